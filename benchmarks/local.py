@@ -1,0 +1,233 @@
+"""The local runtime in four figures: start-up, calls a second, peak memory before a slow stage, and import time.
+
+    python benchmarks/local.py [--only startup,calls,memory,import]
+
+Each workload is a process of its own; memory is the proportional set (PSS) of its whole process tree plus all that lies in shared
+memory, mapped or not (so what is mapped counts twice), sampled every 20 ms (Linux). Results are printed and written to benchmarks/results/local.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from curator import Contract, ImageBatch, Resources, Sink, Source, TextBatch, stage
+from curator.pipeline import from_source
+from curator.stage import Part, Unit, Writer, WrittenFile
+
+RESULTS = Path(__file__).parent / "results"
+
+
+# -- workloads --------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Numbers(Source):
+    """`records` documents, one a batch."""
+
+    records: int
+    units_count: int = 4
+
+    def units(self) -> list[Unit]:
+        return [Unit((Part(uri=f"numbers://{i}", size_bytes=self.records),)) for i in range(self.units_count)]
+
+    def contract(self) -> Contract:
+        return Contract(adds={"text": pa.string()})
+
+    def read(self, unit: Unit):
+        uri = unit.parts[0].uri
+        for i in range(self.records // self.units_count):
+            yield TextBatch(pa.table({"id": [f"{uri}/{i}"], "source": [uri], "text": [f"document {i}"]}))
+
+
+@dataclass(kw_only=True)
+class Pictures(Source):
+    """`count` batches of one record with a payload of 8 MB."""
+
+    count: int
+    seconds: float
+
+    def units(self) -> list[Unit]:
+        return [Unit((Part(uri=f"pictures://{i}", size_bytes=1),)) for i in range(4)]
+
+    def contract(self) -> Contract:
+        return Contract(adds={"pixels": None})
+
+    def read(self, unit: Unit):
+        uri = unit.parts[0].uri
+        for i in range(self.count // 4):
+            time.sleep(self.seconds)
+            pixels = np.full((8 << 20) // 3, i % 256, dtype=np.uint8)
+            yield ImageBatch(pa.table({"id": [f"{uri}/{i}"], "source": [uri]}), pixels=[pixels])
+
+
+@dataclass(kw_only=True)
+class Nowhere(Sink):
+    """Counts rows and forgets them."""
+
+    path: str
+
+    def open(self, name: str) -> Writer:
+        return Counter(f"{self.path}/{name}")
+
+
+class Counter(Writer):
+    def __init__(self, path: str) -> None:
+        self.path, self.rows = path, 0
+
+    def write(self, batch) -> None:
+        self.rows += len(batch)
+
+    def close(self) -> list[WrittenFile]:
+        return [WrittenFile(self.path, self.rows, 0)]
+
+
+# Three shapes of resources, so that the plan cannot fuse them; together they fit two cores.
+@stage(batch_size=1, resources=Resources(cpus=0.6))
+def first(batch):
+    return batch
+
+
+@stage(batch_size=1, resources=Resources(cpus=0.61))
+def second(batch):
+    return batch
+
+
+@stage(batch_size=1, resources=Resources(cpus=0.62))
+def third(batch):
+    return batch
+
+
+@stage(batch_size=1)
+def slow(batch, seconds: float = 0.0):
+    time.sleep(seconds)
+    return batch.with_payloads(pixels=None)
+
+
+def work_calls() -> dict:
+    with tempfile.TemporaryDirectory() as out:
+        pipeline = from_source(Numbers(records=10_000)) >> first >> second >> third >> Nowhere(path=out)
+        began = time.perf_counter()
+        result = pipeline.run()
+        seconds = time.perf_counter() - began
+    assert result.records["written"] == 10_000, result.stats
+    return {"calls": 30_000, "seconds": seconds, "calls_per_s": 30_000 / seconds}
+
+
+def work_memory() -> dict:
+    with tempfile.TemporaryDirectory() as out:
+        pipeline = from_source(Pictures(count=600, seconds=0.004)) >> slow(seconds=0.02) >> Nowhere(path=out)
+        began = time.perf_counter()
+        result = pipeline.run()
+        seconds = time.perf_counter() - began
+    assert result.records["written"] == 600, result.stats
+    return {"seconds": seconds}
+
+
+def work_startup() -> dict:
+    """The command as a person types it: ten records, three stages."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, recipe = Path(folder, "in.jsonl"), Path(folder, "recipe.yaml")
+        data.write_text("".join(json.dumps({"id": str(i), "text": f"document {i} " * 9}) + "\n" for i in range(10)))
+        recipe.write_text(f"read: {{jsonl: {{path: {data}}}}}\nsteps:\n  - map: {{columns: {{n: length(text)}}}}\n"
+                          f"  - drop: {{short: n < 5}}\n  - dedup.exact: {{column: text}}\nwrite: {{jsonl: {{path: {folder}/out}}}}\n")
+        began = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "curator.cli", "run", str(recipe)], capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - began
+        assert done.returncode == 0, done.stderr
+    return {"seconds": seconds}
+
+
+def work_import() -> dict:
+    code = "import time; t = time.perf_counter(); import curator; from curator import Pipeline, Stage; print(time.perf_counter() - t)"
+    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
+    return {"seconds": min(times)}
+
+
+WORKLOADS = {"import": work_import, "startup": work_startup, "calls": work_calls, "memory": work_memory}
+
+
+# -- measuring --------------------------------------------------------------------------------------------------
+
+
+def tree(root: int) -> list[int]:
+    """A process and all below it."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            parents.setdefault(parent, []).append(int(entry.name))
+    found, todo = [], [root]
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        todo.extend(parents.get(pid, ()))
+    return found
+
+
+def pss_bytes(root: int) -> int:
+    total = 0
+    for pid in tree(root):
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def shared_bytes() -> int:
+    """Bytes in the shared-memory folders of runs."""
+    total = 0
+    for path in Path("/dev/shm").glob("curator-*/*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def measure(name: str) -> dict:
+    """Run a workload in a process of its own and watch its memory."""
+    process = subprocess.Popen([sys.executable, __file__, "--work", name], stdout=subprocess.PIPE, text=True)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, pss_bytes(process.pid) + shared_bytes())
+        time.sleep(0.02)
+    output = process.stdout.read() if process.stdout else ""
+    if process.returncode:
+        raise SystemExit(f"workload {name} failed")
+    return {**json.loads(output.splitlines()[-1]), "peak_mb": peak / 1e6}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(WORKLOADS))
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.work:
+        print(json.dumps(WORKLOADS[told.work]()))
+        return
+    results = {"cpus": os.cpu_count()}
+    for name in told.only.split(","):
+        results[name] = measure(name)
+        print(f"{name:8}", "  ".join(f"{k} {v:,.2f}" for k, v in results[name].items()), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "local.json").write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The command line: a shell over `run`, `plan` and `preview`, without logic of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from curator.errors import CuratorError
+
+
+class Commands(click.Group):
+    """Lists the commands in the order in which a new user needs them, and tells errors of ours without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CuratorError as error:
+            click.echo(f"curator: {error}", err=True)
+            ctx.exit(2)
+
+
+def recipe_options(command: Callable) -> Callable:
+    """RECIPE, `--set` and `--out`, which `run`, `plan` and `preview` share."""
+    for option in (
+        click.option("--out", metavar="FOLDER", help="Write here instead of the folder that the recipe names."),
+        click.option("--set", "settings", multiple=True, metavar="PATH=VALUE",
+                     help="Change a value of the recipe, for example read.path='crawl/*.warc.gz'."),
+        click.argument("recipe"),
+    ):
+        command = option(command)
+    return command
+
+
+def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
+    from curator.recipe import load
+
+    overrides = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise CuratorError(f"--set {setting!r}: write it as PATH=VALUE, for example read.path=docs/")
+        overrides[key.strip()] = value
+    if out is not None:
+        overrides["write.path"] = out
+    return load(recipe, overrides)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="curator-core", prog_name="curator")
+def main() -> None:
+    """Curate text, images, video and audio into training data: nothing lost, every drop explained."""
+
+
+@main.command(short_help="Run a recipe, or continue it where it was interrupted.")
+@recipe_options
+@click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0 works in this process, for debugging.")
+@click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, quiet: bool) -> None:
+    """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
+
+    Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
+    """
+    from curator.observe.funnel import show_funnel
+    from curator.observe.progress import Progress
+    from curator.run import run as run_pipeline
+
+    pipeline = load_recipe(recipe, settings, out)
+    progress = None if quiet else Progress()
+    try:
+        result = run_pipeline(pipeline, workers=workers, prune=prune, watch=progress.update if progress else None)
+    finally:
+        if progress:
+            progress.close()
+    if not quiet:
+        show_funnel(result.stats)
+    if not result.ok:
+        click.echo(f"curator: {result.stats['message']}", err=True)
+        sys.exit(130 if "Ctrl-C" in result.stats["message"] else 2)
+
+
+@main.command(short_help="Show what a recipe would do.")
+@recipe_options
+def plan(recipe: str, settings: tuple[str, ...], out: str | None) -> None:
+    """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and first lines."""
+    from curator.explain import explain, list_units
+    from curator.plan import make_plan
+
+    made = make_plan(load_recipe(recipe, settings, out))
+    click.echo(explain(made, list_units(made)))
+
+
+@main.command(short_help="Try a recipe on a few records.")
+@recipe_options
+@click.argument("n", type=click.IntRange(min=1), default=5)
+def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> None:
+    """Try RECIPE on the first N records, in this process: what each stage changes, and who drops what. Writes nothing."""
+    from curator.observe.preview import show_preview
+    from curator.preview import preview as preview_pipeline
+
+    show_preview(preview_pipeline(load_recipe(recipe, settings, out), n), records_max=n)
+
+
+@main.command(short_help="Show the funnel of a run again.")
+@click.argument("folder", metavar="RUN")
+@click.option("--json", "as_json", is_flag=True, help="The numbers as they stand in stats.json.")
+def show(folder: str, as_json: bool) -> None:
+    """Show the funnel of a run again; RUN is its output folder."""
+    from curator.io.files import Folder
+    from curator.observe.funnel import show_funnel
+
+    written = Folder.open(folder).sub("_run")
+    if not written.exists("stats.json"):
+        raise CuratorError(f"{folder} holds no finished run: there is no _run/stats.json in it")
+    text = written.read("stats.json").decode()
+    if as_json:
+        click.echo(text)
+    else:
+        show_funnel(json.loads(text))
+
+
+def _add_lists() -> None:
+    from curator.cli_lists import COMMANDS
+
+    for command in COMMANDS:
+        main.add_command(command)
+
+
+_add_lists()
+
+if __name__ == "__main__":
+    sys.exit(main())

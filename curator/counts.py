@@ -1,0 +1,77 @@
+"""The counts of a stage: where the rows that came in went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from curator.summary import ColumnSummary
+
+ERRORS_MAX = 5  # of a stage in a unit: enough to say what goes wrong
+WRITTEN = "written"  # the port on which a sink's counts carry what it wrote
+
+
+@dataclass
+class Counts:
+    """What went through one stage. `rows_in + made` always equals the rows that came out, on whatever way.
+
+    `rows_in`: records taken in; for a source the records it read, good and bad. `made`: rows more than came in
+    (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the endings aside;
+    a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
+    `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
+    """
+
+    rows_in: int = 0
+    made: int = 0
+    out: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    duplicate: int = 0
+    failed: int = 0
+    absorbed: int = 0
+    busy_s: float = 0.0
+    errors: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, ColumnSummary] = field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Take in the counts of another unit or attempt of the same stage."""
+        for name in ("rows_in", "made", "duplicate", "failed", "absorbed", "busy_s"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for mine, theirs in ((self.out, other.out), (self.dropped, other.dropped)):
+            for key, rows in theirs.items():
+                mine[key] = mine.get(key, 0) + rows
+        for error, rows in other.errors.items():
+            if error in self.errors or len(self.errors) < ERRORS_MAX:
+                self.errors[error] = self.errors.get(error, 0) + rows
+        for name, summary in other.columns.items():
+            self.columns.setdefault(name, ColumnSummary()).merge(summary)
+
+    @property
+    def unaccounted(self) -> int:
+        """Rows that came in or were made and are nowhere; below 0, rows from nowhere. Always 0 unless Curator erred."""
+        ended = sum(self.dropped.values()) + self.duplicate + self.failed + self.absorbed
+        return self.rows_in + self.made - sum(self.out.values()) - ended
+
+    def check(self, stage: str = "") -> None:
+        """Raises:
+            AssertionError: the counts do not add up.
+        """
+        assert not self.unaccounted, f"stage {stage!r}: {self.unaccounted} rows are not accounted for in {self!r}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts that are not 0, as plain values with the names of `stats.json`."""
+        named = {"in": self.rows_in, "made": self.made, "out": dict(self.out), "dropped": dict(self.dropped),
+                 "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
+                 "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
+                 "columns": {n: c.to_json() for n, c in self.columns.items()}}
+        return {name: value for name, value in named.items() if value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The counts that `to_json` wrote; what is not there is 0."""
+        values = dict(data)
+        values["rows_in"] = values.pop("in", 0)
+        for name in ("out", "dropped", "errors"):
+            values[name] = dict(values.get(name, {}))
+        values["columns"] = {n: ColumnSummary.from_json(c) for n, c in values.get("columns", {}).items()}
+        return cls(**values)

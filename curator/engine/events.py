@@ -1,0 +1,245 @@
+"""The whole vocabulary between the scheduler and a runtime: events in, actions out, and the things they name.
+
+Nothing here holds data. A `Ref` names a batch that some worker wrote; the runtime knows where its bytes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from curator.counts import Counts
+from curator.stage import WrittenFile
+
+
+class Ref:
+    """A batch outside the scheduler. `users`: slices that still refer to it; at 0 it is released."""
+
+    __slots__ = ("data", "nbytes", "rows", "users")
+
+    def __init__(self, data: Any, rows: int, nbytes: int) -> None:
+        self.data, self.rows, self.nbytes, self.users = data, rows, nbytes, 0
+
+
+@dataclass(slots=True, frozen=True)
+class Output:
+    """Rows of one unit that a step sent to one port."""
+
+    step: int
+    port: str
+    unit: int
+    rows: int
+    nbytes: int
+    ref: Ref
+
+
+@dataclass(slots=True, frozen=True)
+class Note:
+    """Why rows are sent to `failed` by the engine; `row_id` names a record whose row nobody has."""
+
+    error: str
+    traceback: str = ""
+    row_id: str = ""
+    source: str = ""
+
+
+@dataclass(slots=True)
+class Slice:
+    """Rows [start, stop) of a batch, waiting for step `target` of an operator. Without `ref` it is a note alone."""
+
+    ref: Ref | None
+    unit: int
+    attempt: int
+    start: int
+    stop: int
+    target: int = 0
+    note: Note | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def nbytes(self) -> int:
+        if self.ref is None or not self.ref.rows:
+            return 256
+        return max(1, self.ref.nbytes * (self.stop - self.start) // self.ref.rows)
+
+
+CallKind = Literal["read", "process", "flush"]
+
+
+@dataclass(slots=True)
+class Call:
+    """One piece of work for one worker, and what the scheduler remembers of it.
+
+    `units`: (unit, attempt) of the rows, or of what is read or flushed. `charge`: deaths that these very rows caused
+    before. `held`: it has sent a part of its answer and waits to be resumed. `leaked`: a part was sent on, so it
+    cannot be repeated without its units. `kept`: parts that are not sent on before the call has ended. `salvage`: a
+    read that fails now keeps what it read.
+    """
+
+    id: int
+    operator: int
+    kind: CallKind
+    slices: tuple[Slice, ...] = ()
+    units: tuple[tuple[int, int], ...] = ()
+    worker: int = -1
+    rows: int = 0
+    nbytes: int = 0
+    expected: dict[int, int] = field(default_factory=dict)
+    charge: int = 0
+    held: bool = False
+    leaked: bool = False
+    kept: list[Output] = field(default_factory=list)
+    salvage: bool = False
+    deadline: float | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Flushed:
+    """What a worker kept of a unit: files by step, and what a stateful step learned."""
+
+    files: Mapping[int, list[WrittenFile]] = field(default_factory=dict)
+    memory: Any = None
+    depends: frozenset[int] = frozenset()
+
+
+# -- events: what a runtime reports -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerReady:
+    worker: int
+    setup_s: float = 0.0
+    exhausted: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerLost:
+    """A worker is gone. `step`: the step that it was in, if known; `setup`: it never got ready; `fatal`: no use trying again."""
+
+    worker: int
+    reason: str
+    setup: bool = False
+    fatal: bool = False
+    step: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Emitted:
+    """A part of a call's answer; the worker waits for `Resume` before it sends the next."""
+
+    call: int
+    outputs: tuple[Output, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Done:
+    """A call's answer, or the last part of it. `counts`: by unit and step."""
+
+    call: int
+    outputs: tuple[Output, ...] = ()
+    counts: Mapping[int, Mapping[int, Counts]] = field(default_factory=dict)
+    seconds: float = 0.0
+    exhausted: bool = False
+    flushed: Flushed | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Failed:
+    """A call raised where rows cannot be blamed. `fatal`: the run cannot go on (a broken stage, a full disk)."""
+
+    call: int
+    error: str
+    traceback: str = ""
+    fatal: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Progress:
+    """A call under a time limit has begun its next `process`."""
+
+    call: int
+
+
+@dataclass(slots=True, frozen=True)
+class Stop:
+    """End now: the user asks for it."""
+
+    reason: str
+
+
+Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | Stop
+
+
+# -- actions: what the scheduler asks for -----------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class StartWorker:
+    """`recall`: committed units whose memory a stateful operator needs before its first call."""
+
+    worker: int
+    operator: int
+    gpus: tuple[int, ...] = ()
+    recall: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class StopWorker:
+    """End a worker. `kill`: without waiting for it, and no event follows."""
+
+    worker: int
+    kill: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Submit:
+    call: Call
+
+
+@dataclass(slots=True, frozen=True)
+class Resume:
+    worker: int
+    call: int
+
+
+@dataclass(slots=True, frozen=True)
+class Forget:
+    """Drop what a worker began for this unit and attempt. `again`: the unit's records come once more."""
+
+    worker: int
+    unit: int
+    attempt: int
+    again: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class Release:
+    ref: Ref
+
+
+@dataclass(slots=True, frozen=True)
+class Commit:
+    """Nothing of the unit is left: keep what it gave. `ran`: the names of the steps that ran."""
+
+    unit: int
+    attempt: int
+    counts: Mapping[str, Counts]
+    files: Mapping[str, list[WrittenFile]]
+    memory: Mapping[str, Any]
+    depends: frozenset[int]
+    ran: frozenset[str]
+
+
+@dataclass(slots=True, frozen=True)
+class Report:
+    """Something a person may want to read in the log of the run."""
+
+    kind: str
+    text: str
+
+
+Action = StartWorker | StopWorker | Submit | Resume | Forget | Release | Commit | Report

@@ -1,0 +1,133 @@
+"""The parent of all local workers: a small process that imports once, forks, reaps, and cleans up after the driver.
+
+    python -m curator.engine.nursery FD '{"path": [...], "modules": [...], "folders": [...]}'
+
+FD is one end of a socket pair. The driver sends (FORK, worker) with the worker's own socket attached, or (KILL, worker); the
+nursery answers (pid, worker, exit status) when a worker has ended. When the driver is gone, however it went, the socket
+closes: the nursery kills every worker and removes the run's shared memory. A fork costs some ms where a new
+interpreter with Arrow costs a third of a second, and it is safe because this process never starts a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import sys
+
+REQUEST = struct.Struct("<II")  # FORK or KILL, worker
+EXITED = struct.Struct("<iIi")  # pid, worker, status as of os.waitpid
+FORK, KILL = 1, 2
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    driver = socket.socket(fileno=int(sys.argv[1]))
+    told = json.loads(sys.argv[2])
+    sys.path[:] = told["path"]
+    for fd in (driver.fileno(), *told["keep"]):
+        os.set_inheritable(fd, False)  # forks hold it, programs that a stage starts do not
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for name in ("curator.engine.worker_main", *told["modules"]):
+        # A module that cannot be imported is the worker's to report, with its traceback.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    workers: dict[int, int] = {}  # pid -> worker
+    try:
+        while _serve(driver, wake, workers):
+            pass
+    finally:
+        for pid in workers:
+            _kill(pid)
+        for pid in workers:
+            os.waitpid(pid, 0)
+        for folder in told["folders"]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _serve(driver: socket.socket, wake: int, workers: dict[int, int]) -> bool:
+    """Handle what is there; False when the driver is gone."""
+    ready, _, _ = select.select([driver, wake], [], [])
+    if wake in ready:
+        os.read(wake, 4096)
+        _reap(driver, workers)
+    if driver in ready:
+        try:
+            message, fds, _, _ = socket.recv_fds(driver, REQUEST.size, 1)
+        except ConnectionResetError:  # it went without reading our last word
+            return False
+        if len(message) < REQUEST.size:
+            return False
+        kind, worker = REQUEST.unpack(message)
+        if kind == FORK:
+            _fork(driver, wake, worker, fds[0], workers)
+        else:
+            for pid in [p for p, w in workers.items() if w == worker]:
+                _kill(pid)
+    return True
+
+
+def _reap(driver: socket.socket, workers: dict[int, int]) -> None:
+    while workers:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        _kill(pid)  # what it started and left behind
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the driver is gone: the next read says so
+            driver.sendall(EXITED.pack(pid, workers.pop(pid), status))
+
+
+def _kill(pid: int) -> None:
+    """End a worker and the programs that it started; each worker leads a process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _fork(driver: socket.socket, wake: int, worker: int, fd: int, workers: dict[int, int]) -> None:
+    pid = os.fork()
+    if pid:
+        with contextlib.suppress(PermissionError):  # the child does the same; whoever is first
+            os.setpgid(pid, pid)
+        os.close(fd)
+        workers[pid] = worker
+        return
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)  # a program that a stage starts inherits what is ignored, not this
+        os.set_inheritable(fd, False)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        driver.close()
+        os.close(wake)
+        workers.clear()
+        from curator.engine.worker_main import serve
+
+        status = serve(fd, worker)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

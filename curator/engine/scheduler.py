@@ -1,0 +1,486 @@
+"""The scheduler: events in, actions out. It does no I/O, reads no clock and draws no random number.
+
+Its rules:
+
+1. A unit is committed when nothing of it is left anywhere and every sink has flushed it. Until then all that it gave is
+   provisional: if rows are lost (a sink's worker dies), the unit starts again as its next attempt, and whatever of
+   the old attempt is still under way is ignored when it arrives.
+2. Rows are given away with a call and come back only with its end, so a worker's death loses none: the call is tried
+   again. The first call in a worker's queue is blamed for the death, those behind it are not.
+3. Rows over which two workers died are halved and tried alone until the row that kills is found; it goes to `failed`.
+   An answer of which a part was sent on cannot be repeated alone: its units start again, and from then on the answers to
+   their rows are kept here until they are whole.
+4. What a stage raises is dealt with in the worker (retried, halved, the bad rows answered as `failed`). A `Failed`
+   call is one where that was impossible: a source, a sink, or rows whose answer was already under way.
+5. A run always ends: with every unit committed, or with `stopped` and a message, and then the same command continues it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from curator.counts import Counts
+from curator.engine import events as ev
+from curator.engine.dispatch import begin, dispatch, halves, start_clock, submit_flush, unreserve
+from curator.engine.placement import start_worker
+from curator.engine.state import Group, Machine, OperatorState, State, UnitState, WorkerState
+from curator.plan import Operator, Target
+
+TRIES = 3  # of a unit that is to blame for its failures, and of an operator's setup
+ATTEMPTS = 20  # of a unit, whoever is to blame: a run that goes round in circles must end
+SHARE_OF = 1000  # a share of the records is judged from so many on; when a run has ended it is judged again, by the run
+TIMEOUT = "a call took longer than its limit"
+
+
+class Scheduler:
+    """Decides everything that happens in a run.
+
+    `units`: for each unit the operator that reads it and the steps to run (None for all). `max_failed`: records that may
+    fail, or a share of the records read below 1. `before`: records read and failed that earlier attempts of the run committed.
+    `gates`: stateful operators through which every row goes, so that reading can end when they are exhausted.
+    """
+
+    def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
+                 machine: Machine, *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
+                 gates: frozenset[int] = frozenset()) -> None:
+        self.state = State(operators, units, machine)
+        self.max_failed, self.gates = max_failed, gates
+        self.read, self.failed = before
+        self.stopped: str | None = None  # why the run ended early
+        self.finished = False
+
+    # -- what the loop calls ------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[ev.Action]:
+        """The first actions: one worker for each operator that has something to do."""
+        units = self.state.units
+        wanted = {t.operator for u in units for t in u.needed or ()} | {u.source for u in units}
+        for operator in self.state.operators:
+            if any(u.needed is None for u in units) and operator.upstream & wanted:
+                wanted.add(operator.plan.index)
+            if operator.plan.index in wanted:
+                start_worker(self.state, operator, operator.lanes[0])
+        return self._end(now)
+
+    def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
+        """Take in what happened, in order, and say what to do."""
+        for event in events:
+            if self.finished:
+                self._ignore(getattr(event, "outputs", ()))
+                continue
+            self._take(event, now)
+            self._check_failed()
+        return self._end(now)
+
+    def tick(self, now: float) -> list[ev.Action]:
+        """End calls that are over their time limit."""
+        for worker in list(self.state.workers.values()):
+            if not self.finished and worker.id in self.state.workers and worker.head and not worker.head.held \
+                    and worker.head.deadline is not None and worker.head.deadline <= now:
+                limit = self.state.operators[worker.operator].plan.timeout_s
+                self.state.act(ev.StopWorker(worker.id, kill=True))
+                self._lost(ev.WorkerLost(worker.id, f"{TIMEOUT} of {limit:g} s"), now)
+                self._check_failed()
+        return self._end(now)
+
+    def deadline(self) -> float | None:
+        """When `tick` is next due."""
+        return min((w.head.deadline for w in self.state.workers.values()
+                    if w.head and not w.head.held and w.head.deadline is not None), default=None)
+
+    def _end(self, now: float) -> list[ev.Action]:
+        if not self.finished:
+            dispatch(self.state, now)
+            self._finish_if_done()
+        actions, self.state.actions = self.state.actions, []
+        return actions
+
+    def _finish_if_done(self) -> None:
+        if not self.state.open:
+            self.finished = True
+            for worker in self.state.workers.values():
+                if not worker.stopping:
+                    self.state.act(ev.StopWorker(worker.id))
+        elif not self.state.working and not any(w.stopping for w in self.state.workers.values()):
+            # Dispatch waives its own rules before it lets this happen, so it is an error of ours or no worker can start.
+            self._stop("the run is stuck: nothing works and nothing can be started\n" + self.state.story())
+
+    # -- events -------------------------------------------------------------------------------------------
+
+    def _take(self, event: ev.Event, now: float) -> None:
+        match event:
+            case ev.Done():
+                self._done(event, now)
+            case ev.Emitted():
+                self._emitted(event, now)
+            case ev.Progress():
+                call = self.state.calls.get(event.call)
+                if call is not None:
+                    start_clock(self.state.operators[call.operator], call, now)
+            case ev.WorkerReady():
+                self._ready(event)
+            case ev.WorkerLost():
+                self._lost(event, now)
+            case ev.Failed():
+                self._call_failed(event, now)
+            case ev.Stop():
+                self._stop(event.reason)
+
+    def _ready(self, event: ev.WorkerReady) -> None:
+        worker = self.state.workers.get(event.worker)
+        if worker is not None:
+            worker.ready = True
+            self.state.count(worker)
+            operator = self.state.operators[worker.operator]
+            operator.setup_failures, operator.setup_s = 0, event.setup_s
+            self._exhausted(operator, event.exhausted)
+
+    def _emitted(self, event: ev.Emitted, now: float) -> None:
+        call = self.state.calls.get(event.call)
+        if call is None:
+            self._ignore(event.outputs)
+        elif self._careful(call):
+            for output in event.outputs:
+                self.state.hold(output.ref)
+            call.kept.extend(event.outputs)
+            start_clock(self.state.operators[call.operator], call, now)
+            self.state.act(ev.Resume(call.worker, call.id))
+        else:
+            call.held = call.leaked = True
+            self.state.count(self.state.workers[call.worker])
+            self._answers(call, event.outputs)
+
+    def _careful(self, call: ev.Call) -> bool:
+        """These rows have killed before: the call must be repeatable, so nothing of it is sent on before its end."""
+        blamed = any(call.operator in self.state.units[u].blames for u, _ in call.units)
+        return call.kind == "process" and not self.state.operators[call.operator].affine and (blamed or call.charge > 0)
+
+    def _done(self, event: ev.Done, now: float) -> None:
+        call = self.state.calls.get(event.call)
+        if call is None:  # of a worker that was given up meanwhile
+            self._ignore(event.outputs)
+            return
+        operator = self.state.operators[call.operator]
+        self._answers(call, (*call.kept, *event.outputs))
+        attempts = dict(call.units)
+        for index, by_step in event.counts.items():
+            unit = self.state.units[index]
+            if unit.attempt == attempts.get(index):
+                for step, counts in by_step.items():
+                    unit.count(call.operator, step).add(counts)
+                    self.failed += counts.failed
+                    self.read += counts.rows_in if operator.plan.kind == "source" else 0
+        operator.busy_s += event.seconds
+        operator.calls += 1
+        if call.kind == "process":
+            pace = event.seconds / max(1, call.rows)
+            operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
+        self._exhausted(operator, event.exhausted)
+        self._close(call, now)
+        if call.kind == "flush":
+            self._flushed(call, event, now)
+        for index, attempt in call.units:
+            self._check_drained(self.state.units[index], attempt, now)
+
+    def _call_failed(self, event: ev.Failed, now: float) -> None:
+        call = self.state.calls.get(event.call)
+        if call is None:
+            return
+        self._close(call, now, rows_done=event.fatal)
+        operator = self.state.operators[call.operator]
+        if event.fatal:
+            self._stop(event.error)
+            return
+        self.state.act(ev.Report("retry", f"{operator.plan.name}: {event.error}"))
+        self._blame(operator, call, 0, ev.Note(event.error, event.traceback))
+        self._drop_and_check(call, now)
+
+    # -- answers --------------------------------------------------------------------------------------------
+
+    def _answers(self, call: ev.Call, outputs: Sequence[ev.Output]) -> None:
+        operator, attempts = self.state.operators[call.operator], dict(call.units)
+        unreserve(self.state, call)
+        delivered: dict[int, int] = {}
+        for output in outputs:
+            self.state.deliver(operator, output, attempts[output.unit], delivered)
+        if call.kind != "flush":
+            operator.learn(delivered, call.nbytes)
+
+    def _ignore(self, outputs: Sequence[ev.Output]) -> None:
+        for output in outputs:
+            self.state.hold(output.ref)
+            self.state.let_go(output.ref)
+
+    def _close(self, call: ev.Call, now: float, rows_done: bool = True) -> None:
+        """A call has ended: take it off its worker; with `rows_done` its rows too."""
+        state = self.state
+        worker = state.workers[call.worker]
+        assert worker.calls[0] is call, "a worker answered out of turn"
+        worker.calls.popleft()
+        state.count(worker)
+        self._end_call(call)
+        if worker.calls:
+            begin(state, state.operators[call.operator], worker.calls[0], now)
+        if rows_done:
+            self._drop(call)
+
+    def _end_call(self, call: ev.Call) -> None:
+        """Nothing more is expected of a call."""
+        del self.state.calls[call.id]
+        self.state.operators[call.operator].inflight_bytes -= call.nbytes
+        unreserve(self.state, call)
+        for output in call.kept:
+            self.state.let_go(output.ref)
+        call.kept = []
+
+    def _drop(self, call: ev.Call) -> None:
+        for piece in call.slices:
+            self.state.drop(piece)
+        if call.kind == "read":
+            unit = self.state.units[call.units[0][0]]
+            if unit.attempt == call.units[0][1]:
+                unit.live -= 1
+                unit.stage = "draining"
+
+    def _drop_and_check(self, call: ev.Call, now: float) -> None:
+        self._drop(call)
+        for index, attempt in call.units:
+            self._check_drained(self.state.units[index], attempt, now)
+
+    def _exhausted(self, operator: OperatorState, exhausted: bool) -> None:
+        if not exhausted or operator.exhausted:
+            return
+        operator.exhausted = True
+        if operator.plan.index not in self.gates:
+            return
+        unread = 0
+        for queue in self.state.waiting.values():
+            # A unit that starts again may have given records that were let through: they must come once more.
+            again = [u for u in queue if self.state.units[u].attempt]
+            for index in set(queue).difference(again):
+                self.state.units[index].stage = "unread"
+            unread += len(queue) - len(again)
+            queue.clear()
+            queue.extend(again)
+        self.state.open -= unread
+        if unread:
+            self.state.act(ev.Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread"))
+
+    def _read_on(self, operator: OperatorState) -> None:
+        """What a gate let through is lost with its worker: it may need more than before."""
+        operator.exhausted = False
+        for unit in self.state.units:
+            if unit.stage == "unread":
+                unit.stage = "waiting"
+                self.state.waiting[unit.source].append(unit.index)
+                self.state.open += 1
+
+    # -- units ----------------------------------------------------------------------------------------------
+
+    def _check_drained(self, unit: UnitState, attempt: int, now: float) -> None:
+        if self.finished or unit.attempt != attempt or unit.stage != "draining" or unit.live:
+            return
+        unit.stage = "flushing"
+        for index, at in sorted(unit.touched.items()):
+            operator = self.state.operators[index]
+            worker = operator.workers[operator.lanes[at].worker]
+            submit_flush(self.state, operator, worker, (unit.index, unit.attempt), now)
+            unit.flushing += 1
+        if not unit.flushing:
+            self._commit(unit)
+
+    def _flushed(self, call: ev.Call, event: ev.Done, now: float) -> None:
+        index, attempt = call.units[0]
+        unit = self.state.units[index]
+        if unit.attempt != attempt:
+            return
+        unit.flushing -= 1
+        if event.flushed is not None:
+            unit.flushed.append((call.operator, event.flushed))
+        if not unit.flushing:
+            self._commit(unit)
+
+    def _commit(self, unit: UnitState) -> None:
+        state = self.state
+        files, memory, depends = {}, {}, set()
+        for index, kept in unit.flushed:
+            steps = state.operators[index].plan.steps
+            files.update({steps[s].name: list(f) for s, f in kept.files.items()})
+            depends |= kept.depends
+            if kept.memory is not None:
+                memory[steps[0].name] = kept.memory
+        counts = {state.operators[o].plan.steps[s].name: c for (o, s), c in unit.counts.items()}
+        ran = frozenset(
+            step.name for o in state.operators for s, step in enumerate(o.plan.steps)
+            if (o.plan.index == unit.source or unit.source in o.upstream)
+            and (unit.wants(Target(o.plan.index, s)) or o.plan.kind == "source")
+        )
+        for index, at in unit.touched.items():
+            state.operators[index].lanes[at].units.discard(unit.index)
+        unit.touched.clear()
+        unit.stage = "committed"
+        state.open -= 1
+        unit.counts, unit.flushed = {}, []
+        state.act(ev.Commit(unit.index, unit.attempt, counts, files, memory, frozenset(depends), ran))
+
+    def _restart(self, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
+        """Begin units again; those in `blamed` were the reason why an operator (`by`) failed."""
+        units = [u for u in units if u.stage in ("reading", "draining", "flushing")]
+        self.state.purge({u.index for u in units})
+        for unit in units:
+            self._void(unit, again=True)
+            if unit.index in blamed:
+                unit.blames[by] = unit.blames.get(by, 0) + 1
+            unit.stage = "waiting"
+            self.state.waiting[unit.source].appendleft(unit.index)
+            self.state.act(ev.Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}"))
+            if unit.attempt >= ATTEMPTS:
+                self._stop(f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
+
+    def _void(self, unit: UnitState, again: bool) -> None:
+        """Everything of this attempt of a unit counts no more; its slices are out of the queues."""
+        state = self.state
+        for (operator, _), counts in unit.counts.items():
+            self.failed -= counts.failed
+            self.read -= counts.rows_in if operator == unit.source else 0
+        state.forget(unit, again)
+        unit.counts, unit.flushed, unit.flushing = {}, [], 0
+        if unit.stage == "reading":
+            for worker in list(state.operators[unit.source].workers.values()):
+                if worker.head and worker.head.kind == "read" and worker.head.units[0][0] == unit.index:
+                    self._abandon(worker)
+        unit.attempt += 1
+        unit.live = 0
+
+    def _abandon(self, worker: WorkerState) -> None:
+        """Kill a worker whose answers nobody wants any more."""
+        for call in worker.calls:
+            self._end_call(call)
+        self.state.kill(worker)
+
+    # -- failures -------------------------------------------------------------------------------------------
+
+    def _lost(self, event: ev.WorkerLost, now: float) -> None:
+        state = self.state
+        worker = state.workers.get(event.worker)
+        if worker is None:
+            return
+        operator = state.operators[worker.operator]
+        calls = list(worker.calls)
+        for call in calls:
+            self._end_call(call)
+        state.remove_worker(worker)
+        if worker.stopping and not calls:
+            return
+        state.act(ev.Report("lost", f"a worker of {operator.plan.name} is gone: {event.reason}"))
+        if not worker.ready:
+            operator.setup_failures += 1
+            if event.fatal or operator.setup_failures >= TRIES:
+                self._stop(f"{operator.plan.name} cannot be set up: {event.reason}")
+            return
+        note = ev.Note(f"the worker died: {event.reason}" if not event.reason.startswith(TIMEOUT) else event.reason)
+        if operator.affine:
+            self._lost_lane(operator, worker, calls, note)
+        else:
+            for piece in reversed([s for call in calls[1:] for s in call.slices]):
+                if piece.attempt == state.units[piece.unit].attempt:
+                    state.enqueue(operator, piece, front=True)
+                else:
+                    state.drop(piece)
+            if calls:
+                self._blame(operator, calls[0], event.step, note)
+                self._drop_and_check(calls[0], now)
+
+    def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[ev.Call], note: ev.Note) -> None:
+        """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""
+        for call in calls:
+            self._drop(call)
+        units = [self.state.units[u] for u in sorted(operator.lanes[worker.lane].units)]
+        blamed = {u for u, attempt in calls[0].units if self.state.units[u].attempt == attempt} if calls else set()
+        if operator.exhausted:
+            self._read_on(operator)
+        if not self._stop_if_hopeless(operator, blamed, note):
+            self._restart(units, note.error, blamed, operator.plan.index)
+
+    def _blame(self, operator: OperatorState, call: ev.Call, step: int, note: ev.Note) -> None:
+        """A call failed as a whole. Its slices are still counted; the caller drops them."""
+        state = self.state
+        if call.kind == "read":
+            unit = state.units[call.units[0][0]]
+            if unit.attempt != call.units[0][1]:
+                return
+            if unit.blames.get(operator.plan.index, 0) + 1 >= TRIES:
+                self._give_up(operator, unit, note)
+            else:
+                self._restart([unit], note.error, [unit.index], operator.plan.index)
+        elif operator.affine or call.leaked:
+            blamed = [u for u, attempt in call.units if state.units[u].attempt == attempt]
+            if not self._stop_if_hopeless(operator, blamed, note):
+                self._restart([state.units[u] for u in blamed], note.error, blamed, operator.plan.index)
+        else:
+            fresh = tuple(s for s in call.slices if s.attempt == state.units[s.unit].attempt)
+            for piece in fresh:
+                state.adopt(piece)
+            # Where rows have been given up meanwhile, it may have been one of them.
+            charge = call.charge + 1 if len(fresh) == len(call.slices) else 1
+            self._isolate(operator, fresh, charge, step, note)
+
+    def _isolate(self, operator: OperatorState, slices: tuple[ev.Slice, ...], charge: int, step: int, note: ev.Note) -> None:
+        """Try the rows alone; after a second death in halves; a single row that killed twice has failed."""
+        if not slices:
+            return
+        if charge < 2:
+            self.state.park(operator, [Group(slices, charge)])
+        elif sum(s.rows for s in slices) > 1:
+            self.state.park(operator, halves(self.state, slices, 1))
+        else:
+            self._quarantine(operator, slices[0], step, note)
+
+    def _quarantine(self, operator: OperatorState, piece: ev.Slice, step: int, note: ev.Note) -> None:
+        state, unit = self.state, self.state.units[piece.unit]
+        for before in range(step):
+            counts = unit.count(operator.plan.index, before)
+            counts.add(Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
+        unit.count(operator.plan.index, step).add(Counts(rows_in=1, failed=1))
+        self.failed += 1
+        name = operator.plan.steps[step].name
+        state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}"))
+        state.send_failed(operator, step, piece, note)
+        state.drop(piece)
+
+    def _give_up(self, operator: OperatorState, unit: UnitState, note: ev.Note) -> None:
+        """A unit that cannot be read ends as one failed record."""
+        self.state.purge([unit.index])
+        self._void(unit, again=False)
+        unit.stage = "draining"
+        unit.count(operator.plan.index, 0).add(Counts(rows_in=1, failed=1))
+        self.read += 1
+        self.failed += 1
+        self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}"))
+        nothing = ev.Slice(None, unit.index, unit.attempt, 0, 0)
+        self.state.adopt(nothing)
+        self.state.send_failed(operator, 0, nothing, note)
+        self.state.drop(nothing)
+        self._check_drained(unit, unit.attempt, 0.0)
+
+    def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], note: ev.Note) -> bool:
+        for index in blamed:
+            if self.state.units[index].blames.get(operator.plan.index, 0) + 1 >= TRIES:
+                self._stop(f"{operator.plan.name} failed {TRIES} times on unit {index}: {note.error}\n{note.traceback}".rstrip())
+                break
+        return self.finished
+
+    def _check_failed(self) -> None:
+        limit = self.max_failed
+        if limit < 1:
+            limit *= max(self.read, SHARE_OF)
+        if self.failed > limit and not self.finished:
+            self._stop(f"{self.failed} records of {self.read} failed, more than max_failed = {self.max_failed:g} allows")
+
+    def _stop(self, reason: str) -> None:
+        if self.finished:
+            return
+        self.stopped, self.finished = reason, True
+        self.state.act(ev.Report("stopped", reason))
+        for worker in list(self.state.workers.values()):
+            self.state.act(ev.StopWorker(worker.id, kill=True))

@@ -1,0 +1,141 @@
+"""Batches outside a process: Arrow IPC for the rows, out-of-band buffers for the payloads, in shared memory.
+
+A batch of up to `INLINE_BYTES` travels inside the message that names it. A larger one is a file in the run's shared-memory
+folder: its maker writes it once, its readers map it, and nobody copies it. The driver never opens one. Where shared memory is
+full (others use it too), the file goes to the temporary folder: slower, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import pickle
+import shutil
+import struct
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from curator.errors import CuratorError
+from curator.tasks.batch import Batch
+
+INLINE_BYTES = 16 << 10  # below this a message costs less than a file
+FOOTER = struct.Struct("<QQQ")  # bytes of the rows, where the header begins, its bytes
+ALIGN = 64
+STALE_S = 10.0  # a folder younger than this may be one whose owner has not locked it yet
+
+Data = bytes | str  # a small batch itself, or the path of its file
+
+
+class Store:
+    """Puts batches where other processes of this machine find them.
+
+    `folders`: where, the next one when one is full. `owner` makes file names unique.
+    """
+
+    def __init__(self, folders: Sequence[str], owner: str) -> None:
+        self.folders, self.owner = folders, owner
+        self._numbers = itertools.count()
+
+    def put(self, batch: Batch) -> Data:
+        """Write a batch; gives what `get` takes.
+
+        Raises:
+            CuratorError: every folder is full.
+        """
+        if batch.nbytes <= INLINE_BYTES:
+            sink = pa.BufferOutputStream()
+            _write(batch, sink)
+            return sink.getvalue().to_pybytes()
+        for folder in self.folders:
+            path = f"{folder}/{self.owner}-{next(self._numbers)}"
+            try:
+                with pa.OSFile(path, "wb") as file:
+                    _write(batch, file)
+                return path
+            except OSError as error:
+                Path(path).unlink(missing_ok=True)
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+        raise CuratorError(f"no room for a batch of {batch.nbytes >> 20} MB on its way between stages: "
+                           f"{' and '.join(map(os.path.dirname, self.folders))} are full. Free space there (or set TMPDIR to a "
+                           "folder with more), then run the same command again")
+
+    @staticmethod
+    def get(data: Data) -> Batch:
+        """Read a batch; one in a file is mapped, not copied, and its arrays cannot be written to."""
+        buffer = pa.py_buffer(data) if isinstance(data, bytes) else pa.memory_map(data).read_buffer()
+        end = len(buffer) - FOOTER.size
+        rows_bytes, at, length = FOOTER.unpack(buffer.slice(end).to_pybytes())
+        rows = pa.ipc.open_stream(buffer.slice(0, rows_bytes)).read_all()
+        kind, spans, pickled = pickle.loads(buffer.slice(at, length))
+        payloads = pickle.loads(pickled, buffers=[buffer.slice(start, size) for start, size in spans])
+        return kind(rows=rows, **payloads)
+
+    @staticmethod
+    def release(data: Data) -> None:
+        """Remove a batch; those who have mapped it keep it until they let go."""
+        if isinstance(data, str):
+            Path(data).unlink(missing_ok=True)
+
+
+def _write(batch: Batch, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, batch.rows.schema) as writer:
+        writer.write_table(batch.rows)
+    rows_bytes = sink.tell()
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(batch.payloads(), protocol=5, buffer_callback=buffers.append)
+    spans = []
+    for buffer in buffers:
+        raw = buffer.raw()
+        sink.write(b"\0" * (-sink.tell() % ALIGN))
+        spans.append((sink.tell(), raw.nbytes))
+        sink.write(raw)
+    header = pickle.dumps((type(batch), spans, pickled), protocol=5)
+    at = sink.tell()
+    sink.write(header)
+    sink.write(FOOTER.pack(rows_bytes, at, len(header)))
+
+
+# -- the folders ------------------------------------------------------------------------------------------------
+
+
+def make_folders() -> list[tuple[str, int]]:
+    """New folders for one run: in shared memory, where there is enough of it, and in the temporary folder.
+
+    Each with a descriptor that holds its lock. Folders that nobody holds any more (the machine lost power, everything was
+    killed at once) are removed. A lock tells that also between containers that share memory but no process numbers.
+    """
+    made = []
+    for parent in dict.fromkeys((shared_memory_parent(), tempfile.gettempdir())):
+        for old in Path(parent).glob("curator-*-*"):
+            _remove_stale(old)
+        folder = tempfile.mkdtemp(prefix=f"curator-{os.getpid()}-", dir=parent)
+        held = os.open(folder, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        made.append((folder, held))
+    return made
+
+
+def _remove_stale(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it is another user's, it is held, or it is gone already
+        if time.time() - folder.stat().st_mtime > STALE_S:
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def shared_memory_parent() -> str:
+    shared = Path("/dev/shm")
+    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 256 << 20:
+        return str(shared)
+    return tempfile.gettempdir()

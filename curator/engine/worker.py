@@ -1,0 +1,578 @@
+"""What a worker does: runs the steps of one operator over rows, and accounts for every one of them.
+
+A `Runner` knows no process and no scheduler. It is given `Work` and answers in parts; the last one is an `Answer`. Runtimes
+put it into processes, actors, or the driver itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curator.counts import ERRORS_MAX, WRITTEN, Counts
+from curator.engine.events import Note
+from curator.engine.state import CHUNK_BYTES
+from curator.errors import CuratorError, StageError
+from curator.io.files import Folder
+from curator.plan import Operator
+from curator.stage import ENDINGS, Context, Outputs, Stage, Stateful, Unit, Writer, WrittenFile
+from curator.summary import ColumnSummary
+from curator.tasks.batch import ROW, UNIT, Batch
+
+HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
+ERROR_CHARS = 160  # of an error, where errors are counted
+JOIN_ROWS = 256  # small batches inside a chain are joined to about this, for stages that leave the size to the engine
+JOIN_BYTES = 4 << 20  # or to this
+SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
+FULL = (errno.ENOSPC, errno.EDQUOT)  # no row is to blame for a full disk
+READ_PART_S = 0.2  # a source sends what it has this often, so that the stages after it need not wait
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows [start, stop) of a batch for step `target`; `note`: why they failed. Without `data`, a note alone."""
+
+    data: Any
+    unit: int
+    attempt: int
+    start: int
+    stop: int
+    target: int
+    note: Note | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitInfo:
+    """What a worker is told of a unit: what to read, and how its files are called."""
+
+    unit: Unit
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call as the worker sees it."""
+
+    id: int
+    kind: str
+    pieces: tuple[Piece, ...] = ()
+    units: tuple[tuple[int, int], ...] = ()
+    infos: Mapping[int, UnitInfo] = field(default_factory=dict)
+    salvage: bool = False
+
+
+Part = list[tuple[int, str, int, int, int, Any]]  # step, port, unit, rows, bytes, data
+
+
+@dataclass(slots=True)
+class Answer:
+    """The end of a call's answer. `kept`: what a flush gave: files by step, the sidecar, the units it rests on."""
+
+    outputs: Part
+    counts: dict[int, dict[int, Counts]]
+    seconds: float
+    exhausted: bool = False
+    files: dict[int, list[WrittenFile]] | None = None
+    memory: str | None = None
+    depends: frozenset[int] = frozenset()
+
+
+class CallFailed(Exception):
+    """A call failed where no row can be blamed. `fatal`: trying again is of no use."""
+
+    def __init__(self, error: str, trace: str, fatal: bool) -> None:
+        super().__init__(error)
+        self.error, self.trace, self.fatal = error, trace, fatal
+
+
+class Runner:
+    """One operator in one worker.
+
+    `put` and `get` move batches out of and into this process. `sidecars`: where stateful stages keep what units taught them.
+    `progress` is called before each `process`, `at` with the number of the step that begins.
+    """
+
+    def __init__(self, operator: Operator, put: Callable[[Batch], Any], get: Callable[[Any], Batch], sidecars: Folder,
+                 progress: Callable[[], None] = lambda: None, at: Callable[[int], None] = lambda step: None) -> None:
+        self.operator, self.put, self.get, self.sidecars = operator, put, get, sidecars
+        self.progress, self.at = progress, at
+        self.stages: list[Stage] = [s.stage for s in operator.steps]
+        self.adds = [tuple(s.contract().adds) for s in self.stages]
+        self.kept_contract: set[int] = set()  # steps whose answers were held against their contract
+        self.size_max: dict[int, int] = {}  # rows a call of a step may have, learned from running out of memory
+        self.writers: dict[tuple[int, int], dict[int, Writer]] = {}  # by (unit, attempt) and step
+        self._begin()
+
+    def _begin(self) -> None:
+        self.counts: dict[int, dict[int, Counts]] = {}
+        self.pending: dict[tuple[int, str, int], list[Batch]] = {}
+        self.pending_bytes = 0
+        self.buffers: dict[int, list[Batch]] = {}
+        self.only_unit: int | None = None  # the unit of all rows of this call, if it is one
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    def setup(self, ctx: Context, recall: Sequence[tuple[int, str, bool]] = ()) -> None:
+        """Set up every step; a stateful one also gets what units taught it: (unit, sidecar, whether it is done again).
+
+        Raises:
+            StageError: a step's `setup` raised; the message ends with its traceback.
+        """
+        for step in self.operator.steps:
+            try:
+                step.stage.setup_node(ctx)
+                step.stage.setup(ctx)
+            except CuratorError:
+                raise
+            except Exception as error:
+                raise StageError(step.name, f"setup failed: {error}\n{traceback.format_exc()}") from error
+        stateful = self.stages[0]
+        if recall and isinstance(stateful, Stateful):
+            for unit, name, again in recall:
+                stateful.recall(unit, pa.ipc.open_stream(self.sidecars.read(name)).read_all())
+                if again:
+                    stateful.again(unit)
+
+    def close(self) -> None:
+        for by_step in self.writers.values():
+            for writer in by_step.values():
+                writer.abort()
+        self.writers.clear()
+        for stage in self.stages:
+            stage.close()
+
+    def forget(self, unit: int, attempt: int, again: bool) -> None:
+        """Drop what was begun for this attempt of a unit; `again`: its records come once more."""
+        for writer in self.writers.pop((unit, attempt), {}).values():
+            writer.abort()
+        stateful = self.stages[0]
+        if isinstance(stateful, Stateful):
+            (stateful.again if again else stateful.forget)(unit)
+
+    @property
+    def exhausted(self) -> bool:
+        return isinstance(self.stages[0], Stateful) and self.stages[0].exhausted()
+
+    # -- work -----------------------------------------------------------------------------------------------
+
+    def run(self, work: Work) -> Iterator[Part | Answer]:
+        """Do a call: parts of the answer while there is much of it, then the rest as an `Answer`.
+
+        Raises:
+            CallFailed: as a whole, and no row is to blame.
+        """
+        self._begin()
+        began = time.perf_counter()
+        try:
+            if work.kind == "flush":
+                yield self._flush(work, began)
+                return
+            steps = {"read": self._read, "process": self._write if self.operator.kind == "sink" else self._process}
+            for _ in steps[work.kind](work):
+                yield self._take_pending()
+            outputs = self._take_pending()
+        except CallFailed:
+            raise
+        except Exception as error:
+            fatal = isinstance(error, CuratorError) or (
+                isinstance(error, OSError) and error.errno in (*FULL, errno.EACCES, errno.EROFS))
+            if work.kind == "read" and not isinstance(error, StageError):
+                fatal = False
+            named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
+            raise CallFailed(named, traceback.format_exc(), fatal) from error
+        yield Answer(outputs, self.counts, time.perf_counter() - began, self.exhausted)
+
+    def _read(self, work: Work) -> Iterator[None]:
+        (index, _), = work.units
+        self.only_unit = index
+        source, unit = self.stages[0], work.infos[index].unit
+        sent = time.perf_counter()
+        counts = self._count(index, 0)
+        try:
+            began = sent
+            for item in source.read(unit):
+                counts.busy_s += time.perf_counter() - began
+                ports = item if isinstance(item, Outputs) else Outputs(out=item)
+                for port, batch in ports.items():
+                    self._check_source(batch)
+                    batch = batch.with_columns({UNIT: pa.array(np.full(len(batch), index, np.int32))})
+                    batch = self._ended(0, port, batch)
+                    counts.rows_in += len(batch)
+                    self._count_port(counts, port, batch)
+                    self._collect(0, port, batch)
+                began = time.perf_counter()
+                if self.pending_bytes >= CHUNK_BYTES // 4 or began - sent > READ_PART_S:
+                    yield
+                    sent = began = time.perf_counter()
+        except (StageError, GeneratorExit):
+            raise
+        except Exception as error:
+            if not work.salvage:
+                raise
+            counts.add(Counts(rows_in=1, failed=1))
+            self._collect(0, "failed", _failed_unit(unit, index, error, traceback.format_exc()))
+
+    def _check_source(self, batch: Batch) -> None:
+        for name in ("id", "source"):
+            if name not in batch.rows.column_names:
+                raise StageError(self.operator.steps[0].name, f"read gave rows without the column {name!r}")
+
+    def _process(self, work: Work) -> Iterator[None]:
+        units = {p.unit for p in work.pieces}
+        self.only_unit = units.pop() if len(units) == 1 else None
+        for batch in _joined([self._load(p) for p in work.pieces]):
+            for cut in _cut(batch, self._size(0)):
+                yield from self._push(0, cut)
+        for step in range(1, len(self.stages)):
+            for batch in _joined(self.buffers.pop(step, [])):
+                yield from self._push(step, batch)
+
+    def _load(self, piece: Piece) -> Batch:
+        batch = self.get(piece.data)
+        return batch if piece.stop - piece.start == len(batch) else batch.slice(piece.start, piece.stop)
+
+    # -- steps ------------------------------------------------------------------------------------------------
+
+    def _size(self, step: int) -> int | None:
+        asked, learned = self.stages[step].batch_size, self.size_max.get(step)
+        return min(asked or learned, learned) if learned else asked
+
+    def _feed(self, step: int, batch: Batch) -> Iterator[None]:
+        """Give rows to a later step of the chain, in batches of its size."""
+        size = self._size(step)
+        waiting = self.buffers.setdefault(step, [])
+        waiting.append(batch)
+        rows = sum(map(len, waiting))
+        if size is None:
+            # The steps before this one may work on a few rows at a time; a call has a price of its own.
+            if rows >= JOIN_ROWS or sum(b.nbytes for b in waiting) >= JOIN_BYTES:
+                self.buffers[step] = []
+                for joined in _joined(waiting):
+                    yield from self._push(step, joined)
+            return
+        if rows < size:
+            return
+        self.buffers[step] = []
+        for joined in _joined(waiting):
+            whole = len(joined) - len(joined) % size
+            for cut in _cut(joined.slice(0, whole), size):
+                yield from self._push(step, cut)
+            if whole < len(joined):
+                self.buffers[step].append(joined.slice(whole, len(joined)))
+
+    def _push(self, step: int, batch: Batch) -> Iterator[None]:
+        """Run one step and send its answer on; yields when a part should leave the worker."""
+        if not len(batch):
+            return
+        chained = self.operator.chain[step] if step < len(self.operator.chain) else None
+        for port, answer in self._answer(step, batch, retries=1):
+            if port == chained:
+                yield from self._feed(step + 1, answer)
+            else:
+                self._collect(step, port, answer)
+            if self.pending_bytes >= CHUNK_BYTES:
+                yield
+
+    def _answer(self, step: int, batch: Batch, retries: int) -> Iterator[tuple[str, Batch]]:
+        """What a step says to a batch. What it raises is retried, then halved until the bad rows are alone."""
+        sent = False
+        try:
+            for answer in self._call(step, batch):
+                sent = True
+                yield answer
+            return
+        except StageError:
+            raise
+        except (Exception, SystemExit) as caught:
+            if sent or (isinstance(caught, OSError) and caught.errno in FULL):
+                raise
+            error, trace = caught, traceback.format_exc()
+        if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+            self.size_max[step] = max(1, len(batch) // 2)
+            retries = 0 if len(batch) > 1 else retries
+        if retries:
+            yield from self._answer(step, batch, retries=0)
+        elif len(batch) > 1:
+            middle = len(batch) // 2
+            yield from self._answer(step, batch.slice(0, middle), retries=int(middle == 1))
+            yield from self._answer(step, batch.slice(middle, len(batch)), retries=int(len(batch) - middle == 1))
+        else:
+            failed = batch.with_error(error, trace)
+            counts = self._count(self._unit_of(batch), step)
+            counts.rows_in += 1
+            self._count_port(counts, "failed", failed)
+            yield "failed", failed
+
+    def _call(self, step: int, batch: Batch) -> Iterator[tuple[str, Batch]]:
+        """One `process` call, accounted for: each row in is on a port or absorbed, or it is an error."""
+        self.at(step)
+        self.progress()
+        stage, rows = self.stages[step], len(batch)
+        batch = batch.with_columns({ROW: pa.array(np.arange(rows, dtype=np.int32))})
+        ledger = _Lineage(self.operator.steps[step].name, batch)
+        held: list[tuple[str, Batch]] | None = []
+        held_bytes = 0
+        began = time.perf_counter()
+        busy = 0.0
+        for outputs in _parts(stage.process(batch)):
+            busy += time.perf_counter() - began
+            for port, answer in self._ports(step, outputs):
+                ledger.saw(port, answer)
+                if held is None:
+                    yield port, answer
+                else:
+                    held.append((port, answer))
+                    held_bytes += answer.nbytes if held_bytes or len(held) > 1 else 0
+            if outputs.absorbed is not None:
+                ledger.saw(None, outputs.absorbed)
+            if held and held_bytes > HOLD_BYTES:
+                yield from held
+                held = None
+            began = time.perf_counter()
+        busy += time.perf_counter() - began
+        ledger.check()
+        if step not in self.kept_contract:
+            self._check_contract(step, ledger)
+        self._account(step, batch, ledger, busy)
+        yield from held or ()
+
+    def _check_contract(self, step: int, ledger: _Lineage) -> None:
+        """The first answer has the columns that the contract adds, in their types: the plan was checked against it."""
+        named = self.stages[step].contract().adds
+        for answer in (a for port, a in ledger.answers if port is not None and port not in ENDINGS):
+            self.kept_contract.add(step)
+            for name, kind in named.items():
+                schema, at = answer.rows.schema, answer.rows.schema.get_field_index(name)
+                if at < 0 and name not in answer.payloads():
+                    raise StageError(ledger.stage, f"its contract adds {name!r}, and its answer has no such column or payload")
+                if at >= 0 and kind is not None and not pa.types.is_null(schema.types[at]) and not schema.types[at].equals(kind):
+                    raise StageError(ledger.stage, f"its contract adds {name!r} as {kind}, and its answer has {schema.types[at]}")
+
+    def _ports(self, step: int, outputs: Outputs) -> Iterator[tuple[str, Batch]]:
+        name = self.operator.steps[step].name
+        for port, answer in outputs.items():
+            if not isinstance(answer, Batch):
+                raise StageError(name, f"answered {type(answer).__name__} on port {port!r}; a batch is wanted")
+            if port not in ENDINGS and port not in self.stages[step].ports:
+                known = ", ".join(self.stages[step].ports)
+                raise StageError(name, f"answered on port {port!r}, which is none of its ports ({known})")
+            if len(answer):
+                yield port, self._ended(step, port, answer)
+
+    def _ended(self, step: int, port: str, batch: Batch) -> Batch:
+        """Rows on an ending carry why."""
+        if port not in ENDINGS:
+            return batch
+        name, columns = self.operator.steps[step].name, batch.rows.column_names
+        if port == "dropped" and "reason" not in columns:
+            return batch.with_reason(name)
+        if port == "failed" and "error" not in columns:
+            return batch.with_error(f"failed in {name}")
+        if port == "duplicate" and "duplicate_of" not in columns:
+            raise StageError(name, "rows on the port 'duplicate' need the column 'duplicate_of': the id of the record kept")
+        return batch
+
+    # -- accounts -----------------------------------------------------------------------------------------------
+
+    def _count(self, unit: int, step: int) -> Counts:
+        return self.counts.setdefault(unit, {}).setdefault(step, Counts())
+
+    def _unit_of(self, batch: Batch) -> int:
+        return self.only_unit if self.only_unit is not None else batch.rows.column(UNIT)[0].as_py()
+
+    def _by_unit(self, batch: Batch) -> dict[int, Batch]:
+        if self.only_unit is not None:
+            return {self.only_unit: batch}
+        return batch.split(batch.rows.column(UNIT).to_pylist())
+
+    def _account(self, step: int, batch: Batch, ledger: _Lineage, busy: float) -> None:
+        total = len(batch)
+        for unit, rows in self._by_unit(batch).items():
+            counts, taken = self._count(unit, step), len(rows)
+            counts.rows_in += taken
+            counts.made -= taken
+            counts.busy_s += busy * taken / total
+        for port, answer in ledger.answers:
+            for unit, rows in self._by_unit(answer).items():
+                counts = self._count(unit, step)
+                counts.made += len(rows)
+                if port is None:
+                    counts.absorbed += len(rows)
+                else:
+                    self._count_port(counts, port, rows)
+                    if port not in ENDINGS:
+                        self._summarise(counts, rows, self.adds[step])
+
+    def _summarise(self, counts: Counts, batch: Batch, names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in batch.rows.column_names:
+                counts.columns.setdefault(name, ColumnSummary()).add(batch.rows.column(name))
+
+    def _count_port(self, counts: Counts, port: str, batch: Batch) -> None:
+        if port == "dropped":
+            found = pc.value_counts(batch.rows.column("reason"))
+            counts.add(Counts(dropped={str(r["values"]): r["counts"] for r in found.to_pylist()}))
+        elif port == "failed":
+            found = pc.value_counts(pc.utf8_slice_codeunits(batch.rows.column("error"), 0, ERROR_CHARS))
+            counts.add(Counts(failed=len(batch), errors={str(r["values"]): r["counts"] for r in found.to_pylist()[:ERRORS_MAX]}))
+        elif port == "duplicate":
+            counts.duplicate += len(batch)
+        else:
+            counts.out[port] = counts.out.get(port, 0) + len(batch)
+
+    def _collect(self, step: int, port: str, batch: Batch) -> None:
+        if (step, port) not in self.operator.routes or not len(batch):
+            return
+        for unit, rows in self._by_unit(batch).items():
+            self.pending.setdefault((step, port, unit), []).append(rows)
+        # An upper bound (a slice counts all that it is part of), forty times cheaper than the bytes themselves.
+        bound = batch.rows.get_total_buffer_size()
+        self.pending_bytes += bound if bound < SMALL_BYTES and not batch.payloads() else batch.nbytes
+
+    def _take_pending(self) -> Part:
+        part: Part = []
+        for (step, port, unit), batches in self.pending.items():
+            for batch in _joined(batches):
+                part.append((step, port, unit, len(batch), batch.nbytes, self.put(batch)))
+        self.pending, self.pending_bytes = {}, 0
+        return part
+
+    # -- sinks ----------------------------------------------------------------------------------------------------
+
+    def _write(self, work: Work) -> Iterator[None]:
+        groups: dict[tuple[int, int, int], list[Batch]] = {}
+        for piece in work.pieces:
+            groups.setdefault((piece.unit, piece.attempt, piece.target), []).append(self._noted(piece, work))
+        for (unit, attempt, step), batches in groups.items():
+            self.at(step)
+            writers = self.writers.setdefault((unit, attempt), {})
+            if step not in writers:
+                writers[step] = self.stages[step].open(work.infos[unit].name)
+            began = time.perf_counter()
+            for batch in _joined(batches):
+                writers[step].write(batch)
+                self._count(unit, step).add(Counts(rows_in=len(batch), out={WRITTEN: len(batch)}))
+            self._count(unit, step).busy_s += time.perf_counter() - began
+        return
+        yield  # a generator like the others, though a sink sends nothing on
+
+    def _noted(self, piece: Piece, work: Work) -> Batch:
+        """The rows of a piece, with the reason if the engine sends them to `failed`."""
+        if piece.data is None:
+            note, unit = piece.note, work.infos[piece.unit].unit
+            return _failed_unit(unit, piece.unit, note.error, note.traceback)
+        batch = self._load(piece)
+        return batch if piece.note is None else batch.with_error(piece.note.error, piece.note.traceback)
+
+    def _flush(self, work: Work, began: float) -> Answer:
+        (unit, attempt), = work.units
+        files: dict[int, list[WrittenFile]] = {}
+        for step, writer in self.writers.pop((unit, attempt), {}).items():
+            start = time.perf_counter()
+            files[step] = writer.close()
+            self._count(unit, step).busy_s += time.perf_counter() - start
+        answer = Answer([], self.counts, 0.0, files=files)
+        stage = self.stages[0]
+        if isinstance(stage, Stateful):
+            memory = stage.remember(unit)
+            if memory is not None:
+                answer.depends = memory.depends - {unit}
+                answer.memory = f"{self.operator.steps[0].name}/{work.infos[unit].name}.arrow"
+                self.sidecars.write(answer.memory, _ipc(memory.rows))
+        answer.seconds = time.perf_counter() - began
+        return answer
+
+
+class _Lineage:
+    """Which rows of a call came out where."""
+
+    def __init__(self, stage: str, batch: Batch) -> None:
+        self.stage, self.batch = stage, batch
+        self.answers: list[tuple[str | None, Batch]] = []
+
+    def saw(self, port: str | None, answer: Batch) -> None:
+        schema = answer.rows.schema
+        if schema.get_field_index(ROW) < 0 or schema.get_field_index(UNIT) < 0:
+            raise StageError(self.stage, "answered a batch that was not made from the one given (take, filter, split, explode, "
+                                         "with_columns, select): the engine cannot tell which row became which")
+        self.answers.append((port, answer))
+
+    def check(self) -> None:
+        """Every row in is somewhere.
+
+        Raises:
+            StageError: naming the ids that are not.
+        """
+        rows = len(self.batch)
+        found = [a.rows.column(ROW).to_numpy() for _, a in self.answers]
+        if len(found) == 1 and len(found[0]) == rows and (found[0] == self.batch.rows.column(ROW).to_numpy()).all():
+            return
+        seen = np.zeros(rows, dtype=bool)
+        for some in found:
+            seen[some] = True
+        if not seen.all():
+            lost = self.batch.filter(~seen)
+            ids = tuple(lost.rows.column("id").to_pylist())
+            raise StageError(self.stage, f"{len(ids)} of {rows} rows are on no port; a stage sends on every row it is given, "
+                                         "on `dropped` if need be, or names it as absorbed", ids)
+
+
+def _parts(result: Any) -> Iterator[Outputs]:
+    if isinstance(result, Outputs):
+        yield result
+    elif isinstance(result, Batch):
+        yield Outputs(out=result)
+    elif hasattr(result, "__iter__") and not isinstance(result, (str, bytes, dict)):
+        for item in result:
+            yield item if isinstance(item, Outputs) else Outputs(out=item)
+    else:
+        yield Outputs(out=result)  # refused where its type is checked
+
+
+def _joined(batches: list[Batch]) -> list[Batch]:
+    """As few batches as the types allow: rows of different kinds, or with columns that cannot be one, stay apart."""
+    if len(batches) <= 1:
+        return batches
+    groups: dict[type, list[Batch]] = {}
+    for batch in batches:
+        groups.setdefault(type(batch), []).append(batch)
+    joined = []
+    for group in groups.values():
+        try:
+            one = Batch.concat(group)
+        except ValueError:
+            joined.extend(group)
+            continue
+        if one.rows.num_columns and one.rows.column(0).num_chunks > 4:
+            one.rows = one.rows.combine_chunks()
+        joined.append(one)
+    return joined
+
+
+def _cut(batch: Batch, size: int | None) -> Iterator[Batch]:
+    if size is None or len(batch) <= size:
+        if len(batch):
+            yield batch
+        return
+    for start in range(0, len(batch), size):
+        yield batch.slice(start, min(start + size, len(batch)))
+
+
+def _failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:
+    rows = pa.table({"id": [unit.label], "source": [unit.parts[0].uri], UNIT: pa.array([index], pa.int32())})
+    return Batch(rows).with_error(error, trace)
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()

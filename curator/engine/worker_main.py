@@ -1,0 +1,131 @@
+"""The life of a local worker process: one socket to the driver, one runner, calls in the order they come."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import queue
+import threading
+import time
+import traceback
+from collections import deque
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pyarrow as pa
+
+from curator.engine.store import Store
+from curator.engine.worker import Answer, CallFailed, Runner, Work
+from curator.errors import CuratorError
+from curator.stage import Context
+
+PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
+
+
+class Hangup(Exception):
+    """The driver asks this worker to end."""
+
+
+def serve(fd: int, worker: int) -> int:
+    """Work until told to stop; gives the exit status."""
+    return Worker(Connection(fd), worker).live()
+
+
+class Worker:
+    def __init__(self, driver: Connection, worker: int) -> None:
+        self.driver, self.worker = driver, worker
+        self.inbox: queue.SimpleQueue[tuple] = queue.SimpleQueue()
+        self.later: deque[tuple] = deque()  # came while a held call waited to be resumed
+        self.call = 0
+        self.progressed = 0.0
+        # Its own thread, so that the driver can send while this worker works, and so that the driver's death is noticed
+        # in the middle of a call.
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = self.driver.recv_bytes()
+            except (EOFError, OSError):
+                os._exit(3)  # the driver is gone; the nursery cleans up
+            self.inbox.put(pickle.loads(message))
+
+    def send(self, *message: Any) -> None:
+        try:
+            self.driver.send_bytes(pickle.dumps(message, protocol=5))
+        except OSError:
+            os._exit(3)
+
+    def live(self) -> int:
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(2)
+        runner = self._set_up(*self.inbox.get()[1:])
+        if runner is None:
+            return 1
+        try:
+            while True:
+                self._take(runner, self.later.popleft() if self.later else self.inbox.get())
+        except Hangup:
+            runner.close()
+            return 0
+
+    def _set_up(self, spec: bytes, folders: list[str], gpus: tuple[int, ...], recall: list) -> Runner | None:
+        began = time.perf_counter()
+        try:
+            operator, sidecars = pickle.loads(spec)
+            cpus = operator.resources.cpus
+            if cpus >= 2:
+                os.environ["OMP_NUM_THREADS"] = str(int(cpus))
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+            store = Store(folders, f"w{self.worker}")
+            with open(f"{folders[-1]}/at-{self.worker}", "wb+") as crumb:
+                crumb.write(b"\0")
+                crumb.flush()
+                at = mmap.mmap(crumb.fileno(), 1)
+            limited = operator.timeout_s is not None
+            runner = Runner(operator, store.put, store.get, sidecars, self._progress if limited else lambda: None,
+                            lambda step: at.__setitem__(0, min(step, 255)))
+            runner.setup(Context(self.worker, cpus, gpus), recall)
+        except Exception as error:
+            ours = isinstance(error, CuratorError)
+            self.send("setup_failed", str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}", ours)
+            return None
+        self.send("ready", time.perf_counter() - began, runner.exhausted)
+        return runner
+
+    def _take(self, runner: Runner, message: tuple) -> None:
+        match message[0]:
+            case "call":
+                self._call(runner, message[1])
+            case "forget":
+                runner.forget(*message[1:])
+            case "stop":
+                raise Hangup
+
+    def _call(self, runner: Runner, work: Work) -> None:
+        self.call, self.progressed = work.id, 0.0
+        try:
+            for part in runner.run(work):
+                if isinstance(part, Answer):
+                    self.send("done", work.id, part)
+                    return
+                self.send("part", work.id, part)
+                self._wait_for_resume(work.id)
+        except CallFailed as failed:
+            self.send("failed", work.id, failed.error, failed.trace, failed.fatal)
+
+    def _wait_for_resume(self, call: int) -> None:
+        while True:
+            message = self.inbox.get()
+            if message[0] == "resume" and message[1] == call:
+                return
+            if message[0] == "stop":
+                raise Hangup
+            self.later.append(message)  # in its turn: a unit is not forgotten in the middle of a call over its rows
+
+    def _progress(self) -> None:
+        now = time.perf_counter()
+        if now - self.progressed > PROGRESS_S:
+            self.progressed = now
+            self.send("progress", self.call)

@@ -1,0 +1,233 @@
+"""What the writers of record files share: rolling at a target size, types that change, all or nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from curator.errors import InputError
+from curator.io.columns import Seen, common_type, conform
+from curator.io.compression import compressed
+from curator.io.files import Folder, Output
+from curator.stage import Contract, Sink, Writer, WrittenFile, setting
+from curator.tasks.batch import Batch
+
+_CODECS = {"zst": "zst", "zstd": "zst", "gz": "gz", "gzip": "gz", "none": None, None: None}
+
+
+class Encoder(Protocol):
+    """A file of one format, being written."""
+
+    def write(self, rows: pa.Table) -> int:
+        """Append rows; answers their bytes before compression."""
+
+    def finish(self) -> None:
+        """Write what belongs at the end. The output is closed by the caller."""
+
+    def abandon(self) -> None:
+        """Write nothing any more: the output is gone."""
+
+
+@dataclass(kw_only=True)
+class FileSink(Sink):
+    """Records into files of one format. Subclasses say how a file is encoded (`start`).
+
+    `path`: a folder or URL. `select`: the columns to write, in this order; None for all. `target_bytes`: a file is
+    closed, and the next one begun, when its data reaches this, before compression. `storage_options`: what the
+    filesystem wants (keys, endpoint).
+
+    The plan tells places apart, not the fingerprint: a run's folder may be moved.
+    """
+
+    path: str = setting()
+    select: list[str] | None = None
+    target_bytes: int = 256 << 20
+    storage_options: dict[str, Any] | None = setting(default=None)
+
+    fixed_columns: ClassVar[bool] = True  # a file cannot get a new column or another type once it is begun
+    buffer_bytes: ClassVar[int] = 0  # rows are gathered up to this before they are encoded
+
+    def __post_init__(self) -> None:
+        if isinstance(self.path, PathLike):
+            self.path = fspath(self.path)
+        if not self.path or not isinstance(self.path, str):
+            raise ValueError(f"path must be a folder or URL, got {self.path!r}")
+        if self.target_bytes < 1:
+            raise ValueError(f"target_bytes must be 1 or more, got {self.target_bytes}")
+        if isinstance(self.select, str) or self.select == []:
+            raise ValueError(f"select must be a list of column names, got {self.select!r}")
+
+    def contract(self) -> Contract:
+        return Contract(needs=self.select or ())
+
+    def open(self, name: str) -> Writer:
+        return FileWriter(self, name)
+
+    def suffix(self) -> str:
+        """The ending of the files' names."""
+        raise TypeError(f"{type(self).__name__} has no suffix method")
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        """The rows with what the format cannot hold turned into what it can."""
+        return rows
+
+    def output(self, folder: Folder, name: str) -> Output:
+        """Where the bytes of a file go."""
+        return folder.open_file(name, "wb")
+
+    def start(self, output: Output, schema: pa.Schema) -> Encoder:
+        """Begin a file."""
+        raise TypeError(f"{type(self).__name__} has no start method")
+
+
+@dataclass(kw_only=True)
+class TextSink(FileSink):
+    """A sink whose files are compressed as a whole: `zst`, `gz` or `none`."""
+
+    compression: str | None = "none"  # zst, gz or none
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.compression not in _CODECS:
+            raise ValueError(f"compression must be zst, gz or none, got {self.compression!r}")
+
+    def suffix(self) -> str:
+        codec = _CODECS[self.compression]
+        return self.plain_suffix() + (f".{codec}" if codec else "")
+
+    def plain_suffix(self) -> str:
+        """The ending of the files' names, without that of the compression."""
+        raise TypeError(f"{type(self).__name__} has no plain_suffix method")
+
+    def output(self, folder: Folder, name: str) -> Output:
+        return compressed(folder.open_file(name, "wb"), _CODECS[self.compression])
+
+
+class FileWriter(Writer):
+    """The files of one unit: `<name>-000<suffix>`, `-001`, … Each appears, whole, when it is finished.
+
+    A column that changes its type is widened where that loses nothing; else a new file begins.
+    """
+
+    def __init__(self, sink: FileSink, name: str) -> None:
+        self._sink, self._name = sink, name
+        self._folder = Folder.open(sink.path, sink.storage_options)
+        self._finished: list[WrittenFile] = []
+        self._schema: pa.Schema | None = None  # of the file that is open, or will be opened for what is gathered
+        self._gathered: list[pa.Table] = []
+        self._gathered_bytes = 0
+        self._output: Output | None = None
+        self._encoder: Encoder | None = None
+        self._rows = self._bytes = 0  # in the open file
+
+    def write(self, batch: Batch) -> None:
+        rows = batch.visible()
+        if self._sink.select is not None:
+            rows = rows.select(self._sink.select)
+        if not rows.num_rows:
+            return
+        rows = self._sink.prepare(rows)
+        if not self._fits(rows):
+            self._roll()
+            self._fits(rows)
+        if self._sink.buffer_bytes:
+            rows = _own(rows)
+        self._gathered.append(rows)
+        self._gathered_bytes += rows.nbytes
+        if self._gathered_bytes >= self._sink.buffer_bytes:
+            self._encode()
+        if self._bytes >= self._sink.target_bytes:
+            self._roll()
+
+    def close(self) -> list[WrittenFile]:
+        try:
+            self._roll()
+        except BaseException:
+            self.abort()
+            raise
+        return self._finished
+
+    def abort(self) -> None:
+        self._gathered = []
+        if self._encoder is not None:
+            self._encoder.abandon()
+        if self._output is not None:
+            self._output.abort()
+        with suppress(InputError):  # files that no ledger line names are removed later as well
+            self._folder.delete(f.path[len(self._folder.uri.rstrip("/")) + 1:] for f in self._finished)
+
+    def _fits(self, rows: pa.Table) -> bool:
+        """Whether the open file can take the rows; if so, its schema becomes wide enough."""
+        if self._schema is None:
+            self._schema = rows.schema
+            return True
+        joined = _joined(self._schema, rows.schema)
+        if joined is None:
+            return False
+        if self._sink.fixed_columns and not (joined.equals(self._schema) and joined.equals(rows.schema)):
+            if self._encoder is not None and not joined.equals(self._schema):
+                return False
+            if any(_as(table, joined) is None for table in (rows, *self._gathered)):
+                return False
+        self._schema = joined
+        return True
+
+    def _encode(self) -> None:
+        """Write what is gathered, opening the file if it is not."""
+        if not self._gathered:
+            return
+        tables = self._gathered
+        if self._sink.fixed_columns:
+            tables = [pa.concat_tables([_as(table, self._schema) for table in tables])]
+        self._gathered, self._gathered_bytes = [], 0
+        if self._encoder is None:
+            name = f"{self._name}-{len(self._finished):03d}{self._sink.suffix()}"
+            self._output = self._sink.output(self._folder, name)
+            self._encoder = self._sink.start(self._output, self._schema)
+        for table in tables:
+            self._bytes += self._encoder.write(table)
+            self._rows += len(table)
+
+    def _roll(self) -> None:
+        """Finish the open file."""
+        self._encode()
+        if self._encoder is not None:
+            self._encoder.finish()
+            self._output.close()
+            self._finished.append(WrittenFile(self._output.uri, self._rows, self._output.tell()))
+        self._schema = self._encoder = self._output = None
+        self._rows = self._bytes = 0
+
+
+def _joined(a: pa.Schema, b: pa.Schema) -> pa.Schema | None:
+    """The columns of both, each in a type that holds both, None where there is no such type."""
+    if a.equals(b):
+        return a
+    kinds = {field.name: field.type for field in a}
+    for field in b:
+        kind = common_type(kinds.get(field.name, field.type), field.type)
+        if kind is None:
+            return None
+        kinds[field.name] = kind
+    return pa.schema(list(kinds.items()))
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """The rows with these columns, None if a value would change."""
+    if rows.schema.equals(schema):
+        return rows
+    widened, _ = conform(rows, {field.name: Seen(field.type, "") for field in schema})
+    widened = widened.select(schema.names)
+    return widened if widened.schema.equals(schema) else None
+
+
+def _own(rows: pa.Table) -> pa.Table:
+    """A copy in memory of its own: what a batch refers to may be shared memory that others wait for."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()

@@ -1,0 +1,120 @@
+"""What the readers of record files share: parameters, listing, types seen in heads, one part after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from curator.errors import InputError
+from curator.io.columns import Seen, check_named, look_into
+from curator.io.files import FileInfo, list_files
+from curator.io.records import Failure, failed_rows, visible_names
+from curator.io.units import TARGET_BYTES, plan_units
+from curator.stage import Outputs, Part, Source, Unit, setting
+from curator.tasks.batch import Batch
+
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying again would not help
+
+
+@dataclass(kw_only=True)
+class FileSource(Source):
+    """Records from files. Subclasses say what a file's columns are (`head`) and read it (`read_part`).
+
+    `path`: files, folders, globs or URLs, one or several. `select`: the columns to read, None for all. `id_column`: the
+    column that names a record; where it is missing, the id comes from file and position. `storage_options`: what the
+    filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
+    """
+
+    path: str | list[str] = setting()
+    select: list[str] | None = None
+    id_column: str = "id"
+    storage_options: dict[str, Any] | None = setting(default=None)
+    unit_bytes: int = setting(default=TARGET_BYTES)
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    _seen: ClassVar[dict[str, Seen] | None] = None  # an instance's own hides it: made by `units` or `columns`
+
+    def __post_init__(self) -> None:
+        if isinstance(self.path, PathLike):
+            self.path = fspath(self.path)
+        elif isinstance(self.path, (list, tuple)):
+            self.path = [fspath(p) if isinstance(p, PathLike) else p for p in self.path]
+        if not self.path or not isinstance(self.path, (str, list)):
+            raise ValueError(f"path must name at least one file, folder, glob or URL, got {self.path!r}")
+        if self.unit_bytes < 1:
+            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+        if isinstance(self.select, str) or self.select == []:
+            raise ValueError(f"select must be a list of column names, got {self.select!r}")
+
+    def units(self) -> list[Unit]:
+        files = self._files()
+        self._look(files)
+        return plan_units(files, self.unit_bytes, self.splittable)
+
+    def columns(self) -> dict[str, pa.DataType | None]:
+        """The columns of the source, as the heads of some of its files show them; type None where no value was seen.
+
+        Raises:
+            InputError: nothing matches, or one column has types in two files that cannot be joined.
+        """
+        seen = self._look(self._files())
+        known = {name: None if pa.types.is_null(s.type) else s.type
+                 for name, s in zip(visible_names(list(seen)), seen.values(), strict=True)}
+        return {**known, "id": pa.string(), "source": pa.string()}
+
+    def read(self, unit: Unit) -> Iterator[Batch | Outputs]:
+        for part in unit.parts:
+            try:
+                yield from self.read_part(part)
+            except InputError as error:
+                if not isinstance(error.__cause__, (type(None), *_LASTING)):
+                    raise  # it may go away: the engine tries the unit again
+                yield failures(part, [Failure(part.uri, None, error)])
+
+    def head(self, file: FileInfo) -> list[tuple[str, Seen]]:
+        """The columns of one file, from its beginning. Raises InputError if it has none that can be read."""
+        raise TypeError(f"{type(self).__name__} has no head method")
+
+    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+        """The records of a file or of a range of one."""
+        raise TypeError(f"{type(self).__name__} has no read_part method")
+
+    def check(self, seen: dict[str, Seen]) -> None:
+        """Raise InputError if a parameter does not go with the columns that were seen."""
+
+    def splittable(self, file: FileInfo) -> bool:
+        """Whether byte ranges of the file can be read alone."""
+        return False
+
+    def wanted(self) -> list[str] | None:
+        """The columns to take from a file, None for all: those selected, and those an `id` and a `source` come from."""
+        return None if self.select is None else list(dict.fromkeys([*self.select, self.id_column, "source"]))
+
+    @property
+    def seen(self) -> dict[str, Seen]:
+        """The columns seen in the heads of the files, by the names they have there."""
+        return self._seen or {}
+
+    def _files(self) -> list[FileInfo]:
+        return list_files(self.path, self.storage_options, self.suffixes)
+
+    def _look(self, files: list[FileInfo]) -> dict[str, Seen]:
+        seen = look_into(files, self.head)
+        if self.select is not None:
+            if not seen.keys() >= set(self.select):
+                everything = look_into(files[:1], replace(self, select=None).head)
+                more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+                check_named("select", self.select, [*everything, *seen], files[0].uri + more)
+            seen = {name: s for name, s in seen.items() if name in self.wanted()}
+        self.check(seen)
+        self._seen = seen  # travels to the workers with the source, so that all of them give the same types
+        return seen
+
+
+def failures(part: Part, found: list[Failure]) -> Outputs:
+    """Bad records on the port `failed`."""
+    return Outputs(failed=failed_rows(part.uri, found))

@@ -1,0 +1,54 @@
+"""What this machine has for workers: cores, GPUs, memory; a container's limits count."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from curator.engine.state import Machine
+from curator.engine.store import shared_memory_parent
+
+BUDGET_MAX = 8 << 30  # bytes on their way between workers; more does not make a run faster
+
+
+def this_machine(cpus: float | None = None) -> Machine:
+    """This machine, with `cpus` cores to use instead of all."""
+    memory = memory_bytes()
+    shared = shutil.disk_usage(shared_memory_parent()).free
+    return Machine(cpus=cpus or available_cpus(), gpus=count_gpus(), memory_bytes=memory,
+                   budget_bytes=max(64 << 20, min(BUDGET_MAX, memory // 8, shared // 2)))
+
+
+def available_cpus() -> float:
+    """Cores that this process may use: its affinity, or a container's quota if that is less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _words("/sys/fs/cgroup/cpu.max")
+    if len(quota) == 2 and quota[0] != "max":
+        return max(1.0, min(float(cores), int(quota[0]) / int(quota[1])))
+    return float(cores)
+
+
+def memory_bytes() -> int:
+    """Main memory, or a container's limit if that is less."""
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:
+        total = 8 << 30
+    limit = _words("/sys/fs/cgroup/memory.max")
+    return min(total, int(limit[0])) if limit and limit[0].isdigit() else total
+
+
+def count_gpus() -> int:
+    """NVIDIA devices that this process may use."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([d for d in visible.split(",") if d.strip() not in ("", "-1")])
+    return len([p for p in Path("/dev").glob("nvidia*") if p.name.removeprefix("nvidia").isdigit()])
+
+
+def _words(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii").split()
+    except OSError:
+        return []

@@ -1,0 +1,99 @@
+"""Numbers, sizes, times and paths as people read them. Plain ASCII, one spelling everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def count(rows: float) -> str:
+    """`1234567` -> `1,234,567`."""
+    return f"{rows:,.0f}"
+
+
+def plural(rows: int, noun: str) -> str:
+    """`1 file`, `2,000 files`."""
+    return f"{rows:,} {noun}" if rows == 1 else f"{rows:,} {noun}s"
+
+
+def share(part: float, whole: float) -> str:
+    """A part in percent; 0% and 100% are said only when they are exact, nothing when there is no whole."""
+    if whole <= 0:
+        return ""
+    percent = 100 * part / whole
+    if part and percent < 0.1:
+        return "<0.1%"
+    if part < whole and percent > 99.9:
+        return ">99.9%"
+    return f"{percent:.1f}%"
+
+
+def rate(per_s: float) -> str:
+    """A speed: two significant digits below 10, whole numbers above."""
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}" if per_s > 0 else ""
+
+
+def size(n_bytes: float) -> str:
+    """`3400000` -> `3.4 MB`; 1 kB is 1000 bytes."""
+    if n_bytes < 1000:
+        return f"{n_bytes:.0f} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        n_bytes /= 1000
+        if n_bytes < 999.95:
+            return f"{n_bytes:.1f} {unit}"
+    return f"{n_bytes / 1000:,.1f} PB"
+
+
+def duration(seconds: float) -> str:
+    """`0.42 s`, `12.3 s`, `2 min 05 s`, `3 h 12 min`, `4 d 06 h`."""
+    if seconds < 59.95:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    for large, small, length, part in (("min", "s", 60, 1), ("h", "min", 3600, 60)):
+        if whole < length * (60 if large == "min" else 24):
+            return f"{whole // length} {large} {whole % length // part:02} {small}"
+    return f"{whole // 86400:,} d {whole % 86400 // 3600:02} h"
+
+
+def short_path(path: str, width: int) -> str:
+    """The path in at most `width` characters: its beginning and its last names, the middle left out."""
+    if len(path) <= width:
+        return path
+    scheme, slashes, _ = path.rpartition("://")
+    start = scheme + slashes if slashes else "/" if path.startswith("/") else ""
+    names = path[len(start):].split("/")
+    for head in (f"{start}{names[0]}/...", f"{start}...", "..."):
+        for index in range(1, len(names) - 1 - (not names[-1])):
+            shortened = f"{head}/{'/'.join(names[index:])}"
+            if len(shortened) <= width:
+                return shortened
+    return shorten(path, width, keep_end=True)
+
+
+def shorten(text: str, width: int, keep_end: bool = False) -> str:
+    """The text in one line of at most `width` characters, cut at the end, or in the middle with `keep_end`."""
+    # cut before the whitespace is joined: a document may be megabytes
+    line = " ".join((text if keep_end else text[:4 * width]).split())
+    cut = len(line) < len(text) and not keep_end and len(text) > 4 * width
+    if len(line) <= width and not cut:
+        return line
+    if not keep_end:
+        return line[:max(0, width - 3)] + "..."
+    tail = max(0, width - 3) * 2 // 3
+    return line[:max(0, width - 3 - tail)] + "..." + line[len(line) - tail:]
+
+
+def listing(names: Iterable[object], most: int = 5) -> str:
+    """`a, b, c and 4 more`."""
+    names = [str(name) for name in names]
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def folder(paths: Iterable[str]) -> str:
+    """The deepest folder that all these files lie in, with a slash at the end; empty for the working folder."""
+    folders = [path.split("/")[:-1] for path in paths]
+    common = folders[0] if folders else []
+    for other in folders[1:]:
+        same = [a == b for a, b in zip(common, other, strict=False)]
+        common = common[:same.index(False) if False in same else len(same)]
+    return "/".join(common) + "/" if common else ""

@@ -1,0 +1,104 @@
+"""What a run did, in numbers: the counts of each stage and the dict that becomes `stats.json`.
+
+Everything that shows a run (funnel, report, alarms) reads this dict and nothing else:
+
+    name, status ("finished" | "stopped" | "failed"), message, seconds, out (the run's folder), limit (a sentence)
+    records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended
+    stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
+             in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
+             over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
+             they were measured, columns {column: summary} (see `curator.summary`)
+    units    {done, total, skipped}
+    files    [{path, rows, size_bytes, stage, port}]; port is "written" or the ending whose rows the file keeps
+    alarms   [{level ("error" | "warning" | "note"), stage, text}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from curator.counts import WRITTEN, Counts
+from curator.observe.alarms import find_alarms
+from curator.observe.graph import ENDINGS, ports, takers
+
+
+@dataclass(frozen=True)
+class StageInfo:
+    """What is known of a stage without running it.
+
+    `kind`: "source", "stage" or "sink". `after`: the stages and ports it takes rows from. `workers`: how many worked
+    on it, 0 when unknown. `reasons`: each reason it can give for a drop, so that a rule that never fired is seen.
+    """
+
+    name: str
+    kind: str
+    after: tuple[tuple[str, str], ...] = ()
+    workers: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """How a run went, beside its counts. `seconds` covers every attempt; `files` are as in `stats.json`."""
+
+    name: str
+    status: str = "finished"
+    message: str = ""
+    seconds: float = 0.0
+    out: str = ""
+    limit: str = ""
+    units: Mapping[str, int] = field(default_factory=dict)
+    files: Sequence[Mapping[str, Any]] = ()
+
+
+def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[str, Counts],
+              columns: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """The stats of a run. Stages come in pipeline order; a stage without counts saw no row.
+
+    `columns`: for each stage, summaries of the columns it added. A mismatch of the counts does not raise here: it
+    becomes an alarm of level "error" with the numbers, so that the run can still be looked at.
+    """
+    stages = [_stage(info, counts.get(info.name, Counts())) for info in stage_infos]
+    for stage in stages:
+        if columns and columns.get(stage["name"]):
+            stage["columns"] = dict(columns[stage["name"]])
+    stats = {"name": run.name, "status": run.status, "message": run.message, "records": records(stages),
+             "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
+             "units": {"done": 0, "total": 0, "skipped": 0, **run.units},
+             "stages": stages, "files": [dict(f) for f in run.files]}
+    stats["alarms"] = find_alarms(stats)
+    return stats
+
+
+def records(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Where the records of a run ended: each of them in one place only.
+
+    An ending that another stage takes (a branch on `dropped`) is no end, so its rows count where that branch ends. A
+    port that two stages take gives each of them the rows: the copies count as made.
+    """
+    taken = takers(stages)
+    total = dict.fromkeys(("in", "made", WRITTEN, "dropped", "duplicate", "failed", "absorbed"), 0)
+    for stage in stages:
+        name = stage["name"]
+        total["made"] += stage["made"]
+        total["absorbed"] += stage["absorbed"]
+        if stage["kind"] == "source":
+            total["in"] += stage["in"]
+        if stage["kind"] == "sink":
+            total[WRITTEN] += sum(stage["out"].values())
+        for port, rows in ports(stage).items():
+            total["made"] += rows * max(0, len(taken.get((name, port), ())) - 1)
+            if port in ENDINGS and (name, port) not in taken:
+                total[port] += rows
+    return total
+
+
+def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
+    return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],
+            "in": counts.rows_in, "made": counts.made, "out": dict(counts.out),
+            "dropped": {**dict.fromkeys(info.reasons, 0), **counts.dropped},
+            "duplicate": counts.duplicate, "failed": counts.failed, "absorbed": counts.absorbed,
+            "busy_s": round(counts.busy_s, 3), "workers": info.workers,
+            "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0}

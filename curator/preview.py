@@ -1,0 +1,103 @@
+"""A pipeline tried on a few records, in this process, without sinks: what each stage would do to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from curator.engine.worker import Answer, CallFailed, Part, Piece, Runner, UnitInfo, Work
+from curator.errors import CuratorError
+from curator.io.files import Folder
+from curator.io.to_jsonl import ToJsonl
+from curator.observe.preview import StagePreview
+from curator.pipeline import Pipeline
+from curator.plan import Operator, Plan, Step, Target, make_plan
+from curator.stage import ENDINGS, Context, Source
+from curator.tasks.batch import Batch
+
+Answers = dict[str, list[Batch]]  # by port
+
+
+def preview(pipeline: Pipeline, records: int = 5) -> list[StagePreview]:
+    """What each stage does to the first `records` records of the input, in pipeline order. Nothing is written.
+
+    Raises:
+        CuratorError: the plan's errors, and what a stage raised in `setup`.
+    """
+    plan = make_plan(pipeline >> ToJsonl(path="preview") if pipeline.ends else pipeline)  # no sink is opened
+    answers: dict[tuple[str, str], list[Batch]] = {}
+    previews = []
+    for operator in plan.operators:
+        for step in operator.steps:
+            if operator.kind == "sink":
+                continue
+            if operator.kind == "source":
+                before, got = None, _read(step, _share(plan, records))
+            else:
+                batches = [b for end in step.after for b in answers.get(end, ())]
+                before, got = _table(batches), _process(operator, step, batches)
+            answers.update({(step.name, port): batches for port, batches in got.items()})
+            outputs = {port: table for port, batches in got.items() if (table := _table(batches)) is not None}
+            if before is not None or operator.kind == "source":
+                previews.append(StagePreview(step.name, outputs, before))
+    return previews
+
+
+def _share(plan: Plan, records: int) -> int:
+    return max(1, records // sum(o.kind == "source" for o in plan.operators))
+
+
+def _runner(kind: str, step: Step) -> Runner:
+    """One step alone, with every port open."""
+    ports = (*step.stage.ports, *ENDINGS)
+    operator = Operator(0, kind, (step,), (), {(0, port): (Target(0),) for port in ports})
+    runner = Runner(operator, lambda batch: batch, lambda batch: batch, Folder(""))
+    runner.setup(Context())
+    return runner
+
+
+def _read(step: Step, records: int) -> Answers:
+    source = step.stage
+    assert isinstance(source, Source)
+    got: Answers = {}
+    runner = _runner("source", step)
+    for unit in source.units():
+        work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, salvage=True)
+        for part in _parts(runner, work):
+            for _, port, _, rows, _, batch in part:
+                room = records - sum(len(b) for batches in got.values() for b in batches)
+                if room > 0:
+                    got.setdefault(port, []).append(batch.slice(0, min(rows, room)))
+            if sum(len(b) for batches in got.values() for b in batches) >= records:
+                return got
+    return got
+
+
+def _process(operator: Operator, step: Step, batches: list[Batch]) -> Answers:
+    got: Answers = {}
+    if not batches:
+        return got
+    runner = _runner(operator.kind, step)
+    pieces = tuple(Piece(b, 0, 0, 0, len(b), 0, None) for b in batches)
+    for part in _parts(runner, Work(0, "process", pieces, ((0, 0),))):
+        for _, port, _, _, _, batch in part:
+            got.setdefault(port, []).append(batch)
+    runner.close()
+    return got
+
+
+def _parts(runner: Runner, work: Work) -> Iterator[Part]:
+    try:
+        for part in runner.run(work):
+            yield part.outputs if isinstance(part, Answer) else part
+    except CallFailed as failed:
+        raise CuratorError(failed.error) from failed
+
+
+def _table(batches: list[Batch]) -> pa.Table | None:
+    if not batches:
+        return None
+    tables = [t for _, group in itertools.groupby(batches, key=type) for t in [Batch.concat(list(group)).visible()]]
+    return pa.concat_tables(tables, promote_options="permissive")

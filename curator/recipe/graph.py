@@ -1,0 +1,275 @@
+"""The lines of a recipe, joined to a graph.
+
+A line is the main one (`read`, `steps`, `write`) or a branch. It starts with its own sources, with ports that it names
+(`from: stage.port`) or with the port that has the branch's name; it ends in sinks, or in a `merge` of another line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from curator.packs import nearest
+from curator.pipeline import End, Node
+from curator.recipe.parse import Item, Problems
+from curator.stage import ENDINGS, Sink, Stage
+
+
+@dataclass(eq=False)
+class Step:
+    """A source, stage or sink as a recipe names it. `stage` is None when it could not be made."""
+
+    written: str
+    path: str
+    item: Item
+    stage: Stage | None
+    named: bool = False  # by the recipe, with `with: {name: …}`
+    base: str = ""  # the stage's name before it was made unique
+    node: Node | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.item.place}: {self.path}"
+
+    @property
+    def names(self) -> set[str]:
+        """What `from` and `discard` may call it."""
+        if self.named or isinstance(self.stage, Sink):
+            return {self.stage.name}
+        return {self.stage.name, self.base, self.written}
+
+
+@dataclass(eq=False)
+class Merge:
+    """The step `merge: [label, …]`."""
+
+    path: str
+    item: Item
+    labels: dict[str, Item]
+
+
+@dataclass(eq=False)
+class Line:
+    """The main line (its name is empty) or a branch. `takes`: the texts `stage.port` that it says it starts from."""
+
+    name: str
+    path: str
+    item: Item
+    sources: list[Step] = field(default_factory=list)
+    takes: dict[str, Item] = field(default_factory=dict)
+    steps: list[Step | Merge] = field(default_factory=list)
+    sinks: list[Step] = field(default_factory=list)
+    feeds: list[tuple[Step, str]] = field(default_factory=list)
+    at: int = 0
+    ends: tuple[End, ...] | None = None  # None until what feeds the line is there
+
+    @property
+    def spoken(self) -> str:
+        return f"branch {self.name!r}" if self.name else "the main line"
+
+    @property
+    def finished(self) -> bool:
+        return self.ends is not None and self.at == len(self.steps)
+
+
+def all_steps(lines: list[Line]) -> Iterator[Step]:
+    """Every source, stage and sink, in the order of the recipe."""
+    for line in lines:
+        yield from line.sources
+        yield from (s for s in line.steps if isinstance(s, Step))
+        yield from line.sinks
+
+
+def give_names(lines: list[Line], problems: Problems) -> None:
+    """Make the names unique, as the funnel shows them: the second `drop` is `drop-2`, unless the recipe names it."""
+    taken: set[str] = set()
+    for step in (s for s in all_steps(lines) if s.named and s.stage):
+        if step.stage.name in taken:
+            problems.add(step.item, f"{step.path}.with.name", f"two steps are named {step.stage.name!r}")
+        taken.add(step.stage.name)
+    for step in (s for s in all_steps(lines) if not s.named and s.stage):
+        step.base = name = step.stage.name
+        count = 1
+        while name in taken:
+            count += 1
+            name = f"{step.base}-{count}"
+        taken.add(name)
+        if count > 1:
+            step.stage = step.stage.with_(name=name)
+
+
+class Graph:
+    """The lines while they are joined. Every method notes what is wrong; `join` gives the sinks."""
+
+    def __init__(self, lines: list[Line], discard: dict[str, Item], problems: Problems) -> None:
+        self.lines, self.problems = lines, problems
+        self.steps = list(all_steps(lines))
+        self.branches = {line.name: line for line in lines if line.name}
+        self.merged: dict[str, Merge] = {}
+        self.taken: set[tuple[Step, str]] = set()  # ports that do not stay on their line
+        self.discard = tuple(self._discarded(text, item) for text, item in discard.items())
+
+    def join(self) -> tuple[Node, ...]:
+        """The sinks, those of the main line first, each with all that leads to it."""
+        self._find_merges()
+        if all(step.stage is not None for step in self.steps):  # else ports are not known, and are not judged
+            for line in self.branches.values():
+                self._find_feeds(line)
+            if not self.problems.found:
+                self._run()
+        return tuple(step.node for line in self.lines for step in line.sinks if step.node is not None)
+
+    def find(self, name: str, item: Item, path: str) -> Step | None:
+        """The step of this name, as the recipe writes it or as the funnel shows it."""
+        found = [s for s in self.steps if s.stage and name in s.names]
+        if len(found) > 1:
+            found = [s for s in found if s.named] or found
+        if len(found) == 1:
+            return found[0]
+        if found:
+            say = f"{len(found)} steps are {name!r}; name the one you mean, with: {{name: …}} beside it"
+        else:
+            names = [s.stage.name for s in self.steps if s.stage]
+            near = nearest(name, names)
+            say = f"no step is named {name!r}; " + (f"did you mean {' or '.join(near)}?" if near else
+                                                    f"there are {', '.join(names)}")
+        self.problems.add(item, path, say)
+        return None
+
+    # -- what leads where ------------------------------------------------------------------------------------
+
+    def _discarded(self, text: str, item: Item) -> str:
+        port, slash, name = text.partition("/")
+        if port == "failed":
+            self.problems.add(item, "discard", "failed records are always kept; set max_failed to allow more of them")
+        ports = {*ENDINGS, *(p for s in self.steps if s.stage for p in s.stage.ports)}
+        if port not in ports and all(s.stage for s in self.steps):
+            near = nearest(port, ports - {"failed"}, n=1)
+            self.problems.add(item, "discard", f"no stage has a port {port!r}; " + (
+                f"did you mean {near[0]!r}?" if near else "write dropped, duplicate or one of these with /stage"))
+        step = self.find(name, item, "discard") if slash else None
+        owners = [s for s in self.steps if s.stage and not slash] + ([step] if step else [])
+        self.taken |= {(s, port) for s in owners if port in s.stage.ports}
+        return f"{port}/{step.stage.name}" if step else port
+
+    def _find_merges(self) -> None:
+        for line in self.lines:
+            for merge in (s for s in line.steps if isinstance(s, Merge)):
+                for label, item in merge.labels.items():
+                    first = self.merged.setdefault(label, merge)
+                    if label not in self.branches:
+                        near = nearest(label, self.branches)
+                        self.problems.add(item, merge.path, f"there is no branch {label!r}; " + (
+                            f"did you mean {' or '.join(near)}?" if near else "add it under branches"))
+                    elif first is not merge:
+                        self.problems.add(item, merge.path, f"branch {label!r} is merged twice, first at "
+                                          f"{first.item.place}: {first.path}")
+
+    def _find_feeds(self, line: Line) -> None:
+        for text, item in line.takes.items():
+            self._take(line, text, item)
+        if not line.takes and not line.sources:
+            self._feed_by_label(line)
+        self.taken |= {(step, port) for step, port in line.feeds if port != "out"}
+
+    def _take(self, line: Line, text: str, item: Item) -> None:
+        """`from: stage.port`."""
+        path = f"{line.path}.from"
+        name, dot, port = text.rpartition(".")
+        if not dot:
+            self.problems.add(item, path, f"write stage.port, for example {text}.dropped")
+            return
+        step = self.find(name, item, path)
+        if step is None:
+            return
+        ports = () if isinstance(step.stage, Sink) else (*step.stage.ports, *ENDINGS)
+        if port in ports:
+            line.feeds.append((step, port))
+            return
+        has = f"it has {', '.join(ports)}" if ports else "it is a sink, and nothing comes out of it"
+        self.problems.add(item, path, f"{step.stage.name!r} has no port {port!r}; {has}")
+
+    def _feed_by_label(self, line: Line) -> None:
+        owners = [s for s in self.steps if s.stage and line.name in s.stage.ports and line.name != "out"]
+        if len(owners) == 1:
+            line.feeds.append((owners[0], line.name))
+        elif owners:
+            self.problems.add(line.item, line.path, f"{len(owners)} stages have a port {line.name!r} "
+                              f"({', '.join(s.stage.name for s in owners)}); say which one, from: stage.{line.name}")
+        else:
+            labels = {p for s in self.steps if s.stage for p in s.stage.ports if p != "out"}
+            near = nearest(line.name, labels, n=1)
+            say = f"did you mean {near[0]!r}?" if near else "route to it, or say from: stage.port, or give it a read"
+            self.problems.add(line.item, line.path,
+                              f"nothing feeds this branch: no stage has a port {line.name!r}; {say}")
+
+    # -- joining ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """Let each line advance as far as what it waits for allows, until none can."""
+        moved = self.lines
+        while moved:
+            moved = [line for line in self.lines if self._advance(line)]
+        for line in self.lines:
+            if not line.finished:
+                self._note_cycle(line)
+        if not self.problems.found:
+            for line in self.lines:
+                self._finish(line)
+
+    def _advance(self, line: Line) -> bool:
+        if line.ends is None:
+            if any(step.node is None for step, _ in line.feeds):
+                return False
+            for source in line.sources:
+                source.node = Node(source.stage, (), source.place)
+            line.ends = tuple(dict.fromkeys([*(End(s.node) for s in line.sources),
+                                             *(End(step.node, port) for step, port in line.feeds)]))
+            return True
+        if line.finished:
+            return False
+        step = line.steps[line.at]
+        if isinstance(step, Merge):
+            branches = [self.branches[label] for label in step.labels]
+            if not all(branch.finished for branch in branches):
+                return False
+            line.ends = tuple(dict.fromkeys([*line.ends, *(e for b in branches for e in b.ends or ())]))
+        else:
+            self._add(line, step)
+        line.at += 1
+        return True
+
+    def _add(self, line: Line, step: Step) -> None:
+        if not line.ends:
+            self.problems.add(step.item, step.path, "no row reaches this step: every port before it leads elsewhere")
+        step.node = Node(step.stage, line.ends, step.place)
+        ports = [p for p in step.stage.ports if (step, p) not in self.taken]
+        stay = [p for p in ports if p == "out" or "out" not in step.stage.ports]
+        for port in (p for p in ports if p not in stay):
+            self.problems.add(step.item, step.path, f"the port {port!r} leads nowhere: add a branch {port!r}, "
+                              f"or discard {port}/{step.stage.name}")
+        line.ends = tuple(End(step.node, port) for port in stay)
+
+    def _finish(self, line: Line) -> None:
+        for sink in line.sinks:
+            if not line.ends:
+                self.problems.add(sink.item, sink.path, "no row is left for this sink: every port leads elsewhere")
+            sink.node = Node(sink.stage, line.ends, sink.place)
+        if line.name in self.merged and not line.ends:
+            self.problems.add(line.item, line.path, "no row is left to merge: every port leads elsewhere")
+        fed = {(step.node, port) for other in self.lines for step, port in other.feeds}
+        loose = [e for e in line.ends or () if (e.node, e.port) not in fed]
+        if loose and not line.sinks and line.name not in self.merged:
+            ports = ", ".join(f"{e.node.stage.name}.{e.port}" for e in loose)
+            self.problems.add(line.item, line.path, f"{line.spoken} leads nowhere ({ports}): give it a write"
+                              + (", or merge it into another line" if line.name else ""))
+
+    def _note_cycle(self, line: Line) -> None:
+        if line.ends is None:
+            owners = ", ".join(f"{step.stage.name}.{port}" for step, port in line.feeds)
+            self.problems.add(line.item, line.path, f"a cycle: {line.spoken} starts from {owners}, which comes after")
+            return
+        step = line.steps[line.at]
+        waits = ", ".join(repr(label) for label in step.labels if not self.branches[label].finished)
+        self.problems.add(step.item, step.path, f"a cycle: branch {waits} is merged here, and starts from what comes "
+                          "after this step")

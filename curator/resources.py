@@ -1,0 +1,31 @@
+"""What one worker of a stage occupies while it works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The share of a machine that one worker needs.
+
+    `cpus` may be a fraction for stages that wait (downloads) and 0 for none. `gpus` below 1 shares a
+    device; above 1 it is one worker on several devices of one node, or, with `gang`, one rank a device
+    over several nodes. `gpu_memory_gb` and `memory_gb` are gigabytes (1e9 bytes) of device and main memory.
+    """
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    gpu_memory_gb: float = 0.0
+    memory_gb: float = 0.0
+    gang: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("cpus", "gpus", "gpu_memory_gb", "memory_gb"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+                raise ValueError(f"Resources.{name} must be a number of 0 or more, got {value!r}")
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ValueError(f"Resources.gpus above 1 must be whole, got {self.gpus}")
+        if self.gang and self.gpus < 1 and self.cpus < 1:
+            raise ValueError("a gang needs at least one GPU or CPU")

@@ -1,0 +1,26 @@
+"""The core's own stages, which know no modality, and its readers and writers."""
+
+from curator.io.csv import Csv
+from curator.io.jsonl import Jsonl
+from curator.io.parquet import Parquet
+from curator.io.to_csv import ToCsv
+from curator.io.to_jsonl import ToJsonl
+from curator.io.to_parquet import ToParquet
+from curator.stages.dedup.exact import DedupExact
+from curator.stages.drop import Drop
+from curator.stages.limit import Limit
+from curator.stages.map import Map
+from curator.stages.merge import Merge
+from curator.stages.rename import Rename
+from curator.stages.route import Route
+from curator.stages.sample import Sample
+from curator.stages.select import Select
+
+__all__ = [
+    "STAGES", "Csv", "DedupExact", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route", "Sample", "Select",
+    "ToCsv", "ToJsonl", "ToParquet",
+]
+
+STAGES: tuple[type, ...] = (
+    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, DedupExact,
+)

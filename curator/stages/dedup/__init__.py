@@ -1,0 +1,1 @@
+"""Stages that find records which are there already."""

@@ -1,0 +1,57 @@
+"""Split records into branches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from curator import sql
+from curator.errors import RecipeError
+from curator.stage import ENDINGS, Context, Contract, Outputs, Stage
+from curator.tasks.batch import Batch
+
+UNMATCHED = "unmatched"
+
+
+@dataclass(kw_only=True)
+class Route(Stage):
+    """Send each record to the port of the first condition that is true for it.
+
+    `routes`: port to SQL condition over columns (`high: quality >= 0.8`), in order; `rest: true` at the end takes all
+    others. Records for which none is true go to `dropped` with the reason `unmatched`; NULL is not true.
+    """
+
+    routes: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if not self.routes:
+            raise RecipeError("route has no port: give it some, each with a condition (high: quality >= 0.8)")
+        for name in self.routes:
+            if name in ENDINGS or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
+                raise RecipeError(f"route: {name!r} cannot be the name of a port; take letters, digits, _ and -, and "
+                                  f"none of {', '.join(ENDINGS)}")
+        self.ports = tuple(self.routes)
+        self._needs = frozenset(sql.needs(self.routes))
+
+    def contract(self) -> Contract:
+        return Contract(needs=self._needs)
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        sql.check_all(self.routes, columns)
+
+    def parameters(self) -> dict[str, Any]:
+        """The routes in order, which decides."""
+        return {"routes": list(self.routes.items())}
+
+    def setup(self, ctx: Context) -> None:
+        sql.needs(self.routes)  # starts DuckDB and parses, so that the first batch does not wait for it
+
+    def process(self, batch: Batch) -> Outputs:
+        labels = sql.evaluate(self.routes, batch.rows).to_pylist()
+        parts = batch.split(labels)
+        unmatched = parts.pop(None, None)
+        return Outputs(parts) if unmatched is None else Outputs(parts, dropped=unmatched.with_reason(UNMATCHED))

@@ -1,0 +1,69 @@
+"""Keep a random share of the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from curator.errors import RecipeError
+from curator.stage import Contract, Outputs, Stage
+from curator.tasks.batch import Batch
+
+REASON = "sample"
+
+
+@dataclass(kw_only=True)
+class Sample(Stage):
+    """Keep a share of the records, chosen by a hash of `seed` and id; the others are dropped with the reason `sample`.
+
+    The choice rests on nothing else, so it is the same in each run and in any order, records with one id stay or go
+    together, and a larger fraction keeps what a smaller one kept. The share is met on average, not exactly.
+
+    `fraction`: the share, from 0 to 1. `by`: a column, and `fractions`: the shares for some of its values
+    (`{en: 0.1, de: 0.5}`), compared as text; records with any other value, or null, are kept by `fraction`.
+    `seed`: any whole number from 0 to 2**64 - 1.
+    """
+
+    fraction: float = 1.0
+    by: str | None = None
+    fractions: dict[str, float] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, share in {"fraction": self.fraction, **self.fractions}.items():
+            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+                raise RecipeError(f"sample: {name} must be a number from 0 to 1, got {share!r}")
+        if (self.by is None) != (not self.fractions):
+            raise RecipeError("sample wants `by` (a column) and `fractions` (shares for its values) together")
+        if not 0 <= self.seed < 2**64:
+            raise RecipeError(f"sample: seed must be from 0 to 2**64 - 1, got {self.seed}")
+
+    def contract(self) -> Contract:
+        return Contract(needs=() if self.by is None else {self.by})
+
+    def process(self, batch: Batch) -> Outputs:
+        kept = chance(batch.rows.column("id"), self.seed) < self._shares(batch)
+        return Outputs(out=batch.filter(kept), dropped=batch.filter(~kept).with_reason(REASON))
+
+    def _shares(self, batch: Batch) -> np.ndarray | float:
+        if self.by is None:
+            return self.fraction
+        shares = {_text(value): share for value, share in self.fractions.items()}
+        return np.array([shares.get(_text(value), self.fraction) if value is not None else self.fraction
+                         for value in batch.rows.column(self.by).to_pylist()], dtype=np.float64)
+
+
+def _text(value: Any) -> str:
+    """As YAML writes it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) or value in ("True", "False") else str(value)
+
+
+def chance(ids: pa.ChunkedArray, seed: int) -> np.ndarray:
+    """A number in [0, 1) for each id, as good as random and always the same."""
+    digests = [xxhash.xxh3_64_intdigest(i, seed) for i in ids.cast(pa.large_binary()).to_pylist()]
+    # 53 bits, all that a float64 holds: with all 64, rounding could reach 1.0 and lose a record of `fraction: 1`.
+    return (np.array(digests, dtype=np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53

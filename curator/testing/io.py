@@ -1,0 +1,194 @@
+"""The conformance kit for sources and sinks; see `curator.testing`."""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+from collections.abc import Callable, Sequence
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from curator.io.files import Folder
+from curator.stage import ENDINGS, Outputs, Sink, Source, Unit, WrittenFile
+from curator.tasks.batch import Batch
+from curator.testing.run import Record, equal, fresh, marked, named, records, same, short, told
+
+NAME = "part-check-a"
+
+
+def check_source(source: Source, *, unique_ids: bool = True) -> None:
+    """Check that a source lists and reads the same units with the same records each time.
+
+    `unique_ids`: False where the input's own ids are known to repeat. At least one record must be read.
+
+    Raises:
+        AssertionError: what is wrong, and what to do.
+    """
+    who = named(source)
+    driver = copy.copy(source)
+    units = _units(driver, who)
+    again = _units(copy.copy(source), who)
+    assert [u.key for u in units] == [u.key for u in again], (
+        f"{who} lists other units the second time, although nothing changed: key and order of units must rest on the "
+        "input alone, or a resumed run does everything again")
+    columns = driver.columns() or {}
+    read: list[Record] = []
+    for unit in units:
+        first, second = (_read(fresh(driver), unit, columns) for _ in range(2))
+        assert len(first) == len(second), (f"{who} reads {len(second)} records of {unit.label} the second time, and "
+                                           f"{len(first)} the first: a unit that is read again must give the same")
+        for old, new in zip(first, second, strict=True):
+            assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead of "
+                                    f"{short(old)}; a unit that is read again must give the same, ids included")
+        read += first
+    assert read, f"{who} read no record; check_source wants some input"
+    if unique_ids:
+        ids = [record["id"] for record in read if "error" not in record]
+        twice = sorted({i for i in ids if ids.count(i) > 1})[:3] if len(set(ids)) < len(ids) else []
+        assert not twice, f"{who} gives several records one id ({', '.join(twice)}): take source and place into the id"
+
+
+def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | None = None) -> None:
+    """Check that a sink writes what it is given, names its files, and leaves nothing else behind.
+
+    `sink.path` is an empty folder for the test. `read`: gives the rows of a file by its path, to compare them with
+    what was written.
+
+    Raises:
+        AssertionError: what is wrong, and what to do.
+    """
+    assert len(batch) >= 2, f"check_sink wants 2 records or more; got {len(batch)}"
+    who, folder = named(sink), Folder.open(sink.path, getattr(sink, "storage_options", None))
+    before = set(_listing(folder))
+    assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"
+    files = _written(sink, f"{NAME}-0", batch)
+    _check_files(who, files, folder, f"{NAME}-0", len(batch))
+    if read is not None:
+        _check_content(who, [read(file.path) for file in files], batch)
+    content = {name: folder.read(name) for name in _listing(folder)}
+    _check_abort(sink, who, batch, folder, set(content))
+    empty = fresh(sink).open(f"{NAME}-2").close()
+    assert sum(file.rows for file in empty) == 0, f"{who} reports rows although it was given none"
+    _check_files(who, _written(sink, f"{NAME}-3", batch), folder, f"{NAME}-3", len(batch), beside={*content, *(
+        _inside(folder, file.path) for file in empty)})
+    assert all(folder.read(name) == data for name, data in content.items()), (
+        f"{who} changed a file of another name: let all names of files begin with the name given to `open`")
+
+
+# -- sources ------------------------------------------------------------------------------------------------------
+
+
+def _units(source: Source, who: str) -> list[Unit]:
+    units = source.units()
+    assert isinstance(units, list), f"{who}: units gave {type(units).__name__}; give a list"
+    assert units, f"{who} lists no unit; raise InputError when nothing matches"
+    for unit in units:
+        assert isinstance(unit, Unit), f"{who}: units has {type(unit).__name__} in it; give Unit"
+        assert unit.parts, f"{who}: a unit has no part"
+        assert unit.size_bytes >= 0, f"{who}: unit {unit.label} has a size of {unit.size_bytes} bytes"
+        assert cloudpickle.loads(cloudpickle.dumps(unit)) == unit, f"{who}: unit {unit.label} changes when it is pickled"
+    keys = [unit.key for unit in units]
+    assert len(set(keys)) == len(keys), f"{who}: two units have one key; a unit is a file, or a range of one, once"
+    return units
+
+
+def _read(source: Source, unit: Unit, columns: dict[str, pa.DataType | None]) -> list[Record]:
+    """The records of a unit, those on other ports included; each batch is checked."""
+    found: list[Record] = []
+    try:
+        for item in source.read(unit):
+            for port, batch in (item if isinstance(item, Outputs) else {"out": item}).items():
+                _check_read(source, port, batch, columns)
+                found += records(batch)
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{named(source)} raises {told(error)} while reading {unit.label}: what cannot be read is a "
+                             "row on `failed` (with_error)") from error
+    source.close()
+    return found
+
+
+def _check_read(source: Source, port: str, batch: Batch, columns: dict[str, pa.DataType | None]) -> None:
+    who = f"{named(source)}, port {port!r}"
+    assert isinstance(batch, Batch), f"{who}: read gave {type(batch).__name__}; give batches"
+    assert port in (*source.ports, *ENDINGS), f"{who}: no such port; name it in `ports`"
+    names = batch.rows.column_names
+    hidden = [name for name in names if name.startswith("_")]
+    assert not hidden, f"{who}: {', '.join(hidden)}: names that begin with _ belong to the engine; rename the column"
+    for name in ("id", "source"):
+        assert name in names, f"{who}: rows lack the column {name!r}"
+        kind = batch.rows.schema.field(name).type
+        assert pa.types.is_string(kind) or pa.types.is_large_string(kind), f"{who}: {name} is {kind}; make it a string"
+        assert not batch.rows.column(name).null_count, f"{who}: {name} is null in some rows; every record has one"
+    if port != "out":
+        return
+    for name, kind in columns.items():
+        assert name in names or name in batch.payloads(), f"{who}: {name!r} is missing, which `columns` or the contract names"
+        have = batch.rows.schema.field(name).type if name in names else None
+        assert kind is None or have is None or have.equals(kind), (
+            f"{who}: column {name!r} is {have}, and `columns` or the contract says {kind}")
+
+
+# -- sinks --------------------------------------------------------------------------------------------------------
+
+
+def _written(sink: Sink, name: str, batch: Batch) -> list[WrittenFile]:
+    """The files of a batch that is written in two halves; it is the same afterwards."""
+    given = marked(copy.deepcopy(batch))
+    before = copy.deepcopy(given)
+    writer = fresh(sink).open(name)
+    for half in np.array_split(np.arange(len(batch)), 2):
+        writer.write(given.slice(int(half[0]), int(half[-1]) + 1))
+    files = writer.close()
+    assert equal(before, given), f"{named(sink)} changes the batch that it is given, which other stages share"
+    return files
+
+
+def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: str, rows: int,
+                 beside: set[str] = frozenset()) -> None:
+    assert all(isinstance(file, WrittenFile) for file in files), f"{who}: close gives a list of WrittenFile"
+    assert sum(file.rows for file in files) == rows, (
+        f"{who} reports {sum(file.rows for file in files)} rows and was given {rows}: each row is in one of the files")
+    inside = {_inside(folder, file.path): file for file in files}
+    for path, file in inside.items():
+        assert posixpath.basename(path).startswith(name), (
+            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`: it would not be known "
+            "again after a crash")
+        assert folder.exists(path), f"{who} reports {file.path}, which is not there when `close` is done"
+        size = len(folder.read(path))
+        assert file.size_bytes == size, f"{who} reports {file.size_bytes} bytes of {file.path}, which has {size}"
+    others = set(_listing(folder)) - set(inside) - set(beside)
+    assert not others, f"{who} left {sorted(others)[0]} behind, which `close` does not report"
+
+
+def _check_content(who: str, tables: Sequence[pa.Table], batch: Batch) -> None:
+    got = [row for table in tables for row in table.to_pylist()]
+    hidden = sorted({name for table in tables for name in table.column_names if name.startswith("_")})
+    assert not hidden, f"{who} writes {', '.join(hidden)}, the engine's columns: write `batch.visible()`"
+    expected = batch.visible().to_pylist()
+    assert len(got) == len(expected), f"{who}: {len(got)} rows are in the files, and {len(expected)} were given"
+    for old, new in zip(expected, got, strict=True):
+        assert same(old, new), f"{who}: a row comes back as {short(new, 200)} and was {short(old, 200)}"
+
+
+def _check_abort(sink: Sink, who: str, batch: Batch, folder: Folder, before: set[str]) -> None:
+    writer = fresh(sink).open(f"{NAME}-1")
+    writer.write(marked(batch))
+    writer.abort()
+    left = set(_listing(folder)) - before
+    assert not left, f"{who} leaves {sorted(left)[0]} behind after `abort`: remove what was begun"
+
+
+def _listing(folder: Folder) -> list[str]:
+    return folder.names(recursive=True) + folder.unfinished(recursive=True)
+
+
+def _inside(folder: Folder, path: str) -> str:
+    """A file's path below the folder."""
+    uri = Folder.open(path).uri
+    top = folder.uri.rstrip("/") + "/"
+    assert uri.startswith(top), f"the file {path} does not lie in the sink's folder {folder.uri}"
+    return uri[len(top):]

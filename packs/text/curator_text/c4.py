@@ -1,0 +1,173 @@
+"""C4's rules for lines, and a stage that removes the lines that break them.
+
+Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2, and its published code (tensorflow_datasets, c4_utils.py),
+which has the order and the numbers. A line goes for a word of over 1,000 characters, an end without terminal
+punctuation, under 3 words, the word javascript or a policy phrase. A page goes for "lorem ipsum" or a curly bracket in
+a line that is left until then, and for under 5 sentences in the lines that are left.
+
+Known differences: the sentence ends of other scripts are terminal punctuation too, and stretches of scripts without
+spaces count their words; else no page in them would be left. The list of bad words is not applied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from curator.stage import Context, Contract, Stage
+from curator.tasks.batch import Batch
+from curator_text import characters as ch
+from curator_text.joined import Joined, groups, join
+from curator_text.lines import Lines, find_lines, is_ellipsis
+from curator_text.words import Words, split
+
+WORD_CHARS_MAX = 1000
+LINE_WORDS_MIN = 3
+LINE_CHARS_MAX = 4_000_000  # bounds the memory; a longer line is removed
+_END_MARKS = ".?!\"'"
+_IS_END_MARK = np.isin(np.arange(128), [ord(mark) for mark in _END_MARKS])
+_CITATION = r"\[(?:\d*|edit|citation needed)\]"
+_CITATIONS = re.compile(_CITATION)
+_CITATIONS_AT_END = re.compile(f"(?:{_CITATION})+$")
+_CITATIONS_CHARS_MAX = 200  # how far before the end of a line citations are looked for
+_COOKIES = re.compile(rb"(?:uses |use of |use )cookies|cookie policy")
+
+
+@dataclass(frozen=True)
+class LineRules:
+    """For each line, what C4's code says of it: bool."""
+
+    terminal: np.ndarray  # ends in terminal punctuation, citations like [1] not counted
+    javascript: np.ndarray
+    policy: np.ndarray
+    lorem_ipsum: np.ndarray  # these two only where the code looks
+    curly_bracket: np.ndarray
+    kept: np.ndarray
+
+
+def line_rules(joined: Joined, words: Words, lines: Lines) -> LineRules:
+    """Judge every line by C4's rules."""
+    lowered = joined.text.encode("ascii", "replace").lower()  # one byte a character
+    long_word = lines.holding(words.chunks.starts[words.chunks.stops - words.chunks.starts > WORD_CHARS_MAX])
+    terminal = _terminal(joined, lines)
+    candidate = terminal & ~long_word & ~_few_words(words, lines)
+    javascript = lines.holding(_places(lowered, b"javascript"))
+    policy = (lines.holding(_places(lowered, b"terms of use")) | lines.holding(_places(lowered, b"privacy policy"))
+              | lines.holding(_cookie_places(lowered)))
+    lorem_ipsum = candidate & lines.holding(_places(lowered, b"lorem ipsum"))
+    brackets = words.marks.starts[joined.codes[words.marks.starts] == ord("{")]
+    curly_bracket = candidate & ~javascript & lines.holding(brackets)
+    return LineRules(terminal, javascript, policy, lorem_ipsum, curly_bracket, candidate & ~javascript & ~policy)
+
+
+def _places(text: bytes, phrase: bytes) -> np.ndarray:
+    found = []
+    at = text.find(phrase)
+    while at >= 0:
+        found.append(at)
+        at = text.find(phrase, at + len(phrase))
+    return np.array(found, np.int64)
+
+
+def _cookie_places(text: bytes) -> np.ndarray:
+    cookies = _places(text, b"cookie").tolist()
+    return np.array([at for at in cookies if _COOKIES.search(text, max(0, at - 7), at + 13)], np.int64)
+
+
+def _terminal(joined: Joined, lines: Lines) -> np.ndarray:
+    last = lines.last.copy()
+    for line in np.flatnonzero((joined.codes[last] == ord("]")) & ~lines.blank).tolist():
+        start, stop = int(lines.first[line]), int(last[line]) + 1
+        cited = _CITATIONS_AT_END.search(joined.text, max(start, stop - _CITATIONS_CHARS_MAX), stop)
+        if cited and cited.start() > start:
+            last[line] = cited.start() - 1
+    end, kind = joined.codes[last], joined.kinds[last]
+    of_other_scripts = ((kind == ch.END) | (kind == ch.WIDE_END)) & (end > 127)
+    return (_IS_END_MARK[np.minimum(end, 127)] | of_other_scripts) & ~is_ellipsis(joined.codes, last) & ~lines.blank
+
+
+def _few_words(words: Words, lines: Lines) -> np.ndarray:
+    few = np.diff(lines.chunk) < LINE_WORDS_MIN
+    if len(words.spaceless):
+        few &= ~lines.holding(words.spaceless) | (np.diff(words.wordy_before[lines.word]) < LINE_WORDS_MIN)
+    return few
+
+
+def line_sentences(joined: Joined, words: Words, lines: Lines) -> np.ndarray:
+    """The sentences of each line: one, and one more for each word behind a sentence end, with marks between or not."""
+    ends = np.flatnonzero(ch.SENTENCE_END[joined.kinds[words.starts]] & (words.stops - words.starts == 1))
+    wordy = np.flatnonzero(words.wordy)
+    after = np.searchsorted(wordy, ends)
+    nearest = np.flatnonzero(np.append(after[1:] != after[:-1], True)[: len(after)] & (after < len(wordy)))
+    ends, following = ends[nearest], wordy[after[nearest]]
+    line = np.searchsorted(lines.word, following, "right") - 1
+    inside = lines.word[line] <= ends
+    return np.bincount(line[inside], minlength=len(lines)) + ~lines.blank
+
+
+@dataclass(kw_only=True)
+class C4Lines(Stage):
+    """Remove the lines of a text that C4 removes, blank lines, and citations like [1].
+
+    Of `column` the lines stay that end in terminal punctuation, have at least 3 words, none of over 1,000 characters,
+    and name neither javascript nor a policy. Adds `c4_lines_removed` (int32, blank ones not counted). A document that
+    loses all its lines has an empty text; null stays null. Put `text.signals` and `drop: {rules: c4}` behind it.
+
+    Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2; see `curator_text.c4` for known differences.
+    """
+
+    column: str = "text"
+
+    def contract(self) -> Contract:
+        return Contract(needs={self.column: pa.string()},
+                        adds={self.column: pa.string(), "c4_lines_removed": pa.int32()})
+
+    def setup(self, ctx: Context) -> None:
+        ch.kind_table()
+
+    def process(self, batch: Batch) -> Batch:
+        given = batch.column(self.column)
+        done = list(remove_lines(given))
+        texts = [None if before is None else text for before, (text, _) in zip(given, done, strict=True)]
+        return batch.with_columns({self.column: pa.array(texts, pa.string()),
+                                   "c4_lines_removed": pa.array([removed for _, removed in done], pa.int32())})
+
+
+def remove_lines(texts: list[str | None]) -> Iterator[tuple[str, int]]:
+    """Of each text the lines that stay, and how many were removed."""
+    for group in groups(texts):
+        if len(group[-1]) <= LINE_CHARS_MAX:
+            yield from _remove(group)
+            continue
+        yield from _remove(group[:-1])  # only the last one of a group can be large
+        parts = [part for piece in _pieces(group[-1]) for part in _remove([piece])]
+        yield "\n".join(text for text, _ in parts if text), sum(removed for _, removed in parts)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A large text in pieces of whole lines; for a line that is too large one that is removed, too."""
+    while len(text) > LINE_CHARS_MAX:
+        stop = text.rfind("\n", 0, LINE_CHARS_MAX)
+        yield text[:stop] if stop >= 0 else "-"
+        stop = text.find("\n") if stop < 0 else stop
+        text = text[stop + 1 :] if stop >= 0 else ""
+    yield text
+
+
+def _remove(texts: list[str]) -> Iterator[tuple[str, int]]:
+    if not texts:
+        return
+    joined = join(texts)
+    words = split(joined)
+    lines = find_lines(joined, words)
+    kept = line_rules(joined, words, lines).kept
+    removed = lines.sum(~kept & ~lines.blank).tolist()
+    stays = kept.tolist()
+    spans = list(zip(lines.first.tolist(), (lines.last + 1).tolist(), strict=True))
+    for document, (begin, end) in enumerate(zip(lines.of[:-1].tolist(), lines.of[1:].tolist(), strict=True)):
+        text = "\n".join(joined.text[slice(*spans[line])] for line in range(begin, end) if stays[line])
+        yield _CITATIONS.sub("", text), removed[document]

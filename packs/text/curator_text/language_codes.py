@@ -1,0 +1,66 @@
+"""The languages that `text.language` can tell, so that a recipe is checked without loading the model."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+
+# code: ISO 639-2 or 639-3 codes and English names
+_LANGUAGES = """
+ace acehnese|af afr afrikaans|am amh amharic|an arg aragonese|ar ara arabic|as asm assamese|az aze azerbaijani
+ba bak bashkir|bcl bikol|be bel belarusian|bg bul bulgarian|bn ben bengali bangla|br bre breton|bs bos bosnian
+ca cat catalan valencian|crh crimean_tatar|cs ces cze czech cz|cy cym wel welsh|da dan danish dk
+de deu ger german deutsch|dz dzo dzongkha|el ell gre greek gr|en eng english us gb|eo epo esperanto
+es spa spanish castilian espanol español|et est estonian|eu eus baq basque|ext extremaduran|fa fas per persian farsi
+ff ful fulah fula|fi fin finnish|fo fao faroese|fr fra fre french francais français|fy fry frisian|ga gle irish
+gcf antillean_creole|gcr guianese_creole|gd gla gaelic scottish|gl glg galician|gn grn guarani|gom konkani
+grc ancient_greek|gu guj gujarati|guw gun|ha hau hausa|hbo ancient_hebrew|he heb hebrew iw|hi hin hindi
+hr hrv croatian|ht hat haitian|hu hun hungarian|hy hye arm armenian|id ind indonesian in|ig ibo igbo
+is isl ice icelandic|it ita italian italiano|ja jpn japanese jp|jv jav javanese jw|ka kat geo georgian|kab kabyle
+ki kik kikuyu|kk kaz kazakh|km khm khmer|kn kan kannada|ko kor korean kr|ku kur kurdish|ky kir kyrgyz|la lat latin
+lb ltz luxembourgish|lg lug ganda luganda|lij ligurian|ln lin lingala|lo lao|lt lit lithuanian|lv lav latvian
+mg mlg malagasy|mk mkd mac macedonian|ml mal malayalam|mn mon mongolian|mr mar marathi|ms msa may malay
+mt mlt maltese|my mya bur burmese|ne nep nepali np|nl nld dut dutch flemish|nn nno nynorsk
+no nor nb nob norwegian bokmal|nso sepedi|oc oci occitan|om orm oromo|or ori odia oriya|pa pan punjabi
+pcm nigerian_pidgin|pl pol polish|ps pus pashto|pt por portuguese portugues português|qu que quechua
+ro ron rum romanian mo|ru rus russian|rw kin kinyarwanda|sa san sanskrit|se sme northern_sami|si sin sinhala
+sk slk slo slovak|sl slv slovenian slovene|sn sna shona|so som somali|sq sqi alb albanian|sr srp serbian|st sot sotho
+sv swe swedish|sw swa swahili|ta tam tamil|te tel telugu|tg tgk tajik|th tha thai|tk tuk turkmen
+tl tgl tagalog filipino fil|tr tur turkish|tt tat tatar|ug uig uyghur|uk ukr ukrainian ua|und undetermined
+ur urd urdu|uz uzb uzbek|vec venetian|vi vie vietnamese vn|vo vol volapuk|wa wln walloon|xh xho xhosa|yo yor yoruba
+zh zho chi chinese mandarin cn|zu zul zulu|zxx no_language
+"""
+ALIASES = {name: code for line in _LANGUAGES.split("\n") for entry in line.split("|") if entry
+           for code, *names in [entry.split()] for name in [code, *names]}
+CODES = tuple(dict.fromkeys(ALIASES.values()))
+
+# Varieties that the model tells apart, and the language with an ISO 639-1 code that they are of.
+# Source: ISO 639-3 macrolanguage mappings, https://iso639-3.sil.org/code_tables/macrolanguage_mappings/data.
+VARIETIES = {"ary": "ar", "arz": "ar", "fuv": "ff", "gug": "gn", "kik": "ki", "ltg": "lv", "sdh": "ku", "uzs": "uz",
+             "wuu": "zh", "yue": "zh"}
+
+
+def check_codes(codes: list[str], field: str, *, varieties: bool) -> None:
+    """See that each is a code that can be told; `varieties`: also those of `VARIETIES`.
+
+    Raises:
+        ValueError: naming the code, the field and what was probably meant.
+    """
+    known = {*CODES, *VARIETIES} if varieties else set(CODES)
+    for code in codes:
+        if code in known:
+            continue
+        if code is False:
+            raise ValueError(f'{field}: YAML reads no as false; write "no" in quotes for Norwegian')
+        if code in VARIETIES:
+            raise ValueError(f"{field}: {code!r} is reported as {VARIETIES[code]!r}; to tell varieties apart, set "
+                             "varieties: true")
+        raise ValueError(f"{field}: unknown language {code!r}{_meant(str(code))} (codes are those of ISO "
+                         "639-1 in lower case, such as en; of 639-3 for languages that have none there)")
+
+
+def _meant(code: str) -> str:
+    name = code.lower().replace(" ", "_")
+    exact = ALIASES.get(name) or ALIASES.get(re.split("[-_]", name)[0])
+    near = [exact] if exact else [ALIASES[n] for n in get_close_matches(name, ALIASES, n=3, cutoff=0.6)]
+    return f", did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""

@@ -1,0 +1,55 @@
+"""Rows on their way from a reader to batches, and files that cannot be opened."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pyarrow as pa
+
+from curator.errors import InputError
+from curator.stage import Outputs
+from curator.tasks import TextBatch
+
+BATCH_ROWS, BATCH_BYTES = 500, 2 << 20
+_EXTRA = {"dropped": [("reason", pa.string())],
+          "failed": [("offset", pa.int64()), ("error", pa.string()), ("traceback", pa.string())]}
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying again would not help
+
+
+class Rows:
+    """Rows by port, until there are enough for a batch. `schema`: the columns on `out`."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._ports: dict[str, list[dict[str, Any]]] = {}
+        self._count = self._bytes = 0
+
+    def add(self, port: str, row: dict[str, Any]) -> None:
+        self._ports.setdefault(port, []).append(row)
+        self._count += 1
+        self._bytes += sum(len(value) for value in row.values() if isinstance(value, (bytes, str)))
+
+    def fail(self, row: dict[str, Any], error: BaseException) -> None:
+        """A row on `failed`; call it where the error is handled."""
+        self.add("failed", row | {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def full(self) -> bool:
+        return self._count >= BATCH_ROWS or self._bytes >= BATCH_BYTES
+
+    def take(self) -> Outputs:
+        taken = Outputs({port: TextBatch(rows=pa.Table.from_pylist(rows, schema=self._schema_of(port)))
+                         for port, rows in self._ports.items()})
+        self._ports, self._count, self._bytes = {}, 0, 0
+        return taken
+
+    def _schema_of(self, port: str) -> pa.Schema:
+        return pa.schema([*self._schema, *_EXTRA.get(port, ())])
+
+
+def is_lasting(error: InputError) -> bool:
+    """Whether a file cannot be opened now nor later, so that it is a failed record and the others are read."""
+    return isinstance(error.__cause__, _LASTING)

@@ -1,0 +1,100 @@
+"""Documents from text, Markdown and HTML files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from curator.errors import InputError
+from curator.io.files import list_files, open_input
+from curator.io.units import TARGET_BYTES, plan_units
+from curator.stage import Contract, Outputs, Part, Source, Unit, setting
+from curator_text.decode import decode_text
+from curator_text.extract_html import extract_page
+from curator_text.rows import Rows, is_lasting
+
+TYPES = {".txt": "text/plain", ".text": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
+         ".rst": "text/x-rst", ".html": "text/html", ".htm": "text/html", ".xhtml": "application/xhtml+xml"}
+HTML = frozenset(("text/html", "application/xhtml+xml"))
+COLUMNS = {name: pa.string() for name in ("id", "source", "content_type", "charset", "text", "title")}
+
+
+@dataclass(kw_only=True)
+class TextFiles(Source):
+    """Read text, Markdown and HTML files, one document a file.
+
+    Columns: `id` (a hash of the file's path), `source` (its path), `content_type` (by its ending; plain text if that
+    is unknown), `charset` (the encoding it was read in, detected), `text`, `title` (an HTML page's, else null). In a
+    folder, files that end in .txt, .md, .rst, .html and the like are read; a glob reads what it names. HTML files
+    come as their main text, as `text.extract_html` gives it by default.
+
+    Files that are no text leave on `failed`, files that are too large on `dropped`, reason `too_large`.
+
+    `path`: files, folders, globs or URLs, one or several. `storage_options`: what the filesystem wants (keys,
+    endpoint). `extract`: False gives HTML files as bytes in the column `html`, and a null text, for a
+    `text.extract_html` with other parameters or with its time limit. `max_file_bytes`: largest file that is read.
+    `unit_bytes`: about how much is read, and done again after a crash, as one.
+    """
+
+    path: str | list[str] = setting()
+    storage_options: dict[str, Any] | None = setting(default=None)
+    extract: bool = True
+    max_file_bytes: int = 1 << 25
+    unit_bytes: int = setting(default=TARGET_BYTES)
+
+    name = "files"
+
+    def __post_init__(self) -> None:
+        for name in ("max_file_bytes", "unit_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+
+    def contract(self) -> Contract:
+        return Contract(adds=COLUMNS if self.extract else {**COLUMNS, "html": pa.binary()})
+
+    def units(self) -> list[Unit]:
+        return plan_units(list_files(self.path, self.storage_options, tuple(TYPES)), self.unit_bytes)
+
+    def read(self, unit: Unit) -> Iterator[Outputs]:
+        rows = Rows(pa.schema(list(self.contract().adds.items())))
+        for part in unit.parts:
+            self._add(rows, part)
+            if rows.full():
+                yield rows.take()
+        if rows:
+            yield rows.take()
+
+    def _add(self, rows: Rows, part: Part) -> None:
+        """The row of a file, on the port where it belongs."""
+        kind = TYPES.get("." + part.uri.rpartition(".")[2].lower(), "text/plain")
+        row = {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")), "source": part.uri,
+               "content_type": kind}
+        try:
+            data = self._content(part)
+            if data is None:
+                rows.add("dropped", row | {"reason": "too_large"})
+            else:
+                rows.add("out", row | self._document(data, kind))
+        except InputError as error:
+            if not is_lasting(error):
+                raise
+            rows.fail(row | {"id": part.uri}, error)
+        except ValueError as error:
+            rows.fail(row | {"id": part.uri}, error)
+
+    def _content(self, part: Part) -> bytes | None:
+        """The file's bytes, None if they are too many."""
+        if part.size_bytes > self.max_file_bytes:
+            return None
+        with open_input(part.uri, self.storage_options, compression=None) as file:
+            return file.read()
+
+    def _document(self, data: bytes, kind: str) -> dict[str, Any]:
+        if kind not in HTML:
+            text, charset = decode_text(data)
+            return {"text": text, "charset": charset}
+        return extract_page(data)._asdict() if self.extract else {"html": data}

@@ -1,0 +1,87 @@
+"""Words of many documents at once: where each begins and ends, split once for all statistics.
+
+White space and marks divide a text into words and marks, by the rules in `curator_text.marks`.
+
+Scripts without spaces (Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan) would need a dictionary. Here a boundary lies
+between two of their letters where a fixed hash of the pair says so, at a rate that gives words of the usual length on
+average: 1.79 characters in Chinese (jieba 1.73), 1.82 in Japanese (MeCab 1.89), 5.0 in Thai (newmm 5.5). Equal text is
+divided equally wherever it stands, so that counts and repetition behave as in other languages.
+Known difference: such a word is no word of the language; look at none of them, count them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from curator_text import characters as ch
+from curator_text.joined import Joined, Ranges, sums_before
+from curator_text.marks import cut_at_marks, find_marks
+
+# Of 256 pairs of letters, how many have a boundary between them.
+_BOUNDARIES = np.zeros(ch.KINDS, np.uint32)
+_BOUNDARIES[ch.CJK], _BOUNDARIES[ch.MAINLAND] = 128, 72
+_APART = ~(ch.SPACELESS | ch.WHITE | ch.members(ch.MARK))
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words and marks of all documents, in order. Those of document d are `of[d]` up to `of[d + 1]`; likewise chunks."""
+
+    starts: np.ndarray  # int64
+    stops: np.ndarray
+    of: np.ndarray  # int64, one more than documents
+    wordy: np.ndarray  # bool: has a character other than punctuation and symbols
+    wordy_before: np.ndarray  # int64, one more than words: how many wordy ones before each
+    alphabetic_before: np.ndarray  # the same of those that have a letter
+    chunks: Ranges  # what white space divides
+    chunk_of: np.ndarray
+    marks: Ranges  # every mark that a rule names, also inside words
+    spaceless: np.ndarray  # int64: where the letters of scripts without spaces are
+
+
+def split(joined: Joined) -> Words:
+    """Split all documents into words and marks."""
+    kinds = joined.kinds
+    white = kinds <= ch.SPACE
+    edges = np.flatnonzero(white[1:] != white[:-1]) + 1
+    chunks = Ranges(edges[0::2], edges[1::2])
+    cut = np.zeros(len(kinds), bool)  # where a word begins, or one ends
+    cut[edges] = True
+    marks = find_marks(kinds)
+    cut_at_marks(joined, marks, chunks, cut)
+    spaceless = np.flatnonzero(kinds - np.uint8(ch.CJK) <= 1)  # CJK and MAINLAND: lesser kinds wrap around
+    _cut_without_spaces(joined, spaceless, cut)
+    edges = np.flatnonzero(cut)
+    kind = kinds[edges]
+    begins = np.flatnonzero(kind > ch.SPACE)
+    starts, stops = edges[begins], edges[begins + 1]
+    wordy, alphabetic = _contents(kinds, starts, stops, kind[begins])
+    return Words(starts, stops, joined.offsets(starts), wordy, sums_before(wordy), sums_before(alphabetic),
+                 chunks, joined.offsets(chunks.starts), marks, spaceless)
+
+
+def _contents(kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray,
+              first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each word: is it more than symbols, has it a letter. Most are told by their first character."""
+    wordy, alphabetic = ~ch.SYMBOLS[first], ch.ALPHA[first]
+    mixed = np.flatnonzero(~alphabetic & (stops - starts > 1))
+    if len(mixed):
+        pairs = np.empty(2 * len(mixed), np.int64)
+        pairs[0::2], pairs[1::2] = starts[mixed], stops[mixed]
+        least = np.minimum.reduceat(kinds, pairs)[0::2]  # letters come first among the kinds, symbols last
+        wordy[mixed] = least < ch.SYMBOL
+        alphabetic[mixed] = least <= ch.MAINLAND
+    return wordy, alphabetic
+
+
+def _cut_without_spaces(joined: Joined, at: np.ndarray, cut: np.ndarray) -> None:
+    if not len(at):
+        return
+    kinds, codes = joined.kinds, joined.codes
+    before = kinds[at - 1]
+    mixed = (codes[at - 1] * np.uint32(0x9E3779B1) ^ codes[at]) * np.uint32(0x85EBCA6B)
+    inside = ch.SPACELESS[before] | (before == ch.MARK)
+    cut[at[np.where(inside, mixed >> 24 < _BOUNDARIES[kinds[at]], _APART[before])]] = True
+    cut[at[_APART[kinds[at + 1]]] + 1] = True

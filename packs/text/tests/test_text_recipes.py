@@ -1,0 +1,101 @@
+"""The packaged recipes, run as a user runs them, on inputs made here."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
+
+from curator.cli import main
+
+SENTENCES = [
+    "The museum in the old harbour opened its doors to visitors from the whole region last spring.",
+    "It shows how sailors lived with the sea, and that their work was harder than most people think.",
+    "A guide explains the tools of the shipwrights, which have changed little over the past centuries.",
+    "Children may build a small boat in the workshop and try it in the basin behind the house.",
+    "The café next to the entrance serves fish soup, bread from the village and strong black coffee.",
+    "In winter the collection is open at weekends only, because heating the large halls is expensive.",
+    "Tickets can be bought at the door or from the office of tourism in the main street of the town.",
+    "The director hopes to restore two more vessels, of which one has been lying in the mud since 1954.",
+]
+ARTICLE = "".join(f"<p>{sentence}</p>" for sentence in SENTENCES)
+SPAM = "<p>" + "Buy cheap watches here now. " * 40 + "</p>"
+
+
+def page(body):
+    return f"<html><head><title>T</title></head><body><main>{body}</main></body></html>".encode()
+
+
+def archive(*bodies):
+    out = io.BytesIO()
+    writer = WARCWriter(out, gzip=True)
+    for number, body in enumerate(bodies):
+        head = StatusAndHeaders("200 OK", [("Content-Type", "text/html")], protocol="HTTP/1.1")
+        writer.write_record(writer.create_warc_record(f"http://x/{number}", "response", payload=io.BytesIO(page(body)),
+                                                      http_headers=head))
+    return out.getvalue()
+
+
+def run(tmp_path, *words):
+    out = tmp_path / "out"
+    done = CliRunner().invoke(main, ["run", *words, "--out", str(out), "--workers", "0"])
+    stats = json.loads((out / "_run/stats.json").read_text()) if (out / "_run/stats.json").exists() else {}
+    return done, stats, out
+
+
+def test_web_keeps_articles_and_accounts_for_the_rest(tmp_path):
+    (tmp_path / "a.warc.gz").write_bytes(archive(ARTICLE, SPAM, ARTICLE, "<p>ok</p>"))
+    done, stats, out = run(tmp_path, "text/web", "--set", f"read.path={tmp_path}/*.warc.gz")
+    assert done.exit_code == 0, done.output
+    counts = {name: stats["records"][name] for name in ("in", "written", "dropped", "duplicate", "failed")}
+    assert counts == {"in": 4, "written": 1, "dropped": 2, "duplicate": 1, "failed": 0}
+    [row] = pq.read_table(next(out.glob("*.parquet"))).to_pylist()
+    assert row["text"] == "\n\n".join(SENTENCES)
+    assert (row["url"], row["language"], row["title"]) == ("http://x/0", "en", "T")
+    assert row["word_count"] > 100
+
+
+def test_web_stops_when_too_much_cannot_be_read(tmp_path):
+    (tmp_path / "a.warc.gz").write_bytes(archive(ARTICLE) + b"garbage" * 20)
+    done, _, _ = run(tmp_path, "text/web", "--set", f"read.path={tmp_path}/a.warc.gz")
+    assert done.exit_code != 0
+    done, stats, _ = run(tmp_path, "text/web", "--set", f"read.path={tmp_path}/a.warc.gz", "--set", "max_failed=0.9")
+    assert done.exit_code == 0, done.output
+    assert stats["records"]["failed"] == 1
+
+
+def test_thresholds_can_be_changed_from_outside(tmp_path):
+    (tmp_path / "a.warc.gz").write_bytes(archive(ARTICLE))
+    path = f"read.path={tmp_path}/a.warc.gz"
+    _, stats, _ = run(tmp_path, "text/web", "--set", path, "--set", "steps.language.keep=[de]")
+    assert stats["records"]["dropped"] == 1
+
+
+@pytest.fixture
+def folder(tmp_path):
+    files = tmp_path / "docs"
+    files.mkdir()
+    (files / "a.txt").write_text("\n\n".join(SENTENCES) + "  \n")
+    (files / "b.html").write_bytes(page(ARTICLE))
+    (files / "c.md").write_text("")
+    return files
+
+
+def test_documents_from_files(tmp_path, folder):
+    done, stats, _ = run(tmp_path, "text/documents", "--set", f"read.path={folder}")
+    assert done.exit_code == 0, done.output
+    assert (stats["records"]["written"], stats["records"]["duplicate"], stats["records"]["dropped"]) == (1, 1, 1)
+
+
+def test_documents_from_json_lines(tmp_path):
+    path = tmp_path / "docs.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps({"id": "x", "text": "\n".join(SENTENCES), "own": 7}).encode()))
+    done, stats, _ = run(tmp_path, "text/documents", "--set", f"read={{jsonl: {{path: {path}}}}}")
+    assert done.exit_code == 0, done.output
+    assert stats["records"]["written"] == 1

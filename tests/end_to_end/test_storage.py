@@ -1,0 +1,74 @@
+"""Whole runs on other filesystems than the disk."""
+
+import json
+
+import pytest
+
+from curator import read, write
+from curator.io.files import Folder
+from curator.stages import DedupExact, Drop
+
+DOCUMENTS = [{"id": f"d{i}", "text": f"document number {i % 40}", "when": "2024-05-01", "tags": ["a", str(i)]} for i in range(60)]
+
+
+def lines(documents) -> bytes:
+    return "".join(json.dumps(d) + "\n" for d in documents).encode()
+
+
+def pipeline(path: str, out: str, options: dict | None = None, least: int = 10):
+    given = {"storage_options": options} if options else {}
+    made = read(path, **given) >> Drop(conditions={"low": f"CAST(split_part(text, ' ', 3) AS INT) < {least}"}) \
+        >> DedupExact(column="text")
+    return (made >> write(out, compression=None, **given)).named("x", storage_options=options or {})
+
+
+def records(folder: Folder) -> list[dict]:
+    found = [json.loads(line) for n in folder.names() if n.startswith("part-") for line in folder.read(n).splitlines()]
+    return sorted(found, key=lambda d: d["id"])
+
+
+def check_run_edit_and_growth(place: str, options: dict | None, **how) -> None:
+    source = Folder.open(f"{place}/in", options)
+    source.write("a.jsonl", lines(DOCUMENTS[:45]))
+    source.write("b.jsonl", lines(DOCUMENTS[45:]))
+    out = Folder.open(f"{place}/out", options)
+    first = pipeline(f"{place}/in/*.jsonl", f"{place}/out", options).run(**how)
+    assert first.ok, first.stats["message"]
+    assert first.records == {"in": 60, "made": 0, "written": 30, "dropped": 20, "duplicate": 10, "failed": 0, "absorbed": 0}
+    assert [d["text"] for d in records(out)] == [d["text"] for d in DOCUMENTS[10:40]]
+    assert records(out)[0]["tags"] == ["a", "10"]
+    again = pipeline(f"{place}/in/*.jsonl", f"{place}/out", options).run(**how)
+    assert again.records == first.records
+    assert again.stats["units"]["skipped"] == again.stats["units"]["total"]
+    edited = pipeline(f"{place}/in/*.jsonl", f"{place}/out", options, least=30).run(**how)
+    assert edited.records["written"] == 10
+    assert len(records(out)) == 10
+    source.write("c.jsonl", lines([{"id": "new", "text": "document number 99"}]))
+    grown = pipeline(f"{place}/in/*.jsonl", f"{place}/out", options, least=30).run(**how)
+    assert grown.records["written"] == 11
+    assert {"stats.json", "report.html", "recipe.yaml", "manifest.json"} <= set(out.sub("_run").names())
+
+
+def test_memory():
+    check_run_edit_and_growth("memory://runs", None)
+
+
+def test_disk(tmp_path):
+    check_run_edit_and_growth(str(tmp_path), None, workers=2)
+
+
+def test_s3(monkeypatch):
+    boto3 = pytest.importorskip("boto3")
+    from moto.server import ThreadedMotoServer
+
+    for name, value in {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1",
+                        "AWS_EC2_METADATA_DISABLED": "true", "NO_PROXY": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
+        check_run_edit_and_growth("s3://bucket/runs", {"endpoint_url": endpoint}, workers=2)
+    finally:
+        server.stop()

@@ -1,0 +1,460 @@
+"""A runtime in virtual time: workers that work, die, hang and forget, and a driver that is killed and started again."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from world import Faults, World, counts_of
+
+from curator.counts import Counts
+from curator.engine.events import (
+    Action,
+    Call,
+    Commit,
+    Done,
+    Emitted,
+    Event,
+    Failed,
+    Flushed,
+    Forget,
+    Output,
+    Progress,
+    Ref,
+    Release,
+    Report,
+    Resume,
+    StartWorker,
+    Stop,
+    StopWorker,
+    Submit,
+    WorkerLost,
+    WorkerReady,
+)
+from curator.engine.placement import holds_scarce
+from curator.engine.scheduler import Scheduler
+from curator.engine.state import OperatorState
+from curator.plan import Operator
+from curator.stage import WrittenFile
+
+BUSY_S = 0.05  # the driver takes what happens within so many seconds at once, now and then
+CHAOS = 4  # lives of the driver in which things go wrong; in the next one only poison is left, and it must finish
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker ends. `setup`: before it was ready; `step`: in which it was."""
+
+    worker: int
+    setup: bool = False
+    step: int = 0
+
+
+@dataclass(eq=False)
+class SimulatedWorker:
+    id: int
+    operator: Operator
+    slowness: float
+    todo: list[Call | Forget] = field(default_factory=list)  # first in, first out; the first one runs
+    script: list[tuple[float, object]] = field(default_factory=list)  # what is still to come of the first call: seconds, event
+    kept: dict[tuple[int, int], dict[int, list[str]]] = field(default_factory=dict)  # sink: rows by (unit, attempt) and step
+    memory: dict[str, str] = field(default_factory=dict)  # stateful: what it answered for a row: a port, or the row it equals
+    kept_row: dict[int, str] = field(default_factory=dict)  # dedup: the row that is kept, by content
+    passed: int = 0  # limit: rows let through
+    shown: set[str] = field(default_factory=set)  # stateful: rows seen, but for those that are said to come again
+    clock: float = 0.0  # when the first call began, went on or last said that it moves
+
+
+class Simulator:
+    """Runs a world until every unit is committed or unread, through as many lives of the driver as that takes.
+
+    `validate`: after how many events the scheduler's invariants are checked (0: never). `max_failed`: in the first life.
+    """
+
+    def __init__(self, world: World, validate: int = 1, max_failed: float = float("inf")) -> None:
+        self.world, self.validate, self.max_failed = world, validate, max_failed
+        self.rng = random.Random(world.seed + 1)
+        self.committed: dict[int, Commit] = {}
+        self.memories: dict[int, dict[str, str]] = {}  # what committed units taught the stateful operator, by unit
+        self.stops: list[str] = []  # why lives of the driver ended early
+        self.log: list[str] = []
+        self.died_alone: set[tuple[int, str]] = set()  # (operator, row): a call over this row alone did not come back
+        self.reads_failed: Counter[int] = Counter()  # by unit
+        self.starts: Counter[int] = Counter()  # workers by operator
+        self.work_s = 0.0  # cpu seconds that calls took
+        self.events = self.lives = 0
+        self.most: Counter[str] = Counter()  # of everything that bounds the bytes alive: the most there was at once
+
+    def run(self) -> Scheduler:
+        """Gives the scheduler of the last life."""
+        for life in range(CHAOS + 1):
+            self.faults = self.world.faults if life < CHAOS else Faults(poison=self.world.faults.poison)
+            self.lives += 1
+            scheduler = self._live(self.max_failed if not life else float("inf"))
+            if scheduler is not None and scheduler.stopped is None:
+                return scheduler
+        raise AssertionError(f"seed {self.world.seed} does not end: {self.stops[-3:]}")
+
+    # -- one life of the driver -----------------------------------------------------------------------------
+
+    def _live(self, max_failed: float) -> Scheduler | None:
+        """None when the driver was killed."""
+        world = self.world
+        self.todo = [u for u in range(len(world.units)) if u not in self.committed]
+        self.workers: dict[int, SimulatedWorker] = {}
+        self.heap: list[tuple[float, int, int, object]] = []  # when, order, worker, event
+        self.order = count()
+        self.now = 0.0
+        self.live: set[Ref] = set()
+        self.ticking = False
+        self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], world.machine,
+                                   max_failed=max_failed, gates=self._gates())
+        going = self._obey(self.scheduler.start(0.0))
+        while going and not self.scheduler.finished:
+            going = self._obey(self._next())
+            if going:
+                self._check()
+        if going and self.scheduler.stopped is not None:
+            self.stops.append(self.scheduler.stopped)
+        return self.scheduler if going else None
+
+    def _gates(self) -> frozenset[int]:
+        return frozenset(o.index for o in self.world.operators if o.steps[0].stage.name == "limit")
+
+    def _next(self) -> list[Action]:
+        due = self.scheduler.deadline()
+        if not self.heap or (due is not None and due <= self.heap[0][0]):
+            assert due is not None, f"seed {self.world.seed} is stuck\n{self.scheduler.state.story()}"
+            self.now = max(self.now, due)
+            self.ticking = True
+            return self.scheduler.tick(self.now)
+        self.ticking = False
+        until = self.heap[0][0] + (BUSY_S if self.rng.random() < 0.2 and not self.world.steady else 1e-9)
+        events: list[Event] = []
+        while self.heap and self.heap[0][0] <= until:
+            self.now, _, sender, event = heapq.heappop(self.heap)
+            events.extend(self._happen(sender, event))
+        if self.rng.random() < self.faults.stop:
+            events.append(Stop("the user"))
+        return self.scheduler.handle(events, self.now)
+
+    def _check(self) -> None:
+        self.events += 1
+        assert self.events < 1_000_000, f"seed {self.world.seed} does not end\n{self.scheduler.state.story()}"
+        state = self.scheduler.state
+        self._measure()
+        if self.validate and not self.events % self.validate:
+            state.check()
+            self._check_refs()
+            self._check_work()
+        if self.faults.idle and self.workers and self.rng.random() < self.faults.idle:
+            worker = self.rng.choice(sorted(self.workers))
+            self._send(0.0, worker, Death(worker))
+
+    def _measure(self) -> None:
+        state = self.scheduler.state
+        scarce = [w for w in state.workers.values() if holds_scarce(state.operators[w.operator])]
+        now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "scarce": len(scarce),
+               "groups": sum(len(o.groups) for o in state.operators), "lanes": sum(len(o.lanes) for o in state.operators),
+               "kept": sum(o.nbytes for c in state.calls.values() for o in c.kept)}
+        self.most |= Counter(now)
+
+    def _check_work(self) -> None:
+        """Rows do not wait beside an idle worker, a free core and empty queues."""
+        state = self.scheduler.state
+        for operator in state.operators if not self.scheduler.finished else ():
+            free = state.cpus_used + operator.cpus <= state.machine.cpus
+            for worker in operator.workers.values() if free and operator.plan.batch_size is None else ():
+                idle = worker.ready and not worker.stopping and not worker.calls and operator.lanes[worker.lane].queue
+                assert not idle or any(state.operators[i].load for i in operator.consumers), state.story()
+
+    def _check_refs(self) -> None:
+        """Every batch that has reached the scheduler and was not released is in a queue, a group or a call."""
+        used = {s.ref for o in self.scheduler.state.operators for s in pieces_of(o)} - {None}
+        used |= {output.ref for call in self.scheduler.state.calls.values() for output in getattr(call, "kept", ())}
+        assert self.live == used, f"seed {self.world.seed}: {len(self.live - used)} batches leaked, {len(used - self.live)} gone"
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def _send(self, delay: float, worker: int, event: object) -> None:
+        heapq.heappush(self.heap, (self.now + delay, next(self.order), worker, event))
+
+    def _happen(self, sender: int, event: object) -> list[Event]:
+        """What an event means for the workers; gives what the scheduler hears."""
+        if isinstance(event, Death):
+            worker = self.workers.pop(event.worker, None)
+            if worker is not None:
+                self._note_loss(worker)
+                self._end_of(worker)
+            if self.rng.random() < self.faults.late:
+                self._send(self.rng.random(), event.worker, Death(event.worker))
+            self.log.append(f"{self.now:.6f} lost {event.worker}")
+            return [WorkerLost(event.worker, "simulated", setup=event.setup, step=event.step)]
+        self.log.append(f"{self.now:.6f} {type(event).__name__} {sender}")
+        for output in getattr(event, "outputs", ()):
+            self.live.add(output.ref)
+        worker = self.workers.get(sender)
+        if worker is not None and isinstance(event, Progress) and worker.todo[0].id == event.call:
+            worker.clock = self.now
+        if worker is not None and isinstance(event, (Done, Failed)):
+            assert worker.todo[0].id == event.call
+            worker.todo.pop(0)
+            self._begin(worker)
+        return [event]
+
+    def _end_of(self, worker: SimulatedWorker) -> None:
+        """A worker is gone: what it would have said is not said, or comes too late."""
+        late = self.rng.random() < self.faults.late
+        kept = [e for e in self.heap if e[2] != worker.id or isinstance(e[3], Death) or late]
+        if len(kept) < len(self.heap):
+            self.heap = kept
+            heapq.heapify(self.heap)
+
+    def _note_loss(self, worker: SimulatedWorker) -> None:
+        """The first call of a worker does not come back, and is to blame."""
+        if not worker.todo:
+            return
+        call = worker.todo[0]
+        if call.kind == "read":
+            self.reads_failed[self.todo[call.units[0][0]]] += 1
+        rows = rows_of(call)
+        if len(rows) == 1:
+            self.died_alone.add((worker.operator.index, rows[0][1]))
+
+    # -- actions ----------------------------------------------------------------------------------------------
+
+    def _obey(self, actions: Sequence[Action]) -> bool:
+        """False when the driver is killed on the way."""
+        stopped = False
+        for action in actions:
+            assert not stopped or isinstance(action, (StopWorker, Release, Report)), f"{action} after the end"
+            whose = getattr(action, "operator", getattr(action, "worker", ""))
+            self.log.append(f"{self.now:.6f} {type(action).__name__} {whose}")
+            match action:
+                case StartWorker():
+                    self._start(action)
+                case StopWorker():
+                    self._stop(action)
+                case Submit():
+                    worker = self.workers.get(action.call.worker)
+                    if worker is not None:  # else it has died, and the scheduler is about to hear of it
+                        worker.todo.append(action.call)
+                        if len(worker.todo) == 1:
+                            self._begin(worker)
+                case Resume():
+                    worker = self.workers.get(action.worker)
+                    if worker is not None:
+                        assert worker.todo[0].id == action.call
+                        self._say_next(worker)
+                case Forget():
+                    self._forget(action)
+                case Release():
+                    assert action.ref in self.live, "released twice, or never sent"
+                    self.live.remove(action.ref)
+                case Commit():
+                    self._commit(action)
+                case Report():
+                    stopped = stopped or action.kind == "stopped"
+            if self.rng.random() < self.faults.driver and not stopped:
+                return False
+        return True
+
+    def _stop(self, action: StopWorker) -> None:
+        worker = self.workers.pop(action.worker, None)
+        if worker is None:
+            return
+        if action.kill and self.ticking and not self.scheduler.finished and worker.operator.timeout_s is not None and worker.todo:
+            late_s = self.now - worker.clock - worker.operator.timeout_s
+            assert -1e-6 <= late_s <= BUSY_S + 1e-6, f"a time limit ended a call {late_s:g} s late"
+            self._note_loss(worker)
+        assert action.kill or not worker.todo or self.scheduler.finished, "a worker was asked to end amid its work"
+        self._end_of(worker)
+        if not action.kill:
+            self._send(0.01, worker.id, Death(worker.id))
+
+    def _forget(self, action: Forget) -> None:
+        worker = self.workers.get(action.worker)
+        if worker is None:
+            return
+        if worker.todo:
+            worker.todo.append(action)
+        else:
+            self._drop(worker, action)
+
+    def _drop(self, worker: SimulatedWorker, forget: Forget) -> None:
+        """What a worker keeps of an attempt of a unit goes; a stateful one is told if its rows come again."""
+        worker.kept.pop((forget.unit, forget.attempt), None)
+        unit = self.todo[forget.unit]
+        worker.shown = {row for row in worker.shown if self.world.unit_of(row) != unit}
+        if not forget.again:
+            gone = {row for row in worker.memory if self.world.unit_of(row) == unit}
+            worker.passed -= sum(worker.memory[row] == "out" for row in gone)
+            worker.memory = {row: answer for row, answer in worker.memory.items() if row not in gone}
+            worker.kept_row = {content: row for content, row in worker.kept_row.items() if row not in gone}
+
+    def _commit(self, action: Commit) -> None:
+        unit = self.todo[action.unit]
+        assert unit not in self.committed, f"unit {unit} is committed twice"
+        self.committed[unit] = action
+        for memory in action.memory.values():
+            self.memories[unit] = memory
+
+    # -- workers ----------------------------------------------------------------------------------------------
+
+    def _start(self, action: StartWorker) -> None:
+        faults, operator = self.faults, self.world.operators[action.operator]
+        worker = SimulatedWorker(action.worker, operator, 10.0 if self.rng.random() < faults.slow else 1.0)
+        self.workers[worker.id] = worker
+        self.starts[operator.index] += 1
+        here = {u for u, unit in enumerate(self.todo) if unit in self.committed}
+        assert set(action.recall) == (here if operator.kind == "stateful" else set())
+        for memory in self.memories.values() if operator.kind == "stateful" else ():
+            for row, answer in memory.items():
+                self._learn(worker, row, answer)
+                worker.shown.add(row)
+        setup_s = 1.0 if self.world.steady else self.rng.expovariate(2.0)
+        died = self.rng.random() < faults.setup
+        self._send(setup_s, worker.id, Death(worker.id, setup=True) if died else
+                   WorkerReady(worker.id, setup_s, self._exhausted(worker)))
+
+    def _exhausted(self, worker: SimulatedWorker) -> bool:
+        return worker.operator.steps[0].stage.name == "limit" and worker.passed >= self.world.limit
+
+    def _learn(self, worker: SimulatedWorker, row: str, answer: str) -> None:
+        worker.memory[row] = answer
+        worker.passed += answer == "out"
+        if answer not in ("out", "dropped"):
+            worker.kept_row[self.world.content(row)] = answer
+
+    def _begin(self, worker: SimulatedWorker) -> None:
+        """Take up the next call and decide how it will go."""
+        while worker.todo and isinstance(worker.todo[0], Forget):
+            self._drop(worker, worker.todo.pop(0))
+        if not worker.todo:
+            return
+        call, faults, rng, operator = worker.todo[0], self.faults, self.rng, worker.operator
+        rows = len(self.world.units[self.todo[call.units[0][0]]]) if call.kind == "read" else call.rows
+        took = self.world.seconds(operator, rows) * worker.slowness
+        if not self.world.steady:
+            took *= rng.paretovariate(1.5)
+        self.work_s += took * operator.resources.cpus
+        parts = self._parts(worker, call)
+        end: object | None = None
+        if rng.random() < faults.death:
+            end = Death(worker.id, step=rng.randrange(len(operator.steps)) if operator.kind == "map" else 0)
+        elif operator.timeout_s is not None and call.kind == "process" and rng.random() < faults.hang:
+            end = "hangs"  # nothing ever comes; the time limit ends it
+        elif operator.kind != "map" and rng.random() < faults.raises and not call.salvage:
+            end = Failed(call.id, "OSError: simulated", fatal=rng.random() < 0.02)
+        if end is not None:
+            parts = [*parts[:rng.randrange(len(parts))], end]
+            if isinstance(end, Failed):
+                self._note_loss(worker)
+        self.most |= Counter(answer=sum(o.nbytes for part in parts for o in getattr(part, "outputs", ())))
+        worker.script = [(took / len(parts), part) for part in parts]
+        if operator.timeout_s is not None:
+            self._send(took / len(parts) / 4, worker.id, Progress(call.id))
+        self._say_next(worker)
+
+    def _say_next(self, worker: SimulatedWorker) -> None:
+        delay, event = worker.script.pop(0)
+        self.most |= Counter(part=sum(o.nbytes for o in getattr(event, "outputs", ())))
+        worker.clock = self.now
+        if event != "hangs":
+            self._send(delay, worker.id, event)
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _parts(self, worker: SimulatedWorker, call: Call) -> list:
+        if call.kind == "flush":
+            return [self._flush(worker, call)]
+        if worker.operator.kind == "sink":
+            return [self._store(worker, call)]
+        rows = rows_of(call)
+        if call.kind == "read":
+            unit = call.units[0][0]
+            rows = [(unit, row) for row in self.world.units[self.todo[unit]]]
+        return self._answer(worker, call, rows)
+
+    def _store(self, worker: SimulatedWorker, call: Call) -> Done:
+        counts: dict[int, dict[int, Counts]] = {}
+        for piece in call.slices:
+            assert worker.operator.kind != "sink" or piece.rows or piece.note
+            names = [f"note{self.todo[piece.unit]}"] if piece.ref is None else piece.ref.data[piece.start:piece.stop]
+            worker.kept.setdefault((piece.unit, piece.attempt), {}).setdefault(piece.target, []).extend(names)
+            got = counts.setdefault(piece.unit, {}).setdefault(piece.target, Counts())
+            got.add(Counts(rows_in=len(names), out={"written": len(names)}))
+        return Done(call.id, counts=counts, seconds=self.world.seconds(worker.operator, call.rows))
+
+    def _flush(self, worker: SimulatedWorker, call: Call) -> Done:
+        if worker.operator.kind == "sink":
+            kept = worker.kept.pop(call.units[0], {})
+            return Done(call.id, flushed=Flushed({s: [WrittenFile(row, 1, 1) for row in rows] for s, rows in kept.items()}))
+        unit = self.todo[call.units[0][0]]
+        taught = {row: answer for row, answer in worker.memory.items() if self.world.unit_of(row) == unit}
+        depends = {self.world.unit_of(answer) for answer in taught.values() if "." in answer} - {unit}
+        return Done(call.id, flushed=Flushed({}, taught, frozenset(depends)))
+
+    def _answer(self, worker: SimulatedWorker, call: Call, rows: list[tuple[int, str]]) -> list:
+        """The parts of an answer; a poison row kills after those that were sent before its turn."""
+        operator, parts = worker.operator, []
+        counts: dict[int, dict[int, Counts]] = {}
+        pending: dict[tuple[int, str, int], list[str]] = {}
+        nbytes = 0
+        for unit, row in rows:
+            step = self.world.poison_step(operator, row)
+            if step is not None:
+                return [*parts, Death(worker.id, step=step)]
+            todo = [(0, row)]
+            while todo:
+                step, current = todo.pop()
+                fate = self._fate(worker, step, current)
+                counts.setdefault(unit, {}).setdefault(step, Counts()).add(Counts(**counts_of(fate)))
+                for port, child in fate:
+                    if step < len(operator.chain) and port == operator.chain[step]:
+                        todo.append((step + 1, child))
+                    elif (step, port) in operator.routes:
+                        pending.setdefault((step, port, unit), []).append(child)
+                        nbytes += self.world.size(child)
+            if nbytes >= self.world.part_bytes:
+                parts.append(Emitted(call.id, self._outputs(pending)))
+                pending, nbytes = {}, 0
+        seconds = self.world.seconds(operator, call.rows)
+        return [*parts, Done(call.id, self._outputs(pending), counts, seconds, self._exhausted(worker))]
+
+    def _fate(self, worker: SimulatedWorker, step: int, row: str) -> list[tuple[str, str]]:
+        if worker.operator.kind != "stateful":
+            return self.world.fate(worker.operator, step, row)
+        assert row not in worker.shown, f"{row} comes again, and nobody said so"
+        worker.shown.add(row)
+        if row not in worker.memory:
+            limit = worker.operator.steps[0].stage.name == "limit"
+            kept = worker.kept_row.get(self.world.content(row), row)
+            self._learn(worker, row, kept if not limit else "dropped" if self._exhausted(worker) else "out")
+        return [(port_of(row, worker.memory[row]), row)]
+
+    def _outputs(self, pending: dict[tuple[int, str, int], list[str]]) -> tuple[Output, ...]:
+        outputs = []
+        for (step, port, unit), rows in pending.items():
+            size = sum(self.world.size(row) for row in rows)
+            outputs.append(Output(step, port, unit, len(rows), size, Ref(rows, len(rows), size)))
+        return tuple(outputs)
+
+
+def rows_of(call: Call) -> list[tuple[int, str]]:
+    return [(s.unit, row) for s in call.slices if s.ref is not None for row in s.ref.data[s.start:s.stop]]
+
+
+def port_of(row: str, answer: str) -> str:
+    """The port that a stateful step's memory of a row means: a port's name, or the row that it equals."""
+    return answer if answer in ("out", "dropped") else "out" if answer == row else "duplicate"
+
+
+def pieces_of(operator: OperatorState) -> list:
+    """Every slice in the queues, groups and calls of an operator."""
+    return [s for lane in operator.lanes for s in lane.queue] + [s for g in operator.groups for s in g.slices] + \
+        [s for w in operator.workers.values() for c in w.calls for s in c.slices]

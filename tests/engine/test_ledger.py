@@ -1,0 +1,367 @@
+"""What is finished stays finished, and only that: crashes at every write, edits, damaged files, files of others."""
+
+import itertools
+import json
+import multiprocessing
+import os
+import time
+from dataclasses import replace
+
+import pytest
+from parts import DropWord, DyingSink, FirstOfText, JsonFiles, Shout, kept_aside, lines, words, write_lines, written
+
+from curator import CuratorError
+from curator.counts import Counts
+from curator.engine.events import Commit
+from curator.engine.ledger import COMPACT_FILES, Ledger
+from curator.io.files import Folder
+from curator.io.local import LocalOutput
+from curator.plan import make_plan
+from curator.stage import Part, Unit, WrittenFile
+from curator.stages import DedupExact, Limit
+
+CONTENT = {"a": ["same", "x", "bad 1"], "b": ["same", "y", "y"], "c": ["z", "bad 2", "x"], "d": ["same"]}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return write_lines(tmp_path / "in", **CONTENT)
+
+
+def sink(folder, **options):
+    return JsonFiles(path=str(folder), **options)
+
+
+def pipeline(texts, out, suffix="", word="bad", plain=True, discard=()):
+    """Two sinks at two depths, a stateful stage before both, and all endings."""
+    unique = lines(texts) >> DropWord(word=word) >> FirstOfText()
+    before = unique.to(sink(out / "plain")) if plain else unique
+    made = (before >> Shout(suffix=suffix) >> sink(out / "loud")).named("x", out=str(out))
+    return replace(made, settings=replace(made.settings, discard=discard))
+
+
+def everything(out):
+    """All that a run wrote, as far as it does not depend on which of equal records came first."""
+    duplicates = sorted(row["text"] for row in kept_aside(out, "duplicate"))
+    plain, loud = written(out / "plain"), written(out / "loud")
+    assert len({row["id"] for row in loud}) == len(loud)
+    assert {row["duplicate_of"] for row in kept_aside(out, "duplicate")} <= {row["id"] for row in loud}
+    if plain:
+        assert [row["id"] for row in plain] == [row["id"] for row in loud]
+    dropped = [row["text"] for row in kept_aside(out, "dropped")]
+    return {"plain": sorted(r["text"] for r in plain), "loud": sorted(r["loud"] for r in loud), "duplicates": duplicates,
+            "dropped": sorted(dropped)}
+
+
+def files(out):
+    """Files of records; of sidecars one that was replaced may stay until the next attempt begins."""
+    return sorted(str(p.relative_to(out)) for p in out.rglob("*part-*") if "_run" not in p.parts)
+
+
+# -- crashes ------------------------------------------------------------------------------------------------------
+
+
+def crash_at(monkeypatch_to, number):
+    """From now on, the process ends just before (even numbers) or just after (odd) its n-th change of the disk."""
+    seen = itertools.count()
+
+    def dying(change):
+        def changed(*args, **kwargs):
+            now = 2 * next(seen)
+            if now == number:
+                os._exit(9)
+            answer = change(*args, **kwargs)
+            if now + 1 == number:
+                os._exit(9)
+            return answer
+
+        return changed
+
+    LocalOutput._commit = dying(LocalOutput._commit)
+    os.unlink = dying(os.unlink)
+
+
+def run_and_crash(made, number):
+    crash_at(None, number)
+    made().run(workers=0)
+    os._exit(0)
+
+
+def crashes(made):
+    """Run until it ends by itself, dying at the 1st, 2nd, … change of the disk; gives how often it died.
+
+    Each try dies a little later than the one before, so that every change is a place of death at least once.
+    """
+    for number in itertools.count():
+        child = multiprocessing.get_context("fork").Process(target=run_and_crash, args=(made, number))
+        child.start()
+        child.join(60)
+        assert child.exitcode in (0, 9), child.exitcode
+        if child.exitcode == 0:
+            return number
+
+
+def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts):
+    """Each attempt continues what the one before left; each dies at another place."""
+    pipeline(texts, tmp_path / "calm").run(workers=0)
+    assert crashes(lambda: pipeline(texts, tmp_path / "out")) > 20
+    result = pipeline(texts, tmp_path / "out").run(workers=0)
+    assert everything(tmp_path / "out") == everything(tmp_path / "calm")
+    assert result.records["in"] == 10
+    assert result.stats["units"]["skipped"] == 4
+
+
+def test_an_edit_may_be_interrupted_at_every_change_of_the_disk(tmp_path, texts):
+    """From a whole result to that of an edited recipe and changed inputs: never a mixture, nothing of the old is left."""
+    pipeline(texts, tmp_path / "out").run(workers=0)
+    write_lines(texts, a=["same", "x", "new"], e=["e"])
+    os.unlink(texts / "d.txt")
+    edited = {"suffix": "!", "discard": ("dropped",)}
+    pipeline(texts, tmp_path / "calm", **edited).run(workers=0)
+
+    def made():
+        made = pipeline(texts, tmp_path / "out", **edited)
+        return type("Pruning", (), {"run": lambda self, workers: made.run(workers=workers, prune=True)})()
+
+    assert crashes(made) > 20
+    assert everything(tmp_path / "out") == everything(tmp_path / "calm")
+    assert len(files(tmp_path / "out")) == len(files(tmp_path / "calm"))
+    assert not list((tmp_path / "out").rglob("dropped/**/part-*"))
+
+
+def test_an_edit_that_is_interrupted_again_and_again_keeps_the_survivors(tmp_path, texts):
+    """The sidecars outlive any number of attempts that end before the first unit does."""
+    pipeline(texts, tmp_path / "out").run(workers=0)
+    survivors = [row["id"] for row in written(tmp_path / "out/plain")]
+    for _ in range(3):
+        edited = pipeline(texts, tmp_path / "out", suffix="!")
+        broken = replace(edited.sinks[1].stage, fail="write")
+        edited.sinks[1].stage.fail = broken.fail
+        assert not edited.run(workers=0, check=False).ok
+    # Other units come first now; what was kept stays kept.
+    write_lines(texts, **{"0": ["same", "x", "y", "z"]})
+    pipeline(texts, tmp_path / "out", suffix="!").run(workers=0)
+    assert [row["id"] for row in written(tmp_path / "out/plain")] == survivors
+    assert [row["id"] for row in written(tmp_path / "out/loud")] == survivors
+
+
+# -- edits --------------------------------------------------------------------------------------------------------
+
+EDITS = {
+    "a threshold at the beginning": {"word": "same"},
+    "a stage at the end": {"suffix": "?"},
+    "a sink less": {"plain": False},
+    "an ending discarded": {"discard": ("dropped",)},
+    "all of it": {"word": "x", "suffix": "!", "plain": False, "discard": ("duplicate",)},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_after_an_edit_and_after_taking_it_back_all_is_as_if_it_had_always_been_so(tmp_path, texts, edit):
+    out = tmp_path / "out"
+    first = pipeline(texts, out).run(workers=0)
+    was, names = everything(out), len(files(out))
+    edited = pipeline(texts, out, **edit).run(workers=0)
+    calm = pipeline(texts, tmp_path / "calm", **edit).run(workers=0)
+    assert everything(out) == everything(tmp_path / "calm")
+    assert edited.records == calm.records
+    assert len(files(out)) == len(files(tmp_path / "calm"))
+    assert len(edited.stats["files"]) == len(calm.stats["files"])
+    back = pipeline(texts, out).run(workers=0)
+    assert everything(out) == was
+    assert back.records == first.records
+    assert len(files(out)) == names
+
+
+def test_a_stage_that_is_renamed_leaves_nothing_under_its_old_name(tmp_path, texts):
+    out = tmp_path / "out"
+    (lines(texts) >> DropWord() >> sink(out)).run(workers=0)
+    (lines(texts) >> DropWord().with_(name="other") >> sink(out)).run(workers=0)
+    assert {p.parent.name for p in (out / "dropped").rglob("part-*")} == {"other"}
+    assert len(kept_aside(out, "dropped")) == 2
+
+
+def test_a_sink_that_moves_takes_its_records_with_it(tmp_path, texts):
+    def made(place):
+        return (lines(texts) >> words >> sink(tmp_path / place)).named("x", out=str(tmp_path / "out"))
+
+    made("here").run(workers=0)
+    made("there").run(workers=0)
+    assert not list((tmp_path / "here").iterdir())
+    assert len(written(tmp_path / "there")) == 10
+
+
+def test_a_limit_is_one_over_all_attempts(tmp_path, texts):
+    def made(suffix=""):
+        return lines(texts) >> Limit(records=5) >> Shout(suffix=suffix) >> sink(tmp_path / "out")
+
+    for again in ("", "", "!"):
+        result = made(again).run(workers=0)
+        assert len(written(tmp_path / "out")) == result.records["written"] == 5
+    write_lines(texts, e=["one more"] * 9)
+    assert made("!").run(workers=0).records["written"] == 5
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_numbers_of_a_stopped_run_are_of_the_units_that_are_done(tmp_path, texts, workers):
+    out = tmp_path / "out"
+    pipeline(texts, out).run(workers=workers)
+    stopping = pipeline(texts, out, suffix="!")
+    stopping.sinks[1].stage.fail = "write"
+    stopped = stopping.run(workers=workers, check=False)
+    assert stopped.stats["status"] == "stopped"
+    assert stopped.stats["units"]["done"] <= 1  # that of which nothing reaches the broken sink
+    assert stopped.records["in"] == stopped.records["duplicate"] <= 1
+    assert stopped.records["written"] == 0
+    finished = pipeline(texts, out, suffix="!").run(workers=workers)
+    assert finished.records["in"] == 10
+    assert finished.stats["seconds"] >= stopped.stats["seconds"]
+
+
+def test_a_unit_whose_duplicate_points_to_one_that_is_not_done_is_done_again(tmp_path, texts):
+    """b was finished before a, to whose record it points; then the ledger lost a."""
+    made = lines(texts) >> DedupExact(column="text") >> sink(tmp_path / "out")
+    made.run(workers=0)
+    ledger = tmp_path / "out/_run/ledger"
+    said = [line for path in sorted(ledger.glob("*")) for line in path.read_text().splitlines()]
+    for path in ledger.glob("*"):
+        path.unlink()
+    keeps = [line for line in said if not json.loads(line).get("label", "").endswith("a.txt")]
+    (ledger / "00000001.jsonl").write_text("\n".join(keeps))
+    result = made.run(workers=0)
+    kept = {row["id"] for row in written(tmp_path / "out")}
+    copies = kept_aside(tmp_path / "out", "duplicate")
+    assert {row["duplicate_of"] for row in copies} <= kept
+    assert len(kept) + len(copies) == result.records["in"] == 10
+
+
+# -- damage and strangers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [b'{"unit": "ab', b"\xff\xfe\x00", b'{"unit": "x"}\n', b"[1, 2]\n", b'{"later": 1}\n'])
+def test_a_damaged_ledger_is_named_with_what_to_do(tmp_path, texts, damage):
+    made = lines(texts) >> sink(tmp_path / "out")
+    made.run(workers=0)
+    broken = tmp_path / "out/_run/ledger/00000009.jsonl"
+    broken.write_bytes(damage)
+    with pytest.raises(CuratorError, match=r"00000009.jsonl is damaged.* Remove this file"):
+        made.run(workers=0)
+    broken.unlink()
+    assert made.run(workers=0).records["written"] == 10
+
+
+def test_a_ledger_that_is_lost_costs_time_and_no_record(tmp_path, texts):
+    made = pipeline(texts, tmp_path / "out")
+    made.run(workers=0)
+    was = everything(tmp_path / "out")
+    for path in (tmp_path / "out/_run/ledger").iterdir():
+        path.unlink()
+    assert pipeline(texts, tmp_path / "out").run(workers=0).records["in"] == 10
+    assert everything(tmp_path / "out") == was
+    assert len([f for f in files(tmp_path / "out") if f.startswith("loud")]) <= 4
+
+
+def test_only_files_of_this_run_folder_are_ever_removed(tmp_path, texts):
+    """A user's files in our folders, another run's output below ours, beside ours and in our folder."""
+    out = tmp_path / "out"
+    (lines(texts) >> sink(out / "inner")).run(workers=0)
+    (lines(texts) >> sink(out / "shared")).named("x", out=str(tmp_path / "elsewhere")).run(workers=0)
+    for name in ("notes.txt", "part-1.json", "part-0123456789abcdef-1-0.json", "dropped/mine.parquet"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text("mine")
+    theirs = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    made = [(lines(texts) >> DropWord(word=word) >> sink(out)) for word in ("bad", "x")]
+    for one in (*made, made[0]):
+        one.run(workers=0)
+    assert {p: p.read_bytes() for p in theirs} == theirs
+
+
+def test_a_sink_inside_the_folder_of_another_is_left_alone_by_it(tmp_path, texts):
+    def made(suffix):
+        read = lines(texts)
+        return read.to(sink(tmp_path / "out/deep/er")) >> Shout(suffix=suffix) >> sink(tmp_path / "out")
+
+    made("").run(workers=0)
+    made("!").run(workers=0)
+    assert len(written(tmp_path / "out/deep/er")) == len(written(tmp_path / "out")) == 10
+
+
+def test_what_an_interrupted_attempt_left_is_removed(tmp_path, texts):
+    out = tmp_path / "out"
+    made = lines(texts) >> sink(out)
+    made.run(workers=0)
+    whole = next(out.glob("part-*"))
+    tag = whole.name.split("-")[2]
+    left = [out / f"part-0123456789abcdef-{tag}-7-0.json", out / f".tmp-part-0123456789abcdef-{tag}-7-12.json.1234",
+            out / "lang=en" / f"part-0123456789abcdef-{tag}-7-0-001.json", out / f"failed/x/part-{'0' * 16}-{tag}-7-0.parquet"]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    made.run(workers=0)
+    assert not [p for p in left if p.exists()]
+    assert whole.exists()
+
+
+def test_paths_of_a_sink_may_be_relative(tmp_path, texts, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = lines(texts) >> JsonFiles(path="out")
+    for _ in range(2):
+        assert made.run(workers=0).records["written"] == 10
+        assert len(written(tmp_path / "out")) == 10
+
+
+def test_attempts_never_share_a_number(tmp_path, texts):
+    """Also when the one before died before it finished anything: what it left must not be taken for the next one's."""
+    plan = make_plan(lines(texts) >> sink(tmp_path / "out"))
+    numbers = []
+    for _ in range(3):
+        ledger = Ledger(Folder.open(str(tmp_path / "out")))
+        ledger.prepare(plan, [], prune=False)
+        numbers.append(ledger.run)
+    assert numbers == [1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [2])
+def test_deaths_of_sinks_leave_only_what_is_named(tmp_path, texts, workers):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    out = tmp_path / "out"
+    made = lines(texts) >> FirstOfText() >> DyingSink(path=str(out), marks=str(marks))
+    result = made.run(workers=workers)
+    assert sorted(f["path"] for f in result.stats["files"] if f["port"] == "written") == sorted(
+        p.name for p in out.glob("part-*"))
+    assert sorted(row["text"] for row in written(out)) == ["bad 1", "bad 2", "same", "x", "y", "z"]
+
+
+# -- size -----------------------------------------------------------------------------------------------------------
+
+
+def test_thousands_of_units_are_no_burden(tmp_path, texts):
+    """CPU time of prepare, commit and flush grows with the number of units and no faster: a resume of 4 times the units
+    costs less than 8 times as much."""
+    plan = make_plan(pipeline(texts, tmp_path / "unused"))
+
+    def cost(count):
+        out = Folder.open(str(tmp_path / str(count)))
+        units = [(0, Unit((Part(uri=f"/in/{i}", size_bytes=9),))) for i in range(count)]
+        keys = [u.key for _, u in units]
+        names = [s.name for s in plan.steps]
+        began = time.process_time()
+        ledger = Ledger(out)
+        ledger.prepare(plan, units, prune=False)
+        for i, (_, unit) in enumerate(units):
+            counts = {n: Counts(rows_in=1, out={"out": 1}) for n in names}
+            written_files = {n: [WrittenFile(f"{out.uri}/{n}/{ledger.part_name(unit, 0)}.json", 1, 1)] for n in names[-3:]}
+            commit = Commit(i, 0, counts, written_files, {}, frozenset({i // 2}), frozenset(names))
+            ledger.add(ledger.record_of(plan, unit, commit, keys))
+            ledger.counts()
+            if i % (count // 80) == 0:
+                ledger.flush(1.0)
+        ledger.flush(2.0)
+        again = Ledger(out)
+        assert len(again._files) > COMPACT_FILES
+        assert again.prepare(plan, units, prune=False) == [True] * count
+        assert again.counts()[names[0]].rows_in == count
+        return time.process_time() - began
+
+    assert cost(1600) < 8 * cost(400)

@@ -1,0 +1,444 @@
+"""Whole runs on this machine: processes, deaths, interruptions, edits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from parts import (
+    TOKEN,
+    Children,
+    DropWord,
+    DyingSink,
+    FirstOfText,
+    Frames,
+    JsonFiles,
+    Loses,
+    MeanFrame,
+    NoSetup,
+    Shout,
+    Trouble,
+    folders,
+    kept_aside,
+    lines,
+    orphans,
+    wait_until,
+    words,
+    write_lines,
+    written,
+)
+
+from curator import CuratorError
+from curator.engine import runtime_local
+from curator.engine.store import make_folders
+from curator.io.files import Folder
+from curator.run_lock import Lock
+from curator.stages import DedupExact
+
+STARTED: list[int] = []  # processes with a run of their own
+MODES = pytest.mark.parametrize("workers", [0, 2])
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path, monkeypatch):
+    """After every test: no process and no shared memory of a run."""
+    monkeypatch.setenv(TOKEN, tmp_path.name)
+    yield
+    wait_until(lambda: not orphans(tmp_path.name))
+    assert not folders(os.getpid(), *STARTED)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return write_lines(tmp_path / "in", a=["one", "two bad", "three"], b=["four", "bad five"], empty=[])
+
+
+def sink(tmp_path, name="out", **options):
+    return JsonFiles(path=str(tmp_path / name), **options)
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+@MODES
+def test_every_record_ends_in_one_place_and_the_numbers_say_which(tmp_path, texts, workers):
+    result = (lines(texts) >> DropWord() >> Shout() >> sink(tmp_path)).run(check=False, workers=workers)
+    out = tmp_path / "out"
+    assert result.ok
+    assert result.records == {"in": 5, "made": 0, "written": 3, "dropped": 2, "duplicate": 0, "failed": 0, "absorbed": 0}
+    assert [row["loud"] for row in written(out)] == ["ONE", "THREE", "FOUR"]
+    assert [(row["id"], row["reason"]) for row in kept_aside(out, "dropped")] == [("a:1", "bad_word"), ("b:1", "bad_word")]
+    assert json.loads((out / "_run/stats.json").read_text())["records"] == result.records
+    assert {p.name for p in (out / "_run").iterdir()} >= {"recipe.yaml", "manifest.json", "ledger", "events.jsonl", "stats.json",
+                                                        "report.html"}
+    assert not any(name.startswith("_") for row in written(out) for name in row)
+
+
+@MODES
+def test_branches_merges_and_two_sinks_on_one_port(tmp_path, texts, workers):
+    checked = lines(texts) >> DropWord()
+    good, bad = checked.to(sink(tmp_path, "copy")), checked.port("dropped") >> Shout()
+    result = ((good + bad) >> words >> sink(tmp_path)).named("x", out=str(tmp_path / "out")).run(check=False, workers=workers)
+    assert result.ok
+    assert ids(written(tmp_path / "copy")) == ["a:0", "a:2", "b:0"]
+    assert ids(written(tmp_path / "out")) == ["a:0", "a:1", "a:2", "b:0", "b:1"]
+    assert result.records["written"] == 8
+    assert result.records["made"] == 3
+    assert not kept_aside(tmp_path / "out", "dropped")
+
+
+def test_payloads_cross_processes_in_shared_memory(tmp_path):
+    texts = write_lines(tmp_path / "in", a=["x" * n for n in range(1, 20)])
+    result = (lines(texts) >> Frames() >> MeanFrame() >> sink(tmp_path)).run(check=False, workers=2)
+    assert result.ok
+    assert {row["mean"] for row in written(tmp_path / "out")} == {float(n) for n in range(1, 20)}
+
+
+# -- troubles ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", ["raise", "die", "hang", "stop"])
+def test_a_bad_record_fails_alone_whatever_it_does(tmp_path, trouble):
+    texts = write_lines(tmp_path / "in", a=["fine"] * 6 + [trouble] + ["fine"] * 6, b=["fine"] * 5)
+    stage = Trouble(limit_s=0.3 if trouble in ("hang", "stop") else None)
+    result = (lines(texts) >> stage >> sink(tmp_path)).named("x", max_failed=1).run(check=False, workers=2)
+    assert result.ok, result.stats["message"]
+    assert result.records == {"in": 18, "made": 0, "written": 17, "dropped": 0, "duplicate": 0, "failed": 1, "absorbed": 0}
+    failed, = kept_aside(tmp_path / "out", "failed")
+    assert failed["id"] == "a:6"
+    late = "longer than its limit of 0.3 s"
+    assert {"raise": "cannot stand a:6", "die": "SIGKILL", "hang": late, "stop": late}[trouble] in failed["error"]
+    assert "a:6" not in ids(written(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("passing", ["once", "once kill"])
+def test_a_passing_trouble_costs_no_record(tmp_path, passing):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    texts = write_lines(tmp_path / "in", a=["fine", passing, "fine", "fine"])
+    result = (lines(texts) >> Trouble(marks=str(marks)) >> sink(tmp_path)).run(check=False, workers=2)
+    assert result.records["written"] == 4
+
+
+def test_the_share_of_failures_that_is_too_much_ends_in_failure(tmp_path):
+    texts = write_lines(tmp_path / "in", a=["raise", "fine", "fine"])
+    made = lines(texts) >> Trouble() >> sink(tmp_path)
+    assert made.named("x", max_failed=0.5).run(check=False, workers=0).ok
+    result = made.named("x", max_failed=0.1).run(check=False, workers=0)
+    assert not result.ok
+    assert "1 of 3 records failed, more than max_failed = 0.1 allows" in result.stats["message"]
+
+
+def test_a_number_of_failures_that_is_too_much_stops_the_run_which_can_continue(tmp_path):
+    texts = write_lines(tmp_path / "in", **{f"f{i}": ["raise"] * 5 + ["fine"] for i in range(6)})
+    made = lines(texts) >> Trouble() >> sink(tmp_path)
+    stopped = made.named("x", max_failed=7).run(check=False, workers=0)
+    assert stopped.stats["status"] == "stopped"
+    assert "more than max_failed = 7 allows" in stopped.stats["message"]
+    finished = made.named("x", max_failed=30).run(check=False, workers=0)
+    assert finished.ok
+    assert finished.records["failed"] == 30
+    assert len(written(tmp_path / "out")) == 6
+
+
+@MODES
+def test_a_stage_that_cannot_be_set_up_stops_the_run_and_says_why(tmp_path, texts, workers):
+    result = (lines(texts) >> NoSetup() >> sink(tmp_path)).run(check=False, workers=workers)
+    assert result.stats["status"] == "stopped"
+    assert "no_setup" in result.stats["message"]
+    assert "the model file is not there" in result.stats["message"]
+
+
+@MODES
+def test_a_stage_that_loses_rows_stops_the_run_and_is_named(tmp_path, texts, workers):
+    result = (lines(texts) >> Loses() >> sink(tmp_path)).run(check=False, workers=workers)
+    assert result.stats["status"] == "stopped"
+    assert "stage 'loses': 1 of" in result.stats["message"]
+
+
+def test_a_sink_that_fails_stops_the_run_and_says_why(tmp_path, texts):
+    result = (lines(texts) >> sink(tmp_path, fail="write")).run(check=False, workers=2)
+    assert result.stats["status"] == "stopped"
+    assert "this sink cannot write" in result.stats["message"]
+    assert (lines(texts) >> sink(tmp_path)).run(check=False, workers=2).records["written"] == 5
+
+
+def test_an_input_that_vanishes_is_one_failed_record(tmp_path, texts):
+    made = (lines(texts) >> sink(tmp_path)).named("x", max_failed=1)
+    plan_then_remove = made.sinks[0].inputs[0].node.stage
+    listed = plan_then_remove.units()
+    plan_then_remove.units = lambda: listed
+    (texts / "b.txt").unlink()
+    result = made.run(check=False, workers=0)
+    assert result.records["failed"] == 1
+    assert kept_aside(tmp_path / "out", "failed")[0]["id"].endswith("b.txt")
+
+
+def test_two_runs_do_not_write_into_one_folder(tmp_path, texts):
+    lock = Lock(Folder.open(str(tmp_path / "out")))
+    with pytest.raises(CuratorError, match=f"another run .process {os.getpid()} .*writes to"):
+        (lines(texts) >> sink(tmp_path)).run(check=False, workers=0)
+    lock.release()
+    assert (lines(texts) >> sink(tmp_path)).run(check=False, workers=0).ok  # also where the file still names a process
+
+
+def fill(monkeypatch, *which):
+    """Make some of the folders for batches as good as full."""
+    def filled():
+        made = make_folders()
+        for at in which:
+            for worker in range(1, 10):
+                for number in range(40):
+                    Path(made[at][0], f"w{worker}-{number}").symlink_to("/dev/full")
+        return made
+
+    monkeypatch.setattr(runtime_local, "make_folders", filled)
+
+
+def test_full_shared_memory_makes_a_run_slower_and_nothing_else(tmp_path, monkeypatch):
+    texts = write_lines(tmp_path / "in", a=["x" * n for n in range(1, 20)])
+    fill(monkeypatch, 0)
+    result = (lines(texts) >> Frames() >> MeanFrame() >> sink(tmp_path)).run(check=False, workers=2)
+    assert result.ok
+    assert {row["mean"] for row in written(tmp_path / "out")} == {float(n) for n in range(1, 20)}
+
+
+def test_no_room_at_all_stops_the_run_and_says_what_to_do(tmp_path, monkeypatch):
+    texts = write_lines(tmp_path / "in", a=["x" * n for n in range(1, 20)])
+    fill(monkeypatch, 0, 1)
+    result = (lines(texts) >> Frames() >> MeanFrame() >> sink(tmp_path)).run(check=False, workers=2)
+    assert result.stats["status"] == "stopped"
+    assert "are full. Free space there" in result.stats["message"]
+    monkeypatch.undo()
+    assert (lines(texts) >> Frames() >> MeanFrame() >> sink(tmp_path)).run(check=False, workers=2).records["written"] == 19
+
+
+# -- interruptions ------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {here!r})
+from parts import *
+made = lines({texts!r}, delay_s=0.01, batch=2) >> DropWord() >> FirstOfText() >> Trouble() >> JsonFiles(path={out!r})
+result = made.named("x", max_failed=100).run(check=False, workers=2)
+print(result.stats["status"], result.stats["message"])
+sys.exit(not result.ok)
+"""
+
+
+def start_run(texts: Path, out: Path) -> subprocess.Popen:
+    script = SCRIPT.format(here=str(Path(__file__).parent), texts=str(texts), out=str(out))
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    STARTED.append(process.pid)
+    return process
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_any_moment_and_started_again_the_result_is_the_same(tmp_path, seed):
+    import random
+
+    rng = random.Random(seed)
+    content = {f"f{i:02}": [rng.choice(["bad", "raise", f"sleep {rng.randrange(40)}"]) if rng.random() < 0.7 else f"text {i} {k}"
+                            for k in range(8)] for i in range(14)}
+    texts = write_lines(tmp_path / "in", **content)
+    kills = 0
+    while True:
+        process = start_run(texts, tmp_path / "out")
+        try:
+            if not kills:  # however fast the machine is, it is killed once while it works
+                wait_until(lambda: list((tmp_path / "out").glob("part-*")) or process.poll() is not None)
+            told = process.communicate(timeout=rng.uniform(0.4, 1.6) + 0.2 * kills if kills else 0)  # on a busy one it must get on
+        except subprocess.TimeoutExpired:
+            process.send_signal(rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
+            process.communicate()
+            kills += 1
+            continue
+        if process.returncode == 0:
+            break
+        assert "stopped by" in told[0], told
+    undisturbed = start_run(texts, tmp_path / "calm")
+    assert undisturbed.wait(60) == 0, undisturbed.communicate()
+    assert kills
+    once, calm = written(tmp_path / "out"), written(tmp_path / "calm")
+    assert len(ids(once)) == len(set(ids(once)))
+    assert sorted(row["text"] for row in once) == sorted(row["text"] for row in calm)
+    for ending in ("dropped", "failed"):  # of equal texts any one may be the first
+        told = [sorted(row["text"] for row in kept_aside(tmp_path / name, ending)) for name in ("out", "calm")]
+        assert told[0] == told[1]
+    kept = set(ids(once)) | set(ids(kept_aside(tmp_path / "out", "failed")))
+    copies = kept_aside(tmp_path / "out", "duplicate")
+    assert {row["duplicate_of"] for row in copies} <= kept
+    assert len(copies) == len(kept_aside(tmp_path / "calm", "duplicate"))
+    stats = [json.loads((tmp_path / name / "_run/stats.json").read_text()) for name in ("out", "calm")]
+    assert stats[0]["records"] == stats[1]["records"]
+    assert not [s for s in stats[0]["alarms"] if s["level"] == "error"]
+
+
+def test_when_the_parent_of_the_workers_dies_the_run_stops_and_can_continue(tmp_path):
+    texts = write_lines(tmp_path / "in", **{f"f{i}": ["sleep"] * 30 for i in range(8)})
+    process = start_run(texts, tmp_path / "out")
+    wait_until(lambda: list((tmp_path / "out").glob("part-*")))
+    os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]), signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (1, "")
+    assert "the process that holds the workers has died" in out
+    again = start_run(texts, tmp_path / "out")
+    assert again.wait(60) == 0
+    assert json.loads((tmp_path / "out/_run/stats.json").read_text())["records"]["in"] == 240
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_continues(tmp_path):
+    texts = write_lines(tmp_path / "in", **{f"f{i}": ["sleep"] * 30 for i in range(8)})
+    process = start_run(texts, tmp_path / "out")
+    wait_until(lambda: list((tmp_path / "out").glob("part-*")))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1, err
+    assert out.startswith("stopped stopped by Ctrl-C; the same command continues it")
+    stats = json.loads((tmp_path / "out/_run/stats.json").read_text())
+    assert stats["status"] == "stopped"
+    again = start_run(texts, tmp_path / "out")
+    assert again.wait(60) == 0
+    assert json.loads((tmp_path / "out/_run/stats.json").read_text())["records"]["in"] == 240
+
+
+# -- a second run ---------------------------------------------------------------------------------------------------
+
+
+def times(out: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_mtime_ns for p in out.glob("part-*")}
+
+
+@MODES
+def test_the_same_recipe_again_does_nothing_and_tells_the_same(tmp_path, texts, workers):
+    made = lines(texts) >> DropWord() >> sink(tmp_path)
+    first = made.run(check=False, workers=workers)
+    before = times(tmp_path / "out")
+    second = made.run(check=False, workers=workers)
+    assert times(tmp_path / "out") == before
+    assert second.records == first.records
+    assert second.stats["units"]["skipped"] == 3
+
+
+@MODES
+def test_a_new_and_a_changed_input_are_done_and_nothing_else(tmp_path, texts, workers):
+    made = lines(texts) >> DropWord() >> sink(tmp_path)
+    made.run(check=False, workers=workers)
+    before = times(tmp_path / "out")
+    write_lines(texts, b=["bad", "new"], c=["six"])
+    result = made.run(check=False, workers=workers)
+    assert result.stats["units"]["skipped"] == 2
+    assert [row["text"] for row in written(tmp_path / "out")] == ["one", "three", "new", "six"]
+    assert len(before.items() & times(tmp_path / "out").items()) == 1  # that of a; the empty one has none
+    assert len(kept_aside(tmp_path / "out", "dropped")) == 2
+
+
+@MODES
+def test_after_an_edit_no_old_result_survives(tmp_path, texts, workers):
+    (lines(texts) >> DropWord() >> sink(tmp_path)).run(check=False, workers=workers)
+    result = (lines(texts) >> DropWord(word="o") >> sink(tmp_path)).run(check=False, workers=workers)
+    assert [row["text"] for row in written(tmp_path / "out")] == ["three", "bad five"]
+    assert [row["text"] for row in kept_aside(tmp_path / "out", "dropped")] == ["one", "two bad", "four"]
+    assert result.records["in"] == 5
+
+
+def test_only_the_sinks_after_the_edit_are_done_again(tmp_path, texts):
+    def made(suffix):
+        read = lines(texts)
+        return (read.to(sink(tmp_path, "plain")) >> Shout(suffix=suffix) >> sink(tmp_path)).named("x", out=str(tmp_path / "out"))
+
+    first = made("").run(check=False, workers=2)
+    before = times(tmp_path / "plain")
+    second = made("!").run(check=False, workers=2)
+    assert times(tmp_path / "plain") == before
+    assert [row["loud"] for row in written(tmp_path / "out")][:1] == ["ONE!"]
+    assert second.records == first.records
+    assert len(written(tmp_path / "out")) == 5
+
+
+def test_inputs_that_are_gone_are_not_forgotten_silently(tmp_path, texts):
+    made = lines(texts) >> sink(tmp_path)
+    made.run(check=False, workers=0)
+    (texts / "b.txt").unlink()
+    with pytest.raises(CuratorError, match=r"results of an input that this recipe no longer reads .*b\.txt.*--prune"):
+        made.run(check=False, workers=0)
+    assert len(written(tmp_path / "out")) == 5
+    assert made.run(check=False, workers=0, prune=True).records["in"] == 3
+    assert len(written(tmp_path / "out")) == 3
+
+
+def test_when_the_kept_copy_vanishes_another_takes_its_place(tmp_path):
+    texts = write_lines(tmp_path / "in", a=["same", "only a"], b=["same", "only b"], c=["only c"])
+    made = lines(texts) >> FirstOfText() >> sink(tmp_path)
+    made.run(check=False, workers=0)
+    assert sorted(row["text"] for row in written(tmp_path / "out")) == ["only a", "only b", "only c", "same"]
+    holder = next(row["id"] for row in written(tmp_path / "out") if row["text"] == "same")[0]
+    write_lines(texts, **{holder: [f"only {holder}"]})
+    result = made.run(check=False, workers=0)
+    assert sorted(row["text"] for row in written(tmp_path / "out")) == ["only a", "only b", "only c", "same"]
+    assert result.records["duplicate"] == 0
+    assert result.stats["units"]["skipped"] == 1  # c rests on nothing that changed
+
+
+def test_new_inputs_are_compared_with_what_earlier_runs_kept(tmp_path):
+    texts = write_lines(tmp_path / "in", a=["same", "x"])
+    made = lines(texts) >> FirstOfText() >> sink(tmp_path)
+    made.run(check=False, workers=2)
+    write_lines(texts, b=["y", "same"])
+    result = made.run(check=False, workers=2)
+    assert [row["text"] for row in written(tmp_path / "out")] == ["same", "x", "y"]
+    copy, = kept_aside(tmp_path / "out", "duplicate")
+    assert (copy["id"], copy["duplicate_of"]) == ("b:1", "a:0")
+    assert result.records["duplicate"] == 1
+
+
+def test_children_keep_their_parents_name(tmp_path, texts):
+    result = (lines(texts) >> Children() >> sink(tmp_path)).run(check=False, workers=2)
+    assert result.records["made"] == 5
+    assert ids(written(tmp_path / "out"))[:2] == ["a:0#0", "a:0#1"]
+
+
+def test_rows_that_are_discarded_are_counted_and_not_kept(tmp_path, texts):
+    made = lines(texts) >> DropWord() >> sink(tmp_path)
+    result = replace(made, settings=replace(made.settings, discard=("dropped",))).run(check=False, workers=0)
+    assert result.records["dropped"] == 2
+    assert not (tmp_path / "out/dropped").exists()
+
+
+# -- duplicates over failures and edits ----------------------------------------------------------------------------------
+
+
+@MODES
+def test_an_edit_after_deduplication_keeps_the_same_survivors_in_every_sink(tmp_path, workers):
+    texts = write_lines(tmp_path / "in", a=["same", "x", "same"], b=["same", "y"], c=["y", "z"])
+
+    def made(suffix):
+        unique = lines(texts) >> DedupExact(column="text")
+        both = unique.to(sink(tmp_path, "plain")) >> Shout(suffix=suffix) >> sink(tmp_path)
+        return both.named("x", out=str(tmp_path / "out"))
+
+    made("").run(check=False, workers=workers)
+    plain = written(tmp_path / "plain")
+    assert sorted(row["text"] for row in plain) == ["same", "x", "y", "z"]
+    write_lines(texts, d=["same", "new"])  # comes first or last, it does not take the place of what was kept
+    made("!").run(check=False, workers=workers)
+    assert ids(written(tmp_path / "out")) == ids(written(tmp_path / "plain"))
+    assert set(ids(plain)) <= set(ids(written(tmp_path / "plain")))
+    assert {row["loud"] for row in written(tmp_path / "out")} == {"SAME!", "X!", "Y!", "Z!", "NEW!"}
+
+
+def test_units_that_start_again_give_each_record_once(tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    content = {f"f{i}": [f"text {i % 3} {k % 20}" for k in range(30)] for i in range(8)}
+    texts = write_lines(tmp_path / "in", **content)
+    result = (lines(texts) >> DedupExact(column="text") >> DyingSink(path=str(tmp_path / "out"), marks=str(marks))).run(check=False, workers=2)
+    assert result.ok, result.stats["message"]
+    assert sorted(row["text"] for row in written(tmp_path / "out")) == sorted({t for ts in content.values() for t in ts})
+    assert result.records["duplicate"] == 240 - 60
+    assert list(marks.iterdir())

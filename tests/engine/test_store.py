@@ -1,0 +1,102 @@
+"""Batches outside a process."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curator import Batch, CuratorError, TextBatch, VideoBatch
+from curator.engine.store import INLINE_BYTES, Store, make_folders, shared_memory_parent
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store([str(tmp_path)], "w1")
+
+
+@given(st.lists(st.tuples(st.text(), st.one_of(st.none(), st.integers(-2**63, 2**63 - 1)), st.binary(max_size=50))))
+def test_any_rows_come_back_as_they_went(tmp_path_factory, rows):
+    store = Store([str(tmp_path_factory.mktemp("store"))], "w")
+    table = pa.table({"id": [r[0] for r in rows], "n": pa.array([r[1] for r in rows], pa.int64()), "b": [r[2] for r in rows]},
+                     schema=pa.schema([("id", pa.string()), ("n", pa.int64()), ("b", pa.binary())]))
+    back = store.get(store.put(TextBatch(table)))
+    assert type(back) is TextBatch
+    assert back.rows.equals(table)
+
+
+def test_a_small_batch_travels_in_the_message_and_a_large_one_in_a_file(store, tmp_path):
+    assert isinstance(store.put(Batch(pa.table({"id": ["a"]}))), bytes)
+    assert not list(tmp_path.iterdir())
+    large = Batch(pa.table({"id": ["x" * INLINE_BYTES * 2]}))
+    data = store.put(large)
+    assert Path(data).exists()
+    back = store.get(data)
+    store.release(data)
+    assert not Path(data).exists()
+    assert back.rows.equals(large.rows)  # mapped before it went, so still whole
+
+
+def test_payloads_keep_kind_shape_and_missing_entries(store):
+    frames = [np.arange(2 * 64 * 64 * 3, dtype=np.uint8).reshape(2, 64, 64, 3), None]
+    batch = VideoBatch(pa.table({"id": ["a", "b"]}), frames=frames, encoded=[b"mp4" * 9000, None])
+    back = store.get(store.put(batch))
+    assert type(back) is VideoBatch
+    np.testing.assert_array_equal(back.frames[0], frames[0])
+    assert back.frames[1] is None
+    assert back.encoded == batch.encoded
+    assert back.timestamps is None
+
+
+def test_a_slice_is_written_without_the_rest_of_its_table(store):
+    table = pa.table({"id": [str(i) * 100 for i in range(10_000)]})
+    data = store.put(Batch(table).slice(5, 7))
+    assert isinstance(data, bytes)
+    assert store.get(data).column("id") == table.column("id").to_pylist()[5:7]
+
+
+def full(folder, owner="w1"):
+    """A folder in which the first file cannot be written, as on a full disk."""
+    folder.mkdir()
+    Path(folder, f"{owner}-0").symlink_to("/dev/full")
+    return str(folder)
+
+
+def test_where_shared_memory_is_full_the_next_folder_takes_the_batch(tmp_path):
+    (tmp_path / "disk").mkdir()
+    store = Store([full(tmp_path / "shm"), str(tmp_path / "disk")], "w1")
+    large = Batch(pa.table({"id": ["x" * INLINE_BYTES * 2]}))
+    data = store.put(large)
+    assert Path(data).parent == tmp_path / "disk"
+    assert store.get(data).rows.equals(large.rows)
+    assert not list((tmp_path / "shm").iterdir())  # nothing half written is left there
+
+
+def test_where_everything_is_full_the_message_says_what_to_do(tmp_path):
+    store = Store([full(tmp_path / "shm")], "w1")
+    with pytest.raises(CuratorError, match=rf"no room for a batch .*{tmp_path} are full. Free space"):
+        store.put(Batch(pa.table({"id": ["x" * INLINE_BYTES * 2]})))
+
+
+def test_folders_that_nobody_holds_are_removed_and_no_others():
+    dead, fresh = (Path(shared_memory_parent(), f"curator-999999999-{name}") for name in ("left", "fresh"))
+    for folder in (dead, fresh):
+        folder.mkdir(exist_ok=True)
+    os.utime(dead, (0, 0))
+    first, again = make_folders(), []
+    try:
+        for folder, _ in first:
+            os.utime(folder, (0, 0))
+        again = make_folders()
+        assert not dead.exists()
+        assert fresh.exists()  # its owner may be about to lock it
+        assert all(Path(folder).exists() for folder, _ in first)
+        assert all(f"-{os.getpid()}-" in Path(folder).name for folder, _ in (*first, *again))
+    finally:
+        for folder, held in (*first, *again):
+            os.close(held)
+            os.rmdir(folder)
+        fresh.rmdir()

@@ -1,0 +1,258 @@
+"""What a worker answers, and that it accounts for every row."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from parts import Children, DropWord, FirstOfText, JsonFiles, Lines, Loses, Shout, Trouble, write_lines, written
+
+from curator import Batch, Context, Outputs, Stage, StageError, TextBatch, stage
+from curator.engine.events import Note
+from curator.engine.worker import Answer, CallFailed, Piece, Runner, UnitInfo, Work
+from curator.io.files import Folder
+from curator.plan import Operator, Step, Target
+from curator.stage import ENDINGS, Part, Unit
+
+UNIT = Unit((Part(uri="texts", size_bytes=1),))
+
+
+def runner(*stages: Stage, kind: str = "map", folder="", chain: str = "out") -> Runner:
+    steps = tuple(Step(f"s{i}", s, "key") for i, s in enumerate(stages))
+    routes = {(i, port): (Target(9),) for i, s in enumerate(stages) for port in (*s.ports, *ENDINGS)
+              if not (i < len(stages) - 1 and port == chain)}
+    operator = Operator(0, kind, steps, (chain,) * (len(stages) - 1), routes)
+    made = Runner(operator, lambda b: b, lambda b: b, Folder(str(folder)))
+    made.setup(Context())
+    return made
+
+
+def texts(*values: str, unit: int = 0) -> Piece:
+    rows = pa.table({"id": [f"u{unit}:{i}" for i in range(len(values))], "source": ["texts"] * len(values),
+                     "text": pa.array(values, pa.string()), "_unit": pa.array([unit] * len(values), pa.int32())})
+    return Piece(TextBatch(rows), unit, 0, 0, len(values), 0, None)
+
+
+def answer(made: Runner, *pieces: Piece, kind: str = "process") -> tuple[dict, dict]:
+    """({(step, port, unit): ids}, counts) of a call."""
+    units = tuple({(p.unit, p.attempt): None for p in pieces}) or ((0, 0),)
+    work = Work(1, kind, pieces, units, {u: UnitInfo(UNIT, f"part-{u}") for u, _ in units})
+    got: dict = {}
+    for part in made.run(work):
+        for step, port, unit, rows, _, batch in part.outputs if isinstance(part, Answer) else part:
+            assert len(batch) == rows
+            got.setdefault((step, port, unit), []).extend(batch.column("id"))
+    for by_step in part.counts.values():
+        for counts in by_step.values():
+            counts.check()
+    return got, part.counts
+
+
+def test_steps_of_a_chain_run_one_after_the_other_and_are_counted_one_by_one():
+    got, counts = answer(runner(DropWord(), Shout()), texts("good", "bad word", "fine"))
+    assert got == {(0, "dropped", 0): ["u0:1"], (1, "out", 0): ["u0:0", "u0:2"]}
+    assert counts[0][0].rows_in == 3
+    assert counts[0][0].dropped == {"bad_word": 1}
+    assert counts[0][1].out == {"out": 2}
+
+
+def test_rows_of_several_units_share_a_call_and_are_answered_apart():
+    got, counts = answer(runner(DropWord()), texts("a", "bad"), texts("bad", "b", unit=7))
+    assert got == {(0, "out", 0): ["u0:0"], (0, "out", 7): ["u7:1"], (0, "dropped", 0): ["u0:1"], (0, "dropped", 7): ["u7:0"]}
+    assert counts[7][0].rows_in == 2
+
+
+def test_a_stage_that_loses_a_row_is_named_with_the_ids():
+    with pytest.raises(CallFailed, match=r"'s0'.*1 of 3 rows.*u0:2") as failed:
+        answer(runner(Loses()), texts("a", "b", "c"))
+    assert failed.value.fatal
+
+
+def test_a_batch_made_from_nothing_is_refused():
+    @stage
+    def forgetful(batch):
+        return TextBatch(pa.table({"id": batch.column("id"), "source": batch.column("source")}))
+
+    with pytest.raises(CallFailed, match="was not made from the one given"):
+        answer(runner(forgetful), texts("a"))
+
+
+def test_an_unknown_port_is_refused():
+    @stage
+    def lost(batch):
+        return Outputs(elsewhere=batch)
+
+    with pytest.raises(CallFailed, match="'elsewhere'"):
+        answer(runner(lost), texts("a"))
+
+
+def test_absorbed_rows_count_as_such():
+    @stage
+    def absorbs(batch):
+        return Outputs(out=batch.slice(0, 1), absorbed=batch.slice(1, len(batch)))
+
+    _, counts = answer(runner(absorbs), texts("a", "b", "c"))
+    assert (counts[0][0].absorbed, counts[0][0].out) == (2, {"out": 1})
+
+
+@given(st.lists(st.sampled_from(["fine", "raise"]), min_size=1, max_size=40), st.sampled_from([None, 1, 7]))
+def test_rows_that_raise_fail_alone_and_the_others_go_on(values, size):
+    stages = Trouble().with_(batch_size=size), Shout()
+    got, counts = answer(runner(*stages), texts(*values))
+    bad = [f"u0:{i}" for i, v in enumerate(values) if v == "raise"]
+    assert sorted(got.get((0, "failed", 0), [])) == sorted(bad)
+    assert len(got.get((1, "out", 0), [])) == len(values) - len(bad)
+    assert counts[0][0].failed == len(bad)
+
+
+def test_a_failed_row_carries_error_and_traceback():
+    made = runner(Trouble())
+    *_, last = made.run(Work(1, "process", (texts("raise"),), ((0, 0),)))
+    row = last.outputs[0][5].rows.to_pylist()[0]
+    assert row["error"] == "ValueError: cannot stand u0:0"
+    assert "parts.py" in row["traceback"]
+
+
+def test_a_passing_trouble_is_tried_again(tmp_path):
+    got, counts = answer(runner(Trouble(marks=str(tmp_path))), texts("a", "once", "b"))
+    assert got == {(0, "out", 0): ["u0:0", "u0:1", "u0:2"]}
+    assert counts[0][0].failed == 0
+
+
+def test_running_out_of_memory_halves_and_is_remembered():
+    sizes = []
+
+    @stage
+    def hungry(batch):
+        sizes.append(len(batch))
+        if len(batch) > 4:
+            raise MemoryError
+        return batch
+
+    made = runner(hungry)
+    answer(made, texts(*"abcdefghij"))
+    sizes.clear()
+    got, _ = answer(made, texts(*"abcdefghij"))
+    assert max(sizes) <= 4
+    assert len(got[0, "out", 0]) == 10
+
+
+def test_batches_have_the_size_a_stage_asks_for_at_each_step():
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+
+    def sized(name, size):
+        @stage(batch_size=size)
+        def measure(batch):
+            seen[name].append(len(batch))
+            return batch
+
+        return measure
+
+    answer(runner(sized("a", 4), sized("b", 6)), texts(*"abcdefghijk"), texts("x"))
+    assert seen == {"a": [4, 4, 4], "b": [6, 6]}
+
+
+def test_children_are_made_and_each_parent_counts_as_covered():
+    got, counts = answer(runner(Children()), texts("a", "b"))
+    assert got == {(0, "out", 0): ["u0:0#0", "u0:0#1", "u0:1#0", "u0:1#1"]}
+    assert counts[0][0].made == 2
+
+
+def test_much_output_leaves_in_parts_before_the_call_ends(monkeypatch):
+    monkeypatch.setattr("curator.engine.worker.CHUNK_BYTES", 10_000)
+    made = runner(Shout().with_(batch_size=1))
+    parts = list(made.run(Work(1, "process", (texts(*["x" * 6000] * 5),), ((0, 0),))))
+    assert len(parts) >= 3
+    assert isinstance(parts[-1], Answer)
+    assert sum(rows for p in parts for _, _, _, rows, _, _ in (p.outputs if isinstance(p, Answer) else p)) == 5
+
+
+def test_a_unit_is_read_in_batches_and_what_cannot_be_read_is_one_failed_record(tmp_path):
+    write_lines(tmp_path, a=["one", "two"])
+    source = Lines(path=str(tmp_path), batch=1)
+    unit, = source.units()
+
+    def read(salvage):
+        return list(runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")}, salvage)))
+
+    assert [row[3] for row in read(False)[-1].outputs] == [2]
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(CallFailed, match="FileNotFoundError"):
+        read(False)
+    last = read(True)[-1]
+    assert last.counts[0][0].failed == 1
+    assert last.outputs[0][5].column("id") == [unit.label]
+
+
+def test_a_sink_writes_a_unit_apart_and_names_its_files_at_the_flush(tmp_path):
+    made = runner(JsonFiles(path=str(tmp_path)), kind="sink")
+    answer(made, texts("a", "b"), texts("c", unit=3))
+    assert not written(tmp_path)
+    *_, last = made.run(Work(2, "flush", (), ((3, 0),), {3: UnitInfo(UNIT, "part-3")}))
+    assert last.files[0][0].rows == 1
+    assert [row["text"] for row in written(tmp_path)] == ["c"]
+    made.forget(0, 0, again=True)
+    *_, last = made.run(Work(3, "flush", (), ((0, 0),), {0: UnitInfo(UNIT, "part-0")}))
+    assert last.files == {}
+
+
+def test_rows_the_engine_blames_reach_the_sink_with_the_reason(tmp_path):
+    made = runner(JsonFiles(path=str(tmp_path)), kind="sink")
+    note = Note("the worker died: killed by SIGSEGV")
+    piece = texts("a")
+    answer(made, Piece(piece.data, 0, 0, 0, 1, 0, note), Piece(None, 0, 0, 0, 0, 0, note))
+    list(made.run(Work(2, "flush", (), ((0, 0),), {0: UnitInfo(UNIT, "part-0")})))
+    assert {(r["id"], r["error"]) for r in written(tmp_path)} == {("u0:0", note.error), ("texts", note.error)}
+
+
+def test_what_a_unit_taught_a_stateful_stage_is_kept_and_recalled(tmp_path):
+    first = runner(FirstOfText(), kind="stateful", folder=tmp_path)
+    answer(first, texts("a", "b", "a"))
+    *_, last = first.run(Work(2, "flush", (), ((0, 0),), {0: UnitInfo(UNIT, "part-x")}))
+    second = runner(FirstOfText(), kind="stateful", folder=tmp_path)
+    second.setup(Context(), [(0, last.memory, False)])
+    got, _ = answer(second, texts("b", "c", unit=1))
+    assert got == {(0, "duplicate", 1): ["u1:0"], (0, "out", 1): ["u1:1"]}
+
+
+def test_setup_that_raises_says_which_stage():
+    class Broken(Stage):
+        def setup(self, ctx):
+            raise RuntimeError("no model")
+
+    with pytest.raises(StageError, match="'s0': setup failed: no model"):
+        runner(Broken())
+
+
+def test_empty_batches_pass_without_a_call():
+    calls = []
+
+    @stage
+    def counting(batch: Batch):
+        calls.append(len(batch))
+        return batch
+
+    got, _ = answer(runner(counting), texts())
+    assert got == {}
+    assert calls == []
+
+
+@pytest.mark.parametrize(("values", "problem"), [
+    ({"n": [1.5]}, "adds 'n' as int64, and its answer has double"),
+    ({"m": [1]}, "adds 'n', and its answer has no such column"),
+])
+def test_an_answer_that_breaks_the_contract_is_told(values, problem):
+    @stage(adds={"n": pa.int64()})
+    def counts_badly(batch):
+        return batch.with_columns({name: v * len(batch) for name, v in values.items()})
+
+    with pytest.raises(CallFailed, match=problem):
+        answer(runner(counts_badly), texts("a", "b"))
+
+
+def test_leaving_the_interpreter_is_an_error_like_any_other():
+    @stage
+    def leaves(batch):
+        raise SystemExit("enough")
+
+    got, _ = answer(runner(leaves), texts("a"))
+    assert got == {(0, "failed", 0): ["u0:0"]}

@@ -1,0 +1,31 @@
+"""The core's own readers and writers pass the kit that strangers' pass."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from curator.io.csv import Csv
+from curator.io.jsonl import Jsonl
+from curator.io.parquet import Parquet
+from curator.io.to_csv import ToCsv
+from curator.io.to_jsonl import ToJsonl
+from curator.io.to_parquet import ToParquet
+from curator.tasks.batch import Batch
+from curator.testing import check_sink, check_source
+
+ROWS = Batch(rows=pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x", None, "é\n"], "n": [1, 2, None]}))
+PAIRS = [(ToJsonl, Jsonl), (ToParquet, Parquet), (ToCsv, Csv)]
+
+
+@pytest.mark.parametrize("sink", [sink for sink, _ in PAIRS])
+def test_sinks(place, sink):
+    check_sink(sink(path=place), ROWS)
+
+
+@pytest.mark.parametrize(("sink", "source"), PAIRS)
+def test_sources(place, write_all, sink, source):
+    for k in range(3):
+        write_all(sink(path=place), pa.table({"text": [f"t{k}-{i}" for i in range(50)]}), name=f"part-{k}")
+    check_source(source(path=place))
+    check_source(source(path=place, unit_bytes=100))

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+
+import pytest
+
+from curator.errors import InputError
+from curator.io.faults import fault
+from curator.io.files import Folder, list_files, open_input, open_output
+
+
+def fill(place: str, *names: str) -> Folder:
+    folder = Folder.open(place)
+    for name in names:
+        folder.write(name, b"x")
+    return folder
+
+
+def listed(place: str, path: str, **settings) -> list[str]:
+    """The names that a path below the folder stands for."""
+    folder = Folder.open(place)
+    return [f.uri[len(folder.uri) + 1:] for f in list_files(folder.path_of(path) if path else folder.uri, **settings)]
+
+
+# -- a folder -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read_listed_and_deleted(place):
+    folder = Folder.open(place)
+    assert folder.names() == []
+    assert not folder.exists("a")
+    folder.write("a", b"one")
+    folder.write("a", b"two")
+    folder.sub("deep").sub("er").write("b", b"")
+    assert folder.read("a") == b"two"
+    assert folder.names() == ["a"]
+    assert folder.names(recursive=True) == ["a", "deep/er/b"]
+    assert folder.exists("a")
+    assert folder.exists("deep/er")
+    folder.delete(["a", "not there"])
+    assert folder.names() == []
+
+
+def test_a_folder_survives_pickling(place):
+    folder = fill(place, "a")
+    assert pickle.loads(pickle.dumps(folder)).read("a") == b"x"
+
+
+def test_a_second_run_sees_new_files(place):
+    folder = fill(place, "a")
+    assert [f.uri for f in list_files(place)] == [folder.path_of("a")]
+    fill(place, "b")
+    assert len(list_files(place)) == 2
+    assert folder.names() == ["a", "b"]
+
+
+def test_the_version_changes_with_the_content(place):
+    folder = fill(place, "a")
+    before = list_files(place)[0]
+    folder.write("a", b"y")
+    after = list_files(place)[0]
+    assert (before.uri, before.size_bytes) == (after.uri, after.size_bytes)
+    assert before.version != after.version
+
+
+def test_readers_of_one_file_do_not_disturb_each_other(place):
+    folder = Folder.open(place)
+    folder.write("a", b"0123456789")
+    one, two = folder.open_file("a"), folder.open_file("a")
+    assert (one.read(3), two.read(2), one.read(3)) == (b"012", b"01", b"345")
+
+
+def test_a_missing_file_says_so(place):
+    with pytest.raises(InputError, match=r"cannot read .*/nope: it does not exist"):
+        Folder.open(place).read("nope")
+
+
+def test_paths_are_absolute_and_file_urls_are_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fill("data", "a")
+    assert Folder.open("data").uri == str(tmp_path / "data")
+    assert Folder.open(f"file://{tmp_path}/data").read("a") == b"x"
+    assert [f.uri for f in list_files("data/*")] == [str(tmp_path / "data" / "a")]
+
+
+# -- a file appears whole or not at all -----------------------------------------------------------------------------
+
+
+def test_nothing_has_the_final_name_before_close(place):
+    folder = Folder.open(place)
+    file = folder.open_file("a", "wb")
+    file.write(b"half")
+    assert folder.names() == []
+    file.close()
+    assert folder.read("a") == b"half"
+    assert folder.unfinished() == []
+
+
+def test_an_aborted_file_leaves_nothing(place):
+    folder = Folder.open(place)
+    file = folder.open_file("a", "wb")
+    file.write(b"half")
+    file.abort()
+    with pytest.raises(ZeroDivisionError), folder.open_file("b", "wb") as file:
+        file.write(b"%d" % (1 // (file.tell() - 0)))
+    assert folder.names() == folder.unfinished() == []
+
+
+def test_what_a_killed_process_left_is_listed_as_unfinished(tmp_path):
+    folder = fill(str(tmp_path), "a")
+    (tmp_path / ".tmp-b.jsonl.1234").write_bytes(b"half")
+    assert folder.names() == ["a"]
+    assert folder.unfinished() == [".tmp-b.jsonl.1234"]
+    folder.delete(folder.unfinished())
+    assert folder.unfinished() == []
+
+
+def test_a_file_that_nobody_closed_does_not_appear(place):
+    folder = Folder.open(place)
+    file = folder.open_file("a", "wb")
+    file.write(b"half")
+    del file
+    assert folder.names() == folder.unfinished() == []
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_says_path_and_remedy_and_leaves_nothing(tmp_path, monkeypatch, call):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = Folder.open(str(tmp_path))
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(InputError, match=rf"cannot write {tmp_path}/a: the disk is full. To go on, free space"):
+        folder.write("a", b"x")
+    monkeypatch.undo()
+    assert folder.names() == folder.unfinished() == []
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.EACCES, "no permission"), (errno.EROFS, "read-only"),
+                                               (errno.EDQUOT, "quota")])
+def test_a_place_that_cannot_be_written_says_why(tmp_path, monkeypatch, number, words):
+    def refused(*_, **__):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("builtins.open", refused)
+    with pytest.raises(InputError, match=rf"cannot write {tmp_path}/a: .*{words}"):
+        Folder.open(str(tmp_path)).write("a", b"x")
+
+
+def test_a_file_in_the_way_of_a_folder(tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(InputError, match="a part of the path is a file"):
+        Folder.open(str(tmp_path / "a")).write("b", b"x")
+
+
+# -- what a path names -----------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_read_at_any_depth_without_hidden_names(place):
+    fill(place, "b.txt", "a.txt", "sub/c.txt", ".hidden", "_SUCCESS", "_run/ledger/x", ".git/y", "sub/_temporary/z")
+    assert listed(place, "") == ["a.txt", "b.txt", "sub/c.txt"]
+
+
+def test_only_the_written_records_of_a_run_are_read(place):
+    fill(place, "part-0.jsonl", "dropped/short/part-0.jsonl", "failed/x/part-0.jsonl", "_run/manifest.json",
+         "other/dropped/kept.jsonl")
+    assert listed(place, "") == ["other/dropped/kept.jsonl", "part-0.jsonl"]
+    assert listed(place, "**/*.jsonl") == ["other/dropped/kept.jsonl", "part-0.jsonl"]
+    assert listed(place, "*") == ["other/dropped/kept.jsonl", "part-0.jsonl"]
+    assert listed(place, "dropped") == ["dropped/short/part-0.jsonl"]
+
+
+def test_suffixes_choose_in_folders_only(place):
+    fill(place, "a.JSONL", "b.jsonl.gz", "c.txt")
+    wanted = (".jsonl", ".jsonl.gz")
+    assert listed(place, "", suffixes=wanted) == ["a.JSONL", "b.jsonl.gz"]
+    assert listed(place, "c.txt", suffixes=wanted) == ["c.txt"]
+    assert listed(place, "c.*", suffixes=wanted) == ["c.txt"]
+
+
+@pytest.mark.parametrize(("glob", "names"), [
+    ("*.gz", ["b.gz"]),
+    ("*", ["a.txt", "b.gz", "y1/a.txt", "y1/m/b.txt", "y2/c.txt"]),
+    ("y?/*.txt", ["y1/a.txt", "y2/c.txt"]),
+    ("y[1]", ["y1/a.txt", "y1/m/b.txt"]),
+    ("y[!1]/*", ["y2/c.txt"]),
+    ("**/b*", ["b.gz", "y1/m/b.txt"]),
+    ("y1/**", ["y1/a.txt", "y1/m/b.txt"]),
+    ("**/m/*.txt", ["y1/m/b.txt"]),
+    (".h*", [".h.txt"]),
+])
+def test_globs(place, glob, names):
+    fill(place, "a.txt", "b.gz", "y1/a.txt", "y1/m/b.txt", "y2/c.txt", ".h.txt", "_x/a.txt")
+    assert listed(place, glob) == names
+
+
+def test_a_name_that_looks_like_a_glob_is_a_name_if_it_exists(place):
+    fill(place, "a[1].txt", "a1.txt")
+    assert listed(place, "a[1].txt") == ["a[1].txt"]
+
+
+def test_several_paths_give_each_file_once_in_order(place):
+    folder = fill(place, "b", "a", "c")
+    found = list_files([folder.path_of("c"), folder.path_of("[ab]"), folder.path_of("*")])
+    assert [f.uri for f in found] == [folder.path_of(n) for n in "abc"]
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path):
+    fill(str(tmp_path / "data"), "a/x")
+    fill(str(tmp_path / "elsewhere"), "y")
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "circle").symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "broken").symlink_to(tmp_path / "nothing")
+    assert listed(str(tmp_path / "data"), "") == ["a/x", "link/y"]
+
+
+def test_a_missing_path_says_what_is_there(place):
+    fill(place, "web/docs.jsonl", "web/other.jsonl")
+    with pytest.raises(InputError, match=r"web/docs.json does not exist. The nearest folder that exists is .*/web "
+                                         r"with 2 names: docs.jsonl, other.jsonl"):
+        listed(place, "web/docs.json")
+    with pytest.raises(InputError, match=r"wep/x/docs.json does not exist. .* with 1 names: web/"):
+        listed(place, "wep/x/docs.json")
+
+
+def test_an_empty_glob_says_what_is_there(place):
+    fill(place, "web/docs.jsonl")
+    with pytest.raises(InputError, match=r"web/\*.gz matches no file. .* with 1 names: docs.jsonl"):
+        listed(place, "web/*.gz")
+
+
+def test_a_folder_without_the_wanted_files_says_which_there_are(place):
+    fill(place, "a.parquet", "b.parquet", "README", "x.tar.gz")
+    with pytest.raises(InputError, match=r"has no .jsonl file: there are 2 .parquet, 1 .tar.gz, 1 no ending"):
+        listed(place, "", suffixes=(".jsonl",))
+
+
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(InputError, match="has no files"):
+        list_files(str(tmp_path))
+
+
+@pytest.mark.parametrize(("path", "message"), [
+    ("nope://a/b", "unknown protocol nope://"),
+    ("s3x://a/b", "unknown protocol"),
+    ([], "no path is given"),
+])
+def test_paths_that_cannot_be(path, message):
+    with pytest.raises(InputError, match=message):
+        list_files(path)
+
+
+def test_a_missing_extra_says_the_command(monkeypatch):
+    import fsspec
+
+    def missing(*_, **__):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec, "filesystem", missing)
+    with pytest.raises(InputError, match=r"need the package s3fs. Install it with: pip install 'curator-core\[s3\]'"):
+        list_files("s3://bucket/x")
+    with pytest.raises(InputError, match="pip install gcsfs"):
+        list_files("gs://bucket/x")
+
+
+def test_a_folder_without_permission(tmp_path, monkeypatch):
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    fill(str(tmp_path), "a")
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(InputError, match=r"cannot list .*: no permission"):
+        list_files(str(tmp_path))
+
+
+# -- compressed ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_a_compressed_file_reads_as_what_was_written(place, suffix):
+    uri = Folder.open(place).path_of("a.txt" + suffix)
+    with open_output(uri) as file:
+        for i in range(1000):
+            file.write(b"line %d\n" % i)
+    with open_input(uri) as file:
+        assert file.read() == b"".join(b"line %d\n" % i for i in range(1000))
+
+
+def test_compression_can_be_said(place):
+    uri = Folder.open(place).path_of("a.txt")
+    with open_output(uri, compression="gz") as file:
+        file.write(b"hello")
+    assert open_input(uri, compression="gz").read() == b"hello"
+    with pytest.raises(InputError, match="unknown compression 'rar'"):
+        open_input(uri, compression="rar")
+    with pytest.raises(InputError, match="cannot write bz2"):
+        open_output(uri, compression="bz2")
+
+
+def test_a_server_that_refuses_says_what_to_check():
+    error = fault(PermissionError("Access Denied"), "list", "s3://bucket/x")
+    assert "cannot list s3://bucket/x: the server refuses it (Access Denied). Check the credentials" in str(error)
+
+
+def test_the_root_of_a_filesystem_is_a_folder():
+    folder = Folder.open("memory://")
+    folder.write("at-the-root.txt", b"x")
+    assert "at-the-root.txt" in folder.names()
+    folder.delete("at-the-root.txt")
+
+
+def test_compressed_output_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for suffix in (".gz", ".zst"):
+        file = open_output(str(tmp_path / f"a{suffix}"))
+        file.write(b"x" * 1000)
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="the disk is full"):
+            file.close()
+        monkeypatch.undo()
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,183 @@
+"""S3 (moto's server) and HTTP (Python's), each one real server for the module."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import http.server
+import threading
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from curator.errors import InputError
+from curator.io.csv import Csv
+from curator.io.files import Folder, list_files, open_input
+from curator.io.jsonl import Jsonl
+from curator.io.parquet import Parquet
+from curator.io.to_csv import ToCsv
+from curator.io.to_jsonl import ToJsonl
+from curator.io.to_parquet import ToParquet
+from curator.tasks.batch import Batch
+
+
+@pytest.fixture(scope="module")
+def s3_options():
+    moto_server = pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        host, port = server.get_host_and_port()
+        yield {"endpoint_url": f"http://{host}:{port}"}
+        server.stop()
+
+
+@pytest.fixture
+def bucket(s3_options) -> str:
+    import s3fs
+
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    s3fs.S3FileSystem(**s3_options).mkdir(name)
+    return f"s3://{name}"
+
+
+def rows(**columns) -> pa.Table:
+    return pa.table({"id": [f"r{i}" for i in range(len(next(iter(columns.values()))))], **columns})
+
+
+def test_a_folder_on_s3(bucket, s3_options):
+    folder = Folder.open(bucket + "/a/b", s3_options)
+    assert not folder.is_local
+    assert folder.names() == []
+    folder.make()
+    folder.write("x", b"one")
+    folder.write("x", b"two")
+    folder.sub("deep").write("y", b"")
+    assert folder.read("x") == b"two"
+    assert (folder.names(), folder.names(recursive=True)) == (["x"], ["deep/y", "x"])
+    assert folder.exists("x")
+    assert folder.exists("deep")
+    assert not folder.exists("z")
+    folder.delete(["x", "z"])
+    assert folder.names() == []
+    with pytest.raises(InputError, match=r"cannot read s3://.*/a/b/x: it does not exist"):
+        folder.read("x")
+
+
+def test_listings_are_never_old(bucket, s3_options):
+    folder, other = Folder.open(bucket + "/in", s3_options), Folder.open(bucket + "/in", s3_options)
+    folder.write("a.jsonl", b"{}")
+    assert [f.uri for f in list_files(folder.uri, s3_options)] == [bucket + "/in/a.jsonl"]
+    before = list_files(folder.uri, s3_options)[0].version
+    other.write("a.jsonl", b"[]")
+    other.write("b.jsonl", b"{}")
+    after = list_files(folder.uri + "/*.jsonl", s3_options)
+    assert [f.uri for f in after] == [bucket + "/in/a.jsonl", bucket + "/in/b.jsonl"]
+    assert after[0].version != before
+    assert folder.exists("b.jsonl")
+
+
+@pytest.mark.parametrize(("path", "names"), [
+    ("", ["a.jsonl", "y1/b.jsonl", "y1/m/c.jsonl"]), ("*.jsonl", ["a.jsonl"]), ("y?/*.jsonl", ["y1/b.jsonl"]),
+    ("**/*.jsonl", ["a.jsonl", "y1/b.jsonl", "y1/m/c.jsonl"]), ("y*", ["y1/b.jsonl", "y1/m/c.jsonl"])])
+def test_globs_and_folders_on_s3(bucket, s3_options, path, names):
+    folder = Folder.open(bucket + "/in", s3_options)
+    for name in ("a.jsonl", "y1/b.jsonl", "y1/m/c.jsonl", "_run/x.jsonl", "dropped/s/d.jsonl"):
+        folder.write(name, b"{}")
+    found = list_files(folder.path_of(path) if path else folder.uri, s3_options)
+    assert [f.uri[len(folder.uri) + 1:] for f in found] == names
+
+
+def test_missing_things_on_s3(bucket, s3_options):
+    Folder.open(bucket, s3_options).write("in/docs.jsonl", b"{}")
+    with pytest.raises(InputError, match=r"in/doc.jsonl does not exist. The nearest folder .* docs.jsonl"):
+        list_files(bucket + "/in/doc.jsonl", s3_options)
+    with pytest.raises(InputError, match=r"in/\*.gz matches no file"):
+        list_files(bucket + "/in/*.gz", s3_options)
+    with pytest.raises(InputError, match="does not exist"):
+        list_files("s3://no-such-bucket-here/x", s3_options)
+
+
+def test_an_upload_appears_whole_or_not_at_all(bucket, s3_options):
+    folder = Folder.open(bucket, s3_options)
+    file = folder.open_file("big", "wb")
+    for _ in range(12):
+        file.write(b"x" * (1 << 20))  # more than one part of a multipart upload
+    assert folder.names() == []
+    file.abort()
+    del file
+    assert folder.names() == []
+    with folder.open_file("big", "wb") as file:
+        for _ in range(60):
+            file.write(b"x" * (1 << 20))
+    assert list_files(bucket, s3_options)[0].size_bytes == 60 << 20
+
+
+@pytest.mark.parametrize(("sink", "source"), [(ToJsonl, Jsonl), (ToParquet, Parquet), (ToCsv, Csv)])
+def test_what_is_written_to_s3_is_read_in_units(bucket, s3_options, read_all, write_all, sink, source):
+    place = {"path": bucket + "/out", "storage_options": s3_options}
+    plain = {"compression": "none"} if sink is not ToParquet else {}
+    files = write_all(sink(**place, **plain), *(rows(n=list(range(k, k + 100))) for k in range(0, 3000, 100)))
+    assert [f.path.startswith(bucket + "/out/part-x-a0-000.") for f in files] == [True]
+    assert files[0].size_bytes == list_files(bucket + "/out", s3_options)[0].size_bytes
+    found = read_all(source(**place, unit_bytes=5000))
+    assert [int(n) for n in found.column("n")] == list(range(3000))
+
+
+def test_an_aborted_writer_leaves_nothing_on_s3(bucket, s3_options):
+    writer = ToJsonl(path=bucket, storage_options=s3_options, target_bytes=1).open("part")
+    for _ in range(2):
+        writer.write(Batch(rows=rows(n=[1])))
+    writer.abort()
+    assert Folder.open(bucket, s3_options).names() == []
+
+
+def test_a_server_that_cannot_be_reached_says_so():
+    options = {"endpoint_url": "http://127.0.0.1:9", "key": "x", "secret": "y",
+               "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 1}}
+    with pytest.raises(InputError, match=r"cannot list s3://bucket/x"):
+        list_files("s3://bucket/x", options)
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def website(tmp_path_factory):
+    pytest.importorskip("aiohttp")
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "a.jsonl").write_text('{"n":1}\n{"n":2}\n')
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(b'{"n":3}\n'))
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+
+
+def test_files_are_read_from_the_web(website, read_all):
+    found = read_all(Jsonl(path=[website + "/a.jsonl", website + "/b.jsonl.gz"]))
+    assert found.column("n") == [1, 2, 3]
+    assert found.column("source")[0] == website + "/a.jsonl"
+    assert open_input(website + "/a.jsonl").read() == b'{"n":1}\n{"n":2}\n'
+
+
+def test_a_missing_page(website):
+    with pytest.raises(InputError, match=r"/nope.jsonl does not exist"):
+        list_files(website + "/nope.jsonl")
+
+
+def test_the_web_cannot_be_written(website):
+    with pytest.raises(InputError, match="cannot write http://"):
+        Folder.open(website).write("x", b"")

@@ -1,0 +1,26 @@
+"""The fake packs of recipe_stages.py stand in for the installed ones."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from curator import packs
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import recipe_stages
+
+
+@pytest.fixture(autouse=True)
+def fake_packs(monkeypatch, tmp_path):
+    points = []
+    for name, stages in (("core", recipe_stages.CORE), ("text", recipe_stages.TEXT)):
+        module = ModuleType(f"{recipe_stages.__name__}.fake_{name}")
+        module.STAGES = stages
+        module.__spec__ = SimpleNamespace(submodule_search_locations=[str(tmp_path / name)], origin=None)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        dist = SimpleNamespace(name=f"curator-{name}", version="1")
+        points.append(SimpleNamespace(name=name, module=module.__name__, dist=dist))
+    monkeypatch.setattr(packs, "_entry_points", lambda: tuple(points))

@@ -1,0 +1,171 @@
+"""The house rules, as far as a machine can check them: floors, cycles, one home for each dependency, sizes, swallowed errors."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "curator"
+SOURCES = sorted(p for top in ("curator", "packs") for p in (ROOT / top).rglob("*.py") if "tests" not in p.parts)
+
+# The longest prefix of a module's name says its floor; a module imports its own floor or a lower one.
+FLOORS = {
+    "curator.tasks": 0, "curator.resources": 0, "curator.errors": 0, "curator.summary": 0, "curator.counts": 0,
+    "curator.stage": 1,
+    "curator.pipeline": 2, "curator.plan": 2, "curator.recipe": 2, "curator.packs": 2, "curator.formats": 2, "curator.sql": 2,
+    "curator.recipe.parameters": 2, "curator.io": 2, "curator.stages": 2,
+    "curator.engine.events": 3, "curator.engine.state": 3, "curator.engine.dispatch": 3, "curator.engine.scheduler": 3,
+    "curator.engine.worker": 3, "curator.engine.ledger": 3, "curator.engine": 3,
+    "curator.engine.nursery": 4, "curator.engine.worker_main": 4, "curator.engine.runtime_local": 4, "curator.engine.store": 4,
+    "curator.machine": 4,
+    "curator.run": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
+    "curator.cli": 6, "curator.cli_lists": 6, "curator": 6,
+}
+# Imports that look up, each with its reason. All of them happen when a function is called, not when a module is imported.
+LOOKS_UP = {
+    ("curator.pipeline", "curator.run"): "Pipeline.run is the user's door to the engine",
+    ("curator.pipeline", "curator.preview"): "Pipeline.preview, likewise",
+    ("curator.pipeline", "curator.explain"): "Pipeline.plan, likewise",
+    ("curator.pipeline", "curator.observe.preview"): "Pipeline.preview prints",
+}
+FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
+EXCUSED: dict[str, str] = {}
+
+
+def module_of(path: Path) -> str:
+    base = ROOT if path.is_relative_to(CORE) else path.relative_to(ROOT / "packs").parts[0] and ROOT / "packs" / path.relative_to(
+        ROOT / "packs").parts[0]
+    parts = list(path.relative_to(base).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(p): p for p in SOURCES}
+
+
+def floor(module: str) -> int:
+    found = [name for name in FLOORS if module == name or module.startswith(name + ".") or module.startswith(name + "_")]
+    return FLOORS[max(found, key=len)]
+
+
+def imports(path: Path, toplevel: bool = False) -> set[str]:
+    """The modules that a file imports; with `toplevel` only those at import time."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    if toplevel:
+        inner = {n for f in nodes if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)) for n in ast.walk(f)}
+        nodes = [n for n in nodes if n not in inner]
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.add(full if full in MODULES else node.module)
+    return found
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("curator") and "_" not in m.split(".")[0]])
+def test_a_module_imports_its_own_floor_or_a_lower_one(module):
+    for used in imports(MODULES[module]):
+        if used.split(".")[0] == "curator" and (module, used) not in LOOKS_UP:
+            assert floor(used) <= floor(module), f"{module} (floor {floor(module)}) imports {used} (floor {floor(used)})"
+
+
+def test_no_module_is_imported_in_a_circle():
+    graph = {m: {u for u in imports(p, toplevel=True) if u in MODULES and u != m} for m, p in MODULES.items()}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path[path.index(module):], module))
+        if module not in done:
+            for used in sorted(graph[module]):
+                visit(used, (*path, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_the_core_knows_no_pack_and_packs_not_each_other():
+    for module, path in MODULES.items():
+        own = module.split(".")[0]
+        for used in imports(path):
+            top = used.split(".")[0]
+            if top.startswith("curator_"):
+                assert top == own, f"{module} imports {used}"
+            if own.startswith("curator_") and top == "curator":
+                assert floor(used) <= 2 or used == "curator", f"{module} imports {used}, which the core keeps to itself"
+
+
+@pytest.mark.parametrize(("library", "home"), [("fsspec", "curator.io.files"), ("ray", "curator.engine.runtime_ray"),
+                                               ("multiprocessing", None), ("torch", None)])
+def test_each_heavy_dependency_has_one_home_in_the_core(library, home):
+    users = {m for m, p in MODULES.items() if m.startswith("curator.") and library in {u.split(".")[0] for u in imports(p)}}
+    if library == "multiprocessing":
+        home_users = {"curator.engine.worker_main", "curator.engine.runtime_local"}
+        assert users <= home_users
+    else:
+        assert users <= {home}
+
+
+def test_importing_the_core_imports_nothing_heavy():
+    import subprocess
+    import sys
+
+    heavy = ["duckdb", "fsspec", "rich", "jinja2", "click", "yaml", "torch", "transformers", "ray", "pandas"]
+    code = f"import sys, curator; print([m for m in {heavy!r} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_functions_stay_readable(path):
+    text = path.read_text(encoding="utf-8")
+    excuse = EXCUSED.get(str(path.relative_to(ROOT)))
+    assert excuse or len(text.splitlines()) <= FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            place = f"{path.relative_to(ROOT)}:{node.name}"
+            assert place in EXCUSED or node.end_lineno - node.lineno < FUNCTION_LINES, place
+            assert place in EXCUSED or len(node.args.args) + len(node.args.kwonlyargs) <= ARGUMENTS + 1, place
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_error_is_swallowed(path):
+    """A handler that takes every exception raises again, records it, or does something with it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ExceptHandler):
+            names = {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)} if node.type else {"BaseException"}
+            empty = all(isinstance(b, (ast.Pass, ast.Continue)) for b in node.body)
+            assert not (names & {"Exception", "BaseException"} and empty), f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def code_lines(path: Path) -> int:
+    """Lines that are neither blank nor comment nor docstring."""
+    text = path.read_text(encoding="utf-8")
+    said: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            said |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(bool(line.strip()) and not line.strip().startswith("#") and n not in said
+               for n, line in enumerate(text.splitlines(), 1))
+
+
+# Code lines. What a reader of the engine's afternoon needs is the engine; formats and recipes are read one at a time.
+SIZES = {"engine": 2500, "io": 2500, "stages": 1000, "observe": 1000, "tasks": 300}
+
+
+@pytest.mark.parametrize(("part", "most"), SIZES.items())
+def test_each_part_of_the_core_stays_small(part, most):
+    lines = sum(code_lines(p) for p in SOURCES if p.is_relative_to(CORE / part))
+    assert lines <= most, f"curator/{part} has {lines} lines of code"
+
+
+def test_nothing_names_a_machine():
+    for path in [*SOURCES, *(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "Makefile"]:
+        text = path.read_text(encoding="utf-8")
+        for word in ("TODO", "FIXME", "/home/"):
+            assert word not in text, f"{path.relative_to(ROOT)} says {word}"
