@@ -173,8 +173,8 @@ def _machine() -> Iterator[tuple[str, str]]:
     import tempfile
 
     from curator.machine import available_cpus, count_gpus, memory_bytes
-    from curator.engine.store import shared_memory_parent
     from curator.observe.format import size
+    from curator.worker.store import shared_memory_parent
 
     yield "Python", f"{platform.python_version()} ({sys.executable})"
     yield "system", platform.platform()

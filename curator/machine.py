@@ -6,17 +6,17 @@ import os
 import shutil
 from pathlib import Path
 
-from curator.engine.state import Machine
-from curator.engine.store import shared_memory_parent
+from curator.resources import Node
+from curator.worker.store import shared_memory_parent
 
 BUDGET_MAX = 8 << 30  # bytes on their way between workers; more does not make a run faster
 
 
-def this_machine(cpus: float | None = None) -> Machine:
+def this_machine(cpus: float | None = None) -> Node:
     """This machine, with `cpus` cores to use instead of all."""
     memory = memory_bytes()
     shared = shutil.disk_usage(shared_memory_parent()).free
-    return Machine(cpus=cpus or available_cpus(), gpus=count_gpus(), memory_bytes=memory,
+    return Node(cpus=cpus or available_cpus(), gpus=count_gpus(), memory_bytes=memory,
                    budget_bytes=max(64 << 20, min(BUDGET_MAX, memory // 8, shared // 2)))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from curator.engine.worker import Answer, CallFailed, Part, Piece, Runner, UnitInfo, Work
 from curator.errors import CuratorError
 from curator.io.files import Folder
 from curator.io.to_jsonl import ToJsonl
@@ -16,6 +15,7 @@ from curator.pipeline import Pipeline
 from curator.plan import Operator, Plan, Step, Target, make_plan
 from curator.stage import ENDINGS, Context, Source
 from curator.tasks.batch import Batch
+from curator.worker.runner import Answer, CallFailed, Part, Piece, Runner, UnitInfo, Work
 
 Answers = dict[str, list[Batch]]  # by port
 

@@ -1,4 +1,4 @@
-"""What one worker of a stage occupies while it works."""
+"""What one worker of a stage occupies while it works, and what a node has for workers."""
 
 from __future__ import annotations
 
@@ -29,3 +29,27 @@ class Resources:
             raise ValueError(f"Resources.gpus above 1 must be whole, got {self.gpus}")
         if self.gang and self.gpus < 1 and self.cpus < 1:
             raise ValueError("a gang needs at least one GPU or CPU")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What workers may use of one machine.
+
+    `cpus`: cores, lent to workers call by call. `gpus`: devices, numbered from 0. `gpu_memory_gb`: of each device, 0 if not
+    known. `memory_bytes`: main memory. `budget_bytes`: of batches that may lie here on their way between workers.
+    """
+
+    name: str = ""
+    cpus: float = 1.0
+    gpus: int = 0
+    gpu_memory_gb: float = 0.0
+    memory_bytes: int = 8 << 30
+    budget_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a worker, or one rank of a gang, lives: the node's number in the run, and its devices there."""
+
+    node: int = 0
+    gpus: tuple[int, ...] = ()

@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from curator.counts import WRITTEN, Counts
 from curator.engine.events import Commit, Event, Report, StartWorker, Stop, WorkerLost, WorkerReady
-from curator.engine.ledger import Ledger
 from curator.engine.runtime_local import InlineRuntime, Job, LocalRuntime
 from curator.engine.scheduler import Scheduler
-from curator.engine.worker import UnitInfo
 from curator.errors import InputError
 from curator.io.files import Folder
+from curator.ledger import Ledger
 from curator.machine import this_machine
 from curator.observe.report import render_report
 from curator.observe.stats import RunInfo, StageInfo, summarise
@@ -30,6 +29,7 @@ from curator.plan import Plan, make_plan, out_folder
 from curator.recipe import dump
 from curator.run_lock import Lock
 from curator.stage import Source, Stateful, Unit
+from curator.worker.runner import UnitInfo
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
 LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second

@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from curator.counts import Counts
+from curator.resources import Node, Place
 from curator.stage import WrittenFile
 
 
 class Ref:
-    """A batch outside the scheduler. `users`: slices that still refer to it; at 0 it is released."""
+    """A batch outside the scheduler. `users`: slices that still refer to it; at 0 it is released.
 
-    __slots__ = ("data", "nbytes", "rows", "users")
+    `node`: where its bytes lie, and with which they are lost; None for a small one, which travels inside messages.
+    """
 
-    def __init__(self, data: Any, rows: int, nbytes: int) -> None:
-        self.data, self.rows, self.nbytes, self.users = data, rows, nbytes, 0
+    __slots__ = ("data", "nbytes", "node", "rows", "users")
+
+    def __init__(self, data: Any, rows: int, nbytes: int, node: int | None = None) -> None:
+        self.data, self.rows, self.nbytes, self.node, self.users = data, rows, nbytes, node, 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -165,13 +169,37 @@ class Progress:
 
 
 @dataclass(slots=True, frozen=True)
+class DataLost:
+    """A call could not begin: a batch that it needs went with its node."""
+
+    call: int
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class NodeUp:
+    """A node has joined; `number` is one that no node of this run had before."""
+
+    number: int
+    node: Node
+
+
+@dataclass(slots=True, frozen=True)
+class NodeDown:
+    """A node is gone with its workers and the batches on it. No `WorkerLost` follows for them."""
+
+    number: int
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
 class Stop:
     """End now: the user asks for it."""
 
     reason: str
 
 
-Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | Stop
+Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost | NodeUp | NodeDown | Stop
 
 
 # -- actions: what the scheduler asks for -----------------------------------------------------------------------
@@ -179,11 +207,14 @@ Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | Stop
 
 @dataclass(slots=True, frozen=True)
 class StartWorker:
-    """`recall`: committed units whose memory a stateful operator needs before its first call."""
+    """Start a worker: a process at each place, rank by rank; an ordinary worker has one.
+
+    `recall`: committed units whose memory a stateful operator needs before its first call.
+    """
 
     worker: int
     operator: int
-    gpus: tuple[int, ...] = ()
+    places: tuple[Place, ...] = (Place(),)
     recall: tuple[int, ...] = ()
 
 

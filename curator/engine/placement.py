@@ -11,7 +11,7 @@ from math import inf
 
 from curator.engine.events import Report, StartWorker, StopWorker
 from curator.engine.state import Lane, OperatorState, State, WorkerState
-from curator.resources import Resources
+from curator.resources import Place, Resources
 
 OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 5 of `dispatch`
 
@@ -37,7 +37,7 @@ def start_worker(state: State, operator: OperatorState, lane: Lane, force: int =
     if operator.affine:
         lane.worker = worker.id
     recall = (u.index for u in state.units if u.stage == "committed") if operator.plan.kind == "stateful" else ()
-    state.act(StartWorker(worker.id, operator.plan.index, gpus, tuple(recall)))
+    state.act(StartWorker(worker.id, operator.plan.index, (Place(0, gpus),), tuple(recall)))
     return True
 
 

@@ -27,13 +27,13 @@ from typing import Any
 import cloudpickle
 
 from curator.engine import events as ev
-from curator.engine.nursery import EXITED, FORK, KILL, REQUEST
-from curator.engine.store import Store, make_folders
-from curator.engine.worker import Answer, CallFailed, Part, Piece, Runner, UnitInfo, Work
 from curator.errors import CuratorError
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.stage import Context
+from curator.worker.nursery import EXITED, FORK, KILL, REQUEST
+from curator.worker.runner import Answer, CallFailed, Part, Piece, Runner, UnitInfo, Work
+from curator.worker.store import Store, make_folders
 
 GRACE_S = 10.0  # for workers to close when the run has ended
 # A process is forked safely only while it has one thread: BLAS libraries and Arrow's second allocator start theirs on import.
@@ -144,7 +144,7 @@ class LocalRuntime:
         told = json.dumps({"path": sys.path, "modules": modules, "folders": list(self.folders), "keep": keep})
         paths = os.pathsep.join(p for p in sys.path if p)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from curator.engine.nursery import main; main()", str(theirs.fileno()), told],
+            [sys.executable, "-c", "from curator.worker.nursery import main; main()", str(theirs.fileno()), told],
             pass_fds=[theirs.fileno(), *keep], start_new_session=True, stdin=subprocess.DEVNULL,
             env={**ONE_THREAD, **os.environ, "PYTHONPATH": paths})
         theirs.close()
@@ -178,7 +178,7 @@ class LocalRuntime:
         self.operator_of[action.worker] = action.operator
         self.selector.register(ours, selectors.EVENT_READ, action.worker)
         recalled = self.job.recalled(action)
-        self._send(action.worker, "setup", self._spec(action.operator), list(self.folders), action.gpus, recalled)
+        self._send(action.worker, "setup", self._spec(action.operator), list(self.folders), action.places[0].gpus, recalled)
 
     def _spec(self, index: int) -> bytes:
         if index not in self.specs:

@@ -23,8 +23,9 @@ from curator.counts import Counts
 from curator.engine import events as ev
 from curator.engine.dispatch import begin, dispatch, halves, start_clock, submit_flush, unreserve
 from curator.engine.placement import start_worker
-from curator.engine.state import Group, Machine, OperatorState, State, UnitState, WorkerState
+from curator.engine.state import Group, OperatorState, State, UnitState, WorkerState
 from curator.plan import Operator, Target
+from curator.resources import Node
 
 TRIES = 3  # of a unit that is to blame for its failures, and of an operator's setup
 ATTEMPTS = 20  # of a unit, whoever is to blame: a run that goes round in circles must end
@@ -41,7 +42,7 @@ class Scheduler:
     """
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
-                 machine: Machine, *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
+                 machine: Node, *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
                  gates: frozenset[int] = frozenset()) -> None:
         self.state = State(operators, units, machine)
         self.max_failed, self.gates = max_failed, gates

@@ -12,22 +12,13 @@ from dataclasses import dataclass, field
 from curator.counts import Counts
 from curator.engine import events as ev
 from curator.plan import Operator, Target
+from curator.resources import Node
 from curator.stage import ENDINGS
 
 QUEUE_BYTES = 192 << 20  # bytes that may wait before one operator, where memory allows; more gains nothing
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 LANE_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What workers may use: cores, GPUs, bytes of main memory, and bytes that may travel between workers."""
-
-    cpus: float = 1.0
-    gpus: int = 0
-    memory_bytes: int = 8 << 30
-    budget_bytes: int = 1 << 30
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +151,7 @@ class State:
     """Operators, workers and units of a run, and the actions that the current event has led to."""
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
-                 machine: Machine) -> None:
+                 machine: Node) -> None:
         self.machine = machine
         self.operators = [_operator_state(o, operators, machine) for o in operators]
         self.order = sorted(self.operators, key=lambda o: (not o.plan.resources.gpus, -o.plan.index))  # who may work first
@@ -380,7 +371,7 @@ class State:
         return "\n".join(lines)
 
 
-def _operator_state(operator: Operator, operators: Sequence[Operator], machine: Machine) -> OperatorState:
+def _operator_state(operator: Operator, operators: Sequence[Operator], machine: Node) -> OperatorState:
     need = operator.resources
     upstream: set[int] = set()
     for other in reversed(operators[:operator.index]):
@@ -401,7 +392,7 @@ def _operator_state(operator: Operator, operators: Sequence[Operator], machine: 
     )
 
 
-def _workers_max(need, machine: Machine) -> int:
+def _workers_max(need, machine: Node) -> int:
     """As many as the machine holds at once; a stage that no machine like this can hold still gets one."""
     most = [machine.cpus / need.cpus if need.cpus else machine.cpus * 4]
     if need.gpus and machine.gpus:

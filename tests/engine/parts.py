@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from curator import Contract, Memory, Outputs, Resources, Sink, Source, Stage, Stateful, TextBatch, VideoBatch, stage
-from curator.engine.store import shared_memory_parent
 from curator.pipeline import Pipeline, from_source
 from curator.stage import Part, Unit, Writer, WrittenFile
+from curator.worker.store import shared_memory_parent
 
 
 @dataclass(kw_only=True)

@@ -13,9 +13,9 @@ from parts import DropWord, DyingSink, FirstOfText, JsonFiles, Shout, kept_aside
 from curator import CuratorError
 from curator.counts import Counts
 from curator.engine.events import Commit
-from curator.engine.ledger import COMPACT_FILES, Ledger
 from curator.io.files import Folder
 from curator.io.local import LocalOutput
+from curator.ledger import COMPACT_FILES, Ledger
 from curator.plan import make_plan
 from curator.stage import Part, Unit, WrittenFile
 from curator.stages import DedupExact, Limit

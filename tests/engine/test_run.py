@@ -34,10 +34,10 @@ from parts import (
 
 from curator import CuratorError
 from curator.engine import runtime_local
-from curator.engine.store import make_folders
 from curator.io.files import Folder
 from curator.run_lock import Lock
 from curator.stages import DedupExact
+from curator.worker.store import make_folders
 
 STARTED: list[int] = []  # processes with a run of their own
 MODES = pytest.mark.parametrize("workers", [0, 2])

@@ -31,8 +31,8 @@ from curator.engine.events import (
     WorkerReady,
 )
 from curator.engine.scheduler import Scheduler
-from curator.engine.state import Machine
 from curator.plan import Target
+from curator.resources import Node
 from curator.stage import WrittenFile
 
 SOURCE = 0
@@ -45,7 +45,7 @@ class Bench:
                  start: bool = True, **given) -> None:
         self.operators = chain(*stages, steps=steps or {})
         self.sink = len(self.operators) - 1
-        machine = Machine(cpus=cpus, gpus=gpus, budget_bytes=budget)
+        machine = Node(cpus=cpus, gpus=gpus, budget_bytes=budget)
         self.scheduler = Scheduler(self.operators, [(SOURCE, needed)] * units, machine, **given)
         self.state = self.scheduler.state
         self.now = 0.0
@@ -847,7 +847,7 @@ def test_as_many_workers_share_a_gpu_as_their_shares_say():
 
 def test_a_share_goes_to_the_fullest_gpu_that_fits():
     bench = Bench(make_stage(gpus=0.5), make_stage(gpus=0.5), make_stage(gpus=1), gpus=2, start=False)
-    assert [a.gpus for a in bench.said_of(StartWorker)][1:4] == [(0,), (0,), (1,)]
+    assert [a.places[0].gpus for a in bench.said_of(StartWorker)][1:4] == [(0,), (0,), (1,)]
 
 
 def test_an_idle_worker_without_work_gives_its_gpu_to_a_stage_that_has():
@@ -959,7 +959,7 @@ def test_a_gpu_is_free_again_when_its_worker_dies():
     bench = Bench(make_stage(gpus=1), gpus=1)
     bench.read(4)
     bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
-    assert [a.gpus for a in bench.said_of(StartWorker)] == [(0,)]
+    assert [a.places[0].gpus for a in bench.said_of(StartWorker)] == [(0,)]
 
 
 def test_what_does_not_fit_into_memory_side_by_side_waits():

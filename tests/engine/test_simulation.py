@@ -17,7 +17,7 @@ from world import Faults, World, beside, chain, make_stage
 
 from curator.counts import Counts
 from curator.engine.scheduler import TRIES
-from curator.engine.state import Machine
+from curator.resources import Node
 
 PROFILES = {
     "calm": Faults(),
@@ -96,7 +96,7 @@ def test_bytes_alive_stay_bounded_where_memory_is_short(chunk):
 
 @pytest.mark.parametrize("budget", [50_000, 500_000])
 def test_a_fast_producer_waits_for_a_slow_consumer(budget):
-    world = World(0, operators=chain(make_stage(), make_stage()), machine=Machine(cpus=2, budget_bytes=budget), steady=True,
+    world = World(0, operators=chain(make_stage(), make_stage()), machine=Node(cpus=2, budget_bytes=budget), steady=True,
                   unit_rows=[500] * 4, row_bytes=1000, part_bytes=5000, row_s={0: 0.0001, 1: 0.0001, 2: 0.02})
     simulator = Simulator(world)
     simulator.run()
@@ -108,7 +108,7 @@ def test_a_fast_producer_waits_for_a_slow_consumer(budget):
 
 
 def steady(*stages, rows: int = 200, units: int = 12, cpus: int = 4, gpus: int = 0, budget: int = 1 << 30, **given) -> Simulator:
-    machine = Machine(cpus=cpus, gpus=gpus, budget_bytes=budget)
+    machine = Node(cpus=cpus, gpus=gpus, budget_bytes=budget)
     given = {"row_bytes": 1000, "part_bytes": 10_000, **given}
     simulator = Simulator(World(0, operators=chain(*stages), machine=machine, steady=True, unit_rows=[rows] * units, **given))
     simulator.run()
@@ -149,7 +149,7 @@ def test_work_that_trickles_in_does_not_make_a_gpu_change_hands_for_each_row():
 @pytest.mark.parametrize("batch_size", [None, 64])
 def test_a_long_branch_beside_them_does_not_keep_stages_from_their_turns(batch_size):
     operators = beside(chain(make_stage(gpus=1), make_stage(gpus=1, batch_size=batch_size)), chain(make_stage()))
-    world = World(5, operators=operators, machine=Machine(cpus=2, gpus=1, budget_bytes=1 << 20), unit_rows=[200] * 10,
+    world = World(5, operators=operators, machine=Node(cpus=2, gpus=1, budget_bytes=1 << 20), unit_rows=[200] * 10,
                   row_bytes=1000, part_bytes=3000, steady=True, row_s={0: 0.001, 3: 0.001, 4: 0.5})
     simulator = Simulator(world)
     simulator.run()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import Batch, CuratorError, TextBatch, VideoBatch
-from curator.engine.store import INLINE_BYTES, Store, make_folders, shared_memory_parent
+from curator.worker.store import INLINE_BYTES, Store, make_folders, shared_memory_parent
 
 
 @pytest.fixture

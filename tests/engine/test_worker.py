@@ -8,10 +8,10 @@ from parts import Children, DropWord, FirstOfText, JsonFiles, Lines, Loses, Shou
 
 from curator import Batch, Context, Outputs, Stage, StageError, TextBatch, stage
 from curator.engine.events import Note
-from curator.engine.worker import Answer, CallFailed, Piece, Runner, UnitInfo, Work
 from curator.io.files import Folder
 from curator.plan import Operator, Step, Target
 from curator.stage import ENDINGS, Part, Unit
+from curator.worker.runner import Answer, CallFailed, Piece, Runner, UnitInfo, Work
 
 UNIT = Unit((Part(uri="texts", size_bytes=1),))
 
@@ -158,7 +158,7 @@ def test_children_are_made_and_each_parent_counts_as_covered():
 
 
 def test_much_output_leaves_in_parts_before_the_call_ends(monkeypatch):
-    monkeypatch.setattr("curator.engine.worker.CHUNK_BYTES", 10_000)
+    monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 10_000)
     made = runner(Shout().with_(batch_size=1))
     parts = list(made.run(Work(1, "process", (texts(*["x" * 6000] * 5),), ((0, 0),))))
     assert len(parts) >= 3

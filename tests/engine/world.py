@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from curator.counts import Counts
-from curator.engine.state import Machine
 from curator.plan import Operator, Step, Target
-from curator.resources import Resources
+from curator.resources import Node, Resources
 from curator.stage import Stage
 
 
@@ -48,7 +47,7 @@ class World:
     seed: int
     faults: Faults = Faults()
     operators: list[Operator] = field(default_factory=list)
-    machine: Machine | None = None
+    machine: Node | None = None
     unit_rows: list[int] | None = None
     row_bytes: int | None = None  # the same for all; by default heavy-tailed, from 200 to 12 million
     row_s: Mapping[int, float] = field(default_factory=dict)  # seconds a row, by operator; 0.01 by default
@@ -63,7 +62,7 @@ class World:
             self.unit_rows = [rng.choice([0, 1, 3, 30, 100]) for _ in range(rng.choice([1, 2, 5, 12]))]
         self.units = [[f"u{u}.{i}" for i in range(rows)] for u, rows in enumerate(self.unit_rows)]
         self.sources = [rng.choice(sources) for _ in self.units]
-        self.machine = self.machine or Machine(cpus=rng.choice([1, 2, 4, 16]), gpus=rng.choice([0, 0, 1, 2]),
+        self.machine = self.machine or Node(cpus=rng.choice([1, 2, 4, 16]), gpus=rng.choice([0, 0, 1, 2]),
                                                budget_bytes=rng.choice([1 << 20, 16 << 20, 1 << 30]))
         self.part_bytes = self.part_bytes or rng.choice([3_000, 100_000, 32 << 20])
         self.limit = rng.choice([0, 5, 60, 10_000])  # rows that a limit lets through
@@ -76,7 +75,7 @@ class World:
         """More rows than the memory of the run holds at once, and a stage that is slower than the rest."""
         rng = random.Random(seed)
         operators = random_operators(random.Random(seed))
-        machine = Machine(cpus=rng.choice([1, 2, 4, 16]), gpus=rng.choice([0, 0, 1, 2]),
+        machine = Node(cpus=rng.choice([1, 2, 4, 16]), gpus=rng.choice([0, 0, 1, 2]),
                           budget_bytes=rng.choice([50_000, 200_000]))
         return cls(seed, faults, operators, machine, unit_rows=[60] * 8, row_bytes=rng.choice([None, 1000]), part_bytes=4000,
                    row_s={rng.randrange(len(operators)): 0.2})

@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.engine.store import Store
-from curator.engine.worker import Answer, CallFailed, Runner, Work
 from curator.errors import CuratorError
 from curator.stage import Context
+from curator.worker.runner import Answer, CallFailed, Runner, Work
+from curator.worker.store import Store
 
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
 

@@ -1,6 +1,6 @@
 """The parent of all local workers: a small process that imports once, forks, reaps, and cleans up after the driver.
 
-    python -m curator.engine.nursery FD '{"path": [...], "modules": [...], "folders": [...]}'
+    python -m curator.worker.nursery FD '{"path": [...], "modules": [...], "folders": [...]}'
 
 FD is one end of a socket pair. The driver sends (FORK, worker) with the worker's own socket attached, or (KILL, worker); the
 nursery answers (pid, worker, exit status) when a worker has ended. When the driver is gone, however it went, the socket
@@ -36,7 +36,7 @@ def main() -> None:
         os.set_inheritable(fd, False)  # forks hold it, programs that a stage starts do not
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for name in ("curator.engine.worker_main", *told["modules"]):
+    for name in ("curator.worker.main", *told["modules"]):
         # A module that cannot be imported is the worker's to report, with its traceback.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
@@ -116,7 +116,7 @@ def _fork(driver: socket.socket, wake: int, worker: int, fd: int, workers: dict[
         driver.close()
         os.close(wake)
         workers.clear()
-        from curator.engine.worker_main import serve
+        from curator.worker.main import serve
 
         status = serve(fd, worker)
     except BaseException:
