@@ -30,6 +30,11 @@ class Resources:
         if self.gang and self.gpus < 1 and self.cpus < 1:
             raise ValueError("a gang needs at least one GPU or CPU")
 
+    @property
+    def ranks(self) -> int:
+        """Processes of one worker: in a gang one a device, or one a core where it needs no device; else 1."""
+        return int(self.gpus or self.cpus) if self.gang else 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Node:

@@ -178,7 +178,7 @@ class _Run:
         # A limit that was reached must let through again what an edit does again, so then everything is read.
         gates = frozenset(o.index for o in self.plan.operators
                           if o.kind == "stateful" and self.plan.gate(o.index) and not self.ledger.unfinished)
-        self.scheduler = Scheduler(self.plan.operators, self.todo, self.machine, before=self.before, gates=gates,
+        self.scheduler = Scheduler(self.plan.operators, self.todo, {0: self.machine}, before=self.before, gates=gates,
                                    max_failed=self.plan.pipeline.settings.max_failed)
         job = Job(self.plan.operators, self._unit_info, self.out.sub("_run").sub("state"), self._recall)
         with _interrupts() as asked:

@@ -4,12 +4,13 @@ The rules, in their order:
 
 1. Most downstream first: what is nearest to the output leaves the queues, so memory falls before it rises. Before all others
    those on a GPU, which must not wait for a core that a branch beside them keeps busy.
-2. A call may start if its core is free and if what it is expected to send fits the queue behind it, or if nothing at all is
-   there or on its way (so that no two full queues can wait for each other).
-3. A call is as long as makes its overhead small (`CALL_S`), and as short as gives every worker a share of what is left.
-4. Workers start when there is work that the present ones do not reach, and stop when another operator needs their GPU or
+2. A call may start if a core of the worker's node is free and if what it is expected to send fits the queue behind it and the
+   node, or if nothing at all is there or on its way (so that no two full queues can wait for each other).
+3. Rows are worked on where they lie. They go to another node when theirs has nobody who can take them now and they would wait.
+4. A call is as long as makes its overhead small (`CALL_S`), and as short as gives every worker a share of what is left.
+5. Workers start when there is work that the present ones do not reach, and stop when another operator needs their GPU or
    memory and they have nothing to do: stages that do not fit side by side take turns.
-5. If nothing works and nothing could start, workers wait for each other's GPU or memory, or a stage for a full batch. Then, one
+6. If nothing works and nothing could start, workers wait for each other's GPU or memory, or a stage for a full batch. Then, one
    thing at a time, until something works again: batches go as they are and idle workers give way though they have work; a held
    call on a GPU goes on without room, so that it ends; a worker starts beside one that cannot give way.
 """
@@ -17,15 +18,18 @@ The rules, in their order:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from heapq import heappush
 from math import ceil
 
 from curator.engine.events import Call, Resume, Slice, Submit
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_scarce, start_worker
-from curator.engine.state import Group, Lane, OperatorState, State, WorkerState
+from curator.engine.state import Group, Lane, NodeState, OperatorState, State, WorkerState
 
 CALL_S = 0.2  # aim for calls this long: a call costs about 1 ms of the driver and the worker together
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
+AWAY_S = 0.5  # rows that would wait longer than this where they lie go to a node that is free
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 
@@ -37,7 +41,7 @@ def dispatch(state: State, now: float) -> None:
             pass
     for force in (PRESS, FINISH, OVERBOOK):
         for operator in state.order:
-            if state.working or any(w.stopping for w in state.workers.values()):
+            if state.working or state.stopping:
                 return
             _give(state, operator, now, force)
 
@@ -50,7 +54,7 @@ def _give(state: State, operator: OperatorState, now: float, force: int) -> bool
         return _read(state, operator, now, force)
     if operator.groups and _retry(state, operator, now, force):
         return True
-    return any(lane.queue and _process(state, operator, lane, now, force) for lane in operator.lanes)
+    return bool(operator.waiting) and _process(state, operator, now, force)
 
 
 # -- the four things to start -----------------------------------------------------------------------------------
@@ -59,8 +63,12 @@ def _give(state: State, operator: OperatorState, now: float, force: int) -> bool
 def _resume(state: State, operator: OperatorState, now: float, force: int) -> bool:
     for worker in operator.workers.values():
         call = worker.head
-        if call is not None and call.held and ((holds_scarce(operator) and (force >= FINISH or _in_the_way(state, operator))) or (
-                _core_free(state, operator) and _room(state, operator, call.nbytes))):
+        if call is None or not call.held:
+            continue
+        node = state.nodes[worker.node]
+        free = node.has_core(worker.cpus) or _reads_ahead(state, operator)
+        if (free and _room(state, operator, call.nbytes, node)) or (
+                holds_scarce(operator) and (force >= FINISH or _in_the_way(state, operator))):
             call.held = False
             state.count(worker)
             begin(state, operator, call, now)
@@ -77,11 +85,13 @@ def _in_the_way(state: State, operator: OperatorState) -> bool:
 
 def _read(state: State, operator: OperatorState, now: float, force: int) -> bool:
     waiting = state.waiting.get(operator.plan.index)
-    if not waiting or not _core_free(state, operator) or not _room(state, operator, 0):
+    if not waiting or not _room(state, operator, 0, None):
         return False
-    worker = _idle_worker(state, operator, operator.lanes[0], force)
-    if worker is None:
+    nodes = [n for n in _nodes_with_core(state, operator, operator.idle) if _room(state, operator, 0, n)]
+    if not nodes:
+        _start(state, operator, None, force)
         return False
+    worker = _first(operator.idle[min(nodes, key=lambda n: (n.live_bytes + n.reserved, n.number)).number])
     unit = state.units[waiting.popleft()]
     unit.stage, unit.live = "reading", unit.live + 1
     call = Call(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
@@ -91,32 +101,95 @@ def _read(state: State, operator: OperatorState, now: float, force: int) -> bool
 
 
 def _retry(state: State, operator: OperatorState, now: float, force: int) -> bool:
-    if not _core_free(state, operator) or not _room(state, operator, operator.groups[0].nbytes):
+    nbytes = operator.groups[0].nbytes
+    if not _room(state, operator, nbytes, None):
         return False
-    worker = _idle_worker(state, operator, operator.lanes[0], force)
-    if worker is None:
-        return False
-    group = state.unpark(operator)
-    _submit(state, operator, worker, _call_of(state, operator, group.slices, group.charge), now)
-    return True
+    for node in _nodes_with_core(state, operator, operator.idle):
+        if _room(state, operator, nbytes, node):
+            group = state.unpark(operator)
+            call = _call_of(state, operator, group.slices, group.charge)
+            _submit(state, operator, _first(operator.idle[node.number]), call, now)
+            return True
+    if not operator.idle:
+        _start(state, operator, None, force)
+    return False
 
 
-def _process(state: State, operator: OperatorState, lane: Lane, now: float, force: int) -> bool:
-    free = _core_free(state, operator)
-    if not free and not _short(operator, operator.plan.batch_size or 1):
-        return False
+def _process(state: State, operator: OperatorState, now: float, force: int) -> bool:
+    operator.blocked = False
+    if operator.affine:
+        lanes = sorted(operator.waiting.values(), key=lambda lane: lane.index)
+        return any(_process_lane(state, operator, lane, now, force) for lane in lanes)
+    for node in _nodes_with_core(state, operator, operator.idle):
+        lane = operator.waiting.get(node.number)
+        if lane is not None and _give_rows(state, operator, lane, _first(operator.idle[node.number]), now, force):
+            return True
+    return (_process_away(state, operator, now, force) or _queue_behind(state, operator, now, force)
+            or _start_where_rows_are(state, operator, force))
+
+
+def _process_away(state: State, operator: OperatorState, now: float, force: int) -> bool:
+    """Rows that may go anywhere, or that would wait too long where they are."""
+    lanes = [lane for lane in operator.waiting.values() if len(state.nodes) > 1 or lane.index not in state.nodes]
+    lanes = [lane for lane in lanes
+             if lane.index not in state.nodes or not operator.on_node.get(lane.index) or force
+             or lane.rows * (operator.s_per_row or 0.0) > AWAY_S * operator.on_node[lane.index]]
+    if lanes:
+        lane = max(lanes, key=lambda lane: lane.nbytes)
+        for node in _nodes_with_core(state, operator, operator.idle):
+            if _give_rows(state, operator, lane, _first(operator.idle[node.number]), now, force):
+                return True
+    return False
+
+
+def _queue_behind(state: State, operator: OperatorState, now: float, force: int) -> bool:
+    """A second short call waits at a worker, so that it need not wait for the driver before the next one."""
+    for lane in operator.waiting.values() if operator.behind else ():
+        number = lane.index if lane.index in state.nodes else next(iter(operator.behind))
+        if number in operator.behind and _worth_queueing(state, operator, lane, operator.on_node.get(number, 1)):
+            return _give_rows(state, operator, lane, _first(operator.behind[number]), now, force)
+    return False
+
+
+def _worth_queueing(state: State, operator: OperatorState, lane: Lane, workers: int) -> bool:
     wanted = _rows_wanted(state, operator, lane)
+    short = operator.s_per_row is not None and operator.s_per_row * wanted <= SHORT_CALL_S
+    return short and lane.rows >= 2 * wanted * workers
+
+
+def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> bool:
+    for lane in operator.waiting.values():
+        if force or not _waits_for_more(state, operator, lane):
+            wanted = _bytes_wanted(lane, _rows_wanted(state, operator, lane))
+            if _room(state, operator, wanted, state.nodes.get(lane.index)):
+                _start(state, operator, lane, force)
+            else:
+                operator.blocked = True
+    return False
+
+
+def _process_lane(state: State, operator: OperatorState, lane: Lane, now: float, force: int) -> bool:
+    """The lane of one worker, which alone may take its rows."""
+    worker = operator.workers.get(lane.worker) if lane.worker is not None else None
+    if worker is None or worker.stopping:
+        if state.nodes and (force or not _waits_for_more(state, operator, lane)):
+            start_worker(state, operator, lane, force)
+        return False
+    if (worker.may_queue and _worth_queueing(state, operator, lane, len(operator.workers))) or (
+            worker.idle and state.nodes[worker.node].has_core(worker.cpus)):
+        return _give_rows(state, operator, lane, worker, now, force)
+    return False
+
+
+def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: WorkerState, now: float, force: int) -> bool:
+    """A call over the first rows of a lane, if they are enough and there is room for what comes of them."""
     if not force and _waits_for_more(state, operator, lane):
         return False
-    operator.blocked = not _room(state, operator, _bytes_wanted(lane, wanted))
-    if operator.blocked:
+    wanted = _rows_wanted(state, operator, lane)
+    if not _room(state, operator, _bytes_wanted(lane, wanted), state.nodes[worker.node]):
+        operator.blocked = True
         return False
-    worker = _idle_worker(state, operator, lane, force) if free else None
-    worker = worker or _worker_to_queue_behind(operator, lane, wanted)
-    if worker is None:
-        return False
-    slices = _cut(state, lane, wanted)
-    _submit(state, operator, worker, _call_of(state, operator, slices, 0), now)
+    _submit(state, operator, worker, _call_of(state, operator, _cut(state, operator, lane, wanted), 0), now)
     return True
 
 
@@ -130,7 +203,7 @@ def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
     per_row = max(operator.s_per_row, 1e-9)
     rows = CALL_S / per_row
     if not operator.affine and operator.workers_max > 1:
-        share = lane.rows / operator.workers_max
+        share = lane.rows / max(1, operator.most_on.get(lane.index, operator.workers_max))
         rows = min(rows, max(share, CALL_S / 10 / per_row))
     return max(batch, ceil(rows / batch) * batch)
 
@@ -149,14 +222,14 @@ def _may_send(state: State, operator: OperatorState) -> bool:
         return False
     if any(w.calls and not w.calls[0].held for w in operator.workers.values()):
         return True
-    if state.waiting.get(operator.plan.index) and _room(state, operator, 0):
+    if state.waiting.get(operator.plan.index) and _room(state, operator, 0, None):
         return True
-    if operator.groups and _room(state, operator, operator.groups[0].nbytes):
+    if operator.groups and _room(state, operator, operator.groups[0].nbytes, None):
         return True
-    if any(w.calls and _room(state, operator, w.calls[0].nbytes) for w in operator.workers.values()):
+    if any(w.calls and _room(state, operator, w.calls[0].nbytes, None) for w in operator.workers.values()):
         return True
-    if any(lane.queue and _room(state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)))
-           for lane in operator.lanes):
+    if any(_room(state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), None)
+           for lane in operator.waiting.values()):
         return True
     return any(_may_send(state, state.operators[i]) for i in operator.producers)
 
@@ -166,7 +239,7 @@ def _bytes_wanted(lane: Lane, rows: int) -> int:
     return min(lane.nbytes * min(rows, lane.rows) // max(1, lane.rows), CALL_BYTES)
 
 
-def _cut(state: State, lane: Lane, rows: int) -> tuple[Slice, ...]:
+def _cut(state: State, operator: OperatorState, lane: Lane, rows: int) -> tuple[Slice, ...]:
     """Take slices off the front of a lane, up to so many rows and `CALL_BYTES`; the last one may be cut in two."""
     taken: list[Slice] = []
     room = CALL_BYTES
@@ -175,15 +248,13 @@ def _cut(state: State, lane: Lane, rows: int) -> tuple[Slice, ...]:
         fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
         if piece.rows and fits <= 0:
             break
-        lane.rows -= piece.rows
-        lane.nbytes -= piece.nbytes
-        if piece.rows <= fits:
-            lane.queue.popleft()
-        else:
+        lane.queue.popleft()
+        before = (piece.rows, piece.nbytes)
+        if piece.rows > fits:
             piece, rest = split(state, piece, fits)
-            lane.queue[0] = rest
-            lane.rows += rest.rows
-            lane.nbytes += rest.nbytes
+            lane.queue.appendleft(rest)
+            before = (before[0] - rest.rows, before[1] - rest.nbytes)
+        state.grow(operator, lane, -before[0], -before[1])
         taken.append(piece)
         rows -= max(1, piece.rows)
         room -= piece.nbytes
@@ -219,63 +290,58 @@ def halves(state: State, slices: tuple[Slice, ...], charge: int) -> deque[Group]
 # -- whether ----------------------------------------------------------------------------------------------------
 
 
-def _room(state: State, operator: OperatorState, nbytes: int) -> bool:
-    """What a call is expected to send fits behind it, or nothing at all is there."""
+def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | None) -> bool:
+    """What a call is expected to send fits behind it and on the node, or nothing at all is there."""
+    total, busy = 0.0, False
     for index in operator.consumers:
         behind = state.operators[index]
-        if behind.load > 0 and behind.load + operator.expected(index, nbytes) > behind.limit:
-            return False
-    return True
+        expected = operator.expected(index, nbytes)
+        if behind.load > 0:
+            if behind.load + expected > behind.limit:
+                return False
+            busy = True
+        total += expected
+    # On the only node the limits of the queues add up to what it may hold.
+    return not busy or node is None or len(state.nodes) == 1 or not node.full(total)
 
 
-def _core_free(state: State, operator: OperatorState) -> bool:
-    used = state.cpus_used
-    if used + operator.cpus <= state.machine.cpus + 1e-6 or not used:
-        return True
-    # A source mostly waits for storage: one may read ahead while all cores work, as long as little is queued behind it.
-    if operator.plan.kind == "source" and not any(w.working for w in operator.workers.values()):
-        return all(state.operators[i].load < state.operators[i].limit / 4 for i in operator.consumers)
-    return False
+def _nodes_with_core(state: State, operator: OperatorState, among: dict[int, dict]) -> Iterator[NodeState]:
+    """Of the nodes that have such a worker, those that have a core for it now."""
+    ahead = not state.core_free and among and _reads_ahead(state, operator)
+    if ahead or not operator.cpus or len(among) <= len(state.core_free):
+        found = [state.nodes[n] for n in among]
+    else:
+        found = [state.core_free[n] for n in state.core_free if n in among]
+    for node in found:
+        if ahead or node.has_core(operator.cpus):
+            yield node
+
+
+def _reads_ahead(state: State, operator: OperatorState) -> bool:
+    """A source mostly waits for storage: one may read while all cores work, as long as little is queued behind it."""
+    if operator.plan.kind != "source" or any(w.working for w in operator.workers.values()):
+        return False
+    return all(state.operators[i].load < state.operators[i].limit / 4 for i in operator.consumers)
 
 
 # -- by whom ----------------------------------------------------------------------------------------------------
 
 
-def _idle_worker(state: State, operator: OperatorState, lane: Lane, force: int) -> WorkerState | None:
-    """A ready worker without a call; else start some where that helps, and None."""
-    candidates = operator.workers.values()
-    if operator.affine:
-        candidates = [w for w in candidates if w.lane == lane.index]
-    for worker in candidates:
-        if worker.ready and not worker.stopping and not worker.calls:
-            return worker
-    if operator.affine:
-        if all(w.stopping for w in candidates):
-            start_worker(state, operator, lane, force)
-        return None
-    starting = sum(not w.ready for w in candidates)
+def _start(state: State, operator: OperatorState, lane: Lane | None, force: int) -> None:
+    """Start workers for what is waiting, where that helps."""
+    if not state.core_free and operator.cpus and not force and not _reads_ahead(state, operator) \
+            and all(n.cpus_used for n in state.nodes.values()):
+        return
     # One at a time, unless there is more to do than those that start would get done in the time that one more takes.
-    worthwhile = lane.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
-    while (not starting or starting + 1 < worthwhile) and _core_free(state, operator) \
-            and start_worker(state, operator, lane, force):
-        starting += 1
-    return None
+    rows = sum(o.rows for o in operator.waiting.values())
+    worthwhile = rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
+    while (not operator.starting or operator.starting + 1 < max(worthwhile, state.planned.get(operator.plan.index, 0) - len(
+            operator.workers))) and start_worker(state, operator, lane, force):
+        pass
 
 
-def _short(operator: OperatorState, rows: int) -> bool:
-    return operator.s_per_row is not None and operator.s_per_row * rows <= SHORT_CALL_S
-
-
-def _worker_to_queue_behind(operator: OperatorState, lane: Lane, rows: int) -> WorkerState | None:
-    """A worker with one short call, so that it need not wait for the driver before the next one."""
-    if not _short(operator, rows) or lane.rows < 2 * rows * len(operator.workers):
-        return None
-    for worker in operator.workers.values():
-        same = not operator.affine or worker.lane == lane.index
-        if same and worker.ready and not worker.stopping and len(worker.calls) == 1 and not worker.calls[0].held \
-                and worker.calls[0].kind == "process" and not worker.calls[0].charge:
-            return worker
-    return None
+def _first(workers: dict[int, WorkerState]) -> WorkerState:
+    return next(iter(workers.values()))
 
 
 # -- giving -----------------------------------------------------------------------------------------------------
@@ -288,7 +354,7 @@ def _call_of(state: State, operator: OperatorState, slices: tuple[Slice, ...], c
 
 
 def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Call, now: float) -> None:
-    call.worker = worker.id
+    call.worker, call.node = worker.id, worker.node
     worker.calls.append(call)
     state.count(worker)
     state.calls[call.id] = call
@@ -305,21 +371,28 @@ def submit_flush(state: State, operator: OperatorState, worker: WorkerState, uni
 
 def begin(state: State, operator: OperatorState, call: Call, now: float) -> None:
     """A call runs from now on. Not before does room count as taken: behind a held call it would be for nothing."""
-    start_clock(operator, call, now)
+    start_clock(state, operator, call, now)
     if call.kind != "flush":
         call.expected = {i: int(operator.expected(i, call.nbytes)) for i in operator.consumers}
-        for index, nbytes in call.expected.items():
-            state.operators[index].reserved += nbytes
+        _reserve(state, call, 1)
 
 
 def unreserve(state: State, call: Call) -> None:
     """What the call was expected to send has come, or will not."""
-    for index, nbytes in call.expected.items():
-        state.operators[index].reserved -= nbytes
+    _reserve(state, call, -1)
     call.expected = {}
 
 
-def start_clock(operator: OperatorState, call: Call, now: float) -> None:
+def _reserve(state: State, call: Call, sign: int) -> None:
+    for index, nbytes in call.expected.items():
+        state.operators[index].reserved += sign * nbytes
+        if call.node in state.nodes:
+            state.nodes[call.node].reserved += sign * nbytes
+
+
+def start_clock(state: State, operator: OperatorState, call: Call, now: float) -> None:
     """The time limit of a call counts from now."""
     limit = operator.plan.timeout_s
-    call.deadline = None if limit is None or call.kind == "flush" else now + limit
+    if limit is not None and call.kind != "flush":
+        call.deadline = now + limit
+        heappush(state.clocks, (call.deadline, call.id))

@@ -90,6 +90,7 @@ class Call:
     slices: tuple[Slice, ...] = ()
     units: tuple[tuple[int, int], ...] = ()
     worker: int = -1
+    node: int = -1
     rows: int = 0
     nbytes: int = 0
     expected: dict[int, int] = field(default_factory=dict)

@@ -1,74 +1,157 @@
 """Where a worker may start, and who makes room for it.
 
-Workers of stages that do not fit side by side take turns on a GPU or on memory. A worker gives way when it is idle, has no
-work or no room for it, and the turn pays for its own and the next worker's setup; when everything has come to a halt, every
-idle one does. Nobody is asked unless all those asked together make enough room.
+Operators that hold devices or a gang's places start where the allocation has a seat for them (`seats`); all others start where
+their rows are, on cores that nobody uses. Workers of stages that do not fit side by side take turns on a GPU or on memory. A
+worker gives way when it is idle, has no work or no room for it, and the turn pays for its own and the next worker's setup; when
+everything has come to a halt, every idle one does. Nobody is asked unless all those asked together make enough room.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from math import inf
 
-from curator.engine.events import Report, StartWorker, StopWorker
-from curator.engine.state import Lane, OperatorState, State, WorkerState
+from curator.engine.events import Report, StartWorker
+from curator.engine.state import Lane, NodeState, OperatorState, State, WorkerState
 from curator.resources import Place, Resources
 
-OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 5 of `dispatch`
+OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 6 of `dispatch`
 
 
-def start_worker(state: State, operator: OperatorState, lane: Lane, force: int = OBEY) -> bool:
-    """Start a worker if one more is allowed and its GPU and memory are free; else make idle ones give way."""
-    need = operator.plan.resources
-    if len(operator.workers) >= operator.workers_max:
+def start_worker(state: State, operator: OperatorState, lane: Lane | None, force: int = OBEY) -> bool:
+    """Start a worker if one more is allowed and its places are free; else make idle ones give way."""
+    if len(operator.workers) >= operator.workers_max or not state.nodes:
         return False
-    gpus, share = _free_gpus(state, need), min(1.0, need.gpus)
-    if (need.gpus or need.memory_gb) and any(w.stopping for w in state.workers.values()):
+    if holds_scarce(operator) and state.stopping:
         return False  # what they leave is meant for the one who asked for it; who comes first then is decided when they are gone
-    if gpus is None or not _memory_free(state, need, ()):
+    seats = state.seats.get(operator.plan.index)
+    nodes = _candidates(state, operator, lane, force)
+    if not nodes:
+        return False
+    places = _free_places(state, operator, nodes) if seats is None else _free_seat(state, operator, seats)
+    if places is None and (seats is None or force):
         if _give_way(state, operator, force) or force < OVERBOOK:
             return False
+    crowded = places is None and force >= OVERBOOK
+    if crowded:
         state.act(Report("crowded", f"{operator.plan.name} starts beside workers that need the same memory or GPU"))
-        gpus, share = (gpus, share) if gpus is not None else (tuple(range(_gpu_count(state, need))), 0.0)
-    worker = WorkerState(state.next_worker(), operator.plan.index, lane.index, gpus, share if gpus else 0.0)
-    for gpu in gpus:
-        state.gpu_free[gpu] = round(state.gpu_free[gpu] - worker.gpu_share, 6)
-    state.workers[worker.id] = operator.workers[worker.id] = worker
-    state.count(worker)
-    if operator.affine:
-        lane.worker = worker.id
-    recall = (u.index for u in state.units if u.stage == "committed") if operator.plan.kind == "stateful" else ()
-    state.act(StartWorker(worker.id, operator.plan.index, (Place(0, gpus),), tuple(recall)))
+        places = _any_places(operator.plan.resources, nodes)
+    if places is None:
+        return False
+    _begin_worker(state, operator, lane, places, 0.0 if crowded else min(1.0, operator.plan.resources.gpus))
     return True
+
+
+def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, places: tuple[Place, ...], share: float) -> None:
+    index = lane.index if lane is not None and operator.affine else places[0].node
+    worker = WorkerState(state.next_worker(), operator.plan.index, index, places, operator.cpus / len(places), share,
+                         operator.plan.resources.gpu_memory_gb)
+    state.workers[worker.id] = operator.workers[worker.id] = worker
+    state.occupy(worker, 1)
+    state.count(worker)
+    if operator.affine and lane is not None:
+        lane.worker, lane.node = worker.id, worker.node
+    recall = (u.index for u in state.units if u.stage == "committed") if operator.plan.kind == "stateful" else ()
+    state.act(StartWorker(worker.id, operator.plan.index, places, tuple(recall)))
 
 
 def holds_scarce(operator: OperatorState) -> bool:
     """Its workers hold what others may wait for."""
-    return bool(operator.plan.resources.gpus or operator.plan.resources.memory_gb)
+    return bool(operator.scarce or operator.plan.resources.memory_gb)
 
 
-def _gpu_count(state: State, need: Resources) -> int:
-    return min(max(1, int(need.gpus)), state.machine.gpus)
+def _candidates(state: State, operator: OperatorState, lane: Lane | None, force: int) -> list[NodeState]:
+    """Nodes that have a core for one more, the one with the rows first, then those with the most cores to spare."""
+    ahead = operator.plan.kind == "source" and not operator.workers  # reading need not wait for the cores of others
+    cpus, most = operator.cpus / operator.plan.resources.ranks, operator.most_on
+    nodes = [n for n in state.nodes.values() if n.has_core(cpus) or ahead or force]
+    if not operator.affine:
+        nodes = [n for n in nodes if operator.on_node.get(n.number, 0) < max(1, most[n.number])]
+    wanted = -1 if lane is None else lane.node
+    return sorted(nodes, key=lambda n: (n.number != wanted, n.cpus_used + n.starting - n.node.cpus, n.number))
 
 
-def _free_gpus(state: State, need: Resources) -> tuple[int, ...] | None:
-    """Devices for one more worker: whole ones, or the fullest that still has the share. () where there is no GPU to use."""
-    if not need.gpus or not state.machine.gpus:
-        return ()
-    fits = [i for i, free in enumerate(state.gpu_free) if free >= min(1.0, need.gpus) - 1e-6]
+# -- free places ----------------------------------------------------------------------------------------------------
+
+
+def _free_seat(state: State, operator: OperatorState, seats: Iterable[tuple[Place, ...]]) -> tuple[Place, ...] | None:
+    """A seat of the allocation that nobody of the operator has taken and nobody else holds."""
+    taken = Counter(w.places for w in operator.workers.values() if not w.leaving)
+    need = operator.plan.resources
+    for seat in seats:
+        if taken[seat]:
+            taken[seat] -= 1
+        elif all(p.node in state.nodes and _fits(state.nodes[p.node], p, need, len(seat)) for p in seat):
+            return seat
+    return None
+
+
+def _fits(node: NodeState, place: Place, need: Resources, ranks: int) -> bool:
+    share = min(1.0, need.gpus)
+    return all(node.gpu_free[g] >= share - 1e-6 and node.gpu_memory_free[g] >= need.gpu_memory_gb - 1e-6 for g in place.gpus) \
+        and _memory_free(node, need.memory_gb / ranks, 0.0)
+
+
+def _free_places(state: State, operator: OperatorState, nodes: list[NodeState]) -> tuple[Place, ...] | None:
+    """Places for one more worker: whole devices, or the fullest one that still has the share; a gang's on few nodes."""
+    need = operator.plan.resources
+    if need.ranks > 1:
+        return _gang_places(need, nodes)
+    gpus = operator.scarce
+    fitting = [(n, _free_gpus(n, need) if gpus else ()) for n in nodes if _memory_free(n, need.memory_gb, 0.0)]
+    found = [(n, devices) for n, devices in fitting if devices is not None]
+    if not found:
+        return None
+    if gpus and need.gpus < 1:
+        best = min(found, key=lambda f: f[0].gpu_free[f[1][0]])
+    elif gpus:
+        best = min(found, key=lambda f: sum(free > 1 - 1e-6 for free in f[0].gpu_free))
+    else:
+        best = found[0]
+    return (Place(best[0].number, best[1]),)
+
+
+def _gang_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] | None:
+    offers: list[list[Place]] = []
+    for node in nodes:
+        if need.gpus:
+            offer = [Place(node.number, (g,)) for g in range(node.node.gpus) if _fits(node, Place(node.number, (g,)), need, need.ranks)]
+        else:
+            offer = [Place(node.number)] * int((node.node.cpus - node.cpus_used) * need.ranks / need.cpus + 1e-6)
+        offers.append(offer)
+    places = [place for offer in sorted(offers, key=len, reverse=True) for place in offer][:need.ranks]
+    return tuple(places) if len(places) == need.ranks else None
+
+
+def _any_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] | None:
+    """Places that others hold too: where nothing else can be done."""
+    able = sorted(nodes, key=lambda n: -n.node.gpus)
+    if not able:
+        return None
+    if need.ranks > 1:
+        return tuple(Place(able[0].number, (r % able[0].node.gpus,) if able[0].node.gpus else ()) for r in range(need.ranks))
+    return (Place(able[0].number, tuple(range(min(max(1, int(need.gpus)), able[0].node.gpus))) if need.gpus else ()),)
+
+
+def _free_gpus(node: NodeState, need: Resources, without: Iterable[WorkerState] = ()) -> tuple[int, ...] | None:
+    """Devices of a node for one more worker when those in `without` are gone."""
+    share, free, memory = min(1.0, need.gpus), list(node.gpu_free), list(node.gpu_memory_free)
+    for worker in without:
+        for gpu in (g for p in worker.places if p.node == node.number for g in p.gpus):
+            free[gpu] += worker.share
+            memory[gpu] += worker.gpu_memory_gb
+    fits = [g for g, left in enumerate(free) if left >= share - 1e-6 and memory[g] >= need.gpu_memory_gb - 1e-6]
     if need.gpus < 1:
-        return (min(fits, key=lambda i: state.gpu_free[i]),) if fits else None
-    count = _gpu_count(state, need)
-    return tuple(fits[:count]) if len(fits) >= count else None
+        return (min(fits, key=lambda g: free[g]),) if fits else None
+    count = min(max(1, int(need.gpus)), node.node.gpus)  # who wants more than there are gets all of them
+    return tuple(fits[:count]) if len(fits) >= count and count else None
 
 
-def _memory_free(state: State, need: Resources, without: tuple[WorkerState, ...]) -> bool:
-    """There is memory for one more worker when those in `without` are gone. One that needs more than there is may run alone."""
-    used = sum(_resources(state, w).memory_gb for w in state.workers.values() if w not in without)
-    return not need.memory_gb or not used or (used + need.memory_gb) * 1e9 <= state.machine.memory_bytes
-
-
-def _resources(state: State, worker: WorkerState) -> Resources:
-    return state.operators[worker.operator].plan.resources
+def _memory_free(node: NodeState, more_gb: float, going_gb: float) -> bool:
+    """There is memory for one more worker. One that needs more than there is may run alone."""
+    used = node.memory_used - going_gb
+    return not more_gb or used < 1e-6 or (used + more_gb) * 1e9 <= node.node.memory_bytes
 
 
 # -- turns --------------------------------------------------------------------------------------------------------
@@ -76,11 +159,10 @@ def _resources(state: State, worker: WorkerState) -> Resources:
 
 def _give_way(state: State, operator: OperatorState, force: int) -> bool:
     """Ask idle workers to end that hold what is scarce, if that makes enough room."""
-    leaving = _who_gives_way(state, operator.plan.resources, _may_end(state, operator, force))
+    leaving = _who_gives_way(state, operator, _may_end(state, operator, force))
     for worker in leaving:
-        worker.stopping = True
         state.act(Report("turn", f"a worker of {state.operators[worker.operator].plan.name} makes room for {operator.plan.name}"))
-        state.act(StopWorker(worker.id))
+        state.stop(worker)
     return bool(leaving)
 
 
@@ -106,26 +188,28 @@ def _pays(state: State, operator: OperatorState, holder: OperatorState) -> bool:
     return not more or (not operator.workers and work_s >= operator.setup_s + holder.setup_s)
 
 
-def _who_gives_way(state: State, need: Resources, idle: list[WorkerState]) -> tuple[WorkerState, ...]:
+def _who_gives_way(state: State, operator: OperatorState, idle: list[WorkerState]) -> list[WorkerState]:
     """The fewest of these workers whose end makes room; none if all of them would not."""
-    leaving: list[WorkerState] = []
-    if need.gpus and state.machine.gpus and _free_gpus(state, need) is None:
-        devices = []  # for each device that could be freed: who would have to go
-        for gpu, free in enumerate(state.gpu_free):
-            going: list[WorkerState] = []
-            for worker in (w for w in idle if gpu in w.gpus):
-                if free < min(1.0, need.gpus) - 1e-6:
-                    going.append(worker)
-                    free += worker.gpu_share
-            if free >= min(1.0, need.gpus) - 1e-6:
-                devices.append(going)
-        if len(devices) < _gpu_count(state, need):
-            return ()
-        devices.sort(key=len)
-        leaving = list({w.id: w for going in devices[:_gpu_count(state, need)] for w in going}.values())
-    for worker in idle:
-        if _memory_free(state, need, tuple(leaving)):
-            break
-        if worker not in leaving and _resources(state, worker).memory_gb:
+    need = operator.plan.resources
+    if need.ranks > 1:
+        free = sum(_free_gpus(n, need, idle) is not None and len(n.gpu_free) or 0 for n in state.nodes.values())
+        return idle if free >= need.ranks else []
+    ways = []
+    for node in state.nodes.values():
+        leaving: list[WorkerState] = []
+        for worker in [w for w in idle if any(p.node == node.number for p in w.places)]:
+            if _enough(state, node, operator, leaving):
+                break
             leaving.append(worker)
-    return tuple(leaving) if _memory_free(state, need, tuple(leaving)) else ()
+        if leaving and _enough(state, node, operator, leaving):
+            for worker in list(leaving):
+                others = [w for w in leaving if w is not worker]
+                leaving = others if _enough(state, node, operator, others) else leaving
+            ways.append(leaving)
+    return min(ways, key=len, default=[])
+
+
+def _enough(state: State, node: NodeState, operator: OperatorState, leaving: list[WorkerState]) -> bool:
+    need = operator.plan.resources
+    going = sum(state.operators[w.operator].plan.resources.memory_gb for w in leaving)
+    return (not operator.scarce or _free_gpus(node, need, leaving) is not None) and _memory_free(node, need.memory_gb, going)

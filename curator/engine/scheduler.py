@@ -17,12 +17,13 @@ Its rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from heapq import heappop
 
 from curator.counts import Counts
 from curator.engine import events as ev
 from curator.engine.dispatch import begin, dispatch, halves, start_clock, submit_flush, unreserve
-from curator.engine.placement import start_worker
+from curator.engine.placement import PRESS, start_worker
 from curator.engine.state import Group, OperatorState, State, UnitState, WorkerState
 from curator.plan import Operator, Target
 from curator.resources import Node
@@ -42,9 +43,9 @@ class Scheduler:
     """
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
-                 machine: Node, *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
+                 nodes: Mapping[int, Node], *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
                  gates: frozenset[int] = frozenset()) -> None:
-        self.state = State(operators, units, machine)
+        self.state = State(operators, units, nodes)
         self.max_failed, self.gates = max_failed, gates
         self.read, self.failed = before
         self.stopped: str | None = None  # why the run ended early
@@ -60,7 +61,7 @@ class Scheduler:
             if any(u.needed is None for u in units) and operator.upstream & wanted:
                 wanted.add(operator.plan.index)
             if operator.plan.index in wanted:
-                start_worker(self.state, operator, operator.lanes[0])
+                start_worker(self.state, operator, operator.lanes[0] if operator.affine else None, PRESS)
         return self._end(now)
 
     def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
@@ -75,19 +76,28 @@ class Scheduler:
 
     def tick(self, now: float) -> list[ev.Action]:
         """End calls that are over their time limit."""
-        for worker in list(self.state.workers.values()):
-            if not self.finished and worker.id in self.state.workers and worker.head and not worker.head.held \
-                    and worker.head.deadline is not None and worker.head.deadline <= now:
-                limit = self.state.operators[worker.operator].plan.timeout_s
-                self.state.act(ev.StopWorker(worker.id, kill=True))
-                self._lost(ev.WorkerLost(worker.id, f"{TIMEOUT} of {limit:g} s"), now)
-                self._check_failed()
+        while not self.finished and (due := self._next_clock()) is not None and due.deadline <= now:
+            limit = self.state.operators[due.operator].plan.timeout_s
+            self.state.act(ev.StopWorker(due.worker, kill=True))
+            self._lost(ev.WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"), now)
+            self._check_failed()
         return self._end(now)
 
     def deadline(self) -> float | None:
         """When `tick` is next due."""
-        return min((w.head.deadline for w in self.state.workers.values()
-                    if w.head and not w.head.held and w.head.deadline is not None), default=None)
+        due = self._next_clock()
+        return None if due is None else due.deadline
+
+    def _next_clock(self) -> ev.Call | None:
+        """The running call whose time is up first."""
+        clocks, calls = self.state.clocks, self.state.calls
+        while clocks:
+            deadline, number = clocks[0]
+            call = calls.get(number)
+            if call is not None and not call.held and call.deadline == deadline:
+                return call
+            heappop(clocks)
+        return None
 
     def _end(self, now: float) -> list[ev.Action]:
         if not self.finished:
@@ -102,7 +112,7 @@ class Scheduler:
             for worker in self.state.workers.values():
                 if not worker.stopping:
                     self.state.act(ev.StopWorker(worker.id))
-        elif not self.state.working and not any(w.stopping for w in self.state.workers.values()):
+        elif not self.state.working and not self.state.stopping and self.state.nodes:
             # Dispatch waives its own rules before it lets this happen, so it is an error of ours or no worker can start.
             self._stop("the run is stuck: nothing works and nothing can be started\n" + self.state.story())
 
@@ -117,7 +127,7 @@ class Scheduler:
             case ev.Progress():
                 call = self.state.calls.get(event.call)
                 if call is not None:
-                    start_clock(self.state.operators[call.operator], call, now)
+                    start_clock(self.state, self.state.operators[call.operator], call, now)
             case ev.WorkerReady():
                 self._ready(event)
             case ev.WorkerLost():
@@ -144,7 +154,7 @@ class Scheduler:
             for output in event.outputs:
                 self.state.hold(output.ref)
             call.kept.extend(event.outputs)
-            start_clock(self.state.operators[call.operator], call, now)
+            start_clock(self.state, self.state.operators[call.operator], call, now)
             self.state.act(ev.Resume(call.worker, call.id))
         else:
             call.held = call.leaked = True

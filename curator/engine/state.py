@@ -6,32 +6,64 @@ Each field's comment is an invariant. `State.check` asserts them; tests run it a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from curator.counts import Counts
 from curator.engine import events as ev
 from curator.plan import Operator, Target
-from curator.resources import Node
+from curator.resources import Node, Place
 from curator.stage import ENDINGS
 
-QUEUE_BYTES = 192 << 20  # bytes that may wait before one operator, where memory allows; more gains nothing
+QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
+ANYWHERE = -1  # the lane for rows of nodes that have no worker of an operator
 LANE_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
+
+
+@dataclass(slots=True, eq=False)
+class NodeState:
+    """A node, and what workers use of it."""
+
+    number: int
+    node: Node
+    cpus_used: float = 0.0  # cores that working workers use
+    gpu_free: list[float] = field(default_factory=list)  # shares of each device
+    gpu_memory_free: list[float] = field(default_factory=list)  # gigabytes of each device
+    memory_used: float = 0.0  # gigabytes that its workers asked for
+    live_bytes: int = 0  # of batches that lie here
+    reserved: int = 0  # bytes that running calls are expected to leave here
+    starting: int = 0  # workers not ready yet
+
+    def has_core(self, cpus: float) -> bool:
+        """Cores are lent by the call; who asks for more than there are gets all of them, alone."""
+        return not cpus or not self.cpus_used or self.cpus_used + cpus <= self.node.cpus + 1e-6
+
+    def full(self, more: float) -> bool:
+        """No room for batches of so many bytes more."""
+        return self.live_bytes + self.reserved + more > self.node.budget_bytes
 
 
 @dataclass(slots=True, eq=False)
 class WorkerState:
     id: int
     operator: int
-    lane: int  # the lane it serves; 0 unless the operator is affine
-    gpus: tuple[int, ...] = ()
-    gpu_share: float = 0.0
+    lane: int  # the lane it serves; that of its node unless the operator is affine
+    places: tuple[Place, ...] = (Place(),)  # a gang: one a rank
+    cpus: float = 1.0  # cores of each rank
+    share: float = 0.0  # of each of its devices
+    gpu_memory_gb: float = 0.0  # on each of its devices
     ready: bool = False  # False from its start until its `setup` is done
+    leaving: bool = False  # its devices are meant for another: gets no call, and ends when it has none
     stopping: bool = False  # asked to end; gets no call
     calls: deque[ev.Call] = field(default_factory=deque)  # first in, first out; only the first one runs
-    counted: tuple[bool, bool] = (False, False)  # whether `State` counts it as working, as held
+    counted: tuple[bool, ...] = (False,) * 6  # what `State.count` has taken in
+
+    @property
+    def node(self) -> int:
+        return self.places[0].node
 
     @property
     def head(self) -> ev.Call | None:
@@ -42,12 +74,24 @@ class WorkerState:
         """It uses its cores now: it starts, or its first call runs (a held one does not)."""
         return not self.ready or (bool(self.calls) and not self.calls[0].held)
 
+    @property
+    def idle(self) -> bool:
+        return self.ready and not self.calls and not self.stopping and not self.leaving
+
+    @property
+    def may_queue(self) -> bool:
+        """Its one call is an ordinary one, so that a second one may wait behind it."""
+        return len(self.calls) == 1 and self.ready and not self.stopping and not self.leaving and not self.calls[0].held \
+            and self.calls[0].kind == "process" and not self.calls[0].charge
+
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """A queue of an operator. An affine operator has one for each worker, any other has one for all."""
+    """A queue of an operator: one a node, for rows that lie there, and one (`ANYWHERE`) for rows of nodes without a worker of
+    it. An affine operator has one for each worker instead."""
 
     index: int = 0
+    node: int = 0  # affine operators: where the worker is to be
     queue: deque[ev.Slice] = field(default_factory=deque)
     rows: int = 0  # sum over queue
     nbytes: int = 0  # sum over queue
@@ -70,23 +114,33 @@ class Group:
 @dataclass(slots=True, eq=False)
 class OperatorState:
     plan: Operator
-    workers_max: int
+    scarce: bool  # its workers hold devices or a gang's places: they are started where the allocation says
     consumers: tuple[int, ...]
     likely: frozenset[int]  # consumers of ports that are no endings: before anything is known, rows go there
     producers: tuple[int, ...]
     upstream: frozenset[int]  # every operator before it
-    limit: float  # bytes that may wait here
     affine: bool  # each unit stays with one worker, which keeps something of it
     cpus: float  # cores that a working worker uses
-    lanes: list[Lane] = field(default_factory=lambda: [Lane()])
+    limit: float = 0.0  # bytes that may wait here
+    workers_max: int = 1
+    most_on: dict[int, int] = field(default_factory=dict)  # workers that a node may have
+    lanes: dict[int, Lane] = field(default_factory=dict)
     groups: deque[Group] = field(default_factory=deque)
     workers: dict[int, WorkerState] = field(default_factory=dict)
+    waiting: dict[int, Lane] = field(default_factory=dict)  # the lanes that are not empty
+    queued_bytes: int = 0  # sum over lanes
     parked_bytes: int = 0  # sum over groups
     blocked: bool = False  # when last tried, there was no room behind it for its rows
     held: int = 0  # workers whose first call waits to be resumed
+    starting: int = 0  # workers that are not ready yet
+    on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
+    idle: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those without a call, by node; never empty dicts
+    behind: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those that may be given a second call, by node
     inflight_bytes: int = 0  # bytes of rows in calls given to workers
     reserved: int = 0  # bytes that running calls upstream are expected to send here
-    s_per_row: float | None = None  # seconds of work a row, smoothed
+    s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
+    rows_in: int = 0  # rows that it has done (a source: that it read)
+    sent: dict[int, int] = field(default_factory=dict)  # rows that it sent to each consumer
     yields: dict[int, float] = field(default_factory=dict)  # for each consumer, bytes out a byte in (a source: bytes a part)
     seen: bool = False  # `yields` has been measured
     setup_s: float = 0.0  # what the last worker took to get ready
@@ -97,16 +151,16 @@ class OperatorState:
 
     @property
     def rows(self) -> int:
-        return sum(lane.rows for lane in self.lanes)
+        return sum(lane.rows for lane in self.lanes.values())
 
     @property
     def load(self) -> float:
         """Bytes that are here or on their way."""
-        return sum(lane.nbytes for lane in self.lanes) + self.parked_bytes + self.inflight_bytes + self.reserved
+        return self.queued_bytes + self.parked_bytes + self.inflight_bytes + self.reserved
 
     @property
     def has_work(self) -> bool:
-        return bool(self.groups) or any(lane.queue for lane in self.lanes)
+        return bool(self.groups or self.waiting)
 
     def expected(self, consumer: int, nbytes: int) -> float:
         """Bytes that the next part of an answer to `nbytes` should bring to this consumer."""
@@ -148,12 +202,14 @@ class UnitState:
 
 
 class State:
-    """Operators, workers and units of a run, and the actions that the current event has led to."""
+    """Operators, workers, nodes and units of a run, and the actions that the current event has led to."""
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
-                 machine: Node) -> None:
-        self.machine = machine
-        self.operators = [_operator_state(o, operators, machine) for o in operators]
+                 nodes: Mapping[int, Node]) -> None:
+        self.nodes: dict[int, NodeState] = {}
+        self.core_free: dict[int, NodeState] = {}  # nodes with a core, or a part of one, that nobody uses
+        gpus = any(n.gpus for n in nodes.values())
+        self.operators = [_operator_state(o, operators, gpus) for o in operators]
         self.order = sorted(self.operators, key=lambda o: (not o.plan.resources.gpus, -o.plan.index))  # who may work first
         self.workers: dict[int, WorkerState] = {}
         self.units = [UnitState(i, needed, source) for i, (source, needed) in enumerate(units)]
@@ -162,13 +218,17 @@ class State:
             self.waiting.setdefault(unit.source, deque()).append(unit.index)
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[ev.Action] = []
-        self.gpu_free = [1.0] * machine.gpus
         self.working = 0  # workers that work
-        self.cpus_used = 0.0  # by them
+        self.stopping = 0  # workers that were asked to end and have not yet
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
         self.live_bytes_max = 0
         self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
+        self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
+        self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
+        self.clocks: list[tuple[float, int]] = []  # a heap of (deadline, call); what is out of date is skipped
         self._next_call = self._next_worker = 0
+        for number, node in nodes.items():
+            self.add_node(number, node)
 
     # -- small moves ------------------------------------------------------------------------------------
 
@@ -183,9 +243,29 @@ class State:
         self._next_worker += 1
         return self._next_worker
 
+    def add_node(self, number: int, node: Node) -> None:
+        """A node has joined. What may wait before an operator grows with the memory that there is."""
+        memory = [node.gpu_memory_gb or inf] * node.gpus
+        self.nodes[number] = self.core_free[number] = NodeState(number, node, 0.0, [1.0] * node.gpus, memory)
+        self.set_limits()
+
+    def set_limits(self) -> None:
+        nodes = [n.node for n in self.nodes.values()]
+        waiting = max(1, sum(o.plan.kind != "source" for o in self.operators))
+        for operator in self.operators:
+            operator.limit = min(QUEUE_BYTES * len(nodes), sum(n.budget_bytes for n in nodes) / waiting)
+            operator.most_on = {n.number: workers_of_node(operator, n.node) for n in self.nodes.values()}
+            operator.workers_max = 1 if operator.plan.kind == "stateful" else max(1, sum(operator.most_on.values()))
+
+    def room_changed(self, node: NodeState) -> None:
+        if node.number in self.nodes and node.cpus_used < node.node.cpus - 1e-6:
+            self.core_free[node.number] = node
+        else:
+            self.core_free.pop(node.number, None)
+
     def hold(self, ref: ev.Ref) -> None:
         if ref.users == 0:
-            self.live_bytes += ref.nbytes
+            self._count_bytes(ref, ref.nbytes)
             self.live_bytes_max = max(self.live_bytes_max, self.live_bytes)
         ref.users += 1
 
@@ -195,27 +275,54 @@ class State:
         ref.users -= 1
         assert ref.users >= 0, "a batch was released twice"
         if ref.users == 0:
-            self.live_bytes -= ref.nbytes
+            self._count_bytes(ref, -ref.nbytes)
             self.act(ev.Release(ref))
+
+    def _count_bytes(self, ref: ev.Ref, nbytes: int) -> None:
+        self.live_bytes += nbytes
+        if ref.node in self.nodes:
+            self.nodes[ref.node].live_bytes += nbytes
 
     def count(self, worker: WorkerState, gone: bool = False) -> None:
         """Take in what a worker does now; called after everything that changes it."""
-        held = bool(worker.calls) and worker.calls[0].held and not gone
-        now = (worker.working and not gone, held)
-        if now != worker.counted:
-            operator = self.operators[worker.operator]
-            change = now[0] - worker.counted[0]
+        now = (False,) * 6 if gone else (worker.working, bool(worker.calls) and worker.calls[0].held, not worker.ready,
+                                         worker.idle, worker.may_queue, worker.stopping)
+        before = worker.counted
+        if now == before:
+            return
+        worker.counted = now
+        operator = self.operators[worker.operator]
+        change = now[0] - before[0]
+        if change:
             self.working += change
-            self.cpus_used = round(self.cpus_used + change * operator.cpus, 6)
-            operator.held += held - worker.counted[1]
-            worker.counted = now
+            for place in worker.places:
+                node = self.nodes.get(place.node)
+                if node is not None:
+                    node.cpus_used = round(node.cpus_used + change * worker.cpus, 6)
+                    self.room_changed(node)
+        operator.held += now[1] - before[1]
+        operator.starting += now[2] - before[2]
+        if now[3] != before[3]:
+            _put(operator.idle, worker, now[3])
+        if now[4] != before[4]:
+            _put(operator.behind, worker, now[4])
+        self.stopping += now[5] - before[5]
 
     def enqueue(self, operator: OperatorState, piece: ev.Slice, front: bool = False) -> None:
         """Put a slice into a lane; the caller has already counted it (`adopt`)."""
-        lane = self.lane_of(operator, piece.unit)
+        lane = self.lane_of(operator, piece)
         (lane.queue.appendleft if front else lane.queue.append)(piece)
-        lane.rows += piece.rows
-        lane.nbytes += piece.nbytes
+        self.grow(operator, lane, piece.rows, piece.nbytes)
+
+    def grow(self, operator: OperatorState, lane: Lane, rows: int, nbytes: int) -> None:
+        """Rows have come to a lane, or (negative) have left it."""
+        lane.rows += rows
+        lane.nbytes += nbytes
+        operator.queued_bytes += nbytes
+        if lane.queue:
+            operator.waiting[lane.index] = lane
+        else:
+            operator.waiting.pop(lane.index, None)
 
     def adopt(self, piece: ev.Slice) -> None:
         """Count a new slice: its batch is held and its unit is alive."""
@@ -230,21 +337,37 @@ class State:
             unit.live -= 1
         self.let_go(piece.ref)
 
-    def lane_of(self, operator: OperatorState, unit: int) -> Lane:
-        """The lane for a unit's rows. Affine operators: where the unit already is, else the emptiest that is busy least."""
-        if not operator.affine:
-            return operator.lanes[0]
+    def lane_of(self, operator: OperatorState, piece: ev.Slice) -> Lane:
+        """The lane for a slice: that of its node where the operator has a worker there or may have one."""
+        node = piece.ref.node if piece.ref is not None and piece.ref.node is not None else ANYWHERE
+        if operator.affine:
+            return self._lane_of_unit(operator, piece.unit, node)
+        if len(self.nodes) == 1 and (node in self.nodes or node == ANYWHERE):
+            node = next(iter(self.nodes))
+        elif node not in self.nodes or (operator.scarce and not operator.on_node.get(node)):
+            node = ANYWHERE
+        if node not in operator.lanes:
+            operator.lanes[node] = Lane(node, node)
+        return operator.lanes[node]
+
+    def _lane_of_unit(self, operator: OperatorState, unit: int, node: int) -> Lane:
+        """Where the unit already is; else a lane on the node of its rows, the emptiest that is busy least."""
         at = self.units[unit].touched.get(operator.plan.index)
         if at is not None:
             return operator.lanes[at]
-        best = min(operator.lanes, key=lambda lane: (lane.nbytes, len(lane.units)))
-        late = best.rows * (operator.s_per_row or 0.0) > LANE_S
-        if (late or best.nbytes > operator.limit / 8) and len(operator.lanes) < operator.workers_max:
-            best = Lane(len(operator.lanes))
-            operator.lanes.append(best)
+        here = [lane for lane in operator.lanes.values() if lane.node == node] if operator.workers_max > 1 else []
+        best = min(here or operator.lanes.values(), key=lambda lane: (lane.nbytes, len(lane.units)), default=None)
+        late = best is not None and (best.rows * (operator.s_per_row or 0.0) > LANE_S or best.nbytes > operator.limit / 8)
+        if best is None or ((late or (not here and node in self.nodes)) and len(operator.lanes) < operator.workers_max):
+            best = Lane(len(operator.lanes), node if node in self.nodes else self.roomiest())
+            operator.lanes[best.index] = best
         best.units.add(unit)
         self.units[unit].touched[operator.plan.index] = best.index
         return best
+
+    def roomiest(self) -> int:
+        """The node whose cores are least in use."""
+        return max(self.nodes.values(), key=lambda n: (n.node.cpus - n.cpus_used, -n.number), default=NodeState(0, Node())).number
 
     def deliver(self, operator: OperatorState, output: ev.Output, attempt: int, delivered: dict[int, int]) -> None:
         """Send an output to everything that takes its port."""
@@ -256,6 +379,7 @@ class State:
                 self.adopt(piece)
                 self.enqueue(self.operators[target.operator], piece)
                 delivered[target.operator] = delivered.get(target.operator, 0) + output.nbytes
+                operator.sent[target.operator] = operator.sent.get(target.operator, 0) + output.rows
         self.let_go(output.ref)
 
     def send_failed(self, operator: OperatorState, step: int, piece: ev.Slice, note: ev.Note) -> None:
@@ -281,12 +405,11 @@ class State:
     def purge(self, units: Collection[int]) -> None:
         """Take every waiting slice of these units out of all queues and groups."""
         for operator in self.operators:
-            for lane in operator.lanes:
+            for lane in list(operator.waiting.values()):
                 gone = [s for s in lane.queue if s.unit in units]
                 if gone:
                     lane.queue = deque(s for s in lane.queue if s.unit not in units)
-                    lane.rows -= sum(s.rows for s in gone)
-                    lane.nbytes -= sum(s.nbytes for s in gone)
+                    self.grow(operator, lane, -sum(s.rows for s in gone), -sum(s.nbytes for s in gone))
                     self._drop_all(gone)
             for _ in range(len(operator.groups)):
                 group = self.unpark(operator)
@@ -315,10 +438,37 @@ class State:
         operator = self.operators[worker.operator]
         self.count(worker, gone=True)
         del self.workers[worker.id], operator.workers[worker.id]
-        for gpu in worker.gpus:
-            self.gpu_free[gpu] = round(self.gpu_free[gpu] + worker.gpu_share, 6)
+        self.occupy(worker, -1)
         if operator.affine and operator.lanes[worker.lane].worker == worker.id:
             operator.lanes[worker.lane].worker = None
+
+    def occupy(self, worker: WorkerState, sign: int) -> None:
+        """Count what a worker holds for its life, as taken (1) or as free again (-1)."""
+        operator = self.operators[worker.operator]
+        if not worker.leaving:
+            operator.on_node[worker.node] = operator.on_node.get(worker.node, 0) + sign
+        need = operator.plan.resources
+        for place in worker.places:
+            node = self.nodes.get(place.node)
+            if node is None:
+                continue
+            node.memory_used = round(node.memory_used + sign * need.memory_gb / len(worker.places), 6)
+            for gpu in place.gpus:
+                node.gpu_free[gpu] = round(node.gpu_free[gpu] - sign * worker.share, 6)
+                node.gpu_memory_free[gpu] -= sign * worker.gpu_memory_gb
+
+    def leave(self, worker: WorkerState) -> None:
+        """No further call for a worker; it ends when it has none (`dispatch` sees to it)."""
+        if not worker.leaving:
+            self.operators[worker.operator].on_node[worker.node] -= 1
+            worker.leaving = True
+            self.count(worker)
+
+    def stop(self, worker: WorkerState) -> None:
+        """Ask a worker without a call to end; `WorkerLost` follows."""
+        worker.stopping = True
+        self.count(worker)
+        self.act(ev.StopWorker(worker.id))
 
     def kill(self, worker: WorkerState) -> None:
         self.act(ev.StopWorker(worker.id, kill=True))
@@ -330,13 +480,15 @@ class State:
         """Assert what must hold after every event."""
         live = [0] * len(self.units)
         for operator in self.operators:
-            for lane in operator.lanes:
+            for lane in operator.lanes.values():
                 assert lane.rows == sum(s.rows for s in lane.queue), operator.plan.name
                 assert lane.nbytes == sum(s.nbytes for s in lane.queue), operator.plan.name
+                assert (lane.index in operator.waiting) == bool(lane.queue), operator.plan.name
+            assert operator.queued_bytes == sum(lane.nbytes for lane in operator.lanes.values()), operator.plan.name
             assert operator.parked_bytes == sum(g.nbytes for g in operator.groups), operator.plan.name
             running = [c for w in operator.workers.values() for c in w.calls]
             assert operator.inflight_bytes == sum(c.nbytes for c in running), operator.plan.name
-            waiting = [s for lane in operator.lanes for s in lane.queue] + [s for g in operator.groups for s in g.slices]
+            waiting = [s for lane in operator.lanes.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices]
             pieces = waiting + [s for c in running for s in c.slices]
             for piece in pieces:
                 assert piece.ref is None or piece.ref.users > 0
@@ -355,9 +507,26 @@ class State:
             reserved = sum(c.expected.get(operator.plan.index, 0) for c in self.calls.values())
             assert operator.reserved == reserved, operator.plan.name
             assert operator.held == sum(w.head is not None and w.head.held for w in operator.workers.values()), operator.plan.name
-        assert self.working == sum(w.working for w in self.workers.values())
-        assert abs(self.cpus_used - sum(self.operators[w.operator].cpus for w in self.workers.values() if w.working)) < 1e-3
-        assert all(-1e-6 <= free <= 1 + 1e-6 for free in self.gpu_free)
+        self._check_workers()
+
+    def _check_workers(self) -> None:
+        workers = list(self.workers.values())
+        assert self.working == sum(w.working for w in workers)
+        assert self.stopping == sum(w.stopping for w in workers)
+        for operator in self.operators:
+            mine = list(operator.workers.values())
+            assert operator.starting == sum(not w.ready for w in mine), operator.plan.name
+            assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
+            assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.may_queue}
+        for node in self.nodes.values():
+            here = [(w, p) for w in workers for p in w.places if p.node == node.number]
+            assert abs(node.cpus_used - sum(w.cpus for w, _ in here if w.working)) < 1e-3
+            assert all(-1e-6 <= free <= 1 + 1e-6 for free in node.gpu_free)
+            for gpu, free in enumerate(node.gpu_free):
+                assert abs(1 - free - sum(w.share for w, p in here if gpu in p.gpus)) < 1e-3
+            expected = (c.expected for w in workers if w.node == node.number for c in w.calls)
+            assert node.reserved == sum(n for e in expected for n in e.values())
+            assert (node.number in self.core_free) == (node.cpus_used < node.node.cpus - 1e-6)
 
     def story(self) -> str:
         """The state in a few lines, for a person."""
@@ -371,32 +540,44 @@ class State:
         return "\n".join(lines)
 
 
-def _operator_state(operator: Operator, operators: Sequence[Operator], machine: Node) -> OperatorState:
+def _operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool) -> OperatorState:
     need = operator.resources
     upstream: set[int] = set()
     for other in reversed(operators[:operator.index]):
         reaches = {t.operator for targets in other.routes.values() for t in targets}
         if operator.index in reaches or reaches & upstream:
             upstream.add(other.index)
-    waiting = max(1, sum(o.kind != "source" for o in operators))
+    affine = operator.kind in ("sink", "stateful")
     return OperatorState(
         plan=operator,
-        workers_max=1 if operator.kind == "stateful" else _workers_max(need, machine),
+        scarce=bool((need.gpus and gpus) or need.ranks > 1),
         consumers=tuple(sorted({t.operator for targets in operator.routes.values() for t in targets})),
         likely=frozenset(t.operator for (_, port), targets in operator.routes.items() if port not in ENDINGS for t in targets),
         producers=tuple(o.index for o in operators if any(t.operator == operator.index for ts in o.routes.values() for t in ts)),
         upstream=frozenset(upstream),
-        limit=min(QUEUE_BYTES, machine.budget_bytes / waiting),
-        affine=operator.kind in ("sink", "stateful"),
+        affine=affine,
         cpus=need.cpus,
+        lanes={0: Lane()} if affine else {},
     )
 
 
-def _workers_max(need, machine: Node) -> int:
-    """As many as the machine holds at once; a stage that no machine like this can hold still gets one."""
-    most = [machine.cpus / need.cpus if need.cpus else machine.cpus * 4]
-    if need.gpus and machine.gpus:
-        most.append(machine.gpus / need.gpus if need.gpus >= 1 else machine.gpus * int(1 / need.gpus + 1e-6))
+def workers_of_node(operator: OperatorState, node: Node) -> int:
+    """As many as a node holds at once."""
+    need = operator.plan.resources
+    ranks = need.ranks
+    most = [node.cpus * ranks / need.cpus if need.cpus else node.cpus * 4]
+    if need.gpus and node.gpus:
+        most.append(node.gpus / need.gpus if need.gpus >= 1 and ranks == 1 else node.gpus * int(1 / min(1, need.gpus) + 1e-6))
     if need.memory_gb:
-        most.append(machine.memory_bytes / (need.memory_gb * 1e9))
-    return max(1, int(min(most)))
+        most.append(node.memory_bytes * ranks / (need.memory_gb * 1e9))
+    return int(min(most) + 1e-6)
+
+
+def _put(places: dict[int, dict[int, WorkerState]], worker: WorkerState, there: bool) -> None:
+    if there:
+        places.setdefault(worker.node, {})[worker.id] = worker
+        return
+    at = places[worker.node]
+    del at[worker.id]
+    if not at:
+        del places[worker.node]

@@ -111,7 +111,7 @@ class Simulator:
         self.now = 0.0
         self.live: set[Ref] = set()
         self.ticking = False
-        self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], world.machine,
+        self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], {0: world.machine},
                                    max_failed=max_failed, gates=self._gates())
         going = self._obey(self.scheduler.start(0.0))
         while going and not self.scheduler.finished:
@@ -167,9 +167,9 @@ class Simulator:
         """Rows do not wait beside an idle worker, a free core and empty queues."""
         state = self.scheduler.state
         for operator in state.operators if not self.scheduler.finished else ():
-            free = state.cpus_used + operator.cpus <= state.machine.cpus
-            for worker in operator.workers.values() if free and operator.plan.batch_size is None else ():
-                idle = worker.ready and not worker.stopping and not worker.calls and operator.lanes[worker.lane].queue
+            for worker in operator.workers.values() if operator.plan.batch_size is None else ():
+                free = state.nodes[worker.node].has_core(worker.cpus)
+                idle = free and worker.idle and worker.lane in operator.waiting
                 assert not idle or any(state.operators[i].load for i in operator.consumers), state.story()
 
     def _check_refs(self) -> None:
@@ -456,5 +456,5 @@ def port_of(row: str, answer: str) -> str:
 
 def pieces_of(operator: OperatorState) -> list:
     """Every slice in the queues, groups and calls of an operator."""
-    return [s for lane in operator.lanes for s in lane.queue] + [s for g in operator.groups for s in g.slices] + \
+    return [s for lane in operator.lanes.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices] + \
         [s for w in operator.workers.values() for c in w.calls for s in c.slices]

@@ -46,7 +46,7 @@ class Bench:
         self.operators = chain(*stages, steps=steps or {})
         self.sink = len(self.operators) - 1
         machine = Node(cpus=cpus, gpus=gpus, budget_bytes=budget)
-        self.scheduler = Scheduler(self.operators, [(SOURCE, needed)] * units, machine, **given)
+        self.scheduler = Scheduler(self.operators, [(SOURCE, needed)] * units, {0: machine}, **given)
         self.state = self.scheduler.state
         self.now = 0.0
         self.calls: list[Call] = []  # given to workers and not answered
@@ -278,7 +278,7 @@ def test_no_call_takes_much_more_than_48_mb():
 def followed() -> Bench:
     """The worker of operator 1 has two short calls."""
     bench = Bench(make_stage(), cpus=1)
-    bench.state.operators[1].workers_max = 4
+    bench.state.operators[1].workers_max, bench.state.operators[1].most_on = 4, {0: 4}
     bench.read(10_000)
     bench.passes(bench.call_of(1), seconds=FIRST_ROWS * 1e-5)
     bench.passes(bench.call_of(bench.sink))
@@ -360,7 +360,7 @@ def test_rows_that_kill_are_halved_down_to_the_one_that_does_it():
     assert answered == Counter({f"0.{i}": 1 for i in range(FIRST_ROWS) if i != 5})
     assert deaths == 6  # all of them twice, then 8, 4, 2, 1
     noted = [s for c in bench.calls_of(bench.sink) for s in c.slices if s.note is not None] + \
-        [s for lane in bench.state.operators[bench.sink].lanes for s in lane.queue if s.note is not None]
+        [s for lane in bench.state.operators[bench.sink].lanes.values() for s in lane.queue if s.note is not None]
     assert [s.ref.data[s.start:s.stop] for s in noted] == [["0.5"]]
     assert noted[0].target == 2
     assert noted[0].note.error == "the worker died: killed by SIGSEGV"
@@ -980,7 +980,9 @@ def test_a_worker_that_was_asked_to_end_is_not_asked_again():
     bench.read(0)
     assert len(bench.said_of(StopWorker)) == 3
     bench = Bench(make_stage())
-    bench.state.workers[bench.workers[1][0]].stopping = True
+    asked = bench.state.workers[bench.workers[1][0]]
+    asked.stopping = True
+    bench.state.count(asked)
     bench.read(0)
     assert len(bench.said_of(StopWorker)) == 2
 
