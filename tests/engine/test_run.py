@@ -432,13 +432,16 @@ def test_an_edit_after_deduplication_keeps_the_same_survivors_in_every_sink(tmp_
     assert {row["loud"] for row in written(tmp_path / "out")} == {"SAME!", "X!", "Y!", "Z!", "NEW!"}
 
 
-def test_units_that_start_again_give_each_record_once(tmp_path):
+@pytest.mark.parametrize("after", [False, True], ids=["before its file is there", "after that"])
+def test_units_that_start_again_give_each_record_once(tmp_path, after):
+    """A sink's worker dies at the end of a unit, with all that it had of others: whoever reads the folder finds no trace of it."""
     marks = tmp_path / "marks"
     marks.mkdir()
     content = {f"f{i}": [f"text {i % 3} {k % 20}" for k in range(30)] for i in range(8)}
     texts = write_lines(tmp_path / "in", **content)
-    result = (lines(texts) >> DedupExact(column="text") >> DyingSink(path=str(tmp_path / "out"), marks=str(marks))).run(check=False, workers=2)
+    dying = DyingSink(path=str(tmp_path / "out"), marks=str(marks), after=after)
+    result = (lines(texts) >> DedupExact(column="text") >> dying).run(check=False, workers=2)
     assert result.ok, result.stats["message"]
     assert sorted(row["text"] for row in written(tmp_path / "out")) == sorted({t for ts in content.values() for t in ts})
-    assert result.records["duplicate"] == 240 - 60
+    assert len(kept_aside(tmp_path / "out", "duplicate")) == result.records["duplicate"] == 240 - 60
     assert list(marks.iterdir())
