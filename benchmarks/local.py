@@ -3,7 +3,8 @@
     python benchmarks/local.py [--only startup,calls,memory,import]
 
 Each workload is a process of its own; memory is the proportional set (PSS) of its whole process tree plus all that lies in shared
-memory, mapped or not (so what is mapped counts twice), sampled every 20 ms (Linux). Results are printed and written to benchmarks/results/local.json.
+memory, mapped or not (so what is mapped counts twice), sampled every 20 ms (Linux). Results are printed and written to
+benchmarks/results/local.json.
 """
 
 from __future__ import annotations
@@ -140,17 +141,21 @@ def work_startup() -> dict:
         data, recipe = Path(folder, "in.jsonl"), Path(folder, "recipe.yaml")
         data.write_text("".join(json.dumps({"id": str(i), "text": f"document {i} " * 9}) + "\n" for i in range(10)))
         recipe.write_text(f"read: {{jsonl: {{path: {data}}}}}\nsteps:\n  - map: {{columns: {{n: length(text)}}}}\n"
-                          f"  - drop: {{short: n < 5}}\n  - dedup.exact: {{column: text}}\nwrite: {{jsonl: {{path: {folder}/out}}}}\n")
+                          f"  - drop: {{short: n < 5}}\n  - dedup.exact: {{column: text}}\n"
+                          f"write: {{jsonl: {{path: {folder}/out}}}}\n")
         began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "curator.cli", "run", str(recipe)], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "curator.cli", "run", str(recipe)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - began
         assert done.returncode == 0, done.stderr
     return {"seconds": seconds}
 
 
 def work_import() -> dict:
-    code = "import time; t = time.perf_counter(); import curator; from curator import Pipeline, Stage; print(time.perf_counter() - t)"
-    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
+    code = ("import time; t = time.perf_counter(); import curator; from curator import Pipeline, Stage; "
+            "print(time.perf_counter() - t)")
+    command = [sys.executable, "-c", code]
+    times = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(5)]
     return {"seconds": min(times)}
 
 

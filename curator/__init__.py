@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from curator.formats import read, write
 
 __all__ = [
-    "AudioBatch", "Batch", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch", "InputError", "Memory", "Outputs",
-    "Pipeline", "RecipeError", "Resources", "Sink", "Source", "Stage", "StageError", "Stateful", "TextBatch", "VideoBatch",
-    "read", "setting", "stage", "write",
+    "AudioBatch", "Batch", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch", "InputError", "Memory",
+    "Outputs", "Pipeline", "RecipeError", "Resources", "Sink", "Source", "Stage", "StageError", "Stateful", "TextBatch",
+    "VideoBatch", "read", "setting", "stage", "write",
 ]
 
 

@@ -60,7 +60,7 @@ def main() -> None:
 
 @main.command(short_help="Run a recipe, or continue it where it was interrupted.")
 @recipe_options
-@click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0 works in this process, for debugging.")
+@click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0: work in this process, to debug.")
 @click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
 def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, quiet: bool) -> None:

@@ -9,7 +9,8 @@ store alike. A line is one of
     {"unit": key, "label": ..., "uris": [...], "stages": {name: {"key", "counts", "files", "memory"}}, "depends": [keys]}
 
 The last line of a unit is the true one. A stage of a unit is done when its line has that stage with its present key. Files of
-ours (their names have the unit, the run folder and the attempt) that no line names are removed when the next attempt begins.
+ours (their names have the unit, the run folder and the attempt) that no line names are removed when the next attempt begins, and
+when a run ends in which units were begun more than once.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ class Ledger:
                 self.unfinished |= set() if need is True else {unit.key}
         if changed or len(self._files) > COMPACT_FILES:
             self.rewrite()
-        self._remove(plan)
+        self.remove_unnamed(plan)
         self.flush(0.0)  # from now on this attempt's number is taken
         return needs
 
@@ -215,8 +216,11 @@ class Ledger:
                 self._doomed.append(f"_run/state/{stage.memory}")
         return bool(again)
 
-    def _remove(self, plan: Plan) -> None:
-        """Delete files of results that were cleared, and those of ours that no record names: what an interrupted attempt left."""
+    def remove_unnamed(self, plan: Plan) -> None:
+        """Delete files of results that were cleared, and those of ours that no record names: what an interrupted attempt left.
+
+        Nobody may be writing: a file is named only once its unit is finished.
+        """
         named = {path for r in self.records.values() for s in r.stages.values() for path in _all_files(s)}
         places = {self.out.path_of(f): self.out for f in ("_run/state", *ENDINGS)}
         for step in plan.operators[-1].steps:

@@ -163,6 +163,9 @@ class _Run:
             stopped = self._work() if self.todo else None
         finally:
             self.ledger.flush(time.monotonic() - self.began)
+        if self.todo and stopped is None and any(unit.attempt for unit in self.scheduler.state.units):
+            # A unit that began again may have left files of the attempt before: whoever reads the folder must not see both.
+            self.ledger.remove_unnamed(self.plan)
         stats = self._stats(stopped)
         self._tell_deaths(stats)
         folder.write("stats.json", json.dumps(stats, indent=1, ensure_ascii=False).encode())

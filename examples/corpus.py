@@ -3,7 +3,8 @@
     python examples/corpus.py corpus.jsonl
 
 Three sources: the long descriptions of the installed packages, the language reference in `pydoc_data.topics`, and the
-docstrings of the standard library, a document for each module and class. Real text has real flaws: stubs, tables, licences, repeats.
+docstrings of the standard library, a document for each module and class. Real text has real flaws: stubs, tables, licences,
+repeats.
 """
 
 from __future__ import annotations

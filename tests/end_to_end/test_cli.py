@@ -109,14 +109,16 @@ def test_what_is_wrong_is_told_before_anything_runs(folder, words, told):
 
 
 @pytest.mark.parametrize(("recipe", "told"), [
-    ("read: {jsonl: {path: in}}\nsteps:\n  - dorp: {a: 'true'}\nwrite: {jsonl: {path: out}}\n", ["recipe.yaml:3", "'dorp'", "drop"]),
+    ("read: {jsonl: {path: in}}\nsteps:\n  - dorp: {a: 'true'}\nwrite: {jsonl: {path: out}}\n",
+     ["recipe.yaml:3", "'dorp'", "drop"]),
     ("read: {jsonl: {path: in}}\nsteps:\n  - sample: {fractoin: 0.5}\nwrite: {jsonl: {path: out}}\n", ["'fractoin'", "fraction"]),
     ("read: {jsonl: {path: in}}\nsteps:\n  - sample: {fraction: half}\nwrite: {jsonl: {path: out}}\n", ["fraction", "half"]),
     ("read: {jsonl: {path: in}}\nsteps: []\n", ["write"]),
     ("read: {jsonl: {path: in}}\nsteps:\n  - route: {a: 'true'}\nbranches:\n  b: {write: {jsonl: {path: o}}}\n"
      "write: {jsonl: {path: out}}\n", ["b"]),
     ("read: {jsonl: {path: in}}\nsteps:\n  - route: {a: 'id > 1', b: 'true'}\nwrite: {jsonl: {path: out}}\nbranches:\n"
-     "  a: {steps: [{merge: [b]}], write: {jsonl: {path: o}}}\n  b: {steps: [{merge: [a]}], write: {jsonl: {path: p}}}\n", ["merge"]),
+     "  a: {steps: [{merge: [b]}], write: {jsonl: {path: o}}}\n  b: {steps: [{merge: [a]}], write: {jsonl: {path: p}}}\n",
+     ["merge"]),
 ])
 def test_a_wrong_recipe_says_where_and_what_is_near(folder, recipe, told):
     (folder / "recipe.yaml").write_text(recipe)

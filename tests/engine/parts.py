@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -17,7 +18,6 @@ import pyarrow as pa
 from curator import Contract, Memory, Outputs, Resources, Sink, Source, Stage, Stateful, TextBatch, VideoBatch, stage
 from curator.pipeline import Pipeline, from_source
 from curator.stage import Part, Unit, Writer, WrittenFile
-from curator.worker.store import shared_memory_parent
 
 
 @dataclass(kw_only=True)
@@ -60,12 +60,13 @@ class JsonFiles(Sink):
 
 @dataclass(kw_only=True)
 class DyingSink(JsonFiles):
-    """Kills its worker the first time that it has some rows of a unit."""
+    """Kills its worker the first three times that it finishes a unit, before its file is there or (`after`) after that."""
 
     marks: str
+    after: bool = False
 
     def open(self, name: str) -> Writer:
-        return DyingWriter(self.path, name, self.marks)
+        return DyingWriter(self.path, name, self.marks, self.after)
 
 
 class JsonWriter(Writer):
@@ -86,15 +87,17 @@ class JsonWriter(Writer):
 
 
 class DyingWriter(JsonWriter):
-    def __init__(self, path: str, name: str, marks: str) -> None:
+    def __init__(self, path: str, name: str, marks: str, after: bool) -> None:
         super().__init__(path, name, "")
-        self.mark = Path(marks, name.split("-")[1])
+        self.mark, self.after = Path(marks, name.split("-")[1]), after
 
     def close(self) -> list[WrittenFile]:
-        if not self.mark.exists() and len(list(self.mark.parent.iterdir())) < 3:
+        dies = not self.mark.exists() and len(list(self.mark.parent.iterdir())) < 3
+        files = super().close() if self.after or not dies else []
+        if dies:
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().close()
+        return files
 
 
 @dataclass(kw_only=True)
@@ -123,7 +126,8 @@ class DropWord(Stage):
 
 @dataclass(kw_only=True)
 class Trouble(Stage):
-    """Does what the text of a record tells it: raise, die, hang, stop, flake (raise the first time), sleep."""
+    """Does what the text of a record tells it: raise, die, hang, stop, once (raise or kill the first time), sleep, or
+    gate: wait until there is a file `open` in `marks`."""
 
     marks: str = ""  # a folder for what must be remembered over deaths
     limit_s: float | None = None
@@ -147,6 +151,8 @@ class Trouble(Stage):
                 os.kill(os.getpid(), signal.SIGKILL) if "kill" in text else _raise(identity)
             if "sleep" in text:
                 time.sleep(0.02)
+            while "gate" in text and not Path(self.marks, "open").exists():
+                time.sleep(0.01)
         return batch
 
 
@@ -310,12 +316,21 @@ def orphans(token: str) -> list[str]:
 
 def folders(*drivers: int) -> list[Path]:
     """The folders for batches of runs by these processes."""
-    parents = {shared_memory_parent(), tempfile.gettempdir()}
+    parents = {"/dev/shm", tempfile.gettempdir()}
     return [path for parent in parents for pid in drivers for path in Path(parent).glob(f"curator-{pid}-*")]
 
 
-def wait_until(true, seconds: float = 20.0) -> None:
-    """Wait for something that other processes do."""
+def remains(*killed: int) -> list[Path]:
+    """What is left in the folders of processes that were killed. One that died before it had a nursery leaves them empty, for
+    the next run to remove; here they are removed now."""
+    for path in folders(*killed):
+        with contextlib.suppress(OSError):  # it holds something
+            path.rmdir()
+    return folders(*killed)
+
+
+def wait_until(true, seconds: float = 120.0) -> None:
+    """Wait for something that other processes do. The limit is for a machine that is slow and busy; it passes only on failure."""
     until = time.monotonic() + seconds
     while not true() and time.monotonic() < until:
         time.sleep(0.01)

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from parts import TOKEN, chaos, folders, kept_aside, orphans, wait_until, write_lines, written
+from parts import TOKEN, chaos, kept_aside, orphans, remains, wait_until, write_lines, written
 
 SCRIPT = """
 import sys
@@ -103,10 +103,10 @@ def attempt(rng, script, deadly, calm):
             told = driver.communicate(timeout=rng.uniform(0.3, 1.5))
             break
         else:
-            told = driver.communicate(timeout=60)
+            told = driver.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         last = disturb(rng, driver, deadly)
-        told = driver.communicate(timeout=60)
+        told = driver.communicate(timeout=120)
         assert last or driver.returncode == 0, told  # a worker's death costs time and nothing else
     return driver, told
 
@@ -129,7 +129,7 @@ def test_whatever_is_killed_the_result_is_that_of_plain_python(tmp_path, seed, m
         assert not calm, told
         assert driver.returncode in (-signal.SIGKILL, -signal.SIGTERM) or told[0].startswith("stopped "), told
     wait_until(lambda: not orphans(tmp_path.name))
-    assert not folders(*drivers)
+    assert not remains(*drivers)
     assert found(tmp_path) == expected(seed, files)
     stats = json.loads((tmp_path / "out/_run/stats.json").read_text())
     records = stats["records"]

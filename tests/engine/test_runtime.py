@@ -1,5 +1,7 @@
 """Worker processes as the driver sees them: they come and go in numbers, and none of them can stop it."""
 
+import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -14,6 +16,7 @@ import pytest
 from parts import TOKEN, folders, orphans, wait_until
 
 from curator import Stage
+from curator.engine import runtime_local
 from curator.engine.events import StartWorker, Stop, StopWorker, WorkerLost, WorkerReady
 from curator.engine.runtime_local import Job, Line, LocalRuntime
 from curator.io.files import Folder
@@ -101,10 +104,13 @@ def test_hundreds_of_deaths_leave_no_descriptor_no_process_and_no_file(runtime):
     one = runtime()
     one.execute(StartWorker(0, 0))
     until(one, WorkerReady)
+    gc.collect()
     before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{one.process.pid}/fd"))
     for first in range(1, 201, 20):
         _come_and_go(one, range(first, first + 20))
-    assert (len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{one.process.pid}/fd"))) == before
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before[0]  # fewer, if a test before this one left some to be collected
+    assert len(os.listdir(f"/proc/{one.process.pid}/fd")) == before[1]
     assert len(pids(one)) == 1
     assert len([path for folder in one.folders for path in Path(folder).iterdir()]) == 1  # of the one that lives
 
@@ -117,7 +123,8 @@ def _come_and_go(runtime, workers):
             runtime.execute(StopWorker(number, kill=number % 4 == 0))
     wait_until(lambda: runtime.wait(0.05) is not None and all(n in runtime.ready for n in workers if n % 4 > 1))
     for pid in pids(runtime)[1:]:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # one that was asked to end
+            os.kill(pid, signal.SIGKILL)
     wait_until(lambda: runtime.wait(0.05) is not None and len(runtime.operator_of) == 1)
 
 
@@ -180,8 +187,9 @@ def test_the_death_of_the_nursery_is_told_once_and_all_is_cleaned_up(runtime):
     assert one.wait(0.01) == []
 
 
-def test_the_end_of_a_run_does_not_wait_for_a_worker_that_nobody_asked_to_end(runtime):
+def test_the_end_of_a_run_does_not_wait_for_a_worker_that_nobody_asked_to_end(runtime, monkeypatch):
+    monkeypatch.setattr(runtime_local, "GRACE_S", 3600.0)  # if it did, this test would take so long
     one = runtime()
     one.execute(StartWorker(1, 0))
     until(one, WorkerReady)
-    os.kill(pids(one)[0], signal.SIGSTOP)  # and the test would take ten seconds
+    os.kill(pids(one)[0], signal.SIGSTOP)

@@ -1,6 +1,7 @@
 """Batches outside a process."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -82,9 +83,7 @@ def test_where_everything_is_full_the_message_says_what_to_do(tmp_path):
 
 
 def test_folders_that_nobody_holds_are_removed_and_no_others():
-    dead, fresh = (Path(shared_memory_parent(), f"curator-999999999-{name}") for name in ("left", "fresh"))
-    for folder in (dead, fresh):
-        folder.mkdir(exist_ok=True)
+    dead, fresh = (Path(tempfile.mkdtemp(prefix="curator-999999999-", dir=shared_memory_parent())) for _ in range(2))
     os.utime(dead, (0, 0))
     first, again = make_folders(), []
     try:
@@ -97,6 +96,6 @@ def test_folders_that_nobody_holds_are_removed_and_no_others():
         assert all(f"-{os.getpid()}-" in Path(folder).name for folder, _ in (*first, *again))
     finally:
         for folder, held in (*first, *again):
+            os.rmdir(folder)  # while it is held: a run beside this test would remove it
             os.close(held)
-            os.rmdir(folder)
         fresh.rmdir()

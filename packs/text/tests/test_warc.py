@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from curator_text.warc import Warc
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.statusandheaders import StatusAndHeaders
@@ -92,9 +92,9 @@ def chunked(body, size=16):
 @pytest.mark.parametrize("packed", [True, False], ids=["gz", "plain"])
 def test_reads_what_warcio_reads(tmp_path, packed):
     data = archive(*THREE, http(chunked(PAGE), transfer_encoding="chunked"),
-                   http(gzip.compress(PAGE), content_encoding="gzip"),
+                   http(gzip.compress(PAGE, mtime=0), content_encoding="gzip"),
                    http(zlib.compress(PAGE), content_encoding="deflate"),
-                   http(chunked(gzip.compress(PAGE)), transfer_encoding="chunked", content_encoding="gzip"),
+                   http(chunked(gzip.compress(PAGE, mtime=0)), transfer_encoding="chunked", content_encoding="gzip"),
                    gzip=packed)
     found = read(tmp_path, data, "a.warc.gz" if packed else "a.warc")
     assert [(row["url"], row["html"]) for row in found["out"]] == by_warcio(data)
@@ -162,7 +162,7 @@ def test_type_is_seen_from_the_content_where_it_is_not_stated(tmp_path):
     assert [row["reason"] for row in found["dropped"]] == ["content_type"]
 
 
-@pytest.mark.parametrize("body", [PAGE + b"x" * 5000, gzip.compress(b"<p>" + b"x" * 5000)], ids=["stored", "bomb"])
+@pytest.mark.parametrize("body", [PAGE + b"x" * 5000, gzip.compress(b"<p>" + b"x" * 5000, mtime=0)], ids=["stored", "bomb"])
 def test_too_large_records_are_dropped(tmp_path, body):
     coding = {"content_encoding": "gzip"} if body[:1] == b"\x1f" else {}
     found = read(tmp_path, archive(http(body, **coding), http()), max_record_bytes=1000)
@@ -257,7 +257,7 @@ def test_a_file_that_is_no_archive_is_one_failed_record(tmp_path):
     assert read(tmp_path, b"", "b.warc") == {"out": [], "dropped": [], "failed": []}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None)
 @given(at=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans(), packed=st.booleans())
 def test_whatever_the_damage_other_records_come_through(tmp_path, at, value, cut, packed):
     records = [response(i, b"<p>" + b"word " * 20) for i in range(5)]
@@ -301,7 +301,7 @@ def test_wrong_labels_are_noted(tmp_path, labels, body, note):
     ({"transfer_encoding": "chunked"}, b"20\r\n" + PAGE + b"\r\n0\r\n\r\n", "wrong chunk size"),
     ({"transfer_encoding": "chunked"}, b"5\r\n<html\r\nzz\r\n", "wrong chunk size"),
     ({"transfer_encoding": "chunked"}, b"fff\r\n" + PAGE, "has 106 of 4095 bytes"),
-    ({"content_encoding": "gzip"}, gzip.compress(PAGE)[:-20], "cut off"),
+    ({"content_encoding": "gzip"}, gzip.compress(PAGE, mtime=0)[:-20], "cut off"),
     ({"content_encoding": "sdch"}, b"\xff\x00\x01", "'sdch' is unknown"),
     ({"content_encoding": "br"}, b"\x8b\x00\x01\xff", "br body is broken"),
 ])
@@ -315,7 +315,7 @@ def test_bodies_that_cannot_be_read_fail(tmp_path, labels, body, why):
 
 
 def test_what_the_crawler_cut_is_kept_and_noted(tmp_path):
-    block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE)[:-20]
+    block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE, mtime=0)[:-20]
     record = plain({"WARC-Type": "response", "WARC-Truncated": "length", "Content-Type": "application/http"}, block)
     [row] = read(tmp_path, record, "a.warc")["out"]
     assert PAGE.startswith(row["html"])
