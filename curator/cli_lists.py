@@ -172,7 +172,7 @@ def _machine() -> Iterator[tuple[str, str]]:
     import shutil
     import tempfile
 
-    from curator.machine import available_cpus, count_gpus, memory_bytes
+    from curator.machine import available_cpus, memory_bytes, visible_devices
     from curator.observe.format import size
     from curator.worker.store import shared_memory_parent
 
@@ -180,7 +180,7 @@ def _machine() -> Iterator[tuple[str, str]]:
     yield "system", platform.platform()
     yield "cores", f"{available_cpus():g}"
     yield "memory", size(memory_bytes())
-    yield "GPUs", str(count_gpus())
+    yield "GPUs", str(len(visible_devices()))
     for what, folder in (("batches in", shared_memory_parent()), ("temporary files in", tempfile.gettempdir())):
         yield what, f"{folder}, {size(shutil.disk_usage(folder).free)} free"
     for library in LIBRARIES:

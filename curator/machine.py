@@ -16,7 +16,7 @@ def this_machine(cpus: float | None = None) -> Node:
     """This machine, with `cpus` cores to use instead of all."""
     memory = memory_bytes()
     shared = shutil.disk_usage(shared_memory_parent()).free
-    return Node(cpus=cpus or available_cpus(), gpus=count_gpus(), memory_bytes=memory,
+    return Node(cpus=cpus or available_cpus(), gpus=len(visible_devices()), memory_bytes=memory,
                    budget_bytes=max(64 << 20, min(BUDGET_MAX, memory // 8, shared // 2)))
 
 
@@ -39,12 +39,12 @@ def memory_bytes() -> int:
     return min(total, int(limit[0])) if limit and limit[0].isdigit() else total
 
 
-def count_gpus() -> int:
-    """NVIDIA devices that this process may use."""
+def visible_devices() -> list[str]:
+    """NVIDIA devices that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return len([d for d in visible.split(",") if d.strip() not in ("", "-1")])
-    return len([p for p in Path("/dev").glob("nvidia*") if p.name.removeprefix("nvidia").isdigit()])
+        return [d.strip() for d in visible.split(",") if d.strip() not in ("", "-1", "NoDevFiles")]
+    return sorted((d for p in Path("/dev").glob("nvidia*") if (d := p.name.removeprefix("nvidia")).isdigit()), key=int)
 
 
 def _words(path: str) -> list[str]:

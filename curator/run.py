@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from curator.counts import WRITTEN, Counts
 from curator.engine.events import Commit, Event, Report, StartWorker, Stop, WorkerLost, WorkerReady
-from curator.engine.runtime_local import InlineRuntime, Job, LocalRuntime
+from curator.engine.runtime_local import InlineRuntime, LocalRuntime
 from curator.engine.scheduler import Scheduler
+from curator.engine.workers import Job
 from curator.errors import InputError
 from curator.io.files import Folder
 from curator.ledger import Ledger

@@ -44,12 +44,15 @@ class Context:
     """What a worker tells a stage in `setup`.
 
     `gpus`: the devices this worker may use (also in CUDA_VISIBLE_DEVICES). `cpus`: threads it may use. `worker`: a
-    number unique in the run.
+    number unique in the run. `rank` and `world_size`: which of how many processes of a gang this is; their environment is
+    that of torchrun, each sees its own devices only, and all get the same calls in the same order.
     """
 
     worker: int = 0
     cpus: float = 1.0
     gpus: tuple[int, ...] = ()
+    rank: int = 0
+    world_size: int = 1
 
 
 class Outputs(dict[str, Batch]):

@@ -30,9 +30,8 @@ def start_worker(state: State, operator: OperatorState, lane: Lane | None, force
     if not nodes:
         return False
     places = _free_places(state, operator, nodes) if seats is None else _free_seat(state, operator, seats)
-    if places is None and (seats is None or force):
-        if _give_way(state, operator, force) or force < OVERBOOK:
-            return False
+    if places is None and (seats is None or force) and (_give_way(state, operator, force) or force < OVERBOOK):
+        return False
     crowded = places is None and force >= OVERBOOK
     if crowded:
         state.act(Report("crowded", f"{operator.plan.name} starts beside workers that need the same memory or GPU"))
@@ -116,7 +115,8 @@ def _gang_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] |
     offers: list[list[Place]] = []
     for node in nodes:
         if need.gpus:
-            offer = [Place(node.number, (g,)) for g in range(node.node.gpus) if _fits(node, Place(node.number, (g,)), need, need.ranks)]
+            devices = [Place(node.number, (gpu,)) for gpu in range(node.node.gpus)]
+            offer = [place for place in devices if _fits(node, place, need, need.ranks)]
         else:
             offer = [Place(node.number)] * int((node.node.cpus - node.cpus_used) * need.ranks / need.cpus + 1e-6)
         offers.append(offer)
@@ -192,7 +192,7 @@ def _who_gives_way(state: State, operator: OperatorState, idle: list[WorkerState
     """The fewest of these workers whose end makes room; none if all of them would not."""
     need = operator.plan.resources
     if need.ranks > 1:
-        free = sum(_free_gpus(n, need, idle) is not None and len(n.gpu_free) or 0 for n in state.nodes.values())
+        free = sum((_free_gpus(n, need, idle) is not None and len(n.gpu_free)) or 0 for n in state.nodes.values())
         return idle if free >= need.ranks else []
     ways = []
     for node in state.nodes.values():

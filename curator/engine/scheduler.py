@@ -134,6 +134,13 @@ class Scheduler:
                 self._lost(event, now)
             case ev.Failed():
                 self._call_failed(event, now)
+            case ev.DataLost():
+                self._data_lost(event)
+            case ev.NodeUp():
+                self.state.add_node(event.number, event.node)
+                self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
+            case ev.NodeDown():
+                self._node_down(event)
             case ev.Stop():
                 self._stop(event.reason)
 
@@ -232,6 +239,8 @@ class Scheduler:
         self._end_call(call)
         if worker.calls:
             begin(state, state.operators[call.operator], worker.calls[0], now)
+        elif worker.leaving and not worker.stopping:
+            state.stop(worker)
         if rows_done:
             self._drop(call)
 
@@ -401,6 +410,62 @@ class Scheduler:
             if calls:
                 self._blame(operator, calls[0], event.step, note)
                 self._drop_and_check(calls[0], now)
+
+    def _data_lost(self, event: ev.DataLost) -> None:
+        """A call could not begin. Its units start again: what they gave to the batch that is gone, nobody has."""
+        call = self.state.calls.get(event.call)
+        if call is None:
+            return
+        worker = self.state.workers[call.worker]
+        worker.calls.remove(call)
+        self.state.count(worker)
+        self._end_call(call)
+        self._drop(call)
+        units = [self.state.units[u] for u, attempt in call.units if self.state.units[u].attempt == attempt]
+        self._restart(units, event.reason)
+
+    def _node_down(self, event: ev.NodeDown) -> None:
+        """Its workers are gone, and nobody is to blame; units with rows there start again."""
+        state = self.state
+        if event.number not in state.nodes:
+            return
+        state.act(ev.Report("node down", f"node {event.number} is gone: {event.reason}"))
+        gone = [w for w in state.workers.values() if any(p.node == event.number for p in w.places)]
+        lost = self._units_on(event.number, gone)
+        state.remove_node(event.number)
+        for worker in gone:
+            operator, calls = state.operators[worker.operator], list(worker.calls)
+            for call in calls:
+                self._end_call(call)
+            if any(p.node in state.nodes for p in worker.places):
+                state.act(ev.StopWorker(worker.id, kill=True))  # the other ranks of a gang
+            state.remove_worker(worker)
+            if operator.affine and operator.exhausted:
+                self._read_on(operator)
+            for piece in reversed([s for call in calls for s in call.slices]):
+                if piece.unit not in lost and piece.attempt == state.units[piece.unit].attempt:
+                    state.enqueue(operator, piece, front=True)
+                else:
+                    state.drop(piece)
+        self._restart([state.units[u] for u in sorted(lost)], f"node {event.number} is gone")
+
+    def _units_on(self, number: int, gone: Sequence[WorkerState]) -> set[int]:
+        """Units of which something is lost with a node and its workers."""
+        state, lost = self.state, set()
+        for operator in state.operators:
+            waiting = [s for lane in operator.waiting.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices]
+            lost |= {s.unit for s in waiting if s.ref is not None and s.ref.node == number}
+        for call in state.calls.values():
+            lost |= {o.unit for o in call.kept if o.ref.node == number}
+            if call.leaked or call.kind != "process" or state.operators[call.operator].affine:
+                lost |= {u for u, _ in call.units if call.node == number}
+            lost |= {s.unit for s in call.slices if s.ref is not None and s.ref.node == number}
+        for worker in gone:
+            operator = state.operators[worker.operator]
+            if operator.affine:
+                lost |= operator.lanes[worker.lane].units
+            lost |= {u for call in worker.calls if call.leaked or call.kind == "read" for u, _ in call.units}
+        return {u for u in lost if state.units[u].stage in ("reading", "draining", "flushing")}
 
     def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[ev.Call], note: ev.Note) -> None:
         """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""

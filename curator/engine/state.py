@@ -249,6 +249,15 @@ class State:
         self.nodes[number] = self.core_free[number] = NodeState(number, node, 0.0, [1.0] * node.gpus, memory)
         self.set_limits()
 
+    def remove_node(self, number: int) -> None:
+        """A node is gone; the caller deals with its workers and the units that had rows there."""
+        del self.nodes[number]
+        self.core_free.pop(number, None)
+        self.set_limits()
+        for operator in self.operators:
+            for lane in operator.lanes.values() if operator.affine else ():
+                lane.node = self.roomiest() if lane.node == number else lane.node
+
     def set_limits(self) -> None:
         nodes = [n.node for n in self.nodes.values()]
         waiting = max(1, sum(o.plan.kind != "source" for o in self.operators))

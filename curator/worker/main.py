@@ -1,4 +1,4 @@
-"""The life of a local worker process: one socket to the driver, one runner, calls in the order they come."""
+"""The life of a worker process: one socket to its node's `Processes`, one runner, calls in the order they come."""
 
 from __future__ import annotations
 
@@ -16,25 +16,33 @@ from typing import Any
 import pyarrow as pa
 
 from curator.errors import CuratorError
+from curator.io.files import Folder
+from curator.plan import Operator
 from curator.stage import Context
 from curator.worker.runner import Answer, CallFailed, Runner, Work
+from curator.worker.seat import Seat, free_port
 from curator.worker.store import Store
 
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
 
 
 class Hangup(Exception):
-    """The driver asks this worker to end."""
+    """The driver asks this process to end."""
 
 
-def serve(fd: int, worker: int) -> int:
+class OutOfStep(Exception):
+    """A rank cannot go on with the others; they end with it."""
+
+
+def serve(fd: int, process: int) -> int:
     """Work until told to stop; gives the exit status."""
-    return Worker(Connection(fd), worker).live()
+    return Worker(Connection(fd), process).live()
 
 
 class Worker:
-    def __init__(self, driver: Connection, worker: int) -> None:
-        self.driver, self.worker = driver, worker
+    def __init__(self, driver: Connection, process: int) -> None:
+        self.driver, self.process = driver, process
+        self.seat = Seat(-1)
         self.inbox: queue.SimpleQueue[tuple] = queue.SimpleQueue()
         self.later: deque[tuple] = deque()  # came while a held call waited to be resumed
         self.call = 0
@@ -69,29 +77,41 @@ class Worker:
         except Hangup:
             runner.close()
             return 0
+        except OutOfStep:
+            return 1  # without `close`, which may wait for the others
 
-    def _set_up(self, spec: bytes, folders: list[str], gpus: tuple[int, ...], recall: list) -> Runner | None:
+    def _set_up(self, spec: bytes, folders: list[str], seat: Seat, devices: str, recall: list) -> Runner | None:
         began = time.perf_counter()
+        self.seat = seat
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices
+        if seat.gang:
+            port = seat.port or free_port()
+            os.environ.update(seat.environment(port))
+            if seat.rank == 0 and seat.size > 1:
+                self.send("meets_at", port)
         try:
-            operator, sidecars = pickle.loads(spec)
-            cpus = operator.resources.cpus
-            if cpus >= 2:
-                os.environ["OMP_NUM_THREADS"] = str(int(cpus))
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
-            store = Store(folders, f"w{self.worker}")
-            with open(f"{folders[-1]}/at-{self.worker}", "wb+") as crumb:
-                crumb.write(b"\0")
-                crumb.flush()
-                at = mmap.mmap(crumb.fileno(), 1)
-            limited = operator.timeout_s is not None
-            runner = Runner(operator, store.put, store.get, sidecars, self._progress if limited else lambda: None,
-                            lambda step: at.__setitem__(0, min(step, 255)))
-            runner.setup(Context(self.worker, cpus, gpus), recall)
+            runner = self._runner(*pickle.loads(spec), folders, recall)
         except Exception as error:
             ours = isinstance(error, CuratorError)
-            self.send("setup_failed", str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}", ours)
+            self.send("gave_up", str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}", ours)
             return None
         self.send("ready", time.perf_counter() - began, runner.exhausted)
+        return runner
+
+    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], recall: list) -> Runner:
+        cpus, seat = operator.resources.cpus, self.seat
+        if cpus >= 2:
+            os.environ["OMP_NUM_THREADS"] = str(int(cpus))
+        store = Store(folders, f"w{self.process}")
+        with open(f"{folders[-1]}/at-{self.process}", "wb+") as crumb:
+            crumb.write(b"\0")
+            crumb.flush()
+            at = mmap.mmap(crumb.fileno(), 1)
+        limited = operator.timeout_s is not None and seat.rank == 0
+        runner = Runner(operator, store.put if seat.rank == 0 else lambda batch: None, store.get, sidecars,
+                        self._progress if limited else lambda: None, lambda step: at.__setitem__(0, min(step, 255)),
+                        lockstep=seat.size > 1)
+        runner.setup(Context(seat.worker, cpus, seat.gpus, seat.rank, seat.size), recall)
         return runner
 
     def _take(self, runner: Runner, message: tuple) -> None:
@@ -100,19 +120,25 @@ class Worker:
                 self._call(runner, message[1])
             case "forget":
                 runner.forget(*message[1:])
+            case "data_lost":
+                self.send(*message)  # a call whose data is gone is answered in its turn
             case "stop":
                 raise Hangup
 
     def _call(self, runner: Runner, work: Work) -> None:
         self.call, self.progressed = work.id, 0.0
+        first = self.seat.rank == 0  # the other ranks' answers are nobody's
         try:
             for part in runner.run(work):
                 if isinstance(part, Answer):
-                    self.send("done", work.id, part)
-                    return
-                self.send("part", work.id, part)
-                self._wait_for_resume(work.id)
+                    self.send("done", work.id, part if first else None)
+                elif first:
+                    self.send("part", work.id, part)
+                    self._wait_for_resume(work.id)
         except CallFailed as failed:
+            if self.seat.size > 1 and not failed.fatal:
+                self.send("gave_up", failed.error, False)
+                raise OutOfStep from failed
             self.send("failed", work.id, failed.error, failed.trace, failed.fatal)
 
     def _wait_for_resume(self, call: int) -> None:

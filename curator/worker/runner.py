@@ -97,13 +97,15 @@ class Runner:
     """One operator in one worker.
 
     `put` and `get` move batches out of and into this process. `sidecars`: where stateful stages keep what units taught them.
-    `progress` is called before each `process`, `at` with the number of the step that begins.
+    `progress` is called before each `process`, `at` with the number of the step that begins. `lockstep`: other ranks make the
+    same calls, so none is tried again here.
     """
 
     def __init__(self, operator: Operator, put: Callable[[Batch], Any], get: Callable[[Any], Batch], sidecars: Folder,
-                 progress: Callable[[], None] = lambda: None, at: Callable[[int], None] = lambda step: None) -> None:
+                 progress: Callable[[], None] = lambda: None, at: Callable[[int], None] = lambda step: None,
+                 lockstep: bool = False) -> None:
         self.operator, self.put, self.get, self.sidecars = operator, put, get, sidecars
-        self.progress, self.at = progress, at
+        self.progress, self.at, self.lockstep = progress, at, lockstep
         self.stages: list[Stage] = [s.stage for s in operator.steps]
         self.adds = [tuple(s.contract().adds) for s in self.stages]
         self.kept_contract: set[int] = set()  # steps whose answers were held against their contract
@@ -292,7 +294,7 @@ class Runner:
         except StageError:
             raise
         except (Exception, SystemExit) as caught:
-            if sent or (isinstance(caught, OSError) and caught.errno in FULL):
+            if sent or self.lockstep or (isinstance(caught, OSError) and caught.errno in FULL):
                 raise
             error, trace = caught, traceback.format_exc()
         if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:

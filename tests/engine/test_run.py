@@ -35,7 +35,7 @@ from parts import (
 )
 
 from curator import CuratorError
-from curator.engine import runtime_local
+from curator.engine import processes
 from curator.io.files import Folder
 from curator.run_lock import Lock
 from curator.stages import DedupExact
@@ -203,7 +203,7 @@ def fill(monkeypatch, *which):
                     Path(made[at][0], f"w{worker}-{number}").symlink_to("/dev/full")
         return made
 
-    monkeypatch.setattr(runtime_local, "make_folders", filled)
+    monkeypatch.setattr(processes, "make_folders", filled)
 
 
 def test_full_shared_memory_makes_a_run_slower_and_nothing_else(tmp_path, monkeypatch):

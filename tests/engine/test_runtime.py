@@ -16,9 +16,11 @@ import pytest
 from parts import TOKEN, folders, orphans, wait_until
 
 from curator import Stage
-from curator.engine import runtime_local
+from curator.engine import processes
 from curator.engine.events import StartWorker, Stop, StopWorker, WorkerLost, WorkerReady
-from curator.engine.runtime_local import Job, Line, LocalRuntime
+from curator.engine.processes import Line
+from curator.engine.runtime_local import LocalRuntime
+from curator.engine.workers import Job
 from curator.io.files import Folder
 from curator.plan import Operator, Step
 
@@ -62,7 +64,8 @@ def until(runtime, kind, count=1):
 
 
 def pids(runtime):
-    return [int(p) for p in Path(f"/proc/{runtime.process.pid}/task/{runtime.process.pid}/children").read_text().split()]
+    nursery = runtime.processes.nursery_process.pid
+    return [int(p) for p in Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split()]
 
 
 # -- the line to a worker -----------------------------------------------------------------------------------------
@@ -105,14 +108,14 @@ def test_hundreds_of_deaths_leave_no_descriptor_no_process_and_no_file(runtime):
     one.execute(StartWorker(0, 0))
     until(one, WorkerReady)
     gc.collect()
-    before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{one.process.pid}/fd"))
+    before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{one.processes.nursery_process.pid}/fd"))
     for first in range(1, 201, 20):
         _come_and_go(one, range(first, first + 20))
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before[0]  # fewer, if a test before this one left some to be collected
-    assert len(os.listdir(f"/proc/{one.process.pid}/fd")) == before[1]
+    assert len(os.listdir(f"/proc/{one.processes.nursery_process.pid}/fd")) == before[1]
     assert len(pids(one)) == 1
-    assert len([path for folder in one.folders for path in Path(folder).iterdir()]) == 1  # of the one that lives
+    assert len([path for folder in one.processes.folders for path in Path(folder).iterdir()]) == 1  # of the one that lives
 
 
 def _come_and_go(runtime, workers):
@@ -121,11 +124,13 @@ def _come_and_go(runtime, workers):
         runtime.execute(StartWorker(number, 0))
         if number % 4 < 2:
             runtime.execute(StopWorker(number, kill=number % 4 == 0))
-    wait_until(lambda: runtime.wait(0.05) is not None and all(n in runtime.ready for n in workers if n % 4 > 1))
+    ready = set()
+    wait_until(lambda: ready.update(e.worker for e in runtime.wait(0.05) if isinstance(e, WorkerReady))
+               or ready.issuperset(n for n in workers if n % 4 > 1))
     for pid in pids(runtime)[1:]:
         with contextlib.suppress(ProcessLookupError):  # one that was asked to end
             os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: runtime.wait(0.05) is not None and len(runtime.operator_of) == 1)
+    wait_until(lambda: runtime.wait(0.05) is not None and len(runtime.processes.alive) == 1)
 
 
 def test_a_worker_that_is_killed_before_it_was_forked_says_nothing(runtime):
@@ -135,7 +140,7 @@ def test_a_worker_that_is_killed_before_it_was_forked_says_nothing(runtime):
     one.execute(StartWorker(2, 0))
     events = until(one, WorkerReady)
     assert [e.worker for e in events] == [2]
-    wait_until(lambda: one.wait(0.05) == [] and 1 not in one.operator_of)
+    wait_until(lambda: one.wait(0.05) == [] and 1 not in one.processes.alive)
 
 
 def test_the_nursery_has_one_thread_and_forks_in_its_own_session(runtime):
@@ -143,8 +148,8 @@ def test_the_nursery_has_one_thread_and_forks_in_its_own_session(runtime):
     one = runtime()
     one.execute(StartWorker(1, 0))
     until(one, WorkerReady)
-    assert len(os.listdir(f"/proc/{one.process.pid}/task")) == 1
-    assert os.getsid(one.process.pid) == one.process.pid
+    assert len(os.listdir(f"/proc/{one.processes.nursery_process.pid}/task")) == 1
+    assert os.getsid(one.processes.nursery_process.pid) == one.processes.nursery_process.pid
     worker, = pids(one)
     assert os.getpgid(worker) == worker
 
@@ -168,18 +173,18 @@ def test_a_worker_that_says_nothing_more_does_not_stop_the_driver(runtime):
     first, _ = pids(one)
     os.kill(first, signal.SIGSTOP)
     for number in (1, 2):
-        one._send(number, "forget", 0, 0, pickle.dumps(b"x" * (4 << 20)))
-    wait_until(lambda: one.wait(0.01) == [] and sum(bool(line.outbox) for line in one.lines.values()) == 1)
+        one.processes.send(number, "forget", 0, 0, pickle.dumps(b"x" * (4 << 20)))
+    wait_until(lambda: one.wait(0.01) == [] and sum(bool(line.outbox) for line in one.processes.lines.values()) == 1)
     one.execute(StopWorker(1, kill=True))
     one.execute(StopWorker(2, kill=True))
-    wait_until(lambda: one.wait(0.01) == [] and not one.operator_of)
+    wait_until(lambda: one.wait(0.01) == [] and not one.processes.alive)
 
 
 def test_the_death_of_the_nursery_is_told_once_and_all_is_cleaned_up(runtime):
     one = runtime()
     one.execute(StartWorker(1, 0))
     until(one, WorkerReady)
-    one.process.kill()
+    one.processes.nursery_process.kill()
     assert "run the same command again" in until(one, Stop)[0].reason
     one.execute(StartWorker(2, 0))
     one.execute(StopWorker(1, kill=True))
@@ -188,7 +193,7 @@ def test_the_death_of_the_nursery_is_told_once_and_all_is_cleaned_up(runtime):
 
 
 def test_the_end_of_a_run_does_not_wait_for_a_worker_that_nobody_asked_to_end(runtime, monkeypatch):
-    monkeypatch.setattr(runtime_local, "GRACE_S", 3600.0)  # if it did, this test would take so long
+    monkeypatch.setattr(processes, "GRACE_S", 3600.0)  # if it did, this test would take so long
     one = runtime()
     one.execute(StartWorker(1, 0))
     until(one, WorkerReady)

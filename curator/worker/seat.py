@@ -1,0 +1,40 @@
+"""Which rank of which worker a process is."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One process of a worker; an ordinary worker has one, a gang `size` of them.
+
+    `gpus`: devices by their place in the node's list. `local_rank` and `local_size`: among the ranks of the same node.
+    `address` and `port`: where rank 0 listens; its own port is 0, and it looks for one.
+    """
+
+    worker: int
+    gpus: tuple[int, ...] = ()
+    gang: bool = False
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    address: str = "127.0.0.1"
+    port: int = 0
+
+    def environment(self, port: int) -> dict[str, str]:
+        """What torchrun sets, so that `torch.distributed.init_process_group()` needs no argument but the backend.
+
+        A rank sees its own devices only: the first is `cuda:0` for each of them, whatever LOCAL_RANK says.
+        """
+        return {"RANK": str(self.rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(self.local_rank),
+                "LOCAL_WORLD_SIZE": str(self.local_size), "MASTER_ADDR": self.address, "MASTER_PORT": str(port)}
+
+
+def free_port() -> int:
+    """A port that nobody on this machine listens on now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.bind(("", 0))
+        return one.getsockname()[1]
