@@ -372,6 +372,7 @@ def submit_flush(state: State, operator: OperatorState, worker: WorkerState, uni
 def begin(state: State, operator: OperatorState, call: Call, now: float) -> None:
     """A call runs from now on. Not before does room count as taken: behind a held call it would be for nothing."""
     start_clock(state, operator, call, now)
+    call.began = now
     if call.kind != "flush":
         call.expected = {i: int(operator.expected(i, call.nbytes)) for i in operator.consumers}
         _reserve(state, call, 1)

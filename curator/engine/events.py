@@ -99,6 +99,7 @@ class Call:
     leaked: bool = False
     kept: list[Output] = field(default_factory=list)
     salvage: bool = False
+    began: float = 0.0
     deadline: float | None = None
 
 

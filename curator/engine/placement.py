@@ -21,8 +21,8 @@ OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when noth
 
 def start_worker(state: State, operator: OperatorState, lane: Lane | None, force: int = OBEY) -> bool:
     """Start a worker if one more is allowed and its places are free; else make idle ones give way."""
-    if len(operator.workers) >= operator.workers_max or not state.nodes:
-        return False
+    if not state.nodes or (not operator.affine and len(operator.workers) >= operator.workers_max):
+        return False  # the lanes of an affine operator each need theirs, also when nodes have gone
     if holds_scarce(operator) and state.stopping:
         return False  # what they leave is meant for the one who asked for it; who comes first then is decided when they are gone
     seats = state.seats.get(operator.plan.index)
@@ -44,7 +44,7 @@ def start_worker(state: State, operator: OperatorState, lane: Lane | None, force
 
 def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, places: tuple[Place, ...], share: float) -> None:
     index = lane.index if lane is not None and operator.affine else places[0].node
-    worker = WorkerState(state.next_worker(), operator.plan.index, index, places, operator.cpus / len(places), share,
+    worker = WorkerState(state.next_worker(), operator.plan.index, index, places, operator.cpus, share,
                          operator.plan.resources.gpu_memory_gb)
     state.workers[worker.id] = operator.workers[worker.id] = worker
     state.occupy(worker, 1)
@@ -63,8 +63,8 @@ def holds_scarce(operator: OperatorState) -> bool:
 def _candidates(state: State, operator: OperatorState, lane: Lane | None, force: int) -> list[NodeState]:
     """Nodes that have a core for one more, the one with the rows first, then those with the most cores to spare."""
     ahead = operator.plan.kind == "source" and not operator.workers  # reading need not wait for the cores of others
-    cpus, most = operator.cpus / operator.plan.resources.ranks, operator.most_on
-    nodes = [n for n in state.nodes.values() if n.has_core(cpus) or ahead or force]
+    most = operator.most_on
+    nodes = [n for n in state.nodes.values() if n.has_core(operator.cpus) or ahead or force]
     if not operator.affine:
         nodes = [n for n in nodes if operator.on_node.get(n.number, 0) < max(1, most[n.number])]
     wanted = -1 if lane is None else lane.node

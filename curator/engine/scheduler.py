@@ -24,6 +24,7 @@ from curator.counts import Counts
 from curator.engine import events as ev
 from curator.engine.dispatch import begin, dispatch, halves, start_clock, submit_flush, unreserve
 from curator.engine.placement import PRESS, start_worker
+from curator.engine.seats import Profile, recall_profile, seat, seat_due, wants_seats
 from curator.engine.state import Group, OperatorState, State, UnitState, WorkerState
 from curator.plan import Operator, Target
 from curator.resources import Node
@@ -44,8 +45,10 @@ class Scheduler:
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
                  nodes: Mapping[int, Node], *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
-                 gates: frozenset[int] = frozenset()) -> None:
+                 gates: frozenset[int] = frozenset(), profiles: Mapping[int, Profile] | None = None) -> None:
         self.state = State(operators, units, nodes)
+        for index, known in (profiles or {}).items():
+            recall_profile(self.state.operators[index], known)
         self.max_failed, self.gates = max_failed, gates
         self.read, self.failed = before
         self.stopped: str | None = None  # why the run ended early
@@ -56,6 +59,8 @@ class Scheduler:
     def start(self, now: float) -> list[ev.Action]:
         """The first actions: one worker for each operator that has something to do."""
         units = self.state.units
+        if units and wants_seats(self.state):
+            seat(self.state, now, changed=True)
         wanted = {t.operator for u in units for t in u.needed or ()} | {u.source for u in units}
         for operator in self.state.operators:
             if any(u.needed is None for u in units) and operator.upstream & wanted:
@@ -75,18 +80,22 @@ class Scheduler:
         return self._end(now)
 
     def tick(self, now: float) -> list[ev.Action]:
-        """End calls that are over their time limit."""
+        """End calls that are over their time limit, and see if workers should change places."""
         while not self.finished and (due := self._next_clock()) is not None and due.deadline <= now:
             limit = self.state.operators[due.operator].plan.timeout_s
             self.state.act(ev.StopWorker(due.worker, kill=True))
             self._lost(ev.WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"), now)
             self._check_failed()
+        if not self.finished and wants_seats(self.state) and seat_due(self.state) <= now:
+            seat(self.state, now)
         return self._end(now)
 
     def deadline(self) -> float | None:
         """When `tick` is next due."""
         due = self._next_clock()
-        return None if due is None else due.deadline
+        times = [due.deadline] if due is not None else []
+        times += [seat_due(self.state)] if wants_seats(self.state) and not self.finished else []
+        return min(times, default=None)
 
     def _next_clock(self) -> ev.Call | None:
         """The running call whose time is up first."""
@@ -135,12 +144,15 @@ class Scheduler:
             case ev.Failed():
                 self._call_failed(event, now)
             case ev.DataLost():
-                self._data_lost(event)
+                self._data_lost(event, now)
             case ev.NodeUp():
                 self.state.add_node(event.number, event.node)
                 self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
+                seat(self.state, now, changed=True)
             case ev.NodeDown():
                 self._node_down(event)
+                if self.state.nodes and wants_seats(self.state):
+                    seat(self.state, now, changed=True)
             case ev.Stop():
                 self._stop(event.reason)
 
@@ -188,17 +200,27 @@ class Scheduler:
                     unit.count(call.operator, step).add(counts)
                     self.failed += counts.failed
                     self.read += counts.rows_in if operator.plan.kind == "source" else 0
-        operator.busy_s += event.seconds
-        operator.calls += 1
-        if call.kind == "process":
-            pace = event.seconds / max(1, call.rows)
-            operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
+        self._learn_pace(operator, call, event)
         self._exhausted(operator, event.exhausted)
         self._close(call, now)
         if call.kind == "flush":
             self._flushed(call, event, now)
         for index, attempt in call.units:
             self._check_drained(self.state.units[index], attempt, now)
+
+    def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
+        busy_s = event.seconds
+        operator.busy_s += busy_s
+        operator.calls += 1
+        read = (c.rows_in for by_step in event.counts.values() for c in by_step.values())
+        rows = sum(read) if call.kind == "read" else call.rows
+        if call.kind == "flush" or not rows:
+            return
+        operator.rows_in += rows
+        operator.rate.observe(rows, max(busy_s, 1e-6))
+        if call.kind == "process":
+            pace = busy_s / rows
+            operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
 
     def _call_failed(self, event: ev.Failed, now: float) -> None:
         call = self.state.calls.get(event.call)
@@ -229,17 +251,18 @@ class Scheduler:
             self.state.hold(output.ref)
             self.state.let_go(output.ref)
 
-    def _close(self, call: ev.Call, now: float, rows_done: bool = True) -> None:
+    def _close(self, call: ev.Call, now: float, rows_done: bool = True, lost: bool = False) -> None:
         """A call has ended: take it off its worker; with `rows_done` its rows too."""
         state = self.state
         worker = state.workers[call.worker]
-        assert worker.calls[0] is call, "a worker answered out of turn"
-        worker.calls.popleft()
+        first = worker.calls[0] is call
+        assert first or lost, "a worker answered out of turn"
+        worker.calls.remove(call)
         state.count(worker)
         self._end_call(call)
-        if worker.calls:
+        if worker.calls and first:
             begin(state, state.operators[call.operator], worker.calls[0], now)
-        elif worker.leaving and not worker.stopping:
+        elif not worker.calls and worker.leaving and not worker.stopping:
             state.stop(worker)
         if rows_done:
             self._drop(call)
@@ -411,16 +434,12 @@ class Scheduler:
                 self._blame(operator, calls[0], event.step, note)
                 self._drop_and_check(calls[0], now)
 
-    def _data_lost(self, event: ev.DataLost) -> None:
+    def _data_lost(self, event: ev.DataLost, now: float) -> None:
         """A call could not begin. Its units start again: what they gave to the batch that is gone, nobody has."""
         call = self.state.calls.get(event.call)
         if call is None:
             return
-        worker = self.state.workers[call.worker]
-        worker.calls.remove(call)
-        self.state.count(worker)
-        self._end_call(call)
-        self._drop(call)
+        self._close(call, now, lost=True)
         units = [self.state.units[u] for u, attempt in call.units if self.state.units[u].attempt == attempt]
         self._restart(units, event.reason)
 
@@ -453,7 +472,8 @@ class Scheduler:
         """Units of which something is lost with a node and its workers."""
         state, lost = self.state, set()
         for operator in state.operators:
-            waiting = [s for lane in operator.waiting.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices]
+            waiting = [s for lane in operator.waiting.values() for s in lane.queue]
+            waiting += [s for group in operator.groups for s in group.slices]
             lost |= {s.unit for s in waiting if s.ref is not None and s.ref.node == number}
         for call in state.calls.values():
             lost |= {o.unit for o in call.kept if o.ref.node == number}

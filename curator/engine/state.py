@@ -12,6 +12,7 @@ from math import inf
 
 from curator.counts import Counts
 from curator.engine import events as ev
+from curator.engine.balance import Allocation, Rate
 from curator.plan import Operator, Target
 from curator.resources import Node, Place
 from curator.stage import ENDINGS
@@ -120,7 +121,7 @@ class OperatorState:
     producers: tuple[int, ...]
     upstream: frozenset[int]  # every operator before it
     affine: bool  # each unit stays with one worker, which keeps something of it
-    cpus: float  # cores that a working worker uses
+    cpus: float  # cores that a working worker uses, each rank of a gang
     limit: float = 0.0  # bytes that may wait here
     workers_max: int = 1
     most_on: dict[int, int] = field(default_factory=dict)  # workers that a node may have
@@ -139,6 +140,8 @@ class OperatorState:
     inflight_bytes: int = 0  # bytes of rows in calls given to workers
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
+    rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
+    prior: dict[int, float] = field(default_factory=dict)  # rows to each consumer for each row in, before any is known
     rows_in: int = 0  # rows that it has done (a source: that it read)
     sent: dict[int, int] = field(default_factory=dict)  # rows that it sent to each consumer
     yields: dict[int, float] = field(default_factory=dict)  # for each consumer, bytes out a byte in (a source: bytes a part)
@@ -225,6 +228,9 @@ class State:
         self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
         self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
+        self.allocation: Allocation | None = None  # the one that was taken up last
+        self.seated_at = 0.0  # when the allocation was asked last,
+        self.seated_on: list[tuple[bool, bool, float]] = []  # and what it was told
         self.clocks: list[tuple[float, int]] = []  # a heap of (deadline, call); what is out of date is skipped
         self._next_call = self._next_worker = 0
         for number, node in nodes.items():
@@ -565,7 +571,7 @@ def _operator_state(operator: Operator, operators: Sequence[Operator], gpus: boo
         producers=tuple(o.index for o in operators if any(t.operator == operator.index for ts in o.routes.values() for t in ts)),
         upstream=frozenset(upstream),
         affine=affine,
-        cpus=need.cpus,
+        cpus=need.cpus / need.ranks,
         lanes={0: Lane()} if affine else {},
     )
 

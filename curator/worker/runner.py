@@ -172,14 +172,16 @@ class Runner:
             CallFailed: as a whole, and no row is to blame.
         """
         self._begin()
-        began = time.perf_counter()
+        began, waited = time.perf_counter(), 0.0
         try:
             if work.kind == "flush":
                 yield self._flush(work, began)
                 return
             steps = {"read": self._read, "process": self._write if self.operator.kind == "sink" else self._process}
             for _ in steps[work.kind](work):
-                yield self._take_pending()
+                part, paused = self._take_pending(), time.perf_counter()
+                yield part
+                waited += time.perf_counter() - paused
             outputs = self._take_pending()
         except CallFailed:
             raise
@@ -190,7 +192,7 @@ class Runner:
                 fatal = False
             named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
             raise CallFailed(named, traceback.format_exc(), fatal) from error
-        yield Answer(outputs, self.counts, time.perf_counter() - began, self.exhausted)
+        yield Answer(outputs, self.counts, time.perf_counter() - began - waited, self.exhausted)
 
     def _read(self, work: Work) -> Iterator[None]:
         (index, _), = work.units

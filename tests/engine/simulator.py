@@ -16,12 +16,15 @@ from curator.engine.events import (
     Action,
     Call,
     Commit,
+    DataLost,
     Done,
     Emitted,
     Event,
     Failed,
     Flushed,
     Forget,
+    NodeDown,
+    NodeUp,
     Output,
     Progress,
     Ref,
@@ -59,6 +62,7 @@ class SimulatedWorker:
     id: int
     operator: Operator
     slowness: float
+    nodes: tuple[int, ...] = (0,)  # of each rank
     todo: list[Call | Forget] = field(default_factory=list)  # first in, first out; the first one runs
     script: list[tuple[float, object]] = field(default_factory=list)  # what is still to come of the first call: seconds, event
     kept: dict[tuple[int, int], dict[int, list[str]]] = field(default_factory=dict)  # sink: rows by (unit, attempt) and step
@@ -110,8 +114,10 @@ class Simulator:
         self.order = count()
         self.now = 0.0
         self.live: set[Ref] = set()
+        self.alive = dict(world.nodes)
+        self.numbers = count(len(world.nodes))
         self.ticking = False
-        self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], {0: world.machine},
+        self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], world.nodes,
                                    max_failed=max_failed, gates=self._gates())
         going = self._obey(self.scheduler.start(0.0))
         while going and not self.scheduler.finished:
@@ -154,6 +160,20 @@ class Simulator:
         if self.faults.idle and self.workers and self.rng.random() < self.faults.idle:
             worker = self.rng.choice(sorted(self.workers))
             self._send(0.0, worker, Death(worker))
+        if self.rng.random() < self.faults.node and self.alive:
+            self._lose_node(self.rng.choice(sorted(self.alive)))
+
+    def _lose_node(self, number: int) -> None:
+        """A node goes, and with it what runs there; the driver hears of it later, and maybe another one joins."""
+        node = self.alive.pop(number)
+        for worker in [w for w in self.workers.values() if number in w.nodes]:
+            del self.workers[worker.id]
+            self._end_of(worker)
+            self.heap = [e for e in self.heap if e[2] != worker.id or not isinstance(e[3], Death)]
+        heapq.heapify(self.heap)
+        self._send(self.rng.random(), 0, NodeDown(number, "simulated"))
+        if self.rng.random() < 0.8 or not self.alive:
+            self._send(3 * self.rng.random(), 0, NodeUp(next(self.numbers), node))
 
     def _measure(self) -> None:
         state = self.scheduler.state
@@ -195,12 +215,14 @@ class Simulator:
             self.log.append(f"{self.now:.6f} lost {event.worker}")
             return [WorkerLost(event.worker, "simulated", setup=event.setup, step=event.step)]
         self.log.append(f"{self.now:.6f} {type(event).__name__} {sender}")
+        if isinstance(event, NodeUp):
+            self.alive[event.number] = event.node
         for output in getattr(event, "outputs", ()):
             self.live.add(output.ref)
         worker = self.workers.get(sender)
         if worker is not None and isinstance(event, Progress) and worker.todo[0].id == event.call:
             worker.clock = self.now
-        if worker is not None and isinstance(event, (Done, Failed)):
+        if worker is not None and isinstance(event, (Done, Failed, DataLost)):
             assert worker.todo[0].id == event.call
             worker.todo.pop(0)
             self._begin(worker)
@@ -307,7 +329,10 @@ class Simulator:
 
     def _start(self, action: StartWorker) -> None:
         faults, operator = self.faults, self.world.operators[action.operator]
-        worker = SimulatedWorker(action.worker, operator, 10.0 if self.rng.random() < faults.slow else 1.0)
+        worker = SimulatedWorker(action.worker, operator, 10.0 if self.rng.random() < faults.slow else 1.0,
+                                 tuple(p.node for p in action.places))
+        if any(node not in self.alive for node in worker.nodes):
+            return  # the driver does not know yet that the node is gone
         self.workers[worker.id] = worker
         self.starts[operator.index] += 1
         here = {u for u, unit in enumerate(self.todo) if unit in self.committed}
@@ -337,6 +362,10 @@ class Simulator:
         if not worker.todo:
             return
         call, faults, rng, operator = worker.todo[0], self.faults, self.rng, worker.operator
+        if any(s.ref is not None and s.ref.node is not None and s.ref.node not in self.alive for s in call.slices):
+            worker.script = [(0.1, DataLost(call.id, "simulated"))]
+            self._say_next(worker)
+            return
         rows = len(self.world.units[self.todo[call.units[0][0]]]) if call.kind == "read" else call.rows
         took = self.world.seconds(operator, rows) * worker.slowness
         if not self.world.steady:
@@ -421,10 +450,10 @@ class Simulator:
                         pending.setdefault((step, port, unit), []).append(child)
                         nbytes += self.world.size(child)
             if nbytes >= self.world.part_bytes:
-                parts.append(Emitted(call.id, self._outputs(pending)))
+                parts.append(Emitted(call.id, self._outputs(pending, worker)))
                 pending, nbytes = {}, 0
         seconds = self.world.seconds(operator, call.rows)
-        return [*parts, Done(call.id, self._outputs(pending), counts, seconds, self._exhausted(worker))]
+        return [*parts, Done(call.id, self._outputs(pending, worker), counts, seconds, self._exhausted(worker))]
 
     def _fate(self, worker: SimulatedWorker, step: int, row: str) -> list[tuple[str, str]]:
         if worker.operator.kind != "stateful":
@@ -437,11 +466,11 @@ class Simulator:
             self._learn(worker, row, kept if not limit else "dropped" if self._exhausted(worker) else "out")
         return [(port_of(row, worker.memory[row]), row)]
 
-    def _outputs(self, pending: dict[tuple[int, str, int], list[str]]) -> tuple[Output, ...]:
+    def _outputs(self, pending: dict[tuple[int, str, int], list[str]], worker: SimulatedWorker) -> tuple[Output, ...]:
         outputs = []
         for (step, port, unit), rows in pending.items():
             size = sum(self.world.size(row) for row in rows)
-            outputs.append(Output(step, port, unit, len(rows), size, Ref(rows, len(rows), size)))
+            outputs.append(Output(step, port, unit, len(rows), size, Ref(rows, len(rows), size, worker.nodes[0] if size > 1000 else None)))
         return tuple(outputs)
 
 

@@ -11,7 +11,7 @@ import random
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from curator.counts import Counts
 from curator.plan import Operator, Step, Target
@@ -33,6 +33,7 @@ class Faults:
     late: float = 0.0  # chance that what a worker sent before it was given up arrives afterwards, and its death twice
     driver: float = 0.0  # chance that the driver is killed
     stop: float = 0.0  # chance that the user stops the run, for each event
+    node: float = 0.0  # chance that a node goes, or one joins, for each event; above 0 the world has several nodes
 
     @property
     def loses_rows(self) -> bool:
@@ -48,6 +49,7 @@ class World:
     faults: Faults = Faults()
     operators: list[Operator] = field(default_factory=list)
     machine: Node | None = None
+    nodes: dict[int, Node] = field(default_factory=dict)
     unit_rows: list[int] | None = None
     row_bytes: int | None = None  # the same for all; by default heavy-tailed, from 200 to 12 million
     row_s: Mapping[int, float] = field(default_factory=dict)  # seconds a row, by operator; 0.01 by default
@@ -64,6 +66,12 @@ class World:
         self.sources = [rng.choice(sources) for _ in self.units]
         self.machine = self.machine or Node(cpus=rng.choice([1, 2, 4, 16]), gpus=rng.choice([0, 0, 1, 2]),
                                                budget_bytes=rng.choice([1 << 20, 16 << 20, 1 << 30]))
+        self.nodes = self.nodes or {0: self.machine}
+        if self.faults.node:
+            own = random.Random(self.seed + 7)  # draws of its own: other worlds stay as they are
+            self.nodes = {n: Node(cpus=own.choice([1, 2, 4]), gpus=own.choice([0, 1, 2, 4]),
+                                  budget_bytes=own.choice([1 << 20, 16 << 20])) for n in range(own.randint(1, 4))}
+            self.operators = [_as_gang(o) if o.kind == "map" and own.random() < 0.2 else o for o in self.operators]
         self.part_bytes = self.part_bytes or rng.choice([3_000, 100_000, 32 << 20])
         self.limit = rng.choice([0, 5, 60, 10_000])  # rows that a limit lets through
         share = rng.choice([0.0, 0.0, 0.0, 0.5])
@@ -320,6 +328,15 @@ def _targets(rng: random.Random, index: int, kinds: list[str], fed: list[bool], 
         if target not in chosen:
             chosen.append(target)
     return tuple(chosen)
+
+
+def _as_gang(operator: Operator) -> Operator:
+    """The same with two or three ranks."""
+    shape = operator.resources
+    ranks = 2 if operator.index % 2 else 3
+    gang = Resources(cpus=ranks, gpus=ranks if shape.gpus else 0, memory_gb=shape.memory_gb, gang=True)
+    steps = tuple(replace(s, stage=s.stage.with_(resources=gang)) for s in operator.steps)
+    return replace(operator, steps=steps)
 
 
 def _random_steps(rng: random.Random, index: int, kind: str, count: int, ports: tuple[str, ...],
