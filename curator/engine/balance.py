@@ -139,9 +139,12 @@ def _search(place: Callable[[float], list[np.ndarray] | None], bound: float) -> 
 
 
 def _turns(demands: Sequence[Demand], packer: Packer) -> frozenset[int]:
-    """Those that do not fit side by side, with those that hold the same devices or memory."""
-    nothing, turns = [0.0] * len(demands), set[int]()
+    """Those that do not fit side by side, with those that hold the same devices or memory; memory for one is put aside."""
+    nothing, turns, room = [0.0] * len(demands), set[int](), packer.room
     while True:
+        packer.room = room.copy()
+        if turns:
+            packer.room.memory[packer.room.memory.argmax()] -= max(packer.shapes[i].memory for i in turns)
         counts = [int(d.needed and i not in turns) for i, d in enumerate(demands)]
         failed = packer.pack(counts, nothing, counts, go_on=True)[1]
         if not failed:
@@ -179,9 +182,20 @@ class _Line:
             ("gpus", [s.vram * s.devices * s.ranks for s in shapes],
              sum(n.gpus * n.gpu_memory_gb for n in nodes.values()) if all(vram) else inf, True, {"gpu": max(vram, default=0.0)}),
             ("memory", [s.memory * s.ranks for s in shapes], sum(n.memory_bytes for n in nodes.values()) / 1e9, True, {}),
+            ("cpus", [s.cpus * s.ranks * bool(s.devices) for s in shapes],
+             float(sum(n.cpus for n in nodes.values() if n.gpus)), False, {"cpu": 1.0}),  # what GPU work has beside it
             ("cpus", [s.cpus * s.ranks or (0.0 if s.devices or s.memory else FREE_CPUS) for s in shapes],
              float(sum(n.cpus for n in nodes.values())), False, {"cpu": 1.0}),
         ]
+        for i, shape in enumerate(shapes):  # nodes and devices have borders: what they hold of this demand alone
+            alone, room = [float(i == j) for j in range(len(shapes))], packer.room
+            if shape.devices:
+                fit = int(1 / shape.share + EPS) if shape.share < 1 else 1 / shape.devices  # ranks a device
+                ranks = np.floor(room.share.sum(axis=1) * fit + EPS)[shape.able].sum()
+                self.takes.append(("gpus", alone, float(ranks // shape.ranks), True, {"gpu": fit / shape.ranks}))
+            if shape.memory:
+                ranks = np.floor(room.memory / shape.memory + EPS)[shape.able].sum()
+                self.takes.append(("memory", alone, float(ranks // shape.ranks), True, {}))
 
     def counts(self, rate: float) -> list[int]:
         return [max(least, ceil(rate * work - EPS)) for work, least in zip(self.work, self.least, strict=True)]
