@@ -252,14 +252,14 @@ def _add(room: Room, shape: Shape, load: float, count: int, tenants: np.ndarray)
 
 
 def _shares(room: Room, shape: Shape, load: float, count: int, reserved: np.ndarray) -> np.ndarray:
-    """Shares of devices, on the fullest that fit."""
+    """Shares of devices, on the fullest that fit; among equals where most cores are free."""
     fits = np.maximum(np.floor((room.share - reserved + EPS) / shape.share), 0.0)
     if shape.vram:
         fits = np.minimum(fits, np.floor((room.vram + EPS) / shape.vram))
     inner = np.argsort(room.share, axis=1, kind="stable")
     within = np.minimum(np.cumsum(np.take_along_axis(fits, inner, axis=1), axis=1), room.most(shape, load)[:, None])
     np.put_along_axis(fits, inner, np.diff(within, axis=1, prepend=0), axis=1)
-    order = np.argsort(room.share.ravel(), kind="stable")
+    order = np.lexsort((np.repeat(-room.cpus, room.width), room.share.ravel()))
     return np.repeat(order, fill(fits.ravel()[order], count).astype(np.int64))[:, None]
 
 
@@ -277,7 +277,7 @@ def _whole(room: Room, shape: Shape, load: float, count: int, tenants: np.ndarra
     order = np.argsort(cost, axis=1, kind="stable")[:, :sets * each]
     price = np.take_along_axis(cost, order, axis=1).reshape(-1, sets, each).sum(axis=2)
     price[np.arange(sets) >= (room.most(shape, load) // shape.ranks)[:, None]] = np.inf
-    chosen = np.lexsort((np.repeat(free.sum(axis=1), sets), price.ravel()))[:count]
+    chosen = np.lexsort((np.repeat(-room.cpus, sets), np.repeat(free.sum(axis=1), sets), price.ravel()))[:count]
     chosen = chosen[np.isfinite(price.ravel()[chosen])]
     rows = order + np.arange(len(order))[:, None] * room.width
     return np.sort(rows.reshape(-1, each)[chosen], axis=1)
