@@ -90,6 +90,27 @@ def test_parts_of_cores_on_several_nodes_are_used():
     assert counts(plan) == [4]
 
 
+def test_parts_of_cores_do_not_take_more_workers_than_a_stage_may_have():
+    plan = allocate([cpu(1, most=3)], {0: Node(cpus=1.5), 1: Node(cpus=1.5)})
+    assert counts(plan) == [3]
+
+
+def test_workers_that_are_there_are_used_to_the_full():
+    plan = allocate([gpu(1, 2), gpu(1, 0.3, rows=0.7)], {0: Node(cpus=16, gpus=4)})
+    assert counts(plan) == [1, 1]
+    assert plan.rate == pytest.approx(1, rel=1e-9)
+
+
+def test_what_limits_is_what_a_higher_rate_needs_more_of():
+    assert allocate([gpu(1000, 4), gpu(1)], {0: Node(cpus=16, gpus=6)}).slowest == 1
+
+
+def test_cores_beside_the_gpus_limit_gpu_stages_whatever_other_nodes_have():
+    plan = allocate([gpu(1)], {0: Node(cpus=2, gpus=8), 1: Node(cpus=64)})
+    assert (plan.rate, plan.binding) == (pytest.approx(2), "cpus")
+    assert plan.bound == pytest.approx(2)
+
+
 def test_memory_limits_workers_that_hold_it():
     plan = allocate([Demand(Resources(memory_gb=10), 1.0)], {i: Node(cpus=64, memory_bytes=35 * 10**9) for i in range(2)})
     assert counts(plan) == [6]
@@ -149,6 +170,8 @@ def test_a_gang_of_cores_runs_its_ranks_side_by_side():
     gang = Demand(Resources(cpus=6, gang=True), 1.0, most=1)
     ((ranks,),) = allocate([gang], {i: Node(cpus=4) for i in range(2)}).workers
     assert Counter(p.node for p in ranks) == {0: 4, 1: 2}
+    _, (seldom,) = allocate([cpu(0.01, most=1), gang], {i: Node(cpus=4) for i in range(2)}).workers
+    assert Counter(p.node for p in seldom) == {0: 4, 1: 2}
 
 
 def test_a_whole_gpu_comes_free_by_moving_those_that_share():
@@ -157,6 +180,26 @@ def test_a_whole_gpu_comes_free_by_moving_those_that_share():
     plan = allocate([gpu(1, 0.5, rows=2), gpu(1)], nodes, current)
     assert counts(plan) == [2, 1]
     assert len(set(devices(plan.workers[0]))) == 1
+
+
+def test_nobody_moves_where_others_are_free():
+    current = [on((0, 0), (0, 0), (0, 0)), [], []]
+    nodes = {0: Node(cpus=16, gpus=3)}
+    plan = allocate([gpu(1, 0.25, most=3), gpu(1, 0.5, most=1, rows=1 / 3), gpu(1, most=1, rows=1 / 3)], nodes, current)
+    assert list(plan.workers[0]) == current[0]
+    assert len(set(devices(w for workers in plan.workers for w in workers))) == 3
+
+
+def test_new_shares_join_those_of_their_stage():
+    plan = allocate([gpu(1, 0.25, most=4)], {0: Node(cpus=8, gpus=2)}, [on((0, 1), (0, 1))])
+    assert devices(plan.workers[0]) == [(0, 1)] * 4
+
+
+def test_workers_on_cores_stay_on_their_node_while_it_has_room():
+    nodes = {0: Node(cpus=8), 1: Node(cpus=4)}
+    assert counts(allocate([cpu(1, most=3)], nodes, [on((1,), (1,), (1,))])) == [3]
+    assert {p.node for (p,) in allocate([cpu(1, most=3)], nodes, [on((1,), (1,), (1,))]).workers[0]} == {1}
+    assert Counter(p.node for (p,) in allocate([cpu(1, most=9)], nodes, [on((1,), (1,), (1,))]).workers[0])[1] >= 3
 
 
 def test_several_gpus_of_one_node_come_free_too():
@@ -205,6 +248,13 @@ def test_only_those_that_need_the_scarce_memory_take_turns():
     plan = allocate([big, big, gpu(1)], {0: Node(cpus=8, gpus=1, memory_bytes=8 * 10**9)})
     assert plan.turns == {0, 1}
     assert counts(plan) == [0, 0, 1]
+
+
+def test_those_that_want_gpus_do_not_drag_others_into_turns_but_find_memory():
+    want, other = Resources(gpus=1, memory_gb=5), Resources(memory_gb=1)
+    plan = allocate([Demand(want), Demand(want), Demand(other)], {0: Node(cpus=64, gpus=1, memory_bytes=8 * 10**9)})
+    assert plan.turns == {0, 1}
+    assert counts(plan) == [0, 0, 3]
 
 
 def test_one_that_needs_more_than_any_node_has_may_run_alone():
@@ -356,6 +406,12 @@ def test_a_second_gpu_is_worth_its_setup_if_enough_is_left_to_do():
 
 def test_a_gain_within_the_doubt_is_not_worth_it():
     assert not worthwhile(*growth(trust=0.6), remaining_rows=1e6)
+
+
+def test_a_small_gain_is_not_worth_it():
+    demands, current = [cpu(1000), gpu(1)], [on((0,)), on(*((0, g) for g in range(25)))]
+    assert not worthwhile(allocate(demands, {0: Node(cpus=99, gpus=26)}, current), demands, current, 1e9)
+    assert worthwhile(allocate(demands, {0: Node(cpus=99, gpus=27)}, current), demands, current, 1e9)
 
 
 def test_no_gain_is_not_worth_anything():
