@@ -165,9 +165,9 @@ class _Run:
 
     def go(self, observer: Observer) -> Result:
         self.observer = observer
-        observer.phase(self.plan.operators, [u.label for u in self.units])
         observer.begin(units=len(self.units), skipped=self.skipped, bytes=sum(self.sizes), cores=self.machine.cpus,
                        gpus=self.machine.gpus)
+        observer.phase(self.plan.operators, [u.label for u in self.units])
         folder = self.out.sub("_run")
         folder.write("recipe.yaml", dump(self.plan.pipeline).encode())
         try:

@@ -47,11 +47,11 @@ class Observer:
         self._steady, self._due = Steady(), 0.0
         self._limit, self._limit_at = "", 0.0
         self._ended = False
-        self.phase((), ())
+        self._number((), ())
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
-    def begin(self, *, units: int, skipped: int, **fields: Any) -> None:
+    def begin(self, *, units: int, skipped: int = 0, **fields: Any) -> None:
         """The first line of an attempt. `skipped`: of the units, those that earlier ones have done."""
         name, url = self.facts["name"], self.endpoint.url if self.endpoint else None
         told = f"attempt {self.log.run} of {name} begins: {units - skipped} of {plural(units, 'unit')} to do"
@@ -59,8 +59,15 @@ class Observer:
                      metrics=url, units=units, skipped=skipped, **fields)
         self.log.flush()
 
-    def phase(self, operators: Sequence[Operator], units: Sequence[str]) -> None:
+    def phase(self, operators: Sequence[Operator], units: Sequence[str], number: int = 1, of: int = 1) -> None:
         """From now on operators, units and workers are numbered as here. `units`: what people call them."""
+        self._number(operators, units)
+        if of > 1:
+            self.log.add("phase_begin", f"phase {number} of {of} begins: {plural(len(units), 'unit')}", phase=number, phases=of,
+                         units=len(units))
+            self.log.flush()
+
+    def _number(self, operators: Sequence[Operator], units: Sequence[str]) -> None:
         self._operators, self._units = operators, units
         self._workers: dict[int, int] = {}  # the operator of each worker that was started and has not ended
         self._asked: set[int] = set()  # of these, those that were told to end
