@@ -17,7 +17,7 @@ from curator.io.files import Folder
 from curator.observe.endpoint import Endpoint
 from curator.observe.events_log import EventLog
 from curator.observe.format import count, plural
-from curator.observe.metrics import Steady, look, samples
+from curator.observe.metrics import Published, Steady, look, samples
 from curator.plan import Operator
 
 SAMPLES_S = 0.5  # numbers are taken so often, or
@@ -44,6 +44,7 @@ class Observer:
                       "version": version("curator-core")}
         self.deaths: list[str] = []  # what the first worker that died died of, and how often it happened: `dead`
         self.dead = 0
+        self._published: Published | None = None
         self._steady, self._due = Steady(), 0.0
         self._limit, self._limit_at = "", 0.0
         self._ended = False
@@ -200,24 +201,31 @@ class Observer:
 
     # -- in numbers -----------------------------------------------------------------------------------------
 
+    def publish_to(self, gauge: Callable[[str, str, tuple[str, ...]], Any]) -> None:
+        """From now on numbers go to gauges of another library too, such as `ray.util.metrics.Gauge`."""
+        self._published = Published(gauge)
+
     def due(self) -> bool:
         """Whether somebody waits for new numbers. It also gives lines that were held back their chance."""
         self.log.flush()
-        return self.endpoint is not None and self.clock() >= self._due
+        return (self.endpoint is not None or self._published is not None) and self.clock() >= self._due
 
     def update(self, snapshot: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], state: State | None,
                began: float | None = None) -> None:
         """New numbers: `snapshot` as watchers get it, `stages` as in `stats.json`. `began`: when the caller began to collect
         them, so that their cost counts."""
-        if self.endpoint is None:
+        if self.endpoint is None and self._published is None:
             return
         now = self.clock()
         self._keep_limit(snapshot["limit"], now)
         run = {**self.facts, "seconds": round(now - self.began, 3), "limit": self._limit,
                "units_done": snapshot["units_done"], "units_left": snapshot["units_total"] - snapshot["units_done"],
                "bytes_done": snapshot["bytes_done"], "bytes_left": snapshot["bytes_total"] - snapshot["bytes_done"]}
-        found = samples(run, stages, look(state) if state is not None else {}, self.log.totals)
-        self.endpoint.samples = self._steady(found)
+        found = self._steady(samples(run, stages, look(state) if state is not None else {}, self.log.totals))
+        if self.endpoint is not None:
+            self.endpoint.samples = found
+        if self._published is not None:
+            self._published.publish(found)
         cost = self.clock() - (now if began is None else began)
         self._due = self.clock() + max(SAMPLES_S, cost / SAMPLES_SHARE)
 

@@ -16,8 +16,10 @@ import pytest
 from parts import DropWord, FirstOfText, Shout, WaitingSink, lines, wait_until, write_lines
 
 from curator import CuratorError
+from curator.io.files import Folder
 from curator.observe.endpoint import Endpoint
 from curator.observe.metrics import FAMILIES, Published, Sample, Steady, exposition, samples
+from curator.observe.observer import Observer
 
 DOCS = Path(__file__).parents[2] / "docs/observe.md"
 RUN = {"name": "x", "out": "out", "attempt": 1, "version": "0", "seconds": 1.5, "units_done": 1, "units_left": 2, "bytes_done": 3,
@@ -106,6 +108,19 @@ def test_gauges_of_another_library_are_told_and_what_is_gone_is_0():
     published.publish(later)
     assert told["curator_limit_info", (("limit", "disk"),)] == 1
     assert told["curator_limit_info", (("limit", "ocr on 2 cores"),)] == 0
+
+
+def test_an_observer_tells_numbers_only_where_somebody_wants_them(tmp_path):
+    observer = Observer(Folder.open(str(tmp_path)), "x", 1)
+    assert not observer.due()
+    told = {}
+    observer.publish_to(lambda name, text, labels: SimpleNamespace(set=lambda value, tags: told.update({name: value})))
+    assert observer.due()
+    shot = {"units_done": 1, "units_total": 3, "bytes_done": 5, "bytes_total": 7, "limit": ""}
+    observer.update(shot, [STAGE], None)
+    assert not observer.due(), "not again at once"
+    assert told["curator_units"] == 2, "left to do"
+    assert told["curator_stage_rows_failed_total"] == 1
 
 
 def test_the_port_answers_only_this_machine_and_only_at_metrics():
