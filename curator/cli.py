@@ -62,8 +62,10 @@ def main() -> None:
 @recipe_options
 @click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0: work in this process, to debug.")
 @click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
+@click.option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
-def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, quiet: bool) -> None:
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, metrics_port: str | None,
+        quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
@@ -75,7 +77,8 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     pipeline = load_recipe(recipe, settings, out)
     progress = None if quiet else Progress()
     try:
-        result = run_pipeline(pipeline, workers=workers, prune=prune, watch=progress.update if progress else None)
+        result = run_pipeline(pipeline, workers=workers, prune=prune, watch=progress.update if progress else None,
+                              metrics_port=metrics_port)
     finally:
         if progress:
             progress.close()
@@ -124,6 +127,14 @@ def show(folder: str, as_json: bool) -> None:
         click.echo(text)
     else:
         show_funnel(json.loads(text))
+
+
+@main.command(short_help="Print the Grafana dashboard for --metrics-port.")
+def dashboard() -> None:
+    """Print the Grafana dashboard that shows what `run --metrics-port` serves, to be imported there as JSON."""
+    from importlib.resources import files
+
+    click.echo(files("curator.observe").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
 def _add_lists() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from curator.counts import WRITTEN, Counts
-from curator.engine.events import Commit, Event, Report, StartWorker, Stop, WorkerLost, WorkerReady
+from curator.engine.events import Commit, Report, StartWorker, Stop
 from curator.engine.runtime_local import InlineRuntime, LocalRuntime
 from curator.engine.scheduler import Scheduler
 from curator.engine.workers import Job
@@ -23,8 +23,10 @@ from curator.errors import InputError
 from curator.io.files import Folder
 from curator.ledger import Ledger
 from curator.machine import this_machine
+from curator.observe.endpoint import Endpoint
+from curator.observe.observer import Observer
 from curator.observe.report import render_report
-from curator.observe.stats import RunInfo, StageInfo, summarise
+from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise
 from curator.pipeline import Pipeline
 from curator.plan import Plan, make_plan, out_folder
 from curator.recipe import dump
@@ -65,26 +67,31 @@ class Result:
 
 
 def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False,
-        watch: Callable[[Mapping[str, Any]], None] | None = None) -> Result:
+        watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
     `workers`: cores to use; None for all, 0 to work in this process. `prune`: remove results of inputs that are no
-    longer read. `watch`: called now and then with a snapshot of the run.
+    longer read. `watch`: called now and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while
+    it runs, on this port of this machine (0: any free one), or "HOST:PORT" to let others in.
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
-        CuratorError: the run cannot start: another one writes there, or old results are in the way.
+        CuratorError: the run cannot start: another one writes there, old results are in the way, or the port is taken.
     """
     plan = make_plan(pipeline)
     units = _list_units(plan)
     settings = pipeline.settings
     out = Folder.open(out_folder(pipeline), dict(settings.storage_options) or None)
-    lock = Lock(out)
-    try:
+    with contextlib.ExitStack() as held:
+        lock = Lock(out)
+        held.callback(lock.release)
+        endpoint = None if metrics_port is None else Endpoint(metrics_port)
+        if endpoint is not None:
+            held.callback(endpoint.close)
         _check_writable(plan, out)
-        return _Run(plan, units, out, workers, prune, watch, lock.fd).go()
-    finally:
-        lock.release()
+        work = _Run(plan, units, out, workers, prune, watch, lock.fd)
+        with Observer(out.sub("_run"), pipeline.name, work.ledger.run, endpoint) as observer:
+            return work.go(observer)
 
 
 def _list_units(plan: Plan) -> list[tuple[int, Unit]]:
@@ -151,13 +158,16 @@ class _Run:
                 for key, name in self.ledger.memories(step).items():
                     self.memory[step.name, self.index_of[key]] = name
         self.keepers = {s.name for s in plan.steps if s.keeper}
-        self.log: list[dict[str, Any]] = []
         self.committed = 0
         self.workers: dict[int, int] = {}  # most at a time, by operator
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
-    def go(self) -> Result:
+    def go(self, observer: Observer) -> Result:
+        self.observer = observer
+        observer.begin(units=len(self.units), skipped=self.skipped, bytes=sum(self.sizes), cores=self.machine.cpus,
+                       gpus=self.machine.gpus)
+        observer.phase(self.plan.operators, [u.label for u in self.units])
         folder = self.out.sub("_run")
         folder.write("recipe.yaml", dump(self.plan.pipeline).encode())
         try:
@@ -167,11 +177,13 @@ class _Run:
         if self.todo and stopped is None and any(unit.attempt for unit in self.scheduler.state.units):
             # A unit that began again may have left files of the attempt before: whoever reads the folder must not see both.
             self.ledger.remove_unnamed(self.plan)
+        if self.todo:
+            self._tell_numbers(time.monotonic())
         stats = self._stats(stopped)
         self._tell_deaths(stats)
         folder.write("stats.json", json.dumps(stats, indent=1, ensure_ascii=False).encode())
         folder.write("report.html", render_report(stats, folder.read("recipe.yaml").decode()).encode())
-        self._write_log(folder)
+        observer.end(stats["status"], stats["message"], stats["records"])
         return Result(stats, self.out.uri)
 
     def _work(self) -> str | None:
@@ -197,13 +209,12 @@ class _Run:
         scheduler = self.scheduler
         saved = watched = time.monotonic()
         actions = scheduler.start(time.monotonic())
+        self.observer.see((), actions)
         while True:
             for action in actions:
                 if isinstance(action, Commit):
                     self._commit(action)
-                elif isinstance(action, Report):
-                    self._note(action.kind, action.text)
-                else:
+                elif not isinstance(action, Report):
                     runtime.execute(action)
                 if isinstance(action, StartWorker):
                     alive = len(scheduler.state.operators[action.operator].workers)
@@ -217,14 +228,16 @@ class _Run:
             if self.watch is not None and now - watched > WATCH_S:
                 self.watch(self._snapshot())
                 watched = now
+            if self.observer.due():
+                self._tell_numbers(now)
             due = scheduler.deadline()
             events = runtime.wait(min(WATCH_S, max(0.0, due - now) if due is not None else WATCH_S))
             if asked:
                 events = [Stop(asked[0])]
-            self._see(events)
             actions = scheduler.handle(events, time.monotonic()) if events else []
             if due is not None and time.monotonic() >= due and not scheduler.finished:
                 actions += scheduler.tick(time.monotonic())
+            self.observer.see(events, actions)
 
     # -- what the runtime asks --------------------------------------------------------------------------------
 
@@ -245,22 +258,6 @@ class _Run:
         for step, name in commit.memory.items():
             self.memory[step, commit.unit] = name
         self.committed += 1
-        self._note("committed", unit.label)
-
-    def _see(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, WorkerReady):
-                self._note("worker ready", f"worker {event.worker} in {event.setup_s:.2f} s")
-            elif isinstance(event, WorkerLost):
-                self._note("worker gone", f"worker {event.worker}: {event.reason}")
-
-    def _note(self, kind: str, text: str) -> None:
-        self.log.append({"t": round(time.monotonic() - self.began, 3), "run": self.ledger.run, "event": kind, "text": text})
-
-    def _write_log(self, folder: Folder) -> None:
-        lines = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in self.log)
-        before = folder.read("events.jsonl").decode() if folder.exists("events.jsonl") else ""
-        folder.write("events.jsonl", (before + lines).encode())
 
     # -- in numbers -----------------------------------------------------------------------------------------------
 
@@ -279,6 +276,9 @@ class _Run:
                 "rate": (read - self.before[0]) / max(1e-3, time.monotonic() - self.began),
                 "workers": len(state.workers), "limit": self._limit()}
 
+    def _tell_numbers(self, now: float) -> None:
+        self.observer.update(self._snapshot(), stage_rows(self._infos(), self._totals()), self.scheduler.state, now)
+
     def _limit(self) -> str:
         """What holds the run up, in words. Empty before anything was measured."""
         operators = self.scheduler.state.operators if self.todo else []
@@ -296,9 +296,6 @@ class _Run:
 
     def _stats(self, stopped: str | None) -> dict[str, Any]:
         counts = self.ledger.counts()
-        infos = [StageInfo(s.name, "stage" if o.kind in ("map", "stateful") else o.kind, s.after, self.workers.get(o.index, 0),
-                           s.stage.reasons())
-                 for o in self.plan.operators for s in o.steps if not s.keeper]
         status, message = ("stopped", stopped) if stopped else ("finished", "")
         if stopped and "max_failed" in stopped:
             message += self._errors(self._totals())
@@ -308,13 +305,18 @@ class _Run:
                        units={"done": done, "total": len(self.units), "skipped": self.skipped})
         counts = {n: c for n, c in counts.items() if n not in self.keepers}
         columns = {n: {c: s.to_json() for c, s in k.columns.items()} for n, k in counts.items() if k.columns}
-        stats = summarise(info, infos, counts, columns)
+        stats = summarise(info, self._infos(), counts, columns)
         return stats if stopped else self._judge_failures(stats)
 
+    def _infos(self) -> list[StageInfo]:
+        return [StageInfo(s.name, "stage" if o.kind in ("map", "stateful") else o.kind, s.after, self.workers.get(o.index, 0),
+                          s.stage.reasons())
+                for o in self.plan.operators for s in o.steps if not s.keeper]
+
     def _tell_deaths(self, stats: dict[str, Any]) -> None:
-        deaths = [entry["text"] for entry in self.log if entry["event"] == "lost"]
+        deaths, dead = self.observer.deaths, self.observer.dead
         if deaths:
-            more = f" and {len(deaths) - 1} more" if len(deaths) > 1 else ""
+            more = f" and {dead - 1} more" if dead > 1 else ""
             stats["alarms"].append({"level": "note", "stage": "", "text": f"Workers died and were replaced: {deaths[0]}{more}."})
 
     def _errors(self, totals: Mapping[str, Counts]) -> str:

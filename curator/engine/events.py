@@ -269,10 +269,14 @@ class Commit:
 
 @dataclass(slots=True, frozen=True)
 class Report:
-    """Something a person may want to read in the log of the run."""
+    """Something a person may want to read in the log of the run. `operator`, `unit`: what it is about, by number; `details`:
+    more fields for its line in the log, as JSON has them."""
 
     kind: str
     text: str
+    operator: int | None = None
+    unit: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 Action = StartWorker | StopWorker | Submit | Resume | Forget | Release | Commit | Report

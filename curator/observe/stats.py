@@ -60,7 +60,7 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
     `columns`: for each stage, summaries of the columns it added. A mismatch of the counts does not raise here: it
     becomes an alarm of level "error" with the numbers, so that the run can still be looked at.
     """
-    stages = [_stage(info, counts.get(info.name, Counts())) for info in stage_infos]
+    stages = stage_rows(stage_infos, counts)
     for stage in stages:
         if columns and columns.get(stage["name"]):
             stage["columns"] = dict(columns[stage["name"]])
@@ -70,6 +70,11 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
              "stages": stages, "files": [dict(f) for f in run.files]}
     stats["alarms"] = find_alarms(stats)
     return stats
+
+
+def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list[dict[str, Any]]:
+    """The stages of `stats.json`, without columns."""
+    return [_stage(info, counts.get(info.name, Counts())) for info in infos]
 
 
 def records(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:

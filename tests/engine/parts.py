@@ -69,6 +69,16 @@ class DyingSink(JsonFiles):
         return DyingWriter(self.path, name, self.marks, self.after)
 
 
+@dataclass(kw_only=True)
+class WaitingSink(JsonFiles):
+    """Finishes no unit with a row that says "wait" before the file `gate` is there."""
+
+    gate: str
+
+    def open(self, name: str) -> Writer:
+        return WaitingWriter(self.path, name, self.gate)
+
+
 class JsonWriter(Writer):
     def __init__(self, path: str, name: str, fail: str) -> None:
         self.path, self.rows, self.fail = Path(path, f"{name}.json"), [], fail
@@ -98,6 +108,17 @@ class DyingWriter(JsonWriter):
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return files
+
+
+class WaitingWriter(JsonWriter):
+    def __init__(self, path: str, name: str, gate: str) -> None:
+        super().__init__(path, name, "")
+        self.gate = Path(gate)
+
+    def close(self) -> list[WrittenFile]:
+        while any("wait" in row["text"] for row in self.rows) and not self.gate.exists():
+            time.sleep(0.01)
+        return super().close()
 
 
 @dataclass(kw_only=True)
