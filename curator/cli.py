@@ -52,6 +52,11 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
     return load(recipe, overrides)
 
 
+mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream", show_default=True,
+                           help="Run all operators at once, or each to its end before the next begins (between them, rows are "
+                                "kept on disk).")
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="curator-core", prog_name="curator")
 def main() -> None:
@@ -62,8 +67,10 @@ def main() -> None:
 @recipe_options
 @click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0 works in this process, for debugging.")
 @click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
+@mode_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
-def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, quiet: bool) -> None:
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, mode: Any,
+        quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
@@ -75,7 +82,7 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     pipeline = load_recipe(recipe, settings, out)
     progress = None if quiet else Progress()
     try:
-        result = run_pipeline(pipeline, workers=workers, prune=prune, watch=progress.update if progress else None)
+        result = run_pipeline(pipeline, workers=workers, prune=prune, mode=mode, watch=progress.update if progress else None)
     finally:
         if progress:
             progress.close()
@@ -88,12 +95,13 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
 
 @main.command(short_help="Show what a recipe would do.")
 @recipe_options
-def plan(recipe: str, settings: tuple[str, ...], out: str | None) -> None:
+@mode_option
+def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> None:
     """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and first lines."""
     from curator.explain import explain, list_units
     from curator.plan import make_plan
 
-    made = make_plan(load_recipe(recipe, settings, out))
+    made = make_plan(load_recipe(recipe, settings, out), mode)
     click.echo(explain(made, list_units(made)))
 
 
