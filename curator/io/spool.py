@@ -31,6 +31,7 @@ FORMAT = 1  # part of the key of a spooling step: files of another format are ma
 SEGMENTS_BYTES = 32 << 20  # rows that are gathered before they become segments, one a shard
 PIECE_BYTES = 4 << 20  # of a batch that is read back, about
 MAGIC = b"curator-spool-1\n"
+REMEDY = "Remove it: the next run makes it again"
 _LENGTH = struct.Struct("<Q")
 _PAYLOAD = "_payload:"  # before the name of a payload that travels as a column
 _WRITE = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
@@ -224,8 +225,10 @@ def _read_file(file: Any, uri: str, shard: int | None, columns: Collection[str] 
             window = pa.PythonFile(_Window(file, segment["at"], segment["bytes"]), mode="r")
             try:
                 yield from _segment(window, kind_of(segment["kind"]), columns)
-            except (pa.ArrowInvalid, EOFError) as error:
-                raise InputError(f"{uri} is damaged: {error}. Remove it: the next run makes it again") from error
+            except (pa.ArrowException, OSError, EOFError) as error:
+                if getattr(error, "errno", None) is not None:
+                    raise
+                raise InputError(f"{uri} is damaged: {error}. {REMEDY}") from error
 
 
 def _index(file: Any, uri: str) -> list[dict[str, Any]]:
@@ -234,10 +237,13 @@ def _index(file: Any, uri: str) -> list[dict[str, Any]]:
     file.seek(max(0, end - tail))
     last = file.read(tail)
     if len(last) < tail or not last.endswith(MAGIC):
-        raise InputError(f"{uri} is no whole spool file. Remove it: the next run makes it again")
+        raise InputError(f"{uri} is no whole spool file. {REMEDY}")
     length, = _LENGTH.unpack(last[:_LENGTH.size])
-    file.seek(end - tail - length)
-    return json.loads(file.read(length))
+    file.seek(max(0, end - tail - length))
+    try:
+        return json.loads(file.read(length))
+    except ValueError as error:
+        raise InputError(f"{uri} is damaged: {error}. {REMEDY}") from error
 
 
 def _segment(window: pa.PythonFile, kind: type[Batch], columns: Collection[str] | None) -> Iterator[Batch]:
