@@ -52,6 +52,11 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
     return load(recipe, overrides)
 
 
+mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream", show_default=True,
+                           help="Run all operators at once, or each to its end before the next begins (between them, rows are "
+                                "kept on disk).")
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="curator-core", prog_name="curator")
 def main() -> None:
@@ -63,8 +68,9 @@ def main() -> None:
 @click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0: work in this process, to debug.")
 @click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
 @click.option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
+@mode_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
-def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, metrics_port: str | None,
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, mode: Any, metrics_port: str | None,
         quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
@@ -77,8 +83,8 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     pipeline = load_recipe(recipe, settings, out)
     progress = None if quiet else Progress()
     try:
-        result = run_pipeline(pipeline, workers=workers, prune=prune, watch=progress.update if progress else None,
-                              metrics_port=metrics_port)
+        result = run_pipeline(pipeline, workers=workers, prune=prune, mode=mode, metrics_port=metrics_port,
+                              watch=progress.update if progress else None)
     finally:
         if progress:
             progress.close()
@@ -91,12 +97,13 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
 
 @main.command(short_help="Show what a recipe would do.")
 @recipe_options
-def plan(recipe: str, settings: tuple[str, ...], out: str | None) -> None:
+@mode_option
+def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> None:
     """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and first lines."""
     from curator.explain import explain, list_units
     from curator.plan import make_plan
 
-    made = make_plan(load_recipe(recipe, settings, out))
+    made = make_plan(load_recipe(recipe, settings, out), mode)
     click.echo(explain(made, list_units(made)))
 
 

@@ -5,40 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from curator.observe.format import plural, size
-from curator.plan import Operator, Plan, Target, out_folder
-from curator.stage import Contract, Sink, Source, Stage, Unit
+from curator.plan import SPOOLS, Operator, Phase, Plan, Target, out_folder
+from curator.stage import Contract, Reduce, Sink, Source, Stage, Unit
 
 
 def explain(plan: Plan, units: Mapping[int, list[Unit]]) -> str:
-    """The plan as text, an operator a paragraph. `units`: what each source operator has to read."""
-    lines = [f"{plan.pipeline.name}: {plural(len(plan.operators), 'operator')}, "
+    """The plan as text, phase by phase, an operator a paragraph. `units`: what each source operator has to read."""
+    operators, phases = sum(len(p.operators) for p in plan.phases), len(plan.phases)
+    lines = [f"{plan.pipeline.name}: {plural(operators, 'operator')}, "
              f"each one a pool of workers that run its stages without a hop between them"]
-    for operator in plan.operators:
-        lines += ["", f"[{operator.index}] {operator.kind} · {_shape(operator)}"]
-        if operator.index in units:
-            listed = units[operator.index]
-            lines.append(f"    reads {plural(len(listed), 'unit')}, {size(sum(u.size_bytes for u in listed))}")
-        for at, step in enumerate(operator.steps):
-            if step.keeper:
-                continue
-            lines.append(f"    {step.name}{_contract(step.stage)}")
-            if isinstance(step.stage, Sink):
-                lines.append(f"        to {step.stage.path}")
-            for (of, port), targets in operator.routes.items():
-                named = [_target(plan, t) for t in targets if not _keeps(plan, t)]
-                if of == at and named:
-                    lines.append(f"        {port} -> {', '.join(named)}")
-    kept = sorted({port for o in plan.operators for (_, port), ts in o.routes.items() if any(_keeps(plan, t) for t in ts)})
+    if phases > 1:
+        lines.append(f"{phases} phases, each of which begins when the one before it is done; what is between them is kept in "
+                     f"{out_folder(plan.pipeline).rstrip('/')}/{SPOOLS}")
+    for phase in plan.phases:
+        if phases > 1:
+            lines += ["", f"phase {phase.number + 1} of {phases}"]
+        for operator in phase.operators:
+            lines += ["", f"[{operator.index}] {'reduce' if operator.reader else operator.kind} · {_shape(operator)}"]
+            lines += _operator(phase, operator, units.get(operator.index) if not phase.number else None)
+    kept = sorted({port for p in plan.phases for o in p.operators for (_, port), ts in o.routes.items()
+                   if any(_keeps(p, t) for t in ts)})
     if kept:
         lines += ["", f"rows on {', '.join(kept)} are kept, with the reason, under "
                       f"{out_folder(plan.pipeline).rstrip('/')}/<port>/<stage>/"]
     return "\n".join(lines)
 
 
+def _operator(phase: Phase, operator: Operator, units: list[Unit] | None) -> list[str]:
+    lines = []
+    if units is not None:
+        lines.append(f"    reads {plural(len(units), 'unit')}, {size(sum(u.size_bytes for u in units))}")
+    if operator.reader:
+        lines.append(f"    reads {', '.join(operator.spools)}, all of it, before it answers")
+    for at, step in enumerate(operator.steps):
+        if step.keeper:
+            continue
+        lines.append(f"    {step.name}{'' if step.spool else _contract(step.stage)}")
+        if isinstance(step.stage, Sink) and not step.spool:
+            lines.append(f"        to {step.stage.path}")
+        for (of, port), targets in operator.routes.items():
+            named = [_target(phase, t) for t in targets if not _keeps(phase, t)]
+            if of == at and named:
+                lines.append(f"        {port} -> {', '.join(named)}")
+    return lines
+
+
 def list_units(plan: Plan) -> dict[int, list[Unit]]:
     """The units of every source operator."""
     found = {}
-    for operator in plan.operators:
+    for operator in plan.phases[0].operators:
         stage = operator.steps[0].stage
         if isinstance(stage, Source):
             found[operator.index] = stage.units()
@@ -53,6 +68,9 @@ def _shape(operator: Operator) -> str:
     told += [f"batches of {operator.batch_size}"] if operator.batch_size else []
     told += [f"{operator.timeout_s:g} s a call"] if operator.timeout_s else []
     told += ["one worker, which holds the state"] if operator.kind == "stateful" else []
+    stage = operator.steps[0].stage
+    if isinstance(stage, Reduce):
+        told.append("one shard" if stage.key is None else f"{plural(stage.shards, 'shard')} by {stage.key}")
     return ", ".join(told)
 
 
@@ -72,10 +90,10 @@ def _listed(names: list[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _keeps(plan: Plan, target: Target) -> bool:
-    return plan.operators[target.operator].steps[target.step].keeper
+def _keeps(phase: Phase, target: Target) -> bool:
+    return phase.operators[target.operator].steps[target.step].keeper
 
 
-def _target(plan: Plan, target: Target) -> str:
-    operator = plan.operators[target.operator]
+def _target(phase: Phase, target: Target) -> str:
+    operator = phase.operators[target.operator]
     return f"[{target.operator}] {operator.steps[target.step].name}"

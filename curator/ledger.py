@@ -11,6 +11,9 @@ store alike. A line is one of
 The last line of a unit is the true one. A stage of a unit is done when its line has that stage with its present key. Files of
 ours (their names have the unit, the run folder and the attempt) that no line names are removed when the next attempt begins, and
 when a run ends in which units were begun more than once.
+
+Each phase of a run has a ledger of its own: the first one `ledger/`, the others `ledger-2/` and so on. A ledger touches the files
+of its own phase only: their names tell.
 """
 
 from __future__ import annotations
@@ -19,17 +22,18 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from curator.counts import Counts
 from curator.engine.events import Commit
 from curator.errors import CuratorError
-from curator.io.files import Folder
-from curator.plan import Operator, Plan, Step, Target
+from curator.io.files import FileInfo, Folder
+from curator.plan import SPOOLS, Operator, Phase, Step, Target
 from curator.stage import ENDINGS, Unit, WrittenFile
 
+FOLDER = "ledger"
 COMPACT_FILES = 64  # more ledger files than this are made one when a run begins
 AGAIN = "again:"  # before the key of a stateful stage whose records come again: its sidecar is kept
 
@@ -75,7 +79,10 @@ class Record:
 
 
 class Ledger:
-    """The finished units of a run folder. `run`: the number of this attempt, from 1.
+    """The finished units of one phase in a run folder. `run`: the number of this attempt, from 1.
+
+    `number`: the phase's, from 0. `sinks`: every sink of the plan, in whose folders an interrupted attempt may have left files;
+    which phase a sink is in may have changed since.
 
     `unfinished`: units whose record is not whole any more, because an edit does some of their steps again.
 
@@ -83,9 +90,11 @@ class Ledger:
         CuratorError: a file of the ledger is damaged, or of a later version.
     """
 
-    def __init__(self, out: Folder) -> None:
-        self.out, self.folder = out, out.sub("_run").sub("ledger")
-        self.place = hashlib.blake2b(out.uri.encode(), digest_size=3).hexdigest()
+    def __init__(self, out: Folder, number: int = 0, sinks: Sequence[Step] = ()) -> None:
+        self.out, self.sinks = out, sinks
+        self.folder = out.sub("_run").sub(f"{FOLDER}-{number + 1}" if number else FOLDER)
+        place = f"{out.uri}\n{number}" if number else out.uri
+        self.place = hashlib.blake2b(place.encode(), digest_size=3).hexdigest()
         self.records: dict[str, Record] = {}
         self.unfinished: set[str] = set()
         self.elapsed: dict[int, float] = {}  # seconds by attempt
@@ -159,7 +168,7 @@ class Ledger:
 
     # -- what is to do --------------------------------------------------------------------------------------------
 
-    def prepare(self, plan: Plan, units: Sequence[tuple[int, Unit]], prune: bool) -> list[frozenset[Target] | bool | None]:
+    def prepare(self, phase: Phase, units: Sequence[tuple[int, Unit]], prune: bool) -> list[frozenset[Target] | bool | None]:
         """What each unit needs: True for nothing, None for everything, else the steps to run. Old results are cleared.
 
         `units`: the operator that reads it, and the unit.
@@ -177,23 +186,56 @@ class Ledger:
         for record in gone:
             del self.records[record.unit]
         known: dict[tuple, frozenset[Target] | bool] = {}  # most units are alike
-        keys = {step.name: step.key for step in plan.steps}
+        keys = {step.name: step.key for step in phase.steps}
         for source, unit in units:
             record, need = self.records.get(unit.key), None
             if record is not None and set(record.depends) <= self.records.keys():
                 like = (source, *((name, stage.key) for name, stage in record.stages.items()))
                 if like not in known:
-                    known[like] = _need(plan, source, record)
+                    known[like] = _need(phase, source, record)
                 need = known[like]
             needs.append(need)
             if record is not None:
-                changed |= self._clear(plan, keys, record, frozenset() if need is True else need)
+                changed |= self._clear(phase, keys, record, frozenset() if need is True else need)
                 self.unfinished |= set() if need is True else {unit.key}
         if changed or len(self._files) > COMPACT_FILES:
             self.rewrite()
-        self.remove_unnamed(plan)
+        self.remove_unnamed(phase)
         self.flush(0.0)  # from now on this attempt's number is taken
         return needs
+
+    def expire(self, phase: Phase) -> None:
+        """Clear what is no longer true of a phase whose turn has not come: results of other steps than it has now."""
+        keys = {step.name: step.key for step in phase.steps}
+        changed = False
+        for record in self.records.values():
+            done = frozenset(name for name, stage in record.stages.items() if stage.memory_key == keys.get(name))
+            changed |= self._drop(record, record.stages.keys() - done, keys)
+        if changed:
+            self.rewrite()
+        self._remove(phase)
+
+    def abolish(self) -> bool:
+        """Clear everything: the plan has no such phase any more. False if there was nothing."""
+        if not self._files:
+            return False
+        self._doomed += [f for r in self.records.values() for s in r.stages.values() for f in _all_files(s)]
+        self.records.clear()
+        if self._doomed:
+            self.rewrite()
+        self._remove(Phase(0, (Operator(0, "sink", ()),)))
+        self.folder.delete(self._files)
+        return True
+
+    def lose(self, paths: Collection[str]) -> None:
+        """Files that records name are gone: the steps that wrote them are to be done again, under a new attempt's number."""
+        for record in self.records.values():
+            for name in [n for n, s in record.stages.items() if any(f.path in paths for f in s.files)]:
+                del record.stages[name]
+        self._totals = None
+        self.run += 1
+        self.elapsed[self.run] = 0.0
+        self.rewrite()
 
     def _refuse_lost_inputs(self, lost: set[str], prune: bool) -> None:
         if lost and not prune:
@@ -202,11 +244,14 @@ class Ledger:
                 f"{self.out.uri} holds results of {count} that this recipe no longer reads ({', '.join(sorted(lost)[:3])}"
                 f"{', …' if len(lost) > 3 else ''}). Remove those results with --prune (prune=True), or write to another folder.")
 
-    def _clear(self, plan: Plan, keys: Mapping[str, str], record: Record, need: frozenset[Target] | None) -> bool:
+    def _clear(self, phase: Phase, keys: Mapping[str, str], record: Record, need: frozenset[Target] | None) -> bool:
         """Take out of a record what will be done again, and what the plan no longer has."""
-        done = {step.name for o in plan.operators for at, step in enumerate(o.steps)
+        done = {step.name for o in phase.operators for at, step in enumerate(o.steps)
                 if need is not None and Target(o.index, at) not in need}
-        again = record.stages.keys() - done
+        return self._drop(record, record.stages.keys() - done, keys)
+
+    def _drop(self, record: Record, again: Collection[str], keys: Mapping[str, str]) -> bool:
+        """Take these steps out of a record. What a stateful one remembers is kept while its key is the present one."""
         for name in again:
             stage = record.stages.pop(name)
             self._doomed.extend(f.path for f in stage.files)
@@ -216,14 +261,14 @@ class Ledger:
                 self._doomed.append(f"_run/state/{stage.memory}")
         return bool(again)
 
-    def remove_unnamed(self, plan: Plan) -> None:
+    def remove_unnamed(self, phase: Phase) -> None:
         """Delete files of results that were cleared, and those of ours that no record names: what an interrupted attempt left.
 
         Nobody may be writing: a file is named only once its unit is finished.
         """
         named = {path for r in self.records.values() for s in r.stages.values() for path in _all_files(s)}
-        places = {self.out.path_of(f): self.out for f in ("_run/state", *ENDINGS)}
-        for step in plan.operators[-1].steps:
+        places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, *ENDINGS)}
+        for step in (*phase.operators[-1].steps, *self.sinks):
             folder = Folder.open(str(step.stage.path), dict(getattr(step.stage, "storage_options", None) or {}) or None)
             places.setdefault(folder.uri, folder)
         for path in set(self._doomed) - named:
@@ -248,17 +293,24 @@ class Ledger:
 
     # -- what was done ----------------------------------------------------------------------------------------------
 
-    def record_of(self, plan: Plan, unit: Unit, commit: Commit, keys: Sequence[str]) -> Record:
+    def record_of(self, phase: Phase, unit: Unit, commit: Commit, keys: Sequence[str]) -> Record:
         """The line of a unit: what ran now, and for the rest what its line said before. `keys`: of all units, by index."""
-        steps = {s.name: s for s in plan.steps}
+        steps = {s.name: s for s in phase.steps}
         before = self.records.get(unit.key)
         stages = {} if before is None else {n: s for n, s in before.stages.items() if n not in commit.ran}
         for name in sorted(commit.ran):
             files = [WrittenFile(self.relative(f.path), f.rows, f.size_bytes) for f in commit.files.get(name, ())]
             stages[name] = StageRecord(steps[name].key, commit.counts.get(name, Counts()), files, commit.memory.get(name))
-        ordered = {s.name: stages[s.name] for s in plan.steps if s.name in stages}
+        ordered = {s.name: stages[s.name] for s in phase.steps if s.name in stages}
         depends = {keys[i] for i in commit.depends} | set(before.depends if before is not None else ())
-        return Record(unit.key, unit.label, tuple(p.uri for p in unit.parts), ordered, tuple(sorted(depends)))
+        uris = tuple(p.uri for p in unit.parts) if not phase.number else ()  # what a run made itself is nobody's input
+        return Record(unit.key, unit.label, uris, ordered, tuple(sorted(depends)))
+
+    def spooled(self, step: Step) -> list[FileInfo]:
+        """The files of a step that spools, of all finished units; `uri` is relative to the folder of all spools."""
+        files = [f for key, r in self.records.items() if key not in self.unfinished and step.name in r.stages
+                 for f in r.stages[step.name].files]
+        return [FileInfo(f.path.removeprefix(f"{SPOOLS}/"), f.size_bytes, step.key) for f in files]
 
     def memories(self, step: Step) -> dict[str, str]:
         """The sidecars of a stateful step, by unit key."""
@@ -295,23 +347,23 @@ def _absolute(path: str) -> bool:
     return path.startswith("/") or "://" in path
 
 
-def _need(plan: Plan, source: int, record: Record) -> frozenset[Target] | bool:
+def _need(phase: Phase, source: int, record: Record) -> frozenset[Target] | bool:
     """The steps that a unit needs: those not done with their present key, and all that lead to one."""
     needed: set[Target] = set()
-    for operator in reversed(plan.operators):
-        if operator.index != source and source not in _upstream(plan, operator):
+    for operator in reversed(phase.operators):
+        if operator.index != source and source not in _upstream(phase, operator):
             continue
         for at, step in reversed(list(enumerate(operator.steps))):
             done = record.stages.get(step.name)
             if done is None or done.key != step.key or _leads_to(operator, at, needed):
                 needed.add(Target(operator.index, at))
-    return frozenset(_whole_operators(plan, needed)) if needed else True
+    return frozenset(_whole_operators(phase, needed)) if needed else True
 
 
-def _upstream(plan: Plan, operator: Operator) -> set[int]:
+def _upstream(phase: Phase, operator: Operator) -> set[int]:
     found: set[int] = set()
-    for other in reversed(plan.operators[:operator.index]):
-        if plan.consumers(other.index) & (found | {operator.index}):
+    for other in reversed(phase.operators[:operator.index]):
+        if phase.consumers(other.index) & (found | {operator.index}):
             found.add(other.index)
     return found
 
@@ -323,11 +375,11 @@ def _leads_to(operator: Operator, at: int, needed: set[Target]) -> bool:
     return bool(targets & needed)
 
 
-def _whole_operators(plan: Plan, needed: set[Target]) -> set[Target]:
+def _whole_operators(phase: Phase, needed: set[Target]) -> set[Target]:
     """An operator runs as a whole or not at all; a sink alone."""
     whole = set(needed)
     for target in needed:
-        operator = plan.operators[target.operator]
+        operator = phase.operators[target.operator]
         if operator.kind != "sink":
             whole |= {Target(operator.index, at) for at in range(len(operator.steps))}
     return whole

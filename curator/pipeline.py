@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from curator.errors import RecipeError, RunStopped
 from curator.stage import ENDINGS, Sink, Source, Stage
@@ -149,12 +149,12 @@ class Pipeline:
 
         return show_preview(preview(self, records), records_max=records)
 
-    def plan(self) -> str:
+    def plan(self, mode: Literal["stream", "batch"] = "stream") -> str:
         """What it would do, in words."""
         from curator.explain import explain, list_units
         from curator.plan import make_plan
 
-        made = make_plan(self)
+        made = make_plan(self, mode)
         return explain(made, list_units(made))
 
     def _last(self) -> Node:

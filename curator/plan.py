@@ -1,8 +1,11 @@
-"""From graph to operators: names, fusion, routes, contracts, keys.
+"""From graph to phases of operators: names, contracts, keys, fusion; `phases` makes the operators.
 
 An operator is what one worker runs: one stage, or neighbours that share a resource shape, with no hop between them. Sources
-stay alone (they are read unit by unit), so do stateful stages (one worker holds the state); all sinks share one operator, in
-which each unit stays with one worker.
+stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all sinks of a phase share
+one operator, in which each unit stays with one worker.
+
+All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop does. Rows that go
+from one phase to a later one are spooled by a sink step of the first, and read by a source operator of the other.
 """
 
 from __future__ import annotations
@@ -17,12 +20,17 @@ import pyarrow as pa
 
 from curator.errors import ContractError, RecipeError
 from curator.io.files import Folder
+from curator.io.spool import FORMAT, FromSpool, ToSpool
 from curator.io.to_parquet import ToParquet
 from curator.pipeline import End, Node, Pipeline
 from curator.resources import Resources
-from curator.stage import ENDINGS, Sink, Source, Stage, Stateful
+from curator.stage import ENDINGS, Reduce, Sink, Source, Stage, Stateful
 
 Kind = Literal["source", "map", "stateful", "sink"]
+Mode = Literal["stream", "batch"]
+SPOOLS = "_run/spool"  # the folder of all spools, in the run's folder
+READ = "read "  # before the name of a spool: the step that reads it
+SPOOL = "spool/"  # before the name of a step that fills one; the rest of the name is its folder
 ENDING_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
     "dropped": {"reason": pa.string()},
     "duplicate": {"duplicate_of": pa.string()},
@@ -36,7 +44,8 @@ class Step:
 
     `key`: 16 hex digits of the stage's fingerprint and of every stage upstream; results of two runs may stand side by
     side when their keys are equal. `after`: the names of the steps and the ports that feed it. `keeper`: a sink that the
-    plan added, for rows on an ending that no stage takes.
+    plan added, for rows on an ending that no stage takes. `spool`: the plan added it to take rows into a later phase, or out
+    of an earlier one; it is no stage of the pipeline.
     """
 
     name: str
@@ -44,6 +53,7 @@ class Step:
     key: str
     after: tuple[tuple[str, str], ...] = ()
     keeper: bool = False
+    spool: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,8 @@ class Target:
 class Operator:
     """Steps that one worker runs. `chain`: for each step but the last, the port that leads to the next one.
 
-    `routes`: where the rows of (step, port) go; a port that is not there is counted and let go.
+    `routes`: where the rows of (step, port) go; a port that is not there is counted and let go. `spools`: the names of the
+    spools that it reads; `reader` reads them for a `Reduce`.
     """
 
     index: int
@@ -66,6 +77,13 @@ class Operator:
     steps: tuple[Step, ...]
     chain: tuple[str, ...] = ()
     routes: Mapping[tuple[int, str], tuple[Target, ...]] = field(default_factory=dict)
+    spools: tuple[str, ...] = ()
+    reader: FromSpool | None = None
+
+    @property
+    def derived(self) -> bool:
+        """It reads what an earlier phase wrote: records that were counted before, which no failure may turn into one."""
+        return isinstance(self.steps[0].stage, (Reduce, FromSpool))
 
     @property
     def name(self) -> str:
@@ -88,12 +106,11 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Operators in topological order: sources first, the one of the sinks last."""
+class Phase:
+    """Operators that stream together, in topological order: sources first, the one of the sinks last."""
 
-    pipeline: Pipeline
+    number: int
     operators: tuple[Operator, ...]
-    columns: Mapping[str, Mapping[str, pa.DataType | None] | None]  # after each step, None where unknown
 
     @property
     def steps(self) -> list[Step]:
@@ -118,8 +135,24 @@ class Plan:
         return True
 
 
-def make_plan(pipeline: Pipeline) -> Plan:
-    """Check the graph and its contracts, and fuse it into operators.
+@dataclass(frozen=True)
+class Plan:
+    """The phases of a run, each of which begins when the one before it is done."""
+
+    pipeline: Pipeline
+    phases: tuple[Phase, ...]
+    columns: Mapping[str, Mapping[str, pa.DataType | None] | None]  # after each step, None where unknown
+
+    @property
+    def steps(self) -> list[Step]:
+        """The stages of the pipeline and the sinks for endings, in pipeline order phase by phase; without the spools."""
+        return [step for phase in self.phases for step in phase.steps if not step.spool]
+
+
+def make_plan(pipeline: Pipeline, mode: Mode = "stream") -> Plan:
+    """Check the graph and its contracts, and fuse it into operators, in phases.
+
+    `mode`: "stream", or "batch" to finish each operator before the next one begins.
 
     Raises:
         RecipeError: no sink, a port that leads nowhere, two sinks in one folder.
@@ -136,8 +169,9 @@ def make_plan(pipeline: Pipeline) -> Plan:
     columns = _check_contracts(nodes, names)
     steps = _steps(pipeline, nodes, names)
     groups = _fuse([n for n in nodes if not isinstance(n.stage, Sink)], takers)
-    return Plan(pipeline, _operators(pipeline, nodes, groups, steps, takers),
-                {names[n]: columns[n] for n in nodes})
+    graph = _Graph(pipeline, nodes, groups, steps, takers, _levels(nodes, groups, mode))
+    phases = tuple(graph.phase(number) for number in range(max(graph.level.values()) + 1))
+    return Plan(pipeline, phases, {names[n]: columns[n] for n in nodes})
 
 
 def out_folder(pipeline: Pipeline) -> str:
@@ -206,6 +240,8 @@ def _check_contracts(nodes: list[Node], names: dict[Node, str]) -> dict[Node, di
             after[node] = None
             continue
         needs = contract.needs if isinstance(contract.needs, Mapping) else dict.fromkeys(contract.needs)
+        if isinstance(node.stage, Reduce):
+            needs = dict.fromkeys((*([node.stage.key] if node.stage.key is not None else []), *(node.stage.columns or ()))) | needs
         for name, kind in needs.items():
             _check_need(node, names[node], name, kind, before)
         try:
@@ -297,35 +333,109 @@ def _fuse(nodes: list[Node], takers: dict) -> list[list[Node]]:
 def _fusible(last: Node, node: Node, takers: dict) -> bool:
     if node.inputs[0].node is not last or takers[(last, node.inputs[0].port)] != [node]:
         return False
-    plain = not any(isinstance(n.stage, (Source, Stateful)) for n in (last, node))
+    plain = not any(isinstance(n.stage, (Source, Stateful, Reduce)) for n in (last, node))
     return plain and last.stage.resources == node.stage.resources
 
 
-def _operators(pipeline: Pipeline, nodes: list[Node], groups: list[list[Node]], steps: dict[Node, Step],
-               takers: dict) -> tuple[Operator, ...]:
-    place: dict[Node, Target] = {n: Target(g, s) for g, group in enumerate(groups) for s, n in enumerate(group)}
-    write = len(groups)
-    sinks = [n for n in nodes if isinstance(n.stage, Sink)]
-    sink_steps = [steps[n] for n in sinks]
-    place |= {n: Target(write, s) for s, n in enumerate(sinks)}
-    discard = pipeline.settings.discard
-    operators = []
-    for index, group in enumerate(groups):
-        chain = tuple(node.inputs[0].port for node in group[1:])
+def _levels(nodes: list[Node], groups: list[list[Node]], mode: Mode) -> dict[Node, int]:
+    """The phase of each node: the barriers on the longest way to it. A sink stands with the last of its inputs."""
+    level: dict[Node, int] = {}
+    first = {group[0] for group in groups}
+    for node in nodes:
+        before = max((level[end.node] for end in node.inputs), default=-1)
+        barrier = isinstance(node.stage, Reduce) or (mode == "batch" and node in first)
+        level[node] = before + 1 if barrier else max(0, before)
+    return level
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """What the operators of all phases are made from."""
+
+    pipeline: Pipeline
+    nodes: list[Node]
+    groups: list[list[Node]]
+    steps: dict[Node, Step]
+    takers: dict[tuple[Node, str], list[Node]]
+    level: dict[Node, int]
+
+    def phase(self, number: int) -> Phase:
+        """The operators of one phase: readers of spools, then what begins it, then what follows."""
+        groups = [g for g in self.groups if self.level[g[0]] == number]
+        groups.sort(key=lambda g: not isinstance(g[0].stage, (Source, Reduce)))
+        sinks = [n for n in self.nodes if isinstance(n.stage, Sink) and self.level[n] == number]
+        read = self._read(number)
+        write = len(read) + len(groups)
+        place = {n: Target(len(read) + g, s) for g, group in enumerate(groups) for s, n in enumerate(group)}
+        place |= {n: Target(write, s) for s, n in enumerate(sinks)}
+        sink_steps = [self.steps[n] for n in sinks]
+        operators = []
+        for index, end in enumerate(read):
+            targets = tuple(place[n] for n in self.takers[end] if n in place and not isinstance(n.stage, Reduce))
+            operators.append(self._reader(index, end, targets))
+        for index, group in enumerate(groups, len(read)):
+            routes = self._routes(group, number, place, write, sink_steps)
+            operators.append(self._operator(index, group, routes))
+        return Phase(number, (*operators, Operator(write, "sink", tuple(sink_steps))))
+
+    def _read(self, number: int) -> list[tuple[Node, str]]:
+        """Ports of earlier phases whose rows this one takes, those aside that a `Reduce` reads itself."""
+        ends = ((end.node, end.port) for n in self.nodes if self.level[n] == number and not isinstance(n.stage, Reduce)
+                for end in n.inputs if self.level[end.node] < number)
+        return list(dict.fromkeys(ends))
+
+    def _routes(self, group: list[Node], number: int, place: dict[Node, Target], write: int,
+                sink_steps: list[Step]) -> dict[tuple[int, str], tuple[Target, ...]]:
+        """Where the rows of a group go; the sinks that this takes are added to `sink_steps`."""
         routes: dict[tuple[int, str], tuple[Target, ...]] = {}
         for at, node in enumerate(group):
             for port in (*node.stage.ports, *ENDINGS):
-                if at < len(chain) and port == chain[at]:
+                if at + 1 < len(group) and port == group[at + 1].inputs[0].port:
                     continue
-                targets = tuple(place[n] for n in takers.get((node, port), ()))
-                if not targets and port in ENDINGS and not _discarded(discard, port, steps[node].name):
-                    targets = (Target(write, len(sink_steps)),)
-                    sink_steps.append(_keeper(pipeline, steps[node], port))
+                takers = self.takers.get((node, port), ())
+                added = list({self._spool(node, port, n).name: self._spool(node, port, n)
+                              for n in takers if self.level[n] > number}.values())
+                if not takers and port in ENDINGS and not _discarded(self.pipeline.settings.discard, port, self.steps[node].name):
+                    added.append(_keeper(self.pipeline, self.steps[node], port))
+                targets = [place[n] for n in takers if self.level[n] == number]
+                targets += [Target(write, len(sink_steps) + i) for i in range(len(added))]
+                sink_steps += added
                 if targets:
-                    routes[(at, port)] = targets
-        operators.append(Operator(index, _kind(group[0].stage), tuple(steps[n] for n in group), chain, routes))
-    operators.append(Operator(write, "sink", tuple(sink_steps)))
-    return tuple(operators)
+                    routes[(at, port)] = tuple(targets)
+        return routes
+
+    def _operator(self, index: int, group: list[Node], routes: dict[tuple[int, str], tuple[Target, ...]]) -> Operator:
+        chain = tuple(node.inputs[0].port for node in group[1:])
+        steps = tuple(self.steps[n] for n in group)
+        head = group[0]
+        if not isinstance(head.stage, Reduce):
+            return Operator(index, _kind(head.stage), steps, chain, routes)
+        spools = tuple(dict.fromkeys(self._spool(end.node, end.port, head).name for end in head.inputs))
+        return Operator(index, "source", steps, chain, routes, spools, self._from_spool())
+
+    def _spool(self, node: Node, port: str, taker: Node) -> Step:
+        """The sink that keeps the rows of a port for a later phase: one for all that read it as it is, and one a `Reduce`."""
+        of, reduce = self.steps[node], taker.stage if isinstance(taker.stage, Reduce) else None
+        name = f"{SPOOL}{of.name}.{port}" + (f".{self.steps[taker].name}" if reduce is not None else "")
+        column, shards = (reduce.key, reduce.shards) if reduce is not None and reduce.key is not None else (None, 1)
+        text = f"spool {FORMAT}\n{of.key}\n{port}\n{column}\n{shards}"
+        key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        sink = ToSpool(path=f"{_spool_folder(self.pipeline)}/{name.removeprefix(SPOOL)}", key=column, shards=shards,
+                             storage_options=dict(self.pipeline.settings.storage_options) or None)
+        return Step(name, sink, key, ((of.name, port),), spool=True)
+
+    def _from_spool(self) -> FromSpool:
+        return FromSpool(path=_spool_folder(self.pipeline), storage_options=dict(self.pipeline.settings.storage_options) or None)
+
+    def _reader(self, index: int, end: tuple[Node, str], targets: tuple[Target, ...]) -> Operator:
+        """The source that reads a spool into a later phase."""
+        step = self._spool(*end, next(n for n in self.takers[end] if not isinstance(n.stage, Reduce)))
+        read = Step(READ + step.name, self._from_spool(), step.key, spool=True)
+        return Operator(index, "source", (read,), (), {(0, "out"): targets}, (step.name,))
+
+
+def _spool_folder(pipeline: Pipeline) -> str:
+    return f"{out_folder(pipeline).rstrip('/')}/{SPOOLS}"
 
 
 def _keeper(pipeline: Pipeline, step: Step, port: str) -> Step:
@@ -337,4 +447,4 @@ def _keeper(pipeline: Pipeline, step: Step, port: str) -> Step:
 
 
 def _kind(stage: Stage) -> Kind:
-    return "source" if isinstance(stage, Source) else "stateful" if isinstance(stage, Stateful) else "map"
+    return "source" if isinstance(stage, (Source, Reduce)) else "stateful" if isinstance(stage, Stateful) else "map"

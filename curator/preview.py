@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from curator.errors import CuratorError
 from curator.io.files import Folder
+from curator.io.spool import Shard
 from curator.io.to_jsonl import ToJsonl
 from curator.observe.preview import StagePreview
 from curator.pipeline import Pipeline
 from curator.plan import Operator, Plan, Step, Target, make_plan
-from curator.stage import ENDINGS, Context, Source
+from curator.stage import ENDINGS, Context, Reduce, Source, Unit
 from curator.tasks.batch import Batch
 from curator.worker.runner import Answer, CallFailed, Part, Piece, Runner, UnitInfo, Work
 
@@ -29,30 +31,40 @@ def preview(pipeline: Pipeline, records: int = 5) -> list[StagePreview]:
     plan = make_plan(pipeline >> ToJsonl(path="preview") if pipeline.ends else pipeline)  # no sink is opened
     answers: dict[tuple[str, str], list[Batch]] = {}
     previews = []
-    for operator in plan.operators:
+    for operator in (o for phase in plan.phases for o in phase.operators):
         for step in operator.steps:
-            if operator.kind == "sink":
+            if operator.kind == "sink" or step.spool:
                 continue
-            if operator.kind == "source":
+            if isinstance(step.stage, Source):
                 before, got = None, _read(step, _share(plan, records))
             else:
                 batches = [b for end in step.after for b in answers.get(end, ())]
                 before, got = _table(batches), _process(operator, step, batches)
             answers.update({(step.name, port): batches for port, batches in got.items()})
             outputs = {port: table for port, batches in got.items() if (table := _table(batches)) is not None}
-            if before is not None or operator.kind == "source":
+            if before is not None or isinstance(step.stage, Source):
                 previews.append(StagePreview(step.name, outputs, before))
     return previews
 
 
 def _share(plan: Plan, records: int) -> int:
-    return max(1, records // sum(o.kind == "source" for o in plan.operators))
+    return max(1, records // sum(isinstance(s.stage, Source) for s in plan.steps))
 
 
-def _runner(kind: str, step: Step) -> Runner:
+@dataclass(frozen=True)
+class _InMemory:
+    """Stands in for the spools that a `Reduce` reads."""
+
+    batches: Sequence[Batch]
+
+    def rows(self, unit: Unit, columns: Collection[str] | None = None) -> Iterator[Batch]:
+        return iter(self.batches)
+
+
+def _runner(kind: str, step: Step, reader: _InMemory | None = None) -> Runner:
     """One step alone, with every port open."""
     ports = (*step.stage.ports, *ENDINGS)
-    operator = Operator(0, kind, (step,), (), {(0, port): (Target(0),) for port in ports})
+    operator = Operator(0, kind, (step,), (), {(0, port): (Target(0),) for port in ports}, reader=reader)
     runner = Runner(operator, lambda batch: batch, lambda batch: batch, Folder(""))
     runner.setup(Context())
     return runner
@@ -79,9 +91,14 @@ def _process(operator: Operator, step: Step, batches: list[Batch]) -> Answers:
     got: Answers = {}
     if not batches:
         return got
-    runner = _runner(operator.kind, step)
-    pieces = tuple(Piece(b, 0, 0, 0, len(b), 0, None) for b in batches)
-    for part in _parts(runner, Work(0, "process", pieces, ((0, 0),))):
+    if isinstance(step.stage, Reduce):
+        runner = _runner("source", step, _InMemory(batches))
+        unit = Shard(number=0, shards=1, digest="preview")
+        work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, salvage=True)
+    else:
+        runner = _runner(operator.kind, step)
+        work = Work(0, "process", tuple(Piece(b, 0, 0, 0, len(b), 0, None) for b in batches), ((0, 0),))
+    for part in _parts(runner, work):
         for _, port, _, _, _, batch in part:
             got.setdefault(port, []).append(batch)
     runner.close()

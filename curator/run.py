@@ -1,4 +1,4 @@
-"""A run: the loop that joins a scheduler, a runtime, the ledger and whoever watches."""
+"""A run: phase after phase, and what came of it in numbers."""
 
 from __future__ import annotations
 
@@ -8,35 +8,30 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from curator.counts import WRITTEN, Counts
-from curator.engine.events import Commit, Report, StartWorker, Stop
-from curator.engine.runtime_local import InlineRuntime, LocalRuntime
-from curator.engine.scheduler import Scheduler
-from curator.engine.workers import Job
+from curator.engine.scheduler import SHARE_OF
 from curator.errors import InputError
-from curator.io.files import Folder
-from curator.ledger import Ledger
+from curator.io.files import FileInfo, Folder
+from curator.io.spool import shard_units, spool_units
+from curator.ledger import FOLDER, Ledger
+from curator.loop import Loop, Means
 from curator.machine import this_machine
 from curator.observe.endpoint import Endpoint
 from curator.observe.observer import Observer
 from curator.observe.report import render_report
 from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise
 from curator.pipeline import Pipeline
-from curator.plan import Plan, make_plan, out_folder
+from curator.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan, out_folder
 from curator.recipe import dump
 from curator.run_lock import Lock
-from curator.stage import Source, Stateful, Unit
-from curator.worker.runner import UnitInfo
+from curator.stage import Reduce, Sink, Source, Unit
 
-LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
-LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second
-WATCH_S = 0.2  # watchers are told this often
 SHORT_S = 5.0  # a run shorter than this says little about what limits it
 
 
@@ -66,19 +61,20 @@ class Result:
         return self.stats["records"]
 
 
-def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False,
+def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False, mode: Mode = "stream",
         watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
     `workers`: cores to use; None for all, 0 to work in this process. `prune`: remove results of inputs that are no
-    longer read. `watch`: called now and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while
-    it runs, on this port of this machine (0: any free one), or "HOST:PORT" to let others in.
+    longer read. `mode`: "batch" finishes each operator before the next one begins, and spools what is between them. `watch`:
+    called now and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on this port of
+    this machine (0: any free one), or "HOST:PORT" to let others in.
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
         CuratorError: the run cannot start: another one writes there, old results are in the way, or the port is taken.
     """
-    plan = make_plan(pipeline)
+    plan = make_plan(pipeline, mode)
     units = _list_units(plan)
     settings = pipeline.settings
     out = Folder.open(out_folder(pipeline), dict(settings.storage_options) or None)
@@ -89,15 +85,17 @@ def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False,
         if endpoint is not None:
             held.callback(endpoint.close)
         _check_writable(plan, out)
-        work = _Run(plan, units, out, workers, prune, watch, lock.fd)
-        with Observer(out.sub("_run"), pipeline.name, work.ledger.run, endpoint) as observer:
-            return work.go(observer)
+        # A filesystem in memory belongs to one process: no other worker would see it.
+        inline = workers == 0 or _in_memory(plan)
+        work = _Run(plan, units, out, prune, watch)
+        observer = held.enter_context(Observer(out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
+        return work.go(Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock.fd))
 
 
 def _list_units(plan: Plan) -> list[tuple[int, Unit]]:
     units: list[tuple[int, Unit]] = []
     seen: set[str] = set()
-    for operator in plan.operators:
+    for operator in plan.phases[0].operators:
         source = operator.steps[0].stage
         if isinstance(source, Source):
             for unit in source.units():
@@ -105,7 +103,7 @@ def _list_units(plan: Plan) -> list[tuple[int, Unit]]:
                     raise InputError(f"{unit.label} is read by two sources; read it once and branch")
                 seen.add(unit.key)
                 units.append((operator.index, unit))
-    for step in plan.operators[-1].steps:
+    for step in (s for s in plan.steps if isinstance(s.stage, Sink)):
         folder = Folder.open(str(step.stage.path)).uri.rstrip("/") + "/"
         for _, unit in units:
             if unit.parts[0].uri.startswith(folder):
@@ -137,184 +135,179 @@ def _as_list(value: Any) -> list:
 
 
 class _Run:
-    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], out: Folder, workers: int | None, prune: bool,
-                 watch: Callable[[Mapping[str, Any]], None] | None, lock: int | None) -> None:
-        self.plan, self.out, self.watch, self.lock = plan, out, watch, lock
-        # A filesystem in memory belongs to one process: no other worker would see it.
-        self.inline = workers == 0 or _in_memory(plan)
-        self.machine = this_machine(None if self.inline else workers)
+    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], out: Folder, prune: bool,
+                 watch: Callable[[Mapping[str, Any]], None] | None) -> None:
+        self.plan, self.units, self.out, self.prune, self.watch = plan, units, out, prune, watch
         self.began = time.monotonic()
-        self.ledger = Ledger(out)
-        needs = self.ledger.prepare(plan, units, prune)
-        self.skipped = sum(n is True for n in needs)
-        todo = [(unit, need) for unit, need in zip(units, needs, strict=True) if need is not True]
-        self.units = [unit for (_, unit), _ in todo] + [u for (_, u), n in zip(units, needs, strict=True) if n is True]
-        self.todo = [(source, None if need is None else need) for (source, _), need in todo]
-        self.keys, self.sizes = [u.key for u in self.units], [u.size_bytes for u in self.units]
-        self.index_of = {key: i for i, key in enumerate(self.keys)}
-        self.memory: dict[tuple[str, int], str] = {}  # sidecars by step and unit
-        for step in plan.steps:
-            if isinstance(step.stage, Stateful):
-                for key, name in self.ledger.memories(step).items():
-                    self.memory[step.name, self.index_of[key]] = name
-        self.keepers = {s.name for s in plan.steps if s.keeper}
-        self.committed = 0
-        self.workers: dict[int, int] = {}  # most at a time, by operator
+        steps = plan.steps
+        self.keepers = {s.name for s in steps if s.keeper}
+        self.sources = {s.name for s in steps if isinstance(s.stage, Source)}
+        self.sinks = {s.name for s in steps if isinstance(s.stage, Sink) and not s.keeper}
+        self.spools = {s.name: (phase.number, s) for phase in plan.phases for s in phase.operators[-1].steps if s.spool}
+        self.ledgers = [Ledger(out, phase.number, [s for s in steps if isinstance(s.stage, Sink)]) for phase in plan.phases]
+        self.loops: list[Loop] = []  # of the phases that were begun
+        self.read_before = 0
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
-    def go(self, observer: Observer) -> Result:
-        self.observer = observer
-        observer.begin(units=len(self.units), skipped=self.skipped, bytes=sum(self.sizes), cores=self.machine.cpus,
-                       gpus=self.machine.gpus)
-        observer.phase(self.plan.operators, [u.label for u in self.units])
+    def go(self, means: Means) -> Result:
+        self.means, watch = means, self.watch
+        means.watch = None if watch is None else lambda: watch(self._snapshot())
         folder = self.out.sub("_run")
         folder.write("recipe.yaml", dump(self.plan.pipeline).encode())
-        try:
-            stopped = self._work() if self.todo else None
-        finally:
-            self.ledger.flush(time.monotonic() - self.began)
-        if self.todo and stopped is None and any(unit.attempt for unit in self.scheduler.state.units):
-            # A unit that began again may have left files of the attempt before: whoever reads the folder must not see both.
-            self.ledger.remove_unnamed(self.plan)
-        if self.todo:
-            self._tell_numbers(time.monotonic())
+        with _interrupts() as self.means.asked:
+            stopped = self._work()
         stats = self._stats(stopped)
         self._tell_deaths(stats)
         folder.write("stats.json", json.dumps(stats, indent=1, ensure_ascii=False).encode())
         folder.write("report.html", render_report(stats, folder.read("recipe.yaml").decode()).encode())
-        observer.end(stats["status"], stats["message"], stats["records"])
+        means.observer.end(stats["status"], stats["message"], stats["records"])
         return Result(stats, self.out.uri)
 
     def _work(self) -> str | None:
-        """Do what is to do; gives why it stopped early, or None."""
-        counts = self.ledger.counts()
-        sources = [s.name for o in self.plan.operators if o.kind == "source" for s in o.steps]
-        self.before = (sum(counts[n].rows_in for n in sources if n in counts), sum(c.failed for c in counts.values()))
-        # A limit that was reached must let through again what an edit does again, so then everything is read.
-        gates = frozenset(o.index for o in self.plan.operators
-                          if o.kind == "stateful" and self.plan.gate(o.index) and not self.ledger.unfinished)
-        self.scheduler = Scheduler(self.plan.operators, self.todo, {0: self.machine}, before=self.before, gates=gates,
-                                   max_failed=self.plan.pipeline.settings.max_failed)
-        job = Job(self.plan.operators, self._unit_info, self.out.sub("_run").sub("state"), self._recall)
-        with _interrupts() as asked:
-            runtime = InlineRuntime(job) if self.inline else LocalRuntime(job, self.lock)
-            try:
-                self._loop(runtime, asked)
-            finally:
-                runtime.close()
-        return self.scheduler.stopped
+        """Phase after phase; gives why it stopped early, or None."""
+        self._clear_later()
+        while len(self.loops) < len(self.plan.phases):
+            phase = self.plan.phases[len(self.loops)]
+            ledger, units = self.ledgers[phase.number], self._units(phase)
+            loop = Loop(phase, ledger, units, self.out, self.prune or bool(phase.number))
+            if loop.todo and phase.number and (lost := self._lost_files(phase)):
+                first = min(lost)
+                self.ledgers[first].lose(lost[first])
+                del self.loops[first:]
+                continue
+            self.loops.append(loop)
+            self._tell_phase(loop)
+            stopped = self._do(loop) if loop.todo else None
+            if stopped:
+                return stopped
+        return None
 
-    def _loop(self, runtime: InlineRuntime | LocalRuntime, asked: list[str]) -> None:
-        scheduler = self.scheduler
-        saved = watched = time.monotonic()
-        actions = scheduler.start(time.monotonic())
-        self.observer.see((), actions)
-        while True:
-            for action in actions:
-                if isinstance(action, Commit):
-                    self._commit(action)
-                elif not isinstance(action, Report):
-                    runtime.execute(action)
-                if isinstance(action, StartWorker):
-                    alive = len(scheduler.state.operators[action.operator].workers)
-                    self.workers[action.operator] = max(alive, self.workers.get(action.operator, 0))
-            if scheduler.finished:
-                return
-            now = time.monotonic()
-            if self.ledger.pending and now - saved > max(LEDGER_S, LEDGER_SHARE * (now - self.began)):
-                self.ledger.flush(now - self.began)
-                saved = now
-            if self.watch is not None and now - watched > WATCH_S:
-                self.watch(self._snapshot())
-                watched = now
-            if self.observer.due():
-                self._tell_numbers(now)
-            due = scheduler.deadline()
-            events = runtime.wait(min(WATCH_S, max(0.0, due - now) if due is not None else WATCH_S))
-            if asked:
-                events = [Stop(asked[0])]
-            actions = scheduler.handle(events, time.monotonic()) if events else []
-            if due is not None and time.monotonic() >= due and not scheduler.finished:
-                actions += scheduler.tick(time.monotonic())
-            self.observer.see(events, actions)
+    def _tell_phase(self, loop: Loop) -> None:
+        observer, number = self.means.observer, loop.phase.number
+        if not number:
+            observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=sum(loop.sizes), cores=self.means.machine.cpus,
+                           gpus=self.means.machine.gpus)
+        observer.phase(loop.phase.operators, [u.label for u in loop.units], number + 1, len(self.plan.phases))
 
-    # -- what the runtime asks --------------------------------------------------------------------------------
+    def _do(self, loop: Loop) -> str | None:
+        totals, limit = self._totals(), self.plan.pipeline.settings.max_failed
+        before = (sum(totals[n].rows_in for n in self.sources if n in totals), sum(c.failed for c in totals.values()))
+        if not loop.phase.number:
+            self.read_before = before[0]
+            return loop.go(self.means, before, limit)
+        # From here on nothing is read that was not counted, so a share of the records is a number.
+        stopped = loop.go(self.means, before, limit * max(before[0], SHARE_OF) if limit < 1 else limit)
+        if stopped and "max_failed" in stopped:
+            failed = sum(c.failed for c in self._totals().values())
+            return f"{failed} records of {before[0]} failed, more than max_failed = {limit:g} allows"
+        return stopped
 
-    def _unit_info(self, unit: int, attempt: int) -> UnitInfo:
-        return UnitInfo(self.units[unit], self.ledger.part_name(self.units[unit], attempt))
+    def _clear_later(self) -> None:
+        """Results of later phases that an edit has made untrue, and those of phases that the plan does not have any more."""
+        for phase in self.plan.phases[1:]:
+            self.ledgers[phase.number].expire(phase)
+        number = len(self.plan.phases)
+        while self.out.sub("_run").exists(f"{FOLDER}-{number + 1}"):
+            old = Ledger(self.out, number, self.ledgers[0].sinks)
+            if not old.abolish():
+                break
+            number += 1
 
-    def _recall(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
-        """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""
-        done = {*committed, *range(len(self.todo), len(self.units))}
-        return [(unit, name, unit not in done) for (of, unit), name in self.memory.items() if of == step]
+    def _units(self, phase: Phase) -> list[tuple[int, Unit]]:
+        """What there is to read: of the first phase the sources' units, of a later one what is spooled for it."""
+        if not phase.number:
+            return self.units
+        units: list[tuple[int, Unit]] = []
+        for operator in phase.operators:
+            if operator.derived:
+                files = [f for name in operator.spools for f in self._spooled(name)]
+                stage = operator.steps[0].stage
+                sharded = isinstance(stage, Reduce)
+                made = shard_units(files, stage.shards if stage.key is not None else 1) if sharded else spool_units(files)
+                units += [(operator.index, unit) for unit in made]
+        return units
 
-    # -- what happens -------------------------------------------------------------------------------------------
+    def _spooled(self, name: str) -> list[FileInfo]:
+        number, step = self.spools[name]
+        return self.ledgers[number].spooled(step)
 
-    def _commit(self, commit: Commit) -> None:
-        unit = self.units[commit.unit]
-        record = self.ledger.record_of(self.plan, unit, commit, self.keys)
-        self.ledger.add(record)
-        for step, name in commit.memory.items():
-            self.memory[step, commit.unit] = name
-        self.committed += 1
+    def _lost_files(self, phase: Phase) -> dict[int, set[str]]:
+        """Spooled files that a phase needs and somebody has removed, as their ledger names them, by the phase that wrote them."""
+        there = set(self.out.sub(SPOOLS).names(recursive=True))
+        lost: dict[int, set[str]] = {}
+        for name in {name for o in phase.operators for name in o.spools}:
+            gone = {f"{SPOOLS}/{f.uri}" for f in self._spooled(name) if f.uri not in there}
+            if gone:
+                lost.setdefault(self.spools[name][0], set()).update(gone)
+        return lost
 
     # -- in numbers -----------------------------------------------------------------------------------------------
 
+    def _totals(self) -> dict[str, Counts]:
+        """The counts of finished units and of those under way, by stage."""
+        return {name: counts for loop in self.loops for name, counts in loop.totals().items() if not self._is_spool(name)}
+
+    def _is_spool(self, name: str) -> bool:
+        return name.removeprefix(READ) in self.spools
+
     def _snapshot(self) -> dict[str, Any]:
-        state = self.scheduler.state
-        totals = self._totals()
-        kinds = {s.name: o.kind for o in self.plan.operators for s in o.steps}
-        done = sum(size for size, u in zip(self.sizes, state.units, strict=False) if u.stage in ("committed", "unread"))
-        read = sum(c.rows_in for n, c in totals.items() if kinds.get(n) == "source")
-        return {"units_done": len(self.units) - state.open, "units_total": len(self.units),
-                "bytes_done": done + sum(self.sizes[len(state.units):]), "bytes_total": sum(self.sizes),
-                "records_in": read, "written": sum(c.out.get(WRITTEN, 0) for n, c in totals.items()
-                                                   if kinds.get(n) == "sink" and n not in self.keepers),
+        totals, loop = self._totals(), self.loops[-1]
+        read = sum(c.rows_in for n, c in totals.items() if n in self.sources)
+        return {**loop.progress(), "phase": loop.phase.number + 1, "phases": len(self.plan.phases),
+                "records_in": read, "written": sum(c.out.get(WRITTEN, 0) for n, c in totals.items() if n in self.sinks),
                 "dropped": sum(sum(c.dropped.values()) for c in totals.values()),
                 "duplicate": sum(c.duplicate for c in totals.values()), "failed": sum(c.failed for c in totals.values()),
-                "rate": (read - self.before[0]) / max(1e-3, time.monotonic() - self.began),
-                "workers": len(state.workers), "limit": self._limit()}
+                "rate": None if loop.phase.number else (read - self.read_before) / max(1e-3, time.monotonic() - self.began),
+                "workers": len(loop.scheduler.state.workers), "limit": self._limit()}
 
-    def _tell_numbers(self, now: float) -> None:
-        self.observer.update(self._snapshot(), stage_rows(self._infos(), self._totals()), self.scheduler.state, now)
+    def tell_numbers(self) -> None:
+        """Give the observer the numbers of the run as they stand."""
+        scheduler = self.loops[-1].scheduler
+        if scheduler is not None:
+            rows = stage_rows(self._infos(), self._totals())
+            self.means.observer.update(self._snapshot(), rows, scheduler.state, time.monotonic())
 
     def _limit(self) -> str:
         """What holds the run up, in words. Empty before anything was measured."""
-        operators = self.scheduler.state.operators if self.todo else []
-        total = sum(o.busy_s for o in operators)
+        busy = {(loop.phase.number, name): s for loop in self.loops for name, s in loop.busy_s().items()}
+        total = sum(busy.values())
         if not total:
             return ""
-        busiest = max(operators, key=lambda o: o.busy_s)
-        seconds, cores = time.monotonic() - self.began, self.machine.cpus
-        name, busy = f"{busiest.plan.name} ({busiest.busy_s / total:.0%} of the work)", min(1.0, total / seconds / cores)
+        busiest = max(busy, key=lambda o: busy[o])
+        seconds, cores = time.monotonic() - self.began, self.means.machine.cpus
+        name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0, total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"
-        if busy > 0.7:
-            return f"{name} on {cores:g} cores, which are {busy:.0%} busy; more cores would make it faster"
-        return f"{name}; the {cores:g} cores are only {busy:.0%} busy: too few or too small inputs to work on at once"
+        if share > 0.7:
+            return f"{name} on {cores:g} cores, which are {share:.0%} busy; more cores would make it faster"
+        return f"{name}; the {cores:g} cores are only {share:.0%} busy: too few or too small inputs to work on at once"
 
     def _stats(self, stopped: str | None) -> dict[str, Any]:
-        counts = self.ledger.counts()
+        counts = {n: c for loop in self.loops for n, c in loop.ledger.counts().items()
+                  if n not in self.keepers and not self._is_spool(n)}
         status, message = ("stopped", stopped) if stopped else ("finished", "")
         if stopped and "max_failed" in stopped:
             message += self._errors(self._totals())
-        done = len(self.ledger.records) - len(self.ledger.unfinished)
-        info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(self.ledger.elapsed.values()),
-                       out=self.out.uri, limit=self._limit(), files=self._files(),
-                       units={"done": done, "total": len(self.units), "skipped": self.skipped})
-        counts = {n: c for n, c in counts.items() if n not in self.keepers}
+        units = [{"done": len(loop.ledger.records) - len(loop.ledger.unfinished), "total": len(loop.units),
+                  "skipped": loop.skipped} for loop in self.loops]
+        seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
+        info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds), out=self.out.uri,
+                       limit=self._limit(), files=self._files(), units=units[0])
         columns = {n: {c: s.to_json() for c, s in k.columns.items()} for n, k in counts.items() if k.columns}
         stats = summarise(info, self._infos(), counts, columns)
+        if len(self.plan.phases) > 1:
+            stats["phases"] = [{"units": u, "seconds": round(s, 3)} for u, s in zip(units, seconds, strict=True)]
         return stats if stopped else self._judge_failures(stats)
 
     def _infos(self) -> list[StageInfo]:
-        return [StageInfo(s.name, "stage" if o.kind in ("map", "stateful") else o.kind, s.after, self.workers.get(o.index, 0),
-                          s.stage.reasons())
-                for o in self.plan.operators for s in o.steps if not s.keeper]
+        workers = {s.name: loop.workers.get(o.index, 0) for loop in self.loops for o in loop.phase.operators for s in o.steps}
+        return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks else "stage", s.after,
+                          workers.get(s.name, 0), s.stage.reasons())
+                for s in self.plan.steps if not s.keeper]
 
     def _tell_deaths(self, stats: dict[str, Any]) -> None:
-        deaths, dead = self.observer.deaths, self.observer.dead
+        deaths, dead = self.means.observer.deaths, self.means.observer.dead
         if deaths:
             more = f" and {dead - 1} more" if dead > 1 else ""
             stats["alarms"].append({"level": "note", "stage": "", "text": f"Workers died and were replaced: {deaths[0]}{more}."})
@@ -329,14 +322,6 @@ class _Run:
         told = f": {max(errors, key=lambda e: errors[e])}" if errors else ""
         return f"; most of them in stage {name}{told}"
 
-    def _totals(self) -> dict[str, Counts]:
-        """The counts of finished units and of those under way, by stage."""
-        totals = self.ledger.counts()
-        for unit in self.scheduler.state.units if self.todo else ():
-            for (operator, step), counts in unit.counts.items():
-                totals.setdefault(self.plan.operators[operator].steps[step].name, Counts()).add(counts)
-        return totals
-
     def _judge_failures(self, stats: dict[str, Any]) -> dict[str, Any]:
         records, limit = stats["records"], self.plan.pipeline.settings.max_failed
         allowed = limit * records["in"] if limit < 1 else limit
@@ -349,11 +334,13 @@ class _Run:
 
     def _files(self) -> list[dict[str, Any]]:
         files = []
-        for record in (r for key, r in self.ledger.records.items() if key not in self.ledger.unfinished):
-            for name, stage in record.stages.items():
-                port, _, of = name.partition("/") if name in self.keepers else (WRITTEN, "", name)
-                files.extend({"path": f.path, "rows": f.rows, "size_bytes": f.size_bytes, "stage": of, "port": port}
-                             for f in stage.files)
+        for ledger in (loop.ledger for loop in self.loops):
+            for record in (r for key, r in ledger.records.items() if key not in ledger.unfinished):
+                for name, stage in record.stages.items():
+                    if name not in self.spools:
+                        port, _, of = name.partition("/") if name in self.keepers else (WRITTEN, "", name)
+                        files.extend({"path": f.path, "rows": f.rows, "size_bytes": f.size_bytes, "stage": of, "port": port}
+                                     for f in stage.files)
         return files
 
 

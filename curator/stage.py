@@ -209,6 +209,47 @@ class Stateful(Stage):
         return False
 
 
+class Reduce(Stage):
+    """A barrier: it sees all records before it answers for any. Clusters, the n best, shares of a mixture are found so.
+
+    Everything before it is done first and spooled; then each shard is read twice. In pass one `absorb` sees every row of
+    the shard, and `finish` may make rows of what was learned. In pass two `process` says what becomes of each row. Other
+    shards are not seen: rows that must meet have one `key`.
+
+    `key`: the column by whose value rows are sharded (rows without a value are together); None for one shard of everything.
+    `shards`: how many, where there is a key: it is no part of the answer. `columns`: the columns and payloads that `absorb` reads,
+    beside `id` and `source`; None for all. What is named in `key` and `columns` is needed, whether `contract` names it or not.
+
+    What is learned must fit into a worker's memory; rows need not, if `absorb` lets them go. The order of rows is the same
+    in both passes, and is not that of the input: break ties by `id`.
+    """
+
+    key: str | None = None
+    shards: int = 16
+    columns: tuple[str, ...] | None = None
+
+    def clear(self) -> None:
+        """Forget what was absorbed; called before each shard, also when one is tried again."""
+
+    def absorb(self, batch: Batch) -> None:
+        """Pass one: learn from rows of the shard. What it raises has the whole shard tried again, then ends the run."""
+        raise TypeError(f"{type(self).__name__} has no absorb method")
+
+    def finish(self) -> Iterable[Batch | Outputs] | None:
+        """Rows made of what was learned, with `id` and `source`; called after the last `absorb`, also when there was none."""
+        return None
+
+    def process(self, batch: Batch) -> Result:
+        """Pass two: what becomes of rows of the shard. By default they are absorbed: only what `finish` makes goes on."""
+        return Outputs(absorbed=batch)
+
+    def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
+        """As for any stage; where all rows are absorbed, what the contract adds and no more."""
+        if type(self).process is Reduce.process:
+            return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
+        return super().columns_after(columns)
+
+
 # -- sources ----------------------------------------------------------------------------------------------
 
 

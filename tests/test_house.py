@@ -22,7 +22,7 @@ FLOORS = {
     "curator.engine.processes": 4, "curator.engine.runtime_ray": 4, "curator.worker.nursery": 4,
     "curator.worker.main": 4, "curator.engine.runtime_local": 4, "curator.worker.store": 4,
     "curator.machine": 4,
-    "curator.run": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
+    "curator.run": 5, "curator.loop": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
     "curator.cli": 6, "curator.cli_lists": 6, "curator": 6,
 }
 # Imports that look up, each with its reason. All of them happen when a function is called, not when a module is imported.
@@ -156,7 +156,7 @@ def code_lines(path: Path) -> int:
 
 
 # Code lines. What a reader of the engine's afternoon needs is the engine; formats and recipes are read one at a time.
-SIZES = {"engine": 2500, "worker": 850, "io": 2500, "stages": 1000, "observe": 1300, "tasks": 300}
+SIZES = {"engine": 2500, "worker": 900, "io": 2800, "stages": 1000, "observe": 1300, "tasks": 300}
 
 
 @pytest.mark.parametrize(("part", "most"), SIZES.items())

@@ -505,6 +505,8 @@ class Scheduler:
             unit = state.units[call.units[0][0]]
             if unit.attempt != call.units[0][1]:
                 return
+            if operator.plan.derived and self._stop_if_hopeless(operator, [unit.index], note):
+                return  # many records would be lost as one
             if unit.blames.get(operator.plan.index, 0) + 1 >= TRIES:
                 self._give_up(operator, unit, note)
             else:

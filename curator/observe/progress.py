@@ -23,7 +23,8 @@ class Progress:
 
     A snapshot holds, where known, `units_done`, `units_total`, `bytes_done`, `bytes_total` (of the source),
     `records_in`, `written`, `dropped`, `duplicate`, `failed`, `rate` (records read a second), `workers` and `limit` (a
-    sentence: what the run waits for). `total_units` and `total_bytes` stand in for totals that a snapshot lacks, 0
+    sentence: what the run waits for); with several phases also `phase` and `phases`, and then units and bytes are those of the
+    phase. `total_units` and `total_bytes` stand in for totals that a snapshot lacks, 0
     when unknown. `clock` gives seconds.
     """
 
@@ -32,7 +33,7 @@ class Progress:
         self.stream = sys.stderr if stream is None else stream
         self.clock = clock
         self._totals = {"units_total": total_units, "bytes_total": total_bytes}
-        self._began = clock()
+        self._began = self._phase_began = clock()
         self._share_at_begin: float | None = None  # a resumed run begins with units that are done
         self._shown_at = -LIVE_EVERY_S if self._is_terminal() else self._began
         self._snapshot: dict[str, Any] = {}
@@ -40,6 +41,8 @@ class Progress:
 
     def update(self, snapshot: Mapping[str, Any]) -> None:
         """Take a snapshot; it is shown if the last one has been seen long enough. Cheap when it is not."""
+        if snapshot.get("phase") != self._snapshot.get("phase"):
+            self._share_at_begin, self._phase_began = None, self.clock()
         self._snapshot = {**self._totals, **{k: v for k, v in snapshot.items() if v is not None}}
         if self._share_at_begin is None:
             self._share_at_begin = self.share()
@@ -63,11 +66,11 @@ class Progress:
         return 0.0
 
     def seconds_left(self) -> float | None:
-        """At the speed since the start of this attempt; None before anything is done."""
+        """Of this phase, at the speed since its start in this attempt; None before anything is done."""
         gained = self.share() - (self._share_at_begin or 0.0)
         if gained <= 0:
             return None
-        return (self.clock() - self._began) * (1 - self.share()) / gained
+        return (self.clock() - self._phase_began) * (1 - self.share()) / gained
 
     def line(self) -> str:
         """The snapshot in one plain line."""
@@ -91,7 +94,8 @@ class Progress:
         return Group(*(line for line in lines if line.plain))
 
     def _amount(self) -> str:
-        told = []
+        shot = self._snapshot
+        told = [f"phase {shot['phase']} of {shot['phases']}"] if shot.get("phases", 1) > 1 else []
         for shown, noun, done, total in ((count, " units", "units_done", "units_total"),
                                          (size, "", "bytes_done", "bytes_total")):
             if self._snapshot[total]:

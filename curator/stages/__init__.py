@@ -15,12 +15,13 @@ from curator.stages.rename import Rename
 from curator.stages.route import Route
 from curator.stages.sample import Sample
 from curator.stages.select import Select
+from curator.stages.top import Top
 
 __all__ = [
     "STAGES", "Csv", "DedupExact", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route", "Sample", "Select",
-    "ToCsv", "ToJsonl", "ToParquet",
+    "ToCsv", "ToJsonl", "ToParquet", "Top",
 ]
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, DedupExact,
+    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact,
 )

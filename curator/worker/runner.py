@@ -23,14 +23,13 @@ from curator.engine.state import CHUNK_BYTES
 from curator.errors import CuratorError, StageError
 from curator.io.files import Folder
 from curator.plan import Operator
-from curator.stage import ENDINGS, Context, Outputs, Stage, Stateful, Unit, Writer, WrittenFile
+from curator.stage import ENDINGS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
 from curator.summary import ColumnSummary
 from curator.tasks.batch import ROW, UNIT, Batch
+from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Lineage, cut, gathered, joined, parts
 
 HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
 ERROR_CHARS = 160  # of an error, where errors are counted
-JOIN_ROWS = 256  # small batches inside a chain are joined to about this, for stages that leave the size to the engine
-JOIN_BYTES = 4 << 20  # or to this
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no row is to blame for a full disk
 READ_PART_S = 0.2  # a source sends what it has this often, so that the stages after it need not wait
@@ -177,7 +176,8 @@ class Runner:
             if work.kind == "flush":
                 yield self._flush(work, began)
                 return
-            steps = {"read": self._read, "process": self._write if self.operator.kind == "sink" else self._process}
+            steps = {"read": self._read_derived if self.operator.derived else self._read,
+                     "process": self._write if self.operator.kind == "sink" else self._process}
             for _ in steps[work.kind](work):
                 part, paused = self._take_pending(), time.perf_counter()
                 yield part
@@ -224,19 +224,78 @@ class Runner:
             counts.add(Counts(rows_in=1, failed=1))
             self._collect(0, "failed", _failed_unit(unit, index, error, traceback.format_exc()))
 
+    def _read_derived(self, work: Work) -> Iterator[None]:
+        """Rows that an earlier phase spooled: none of them may be lost, so what fails to the last ends the run."""
+        (self.only_unit, _), = work.units
+        name, unit = self.operator.steps[0].name, work.infos[self.only_unit].unit
+        self.at(0)
+        try:
+            yield from (self._reduce if isinstance(self.stages[0], Reduce) else self._read_spool)(unit)
+        except (StageError, GeneratorExit):
+            raise
+        except Exception as error:
+            if not work.salvage:
+                raise
+            raise StageError(name, f"failed on {unit.label}: {type(error).__name__}: {error}\n{traceback.format_exc()}") from error
+
+    def _read_spool(self, unit: Unit) -> Iterator[None]:
+        """Send on what a spool holds. These records were counted when they were spooled."""
+        sent = time.perf_counter()
+        for batch in gathered(self.stages[0].read(unit)):
+            self._collect(0, "out", self._stamped(batch))
+            if self.pending_bytes >= CHUNK_BYTES // 4 or time.perf_counter() - sent > READ_PART_S:
+                yield
+                sent = time.perf_counter()
+
+    def _reduce(self, unit: Unit) -> Iterator[None]:
+        """A shard: all rows once to learn from, what is made of that, and all rows again to answer them."""
+        stage, counts = self.stages[0], self._count(self.only_unit, 0)
+        began = time.perf_counter()
+        stage.clear()
+        for batch in gathered(self.operator.reader.rows(unit, stage.columns)):
+            self.progress()
+            stage.absorb(batch)
+        self.progress()
+        for outputs in parts(stage.finish() or ()):
+            for port, answer in self._ports(0, outputs):
+                self._made(counts, port, self._stamped(answer))
+            if self.pending_bytes >= CHUNK_BYTES:
+                yield
+        counts.busy_s += time.perf_counter() - began
+        sent = time.perf_counter()
+        for batch in gathered(self.operator.reader.rows(unit), self._size(0)):
+            for some in cut(self._stamped(batch), self._size(0)):
+                yield from self._push(0, some)
+            if time.perf_counter() - sent > READ_PART_S:
+                yield
+                sent = time.perf_counter()
+
+    def _made(self, counts: Counts, port: str, batch: Batch) -> None:
+        """Take in rows that a reduction made."""
+        self._check_source(batch)
+        if port not in ENDINGS:
+            self._check_adds(0, [batch])
+            self._summarise(counts, batch, self.adds[0])
+        counts.made += len(batch)
+        self._count_port(counts, port, batch)
+        self._collect(0, port, batch)
+
+    def _stamped(self, batch: Batch) -> Batch:
+        return batch.with_columns({UNIT: pa.array(np.full(len(batch), self.only_unit, np.int32))})
+
     def _check_source(self, batch: Batch) -> None:
         for name in ("id", "source"):
             if name not in batch.rows.column_names:
-                raise StageError(self.operator.steps[0].name, f"read gave rows without the column {name!r}")
+                raise StageError(self.operator.steps[0].name, f"gave rows without the column {name!r}")
 
     def _process(self, work: Work) -> Iterator[None]:
         units = {p.unit for p in work.pieces}
         self.only_unit = units.pop() if len(units) == 1 else None
-        for batch in _joined([self._load(p) for p in work.pieces]):
-            for cut in _cut(batch, self._size(0)):
-                yield from self._push(0, cut)
+        for batch in joined([self._load(p) for p in work.pieces]):
+            for some in cut(batch, self._size(0)):
+                yield from self._push(0, some)
         for step in range(1, len(self.stages)):
-            for batch in _joined(self.buffers.pop(step, [])):
+            for batch in joined(self.buffers.pop(step, [])):
                 yield from self._push(step, batch)
 
     def _load(self, piece: Piece) -> Batch:
@@ -259,18 +318,18 @@ class Runner:
             # The steps before this one may work on a few rows at a time; a call has a price of its own.
             if rows >= JOIN_ROWS or sum(b.nbytes for b in waiting) >= JOIN_BYTES:
                 self.buffers[step] = []
-                for joined in _joined(waiting):
-                    yield from self._push(step, joined)
+                for batch in joined(waiting):
+                    yield from self._push(step, batch)
             return
         if rows < size:
             return
         self.buffers[step] = []
-        for joined in _joined(waiting):
-            whole = len(joined) - len(joined) % size
-            for cut in _cut(joined.slice(0, whole), size):
-                yield from self._push(step, cut)
-            if whole < len(joined):
-                self.buffers[step].append(joined.slice(whole, len(joined)))
+        for one in joined(waiting):
+            whole = len(one) - len(one) % size
+            for some in cut(one.slice(0, whole), size):
+                yield from self._push(step, some)
+            if whole < len(one):
+                self.buffers[step].append(one.slice(whole, len(one)))
 
     def _push(self, step: int, batch: Batch) -> Iterator[None]:
         """Run one step and send its answer on; yields when a part should leave the worker."""
@@ -321,12 +380,12 @@ class Runner:
         self.progress()
         stage, rows = self.stages[step], len(batch)
         batch = batch.with_columns({ROW: pa.array(np.arange(rows, dtype=np.int32))})
-        ledger = _Lineage(self.operator.steps[step].name, batch)
+        ledger = Lineage(self.operator.steps[step].name, batch)
         held: list[tuple[str, Batch]] | None = []
         held_bytes = 0
         began = time.perf_counter()
         busy = 0.0
-        for outputs in _parts(stage.process(batch)):
+        for outputs in parts(stage.process(batch)):
             busy += time.perf_counter() - began
             for port, answer in self._ports(step, outputs):
                 ledger.saw(port, answer)
@@ -343,22 +402,23 @@ class Runner:
             began = time.perf_counter()
         busy += time.perf_counter() - began
         ledger.check()
-        if step not in self.kept_contract:
-            self._check_contract(step, ledger)
+        self._check_adds(step, [a for port, a in ledger.answers if port is not None and port not in ENDINGS])
         self._account(step, batch, ledger, busy)
         yield from held or ()
 
-    def _check_contract(self, step: int, ledger: _Lineage) -> None:
+    def _check_adds(self, step: int, answers: Sequence[Batch]) -> None:
         """The first answer has the columns that the contract adds, in their types: the plan was checked against it."""
-        named = self.stages[step].contract().adds
-        for answer in (a for port, a in ledger.answers if port is not None and port not in ENDINGS):
+        if step in self.kept_contract:
+            return
+        name, named = self.operator.steps[step].name, self.stages[step].contract().adds
+        for answer in answers:
             self.kept_contract.add(step)
-            for name, kind in named.items():
-                schema, at = answer.rows.schema, answer.rows.schema.get_field_index(name)
-                if at < 0 and name not in answer.payloads():
-                    raise StageError(ledger.stage, f"its contract adds {name!r}, and its answer has no such column or payload")
+            for added, kind in named.items():
+                schema, at = answer.rows.schema, answer.rows.schema.get_field_index(added)
+                if at < 0 and added not in answer.payloads():
+                    raise StageError(name, f"its contract adds {added!r}, and its answer has no such column or payload")
                 if at >= 0 and kind is not None and not pa.types.is_null(schema.types[at]) and not schema.types[at].equals(kind):
-                    raise StageError(ledger.stage, f"its contract adds {name!r} as {kind}, and its answer has {schema.types[at]}")
+                    raise StageError(name, f"its contract adds {added!r} as {kind}, and its answer has {schema.types[at]}")
 
     def _ports(self, step: int, outputs: Outputs) -> Iterator[tuple[str, Batch]]:
         name = self.operator.steps[step].name
@@ -397,7 +457,7 @@ class Runner:
             return {self.only_unit: batch}
         return batch.split(batch.rows.column(UNIT).to_pylist())
 
-    def _account(self, step: int, batch: Batch, ledger: _Lineage, busy: float) -> None:
+    def _account(self, step: int, batch: Batch, ledger: Lineage, busy: float) -> None:
         total = len(batch)
         for unit, rows in self._by_unit(batch).items():
             counts, taken = self._count(unit, step), len(rows)
@@ -444,7 +504,7 @@ class Runner:
     def _take_pending(self) -> Part:
         part: Part = []
         for (step, port, unit), batches in self.pending.items():
-            for batch in _joined(batches):
+            for batch in joined(batches):
                 part.append((step, port, unit, len(batch), batch.nbytes, self.put(batch)))
         self.pending, self.pending_bytes = {}, 0
         return part
@@ -461,7 +521,7 @@ class Runner:
             if step not in writers:
                 writers[step] = self.stages[step].open(work.infos[unit].name)
             began = time.perf_counter()
-            for batch in _joined(batches):
+            for batch in joined(batches):
                 writers[step].write(batch)
                 self._count(unit, step).add(Counts(rows_in=len(batch), out={WRITTEN: len(batch)}))
             self._count(unit, step).busy_s += time.perf_counter() - began
@@ -493,81 +553,6 @@ class Runner:
                 self.sidecars.write(answer.memory, _ipc(memory.rows))
         answer.seconds = time.perf_counter() - began
         return answer
-
-
-class _Lineage:
-    """Which rows of a call came out where."""
-
-    def __init__(self, stage: str, batch: Batch) -> None:
-        self.stage, self.batch = stage, batch
-        self.answers: list[tuple[str | None, Batch]] = []
-
-    def saw(self, port: str | None, answer: Batch) -> None:
-        schema = answer.rows.schema
-        if schema.get_field_index(ROW) < 0 or schema.get_field_index(UNIT) < 0:
-            raise StageError(self.stage, "answered a batch that was not made from the one given (take, filter, split, explode, "
-                                         "with_columns, select): the engine cannot tell which row became which")
-        self.answers.append((port, answer))
-
-    def check(self) -> None:
-        """Every row in is somewhere.
-
-        Raises:
-            StageError: naming the ids that are not.
-        """
-        rows = len(self.batch)
-        found = [a.rows.column(ROW).to_numpy() for _, a in self.answers]
-        if len(found) == 1 and len(found[0]) == rows and (found[0] == self.batch.rows.column(ROW).to_numpy()).all():
-            return
-        seen = np.zeros(rows, dtype=bool)
-        for some in found:
-            seen[some] = True
-        if not seen.all():
-            lost = self.batch.filter(~seen)
-            ids = tuple(lost.rows.column("id").to_pylist())
-            raise StageError(self.stage, f"{len(ids)} of {rows} rows are on no port; a stage sends on every row it is given, "
-                                         "on `dropped` if need be, or names it as absorbed", ids)
-
-
-def _parts(result: Any) -> Iterator[Outputs]:
-    if isinstance(result, Outputs):
-        yield result
-    elif isinstance(result, Batch):
-        yield Outputs(out=result)
-    elif hasattr(result, "__iter__") and not isinstance(result, (str, bytes, dict)):
-        for item in result:
-            yield item if isinstance(item, Outputs) else Outputs(out=item)
-    else:
-        yield Outputs(out=result)  # refused where its type is checked
-
-
-def _joined(batches: list[Batch]) -> list[Batch]:
-    """As few batches as the types allow: rows of different kinds, or with columns that cannot be one, stay apart."""
-    if len(batches) <= 1:
-        return batches
-    groups: dict[type, list[Batch]] = {}
-    for batch in batches:
-        groups.setdefault(type(batch), []).append(batch)
-    joined = []
-    for group in groups.values():
-        try:
-            one = Batch.concat(group)
-        except ValueError:
-            joined.extend(group)
-            continue
-        if one.rows.num_columns and one.rows.column(0).num_chunks > 4:
-            one.rows = one.rows.combine_chunks()
-        joined.append(one)
-    return joined
-
-
-def _cut(batch: Batch, size: int | None) -> Iterator[Batch]:
-    if size is None or len(batch) <= size:
-        if len(batch):
-            yield batch
-        return
-    for start in range(0, len(batch), size):
-        yield batch.slice(start, min(start + size, len(batch)))
 
 
 def _failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:

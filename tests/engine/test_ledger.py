@@ -313,7 +313,7 @@ def test_paths_of_a_sink_may_be_relative(tmp_path, texts, monkeypatch):
 
 def test_attempts_never_share_a_number(tmp_path, texts):
     """Also when the one before died before it finished anything: what it left must not be taken for the next one's."""
-    plan = make_plan(lines(texts) >> sink(tmp_path / "out"))
+    plan = make_plan(lines(texts) >> sink(tmp_path / "out")).phases[0]
     numbers = []
     for _ in range(3):
         ledger = Ledger(Folder.open(str(tmp_path / "out")))
@@ -340,7 +340,7 @@ def test_deaths_of_sinks_leave_only_what_is_named(tmp_path, texts, after):
 def test_thousands_of_units_are_no_burden(tmp_path, texts):
     """CPU time of prepare, commit and flush grows with the number of units and no faster: a resume of 4 times the units
     costs less than 8 times as much."""
-    plan = make_plan(pipeline(texts, tmp_path / "unused"))
+    plan = make_plan(pipeline(texts, tmp_path / "unused")).phases[0]
 
     def cost(count):
         out = Folder.open(str(tmp_path / str(count)))

@@ -1,0 +1,384 @@
+"""Rows between two phases of a run, in files that hold every batch exactly: kind, columns, payloads. Nothing is ever pickled.
+
+A file belongs to one unit of the phase that writes it. It is a row of segments, each a whole Arrow IPC file (zstd) with rows of
+one shard, one kind of batch and one schema; then an index of them as JSON, its length and `MAGIC`. A reader takes the segments
+of its shard, and of these only the columns that it wants. Payloads are binary columns (see `pack`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from curator.errors import CuratorError, InputError
+from curator.io.files import FileInfo, Folder, Output
+from curator.io.units import plan_units
+from curator.stage import Part, Sink, Source, Unit, Writer, WrittenFile, setting
+from curator.tasks.batch import HIDDEN, Batch
+
+FORMAT = 1  # part of the key of a spooling step: files of another format are made again
+SEGMENTS_BYTES = 32 << 20  # rows that are gathered before they become segments, one a shard
+PIECE_BYTES = 4 << 20  # of a batch that is read back, about
+MAGIC = b"curator-spool-1\n"
+REMEDY = "Remove it: the next run makes it again"
+_LENGTH = struct.Struct("<Q")
+_PAYLOAD = "_payload:"  # before the name of a payload that travels as a column
+_WRITE = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard(Unit):
+    """The rows of one shard, in all files of the spools that a `Reduce` takes."""
+
+    number: int
+    shards: int
+    digest: str  # of all these files
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return hashlib.blake2b(f"{self.digest}/{self.number}/{self.shards}".encode(), digest_size=8).hexdigest()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(p.size_bytes for p in self.parts) // self.shards
+
+    @property
+    def label(self) -> str:
+        return f"shard {self.number + 1} of {self.shards}"
+
+
+@dataclass(kw_only=True)
+class ToSpool(Sink):
+    """Keeps rows for a later phase. With a `key` they are sharded by the value of that column."""
+
+    path: str = setting()
+    key: str | None = None
+    shards: int = 1
+    storage_options: dict[str, Any] | None = setting(default=None)
+
+    def open(self, name: str) -> Writer:
+        return SpoolWriter(Folder.open(self.path, self.storage_options), name, self.key, self.shards)
+
+
+@dataclass(kw_only=True)
+class FromSpool(Source):
+    """Reads what `ToSpool` kept. `path`: the folder of all spools of the run."""
+
+    path: str = setting()
+    storage_options: dict[str, Any] | None = setting(default=None)
+
+    def read(self, unit: Unit) -> Iterator[Batch]:
+        return self.rows(unit)
+
+    def rows(self, unit: Unit, columns: Collection[str] | None = None) -> Iterator[Batch]:
+        """The rows of a unit, or of a shard, in batches of a few MB; with `columns` these, `id` and `source` only.
+
+        Raises:
+            InputError: a file is gone or damaged.
+        """
+        folder = Folder.open(self.path, self.storage_options)
+        for part in unit.parts:
+            with folder.open_file(part.uri) as file:
+                yield from _read_file(file, folder.path_of(part.uri), getattr(unit, "number", None), columns)
+
+
+def spool_units(files: Sequence[FileInfo]) -> list[Unit]:
+    """Spooled files as units of about 64 MB. Each attempt gives its files new names, so a unit's key follows the content."""
+    return plan_units(sorted(files, key=lambda f: f.uri))
+
+
+def shard_units(files: Sequence[FileInfo], shards: int) -> list[Unit]:
+    """The shards of spooled files, also where there is no file at all."""
+    parts = tuple(Part(uri=f.uri, size_bytes=f.size_bytes, version=f.version) for f in sorted(files, key=lambda f: f.uri))
+    text = json.dumps([[p.uri, p.size_bytes, p.version] for p in parts])
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return [Shard(number=n, shards=shards, digest=digest, parts=parts) for n in range(shards)]
+
+
+def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
+    """The shard of each value, int64: equal values share one, whatever type their column has in which file; nulls are in 0."""
+    coded = values.combine_chunks()
+    if isinstance(coded, pa.ChunkedArray):
+        coded = pa.concat_arrays(coded.chunks) if coded.num_chunks else pa.array([], values.type)
+    if not pa.types.is_dictionary(coded.type):
+        try:
+            coded = coded.dictionary_encode()
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs
+            coded = pa.array([json.dumps(v, sort_keys=True, default=str) for v in coded.to_pylist()]).dictionary_encode()
+    hashed = [xxhash.xxh3_64_intdigest(_bytes(v)) % shards for v in coded.dictionary.to_pylist()]
+    places = coded.indices.to_numpy(zero_copy_only=False) if not coded.indices.null_count else np.array(
+        [-1 if i is None else i for i in coded.indices.to_pylist()], dtype=np.int64)
+    return np.array([*hashed, 0], dtype=np.int64)[places.astype(np.int64)]
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).encode("utf-8", "surrogatepass")
+
+
+# -- writing --------------------------------------------------------------------------------------------------
+
+
+class SpoolWriter(Writer):
+    """The rows of one unit, in one file."""
+
+    def __init__(self, folder: Folder, name: str, key: str | None, shards: int) -> None:
+        self.folder, self.name, self.key, self.shards = folder, f"{name}.spool", key, shards
+        self._waiting: dict[tuple[int, str], list[pa.Table]] = {}  # by shard and kind
+        self._bytes = self._rows = 0
+        self._index: list[dict[str, Any]] = []
+        self._output: Output | None = None
+
+    def write(self, batch: Batch) -> None:
+        table, kind = to_table(batch), f"{type(batch).__module__}:{type(batch).__qualname__}"
+        sharded = self.key is not None and self.shards > 1
+        places = shard_of(batch.rows.column(self.key), self.shards) if sharded else np.zeros(len(batch), np.int64)
+        for shard in np.unique(places).tolist():
+            # `take` copies: what the batch refers to may be shared memory that others wait for.
+            rows = table.take(pa.array(np.flatnonzero(places == shard)))
+            self._waiting.setdefault((shard, kind), []).append(rows)
+            self._bytes += rows.nbytes
+        self._rows += len(batch)
+        if self._bytes >= SEGMENTS_BYTES:
+            self._write_segments()
+
+    def _write_segments(self) -> None:
+        if self._output is None:
+            self._output = self.folder.open_file(self.name, "wb")
+        for (shard, kind), tables in sorted(self._waiting.items(), key=lambda item: item[0]):
+            for table in _alike(tables):
+                at = self._output.tell()
+                encoded = pa.BufferOutputStream()
+                rows = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes))
+                with pa.ipc.new_file(encoded, table.schema, options=_WRITE) as writer:
+                    writer.write_table(table, max_chunksize=rows)
+                self._output.write(encoded.getvalue())
+                self._index.append({"shard": shard, "kind": kind, "at": at, "bytes": self._output.tell() - at})
+        self._waiting, self._bytes = {}, 0
+
+    def close(self) -> list[WrittenFile]:
+        try:
+            self._write_segments()
+            index = json.dumps(self._index).encode()
+            self._output.write(index + _LENGTH.pack(len(index)) + MAGIC)
+            self._output.close()
+        except BaseException:
+            self.abort()
+            raise
+        return [WrittenFile(self._output.uri, self._rows, self._output.tell())]
+
+    def abort(self) -> None:
+        self._waiting = {}
+        if self._output is not None:
+            self._output.abort()
+
+
+def to_table(batch: Batch) -> pa.Table:
+    """A batch as a table: its columns, but the engine's own, and its payloads as binary columns.
+
+    Raises:
+        CuratorError: a payload holds what cannot be kept without pickling.
+    """
+    table = batch.rows.select([n for n in batch.rows.column_names if n not in HIDDEN])
+    for name, values in batch.payloads().items():
+        try:
+            packed = [None if v is None else pack(v) for v in values]
+        except (TypeError, ValueError) as error:
+            raise CuratorError(f"payload {name!r} of a {type(batch).__name__} cannot be spooled for a later phase: {error}") from error
+        table = table.append_column(_PAYLOAD + name, pa.array(packed, pa.large_binary()))
+    return table
+
+
+def _alike(tables: list[pa.Table]) -> list[pa.Table]:
+    """Tables of one schema joined; others stay apart, so that each row comes back with just its columns."""
+    groups: list[list[pa.Table]] = []
+    for table in tables:
+        same = next((g for g in groups if g[0].schema.equals(table.schema, check_metadata=True)), None)
+        if same is None:
+            groups.append([table])
+        else:
+            same.append(table)
+    return [pa.concat_tables(group).combine_chunks() for group in groups]
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+def _read_file(file: Any, uri: str, shard: int | None, columns: Collection[str] | None) -> Iterator[Batch]:
+    for segment in _index(file, uri):
+        if shard is None or segment["shard"] == shard:
+            window = pa.PythonFile(_Window(file, segment["at"], segment["bytes"]), mode="r")
+            try:
+                yield from _segment(window, kind_of(segment["kind"]), columns)
+            except (pa.ArrowException, OSError, EOFError) as error:
+                if getattr(error, "errno", None) is not None:
+                    raise
+                raise InputError(f"{uri} is damaged: {error}. {REMEDY}") from error
+
+
+def _index(file: Any, uri: str) -> list[dict[str, Any]]:
+    tail = _LENGTH.size + len(MAGIC)
+    end = file.seek(0, io.SEEK_END)
+    file.seek(max(0, end - tail))
+    last = file.read(tail)
+    if len(last) < tail or not last.endswith(MAGIC):
+        raise InputError(f"{uri} is no whole spool file. {REMEDY}")
+    length, = _LENGTH.unpack(last[:_LENGTH.size])
+    file.seek(max(0, end - tail - length))
+    try:
+        return json.loads(file.read(length))
+    except ValueError as error:
+        raise InputError(f"{uri} is damaged: {error}. {REMEDY}") from error
+
+
+def _segment(window: pa.PythonFile, kind: type[Batch], columns: Collection[str] | None) -> Iterator[Batch]:
+    options = pa.ipc.IpcReadOptions()
+    if columns is not None:
+        wanted = {"id", "source", *columns, *(_PAYLOAD + name for name in columns)}
+        names = pa.ipc.open_file(window).schema.names
+        options = pa.ipc.IpcReadOptions(included_fields=[i for i, name in enumerate(names) if name in wanted])
+        window.seek(0)
+    reader = pa.ipc.open_file(window, options=options)
+    for at in range(reader.num_record_batches):
+        yield from_table(pa.Table.from_batches([reader.get_batch(at)]), kind)
+
+
+def from_table(table: pa.Table, kind: type[Batch]) -> Batch:
+    """The batch that `to_table` made a table of."""
+    packed = [n for n in table.column_names if n.startswith(_PAYLOAD)]
+    payloads = {n.removeprefix(_PAYLOAD): [None if v is None else unpack(v) for v in table.column(n).to_pylist()] for n in packed}
+    return replace(kind(rows=table.drop_columns(packed)), **payloads)
+
+
+@cache
+def kind_of(name: str) -> type[Batch]:
+    """The batch class of this name (`module:class`).
+
+    Raises:
+        CuratorError: there is none.
+    """
+    module, _, qualname = name.partition(":")
+    todo: list[type[Batch]] = [Batch]
+    while todo:
+        kind = todo.pop()
+        if (kind.__module__, kind.__qualname__) == (module, qualname):
+            return kind
+        todo += kind.__subclasses__()
+    found: Any = None
+    try:
+        found = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        found = None
+    if not (isinstance(found, type) and issubclass(found, Batch)):
+        raise CuratorError(f"spooled rows are of the kind {name}, which cannot be imported here: define it in a module of a pack")
+    return found
+
+
+class _Window(io.RawIOBase):
+    """A part of a file as a file."""
+
+    def __init__(self, file: Any, start: int, length: int) -> None:
+        self._file, self._start, self._length, self._at = file, start, length, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._length - self._at)
+        self._file.seek(self._start + self._at)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self._at += len(data)
+        return data
+
+
+# -- payloads -------------------------------------------------------------------------------------------------
+
+
+def pack(value: Any) -> bytes:
+    """A payload's value as bytes: a letter for its kind, then its content.
+
+    bytes and bytearrays, numpy arrays and scalars (any type but objects), None, bool, int, float, str, and lists, tuples and
+    dicts (with string keys) of all these come back exactly.
+
+    Raises:
+        TypeError, ValueError: anything else.
+    """
+    kind = type(value)
+    if kind is bytes:
+        return b"b" + value
+    if kind is bytearray:
+        return b"B" + bytes(value)
+    if kind is np.ndarray or isinstance(value, np.generic):
+        if np.asarray(value).dtype.hasobject:
+            raise TypeError("an array of Python objects has no plain form")
+        sink = io.BytesIO()
+        sink.write(b"a" if kind is np.ndarray else b"s")
+        np.lib.format.write_array(sink, np.asarray(value), allow_pickle=False)
+        return sink.getvalue()
+    if value is None or kind in (bool, int, float, str):
+        return b"j" + json.dumps(value).encode()
+    if kind in (list, tuple):
+        return (b"l" if kind is list else b"t") + _pack_all(value)
+    if kind is dict and all(type(key) is str for key in value):
+        return b"d" + _pack_all([*value, *value.values()])
+    raise TypeError(f"a {kind.__name__} has no plain form; use bytes, numpy arrays, numbers, strings, or lists of these")
+
+
+def unpack(data: bytes) -> Any:
+    """What `pack` was given."""
+    kind, content = data[:1], data[1:]
+    if kind == b"b":
+        return content
+    if kind == b"B":
+        return bytearray(content)
+    if kind in (b"a", b"s"):
+        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        return array if kind == b"a" else array[()]
+    if kind == b"j":
+        return json.loads(content)
+    values = _unpack_all(content)
+    if kind == b"d":
+        return dict(zip(values[:len(values) // 2], values[len(values) // 2:], strict=True))
+    return values if kind == b"l" else tuple(values)
+
+
+def _pack_all(values: Sequence[Any]) -> bytes:
+    packed = [pack(v) for v in values]
+    return b"".join(_LENGTH.pack(len(p)) + p for p in packed)
+
+
+def _unpack_all(data: bytes) -> list[Any]:
+    values, at = [], 0
+    while at < len(data):
+        length, = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        values.append(unpack(data[at:at + length]))
+        at += length
+    return values

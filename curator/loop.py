@@ -1,0 +1,181 @@
+"""One phase of a run: the loop that joins a scheduler, a runtime and a ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from curator.counts import Counts
+from curator.engine.events import Commit, Report, StartWorker, Stop
+from curator.engine.runtime_local import InlineRuntime, LocalRuntime
+from curator.engine.scheduler import Scheduler
+from curator.engine.workers import Job
+from curator.io.files import Folder
+from curator.ledger import Ledger
+from curator.observe.observer import Observer
+from curator.plan import Phase
+from curator.resources import Node
+from curator.stage import Stateful, Unit
+from curator.worker.runner import UnitInfo
+
+LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
+LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second
+WATCH_S = 0.2  # watchers are told this often
+
+Runtime = InlineRuntime | LocalRuntime
+
+
+@dataclass
+class Means:
+    """What a run works with, whatever the phase. `inline`: in the driver's own process. `keep`: a descriptor that workers hold.
+
+    `watch` is called now and then; `tell_numbers` when the observer asks for the numbers of the run.
+    """
+
+    machine: Node
+    observer: Observer
+    tell_numbers: Callable[[], None]
+    inline: bool = False
+    keep: int | None = None
+    watch: Callable[[], None] | None = None
+    asked: list[str] = field(default_factory=list)  # why the user wants the run to stop
+
+
+def make_runtime(job: Job, means: Means) -> Runtime:
+    return InlineRuntime(job) if means.inline else LocalRuntime(job, means.keep)
+
+
+class Loop:
+    """Does what is to do in a phase. `units`: the operator that reads each, and the unit.
+
+    `skipped`: units that were finished before.
+    """
+
+    def __init__(self, phase: Phase, ledger: Ledger, units: Sequence[tuple[int, Unit]], out: Folder, prune: bool) -> None:
+        self.phase, self.ledger, self.out = phase, ledger, out
+        needs = ledger.prepare(phase, units, prune)
+        self.skipped = sum(n is True for n in needs)
+        todo = [(unit, need) for unit, need in zip(units, needs, strict=True) if need is not True]
+        self.units = [unit for (_, unit), _ in todo] + [u for (_, u), n in zip(units, needs, strict=True) if n is True]
+        self.todo = [(source, None if need is None else need) for (source, _), need in todo]
+        self.keys, self.sizes = [u.key for u in self.units], [u.size_bytes for u in self.units]
+        self.index_of = {key: i for i, key in enumerate(self.keys)}
+        self.memory: dict[tuple[str, int], str] = {}  # sidecars by step and unit
+        for step in phase.steps:
+            if isinstance(step.stage, Stateful):
+                for key, name in ledger.memories(step).items():
+                    self.memory[step.name, self.index_of[key]] = name
+        self.workers: dict[int, int] = {}  # most at a time, by operator
+        self.scheduler: Scheduler | None = None  # while there is something to do
+        self.busy: dict[str, float] = {}  # seconds of work by operator, when it has ended
+
+    # -- from beginning to end ------------------------------------------------------------------------------
+
+    def go(self, means: Means, before: tuple[int, int], max_failed: float) -> str | None:
+        """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished units."""
+        self.began = time.monotonic()
+        self.means = means
+        # A limit that was reached must let through again what an edit does again, so then everything is read; and so is
+        # what an earlier phase has counted.
+        gates = frozenset(o.index for o in self.phase.operators
+                          if o.kind == "stateful" and self.phase.gate(o.index)
+                          and not self.ledger.unfinished and not self.phase.number)
+        self.scheduler = Scheduler(self.phase.operators, self.todo, {0: means.machine}, before=before, gates=gates,
+                                   max_failed=max_failed)
+        job = Job(self.phase.operators, self._unit_info, self.out.sub("_run").sub("state"), self._recall)
+        try:
+            runtime = make_runtime(job, means)
+            try:
+                self._loop(runtime)
+            finally:
+                runtime.close()
+        finally:
+            self.ledger.flush(time.monotonic() - self.began)
+        if self.scheduler.stopped is None and any(unit.attempt for unit in self.scheduler.state.units):
+            # A unit that began again may have left files of the attempt before: whoever reads the folder must not see both.
+            self.ledger.remove_unnamed(self.phase)
+        means.tell_numbers()
+        return self.scheduler.stopped
+
+    def _loop(self, runtime: Runtime) -> None:
+        scheduler, means, observer = self.scheduler, self.means, self.means.observer
+        saved = watched = time.monotonic()
+        actions = scheduler.start(time.monotonic())
+        observer.see((), actions)
+        while True:
+            for action in actions:
+                if isinstance(action, Commit):
+                    self._commit(action)
+                elif not isinstance(action, Report):
+                    runtime.execute(action)
+                if isinstance(action, StartWorker):
+                    alive = len(scheduler.state.operators[action.operator].workers)
+                    self.workers[action.operator] = max(alive, self.workers.get(action.operator, 0))
+            if scheduler.finished:
+                return
+            now = time.monotonic()
+            if self.ledger.pending and now - saved > max(LEDGER_S, LEDGER_SHARE * (now - self.began)):
+                self.ledger.flush(now - self.began)
+                saved = now
+            if means.watch is not None and now - watched > WATCH_S:
+                means.watch()
+                watched = now
+            if observer.due():
+                means.tell_numbers()
+            due = scheduler.deadline()
+            events = runtime.wait(min(WATCH_S, max(0.0, due - now) if due is not None else WATCH_S))
+            if means.asked:
+                events = [Stop(means.asked[0])]
+            actions = scheduler.handle(events, time.monotonic()) if events else []
+            if due is not None and time.monotonic() >= due and not scheduler.finished:
+                actions += scheduler.tick(time.monotonic())
+            observer.see(events, actions)
+
+    def end(self) -> None:
+        """Keep of the scheduler what the numbers need."""
+        self.busy, self.scheduler = self.busy_s(), None
+
+    # -- what the runtime asks --------------------------------------------------------------------------------
+
+    def _unit_info(self, unit: int, attempt: int) -> UnitInfo:
+        return UnitInfo(self.units[unit], self.ledger.part_name(self.units[unit], attempt))
+
+    def _recall(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
+        """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""
+        done = {*committed, *range(len(self.todo), len(self.units))}
+        return [(unit, name, unit not in done) for (of, unit), name in self.memory.items() if of == step]
+
+    # -- what happens -------------------------------------------------------------------------------------------
+
+    def _commit(self, commit: Commit) -> None:
+        unit = self.units[commit.unit]
+        self.ledger.add(self.ledger.record_of(self.phase, unit, commit, self.keys))
+        for step, name in commit.memory.items():
+            self.memory[step, commit.unit] = name
+
+    # -- in numbers -----------------------------------------------------------------------------------------------
+
+    def totals(self) -> dict[str, Counts]:
+        """The counts of finished units and of those under way, by stage."""
+        totals = self.ledger.counts()
+        for unit in self.scheduler.state.units if self.scheduler else ():
+            for (operator, step), counts in unit.counts.items():
+                totals.setdefault(self.phase.operators[operator].steps[step].name, Counts()).add(counts)
+        return totals
+
+    def busy_s(self) -> Mapping[str, float]:
+        """Seconds of work by operator."""
+        if self.scheduler is None:
+            return self.busy
+        return {o.plan.name: o.busy_s for o in self.scheduler.state.operators}
+
+    def progress(self) -> dict[str, int]:
+        """How far it is: units and bytes, done and in all."""
+        if self.scheduler is None:
+            return {"units_done": len(self.units), "units_total": len(self.units),
+                    "bytes_done": sum(self.sizes), "bytes_total": sum(self.sizes)}
+        state = self.scheduler.state
+        done = sum(size for size, u in zip(self.sizes, state.units, strict=False) if u.stage in ("committed", "unread"))
+        return {"units_done": len(self.units) - state.open, "units_total": len(self.units),
+                "bytes_done": done + sum(self.sizes[len(state.units):]), "bytes_total": sum(self.sizes)}

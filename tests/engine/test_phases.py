@@ -1,0 +1,378 @@
+"""Barriers and batch mode: whole runs over several phases, interrupted, edited and continued."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from parts import (
+    TOKEN,
+    Children,
+    DropWord,
+    FirstOfText,
+    Frames,
+    JsonFiles,
+    MeanFrame,
+    Shout,
+    Trouble,
+    folders,
+    kept_aside,
+    lines,
+    orphans,
+    wait_until,
+    write_lines,
+    written,
+)
+from reductions import Broken, CountText, Total, Words
+from test_ledger import crashes
+
+from curator import ContractError, CuratorError, read, write
+from curator.plan import make_plan
+from curator.stages import Limit, Merge, Parquet, Top
+
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+MODES = pytest.mark.parametrize("mode", ["stream", "batch"])
+CONTENT = {"a": ["one", "two bad", "three", "one"], "b": ["four", "bad five", "three"], "c": ["one", "six"], "empty": []}
+GOOD = [text for name in CONTENT for text in CONTENT[name] if "bad" not in text]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path, monkeypatch):
+    """After every test: no process and no shared memory of a run."""
+    monkeypatch.setenv(TOKEN, tmp_path.name)
+    yield
+    wait_until(lambda: not orphans(tmp_path.name))
+    assert not folders(os.getpid())
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return write_lines(tmp_path / "in", **CONTENT)
+
+
+def sink(folder, **options):
+    return JsonFiles(path=str(folder), **options)
+
+
+def counted(texts, out, suffix="", add=0, word="bad"):
+    """A sink in the first phase, a reduction, a stage and a sink behind it."""
+    made = (lines(texts) >> DropWord(word=word)).to(sink(out / "before")) >> CountText(add=add) >> Shout(suffix=suffix) >> sink(out / "loud")
+    return made.named("x", out=str(out))
+
+
+def answers(out, add=0, suffix=""):
+    """Checks what `counted` has written."""
+    loud = written(out / "loud")
+    assert len({row["id"] for row in loud}) == len(loud)
+    assert sorted((r["loud"], r["count"]) for r in loud) == sorted(
+        (t.upper() + suffix, GOOD.count(t) + add) for t in GOOD)
+    assert sorted(r["text"] for r in written(out / "before")) == sorted(GOOD)
+    assert sorted(r["text"] for r in kept_aside(out, "dropped")) == ["bad five", "two bad"]
+
+
+def phases(result):
+    """Units done now, by phase."""
+    return [p["units"]["total"] - p["units"]["skipped"] for p in result.stats["phases"]]
+
+
+def sums_up(result):
+    """The identity of accounting, for the run and for each stage; no alarm says otherwise."""
+    records = result.records
+    assert records["in"] + records["made"] == sum(records[e] for e in ("written", "dropped", "duplicate", "failed", "absorbed"))
+    for s in result.stats["stages"]:
+        assert s["in"] + s["made"] == sum(s["out"].values()) + sum(s["dropped"].values()) + sum(
+            s[e] for e in ("duplicate", "failed", "absorbed")), s["name"]
+    assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
+
+
+# -- what a reduction sees and answers --------------------------------------------------------------------------------
+
+
+@WORKERS
+@MODES
+def test_a_reduction_answers_each_row_knowing_all(tmp_path, texts, workers, mode):
+    result = counted(texts, tmp_path / "out").run(workers=workers, mode=mode)
+    answers(tmp_path / "out")
+    sums_up(result)
+    assert result.records == {"in": 9, "made": 7, "written": 14, "dropped": 2, "duplicate": 0, "failed": 0, "absorbed": 0}
+    assert [s["name"] for s in result.stats["stages"]] == ["lines", "drop_word", "json_files", "count_text", "shout", "json_files-2"]
+    assert not any("spool" in f["path"] for f in result.stats["files"])
+    assert phases(counted(texts, tmp_path / "out").run(workers=workers, mode=mode)) == [0] * len(result.stats["phases"])
+
+
+@WORKERS
+def test_rows_can_be_absorbed_and_others_made_of_them(tmp_path, texts, workers):
+    result = (lines(texts) >> Words() >> sink(tmp_path / "out")).run(workers=workers)
+    assert [(r["id"], r["count"]) for r in written(tmp_path / "out")] == sorted(
+        Counter(t for some in CONTENT.values() for t in some).items())
+    assert not any("text" in row for row in written(tmp_path / "out"))
+    assert result.records == {"in": 9, "made": 6, "written": 6, "dropped": 0, "duplicate": 0, "failed": 0, "absorbed": 9}
+    sums_up(result)
+
+
+@WORKERS
+def test_a_reduction_without_a_key_has_one_shard_also_when_nothing_comes(tmp_path, texts, workers):
+    both = lines(texts) >> DropWord()
+    made = (both >> Total() >> sink(tmp_path / "good")) + (both.port("dropped") >> Total() >> sink(tmp_path / "bad"))
+    nothing = lines(write_lines(tmp_path / "none", empty=[])) >> Total() >> sink(tmp_path / "nothing")
+    result = (made + nothing).named("x", out=str(tmp_path / "out")).run(workers=workers)
+    assert [[r["total"] for r in written(tmp_path / name)] for name in ("good", "bad", "nothing")] == [[7], [2], [0]]
+    sums_up(result)
+
+
+@WORKERS
+@MODES
+def test_reductions_in_a_row_in_a_branch_and_a_merge_behind_them(tmp_path, texts, workers, mode):
+    """The branch crosses one barrier, the main line two; both meet again, and all of it is counted."""
+    checked = lines(texts) >> DropWord()
+    good = checked >> CountText() >> Shout().with_(name="between") >> CountText(add=100).with_(name="again")
+    bad = checked.port("dropped") >> CountText().with_(name="of_bad")
+    made = ((good + bad) >> Merge() >> Shout().with_(name="both")).to(sink(tmp_path / "copy")) >> sink(tmp_path / "out")
+    result = made.named("x", out=str(tmp_path / "out")).run(workers=workers, mode=mode)
+    expected = sorted([*((t.upper(), GOOD.count(t) + 100) for t in GOOD), ("TWO BAD", 1), ("BAD FIVE", 1)])
+    for place in ("out", "copy"):
+        assert sorted((r["loud"], r["count"]) for r in written(tmp_path / place)) == expected
+    sums_up(result)
+    assert result.records["written"] == 18
+
+
+@WORKERS
+def test_batch_mode_writes_what_streaming_writes(tmp_path, texts, workers):
+    """Routes, merges, several sinks on one port, a stateful stage, children, payloads, failures."""
+
+    def made(out):
+        unique = lines(texts) >> FirstOfText() >> Trouble()
+        high = unique >> Frames() >> MeanFrame() >> Children()
+        routed = (unique.port("duplicate") + high) >> Merge() >> Shout()
+        routes = routed.to(sink(out / "all")).route({"long": "length(text) > 4", "short": "length(text) <= 4"})
+        united = (routes["long"] >> Shout(suffix="!").with_(name="louder") >> sink(out / "long")) + (routes["short"] >> sink(out / "short"))
+        return united.named("x", out=str(out), max_failed=5)
+
+    (texts / "d.txt").write_text("raise this\nseven\n")
+    ends = {}
+    for mode in ("stream", "batch"):
+        result = made(tmp_path / mode).run(workers=workers, mode=mode)
+        sums_up(result)
+        kept = {e: [r["text"] for r in kept_aside(tmp_path / mode, e)] for e in ("dropped", "failed")}
+        ends[mode] = kept | {n: sorted((r["loud"], r.get("mean") or 0) for r in written(tmp_path / mode / n)) for n in ("all", "long", "short")}
+        ends[mode]["records"] = result.records
+    assert ends["stream"] == ends["batch"]
+    assert ends["stream"]["failed"] == ["raise this"]
+    assert len(result.stats["phases"]) > 5
+
+
+def test_a_limit_in_batch_mode_drops_what_was_already_read(tmp_path, texts):
+    result = (lines(texts) >> Shout() >> Limit(records=2) >> sink(tmp_path / "out")).run(workers=0, mode="batch")
+    assert (result.records["written"], result.records["dropped"]) == (2, 7)
+    sums_up(result)
+
+
+@MODES
+def test_files_of_records_and_a_store_in_memory(mode, tmp_path):
+    source, out = tmp_path / "in.jsonl", f"memory://phases-{mode}"
+    source.write_text("".join(json.dumps({"id": f"r{i}", "q": i % 7, "l": "ab"[i % 2]}) + "\n" for i in range(100)))
+    made = read(str(source)) >> Top(by="q", n=3, key="l") >> write(out, format="parquet")
+    result = made.run(mode=mode)
+    assert (result.records["written"], result.records["dropped"]) == (6, 94)
+    sums_up(result)
+    assert not any(phases(made.run(mode=mode)))
+    assert sorted((r["l"], r["q"], r["id"]) for r in records_of(out)) == [
+        ("a", 6, "r20"), ("a", 6, "r34"), ("a", 6, "r48"), ("b", 6, "r13"), ("b", 6, "r27"), ("b", 6, "r41")]
+
+
+def records_of(out):
+    source = Parquet(path=out)
+    return [row for unit in source.units() for batch in source.read(unit) for row in batch.rows.to_pylist()]
+
+
+# -- interruptions and edits ----------------------------------------------------------------------------------------------
+
+
+@MODES
+def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, texts, mode):
+    class Made:
+        def run(self, workers):
+            return counted(texts, tmp_path / "out").run(workers=workers, mode=mode)
+
+    assert crashes(Made) > 15
+    result = counted(texts, tmp_path / "out").run(workers=0, mode=mode)
+    answers(tmp_path / "out")
+    sums_up(result)
+    named = {Path(f["path"]).name for f in result.stats["files"]}
+    assert {p.name for p in (tmp_path / "out").rglob("part-*") if "_run" not in p.parts} == named
+
+
+@WORKERS
+def test_an_edit_after_the_barrier_leaves_what_is_before_it(tmp_path, texts, workers):
+    out = tmp_path / "out"
+    counted(texts, out).run(workers=workers)
+    assert phases(counted(texts, out, suffix="!").run(workers=workers)) == [0, 3]
+    answers(out, suffix="!")
+    result = counted(texts, out, suffix="!", add=10).run(workers=workers)
+    assert phases(result) == [0, 3]
+    answers(out, suffix="!", add=10)
+    sums_up(result)
+
+
+def test_an_edit_before_the_barrier_does_all_of_it_again(tmp_path, texts):
+    out = tmp_path / "out"
+    counted(texts, out, word="six").run(workers=0)
+    old = {p.name for p in (out / "_run/spool").rglob("part-*")}
+    result = counted(texts, out).run(workers=0)
+    assert phases(result) == [4, 3]
+    answers(out)
+    sums_up(result)
+    assert old.isdisjoint(p.name for p in (out / "_run/spool").rglob("part-*"))
+
+
+def test_an_edit_clears_what_is_behind_the_barrier_before_anything_is_done(tmp_path, texts):
+    out = tmp_path / "out"
+    counted(texts, out).run(workers=0)
+    stopping = counted(texts, out, word="one")
+    stopping.sinks[0].stage.fail = "write"
+    stopped = stopping.run(workers=0, check=False)
+    assert stopped.stats["status"] == "stopped"
+    assert written(out / "loud") == [] == written(out / "before")
+    counted(texts, out).run(workers=0)
+    answers(out)
+
+
+def test_new_and_changed_inputs_are_done_and_then_the_shards(tmp_path, texts):
+    out = tmp_path / "out"
+    counted(texts, out).run(workers=0)
+    (texts / "d.txt").write_text("one\n")
+    result = counted(texts, out).run(workers=0)
+    assert phases(result) == [1, 3]
+    assert Counter(r["count"] for r in written(out / "loud") if r["loud"] == "ONE") == {4: 4}
+    (texts / "d.txt").unlink()
+    with pytest.raises(CuratorError, match="--prune"):
+        counted(texts, out).run(workers=0)
+    result = counted(texts, out).run(workers=0, prune=True)
+    assert phases(result) == [0, 3]
+    answers(out)
+    sums_up(result)
+
+
+def test_from_one_mode_to_the_other_and_without_the_barrier_nothing_old_stays(tmp_path, texts):
+    out = tmp_path / "out"
+    for mode in ("stream", "batch", "stream"):
+        sums_up(counted(texts, out).run(workers=0, mode=mode))
+        answers(out)
+    plain = (lines(texts) >> DropWord() >> sink(out / "loud")).named("x", out=str(out))
+    sums_up(plain.run(workers=0))
+    assert sorted(r["text"] for r in written(out / "loud")) == sorted(GOOD)
+    assert not list((out / "_run/spool").rglob("part-*"))
+    assert not any(p.is_file() for p in (out / "_run/ledger-2").iterdir())
+    counted(texts, out).run(workers=0)
+    answers(out)
+
+
+def test_a_spool_that_was_removed_is_made_again_when_it_is_needed(tmp_path, texts):
+    out = tmp_path / "out"
+    counted(texts, out).run(workers=0)
+    shutil.rmtree(out / "_run/spool")
+    assert phases(counted(texts, out).run(workers=0)) == [0, 0]
+    result = counted(texts, out, suffix="!").run(workers=0)
+    assert phases(result) == [3, 3]  # a file without records spooled nothing
+    answers(out, suffix="!")
+    sums_up(result)
+
+
+def test_a_run_folder_may_be_moved(tmp_path, texts):
+    def made(out, n):
+        return lines(texts) >> Top(by="text", n=n) >> write(str(out), format="parquet")
+
+    made(tmp_path / "old", 2).run(workers=0)
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert phases(made(tmp_path / "new", 2).run(workers=0)) == [0, 0]
+    assert phases(made(tmp_path / "new", 3).run(workers=0)) == [0, 1]
+    assert sorted(row["text"] for row in records_of(str(tmp_path / "new"))) == ["three", "three", "two bad"]
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("where", "how", "workers"), [("absorb", "raise", 0), ("finish", "raise", 2), ("absorb", "die", 2),
+                                                       ("finish", "hang", 2)])
+def test_what_no_row_is_to_blame_for_stops_the_run_and_loses_nothing(tmp_path, texts, where, how, workers):
+    (texts / "d.txt").write_text("hurt\n")
+    made = lines(texts) >> Broken(where=where, how=how).with_(timeout_s=0.5 if how == "hang" else None) >> sink(tmp_path / "out")
+    stopped = made.run(workers=workers, check=False)
+    assert stopped.stats["status"] == "stopped"
+    told = {"raise": f"ValueError: cannot {where} this", "die": "the worker died: killed by SIGKILL",
+            "hang": "a call took longer than its limit of 0.5 s"}[how]
+    assert "broken" in stopped.stats["message"] and told in stopped.stats["message"]
+    assert not kept_aside(tmp_path / "out", "failed")
+    calm = (lines(texts) >> Broken(where="nowhere", how=how) >> sink(tmp_path / "out")).run(workers=workers)
+    assert calm.records["written"] == 10
+    sums_up(calm)
+
+
+@pytest.mark.parametrize(("where", "how"), [("absorb", "raise"), ("finish", "raise"), ("process", "die"), ("absorb", "die")])
+def test_a_passing_trouble_costs_time_only(tmp_path, texts, where, how):
+    (texts / "d.txt").write_text("hurt\n")
+    (tmp_path / "marks").mkdir()
+    made = lines(texts) >> Broken(where=where, how=how, marks=str(tmp_path / "marks")) >> sink(tmp_path / "out")
+    result = made.run(workers=2)
+    assert (tmp_path / "marks/once").exists()
+    assert sorted((r["text"], r["count"]) for r in written(tmp_path / "out")) == sorted(
+        (t, n) for t, n in Counter([*(t for some in CONTENT.values() for t in some), "hurt"]).items() for _ in range(n))
+    sums_up(result)
+
+
+@WORKERS
+def test_a_row_that_pass_two_cannot_stand_fails_alone(tmp_path, texts, workers):
+    (texts / "d.txt").write_text("hurt\n")
+    result = (lines(texts) >> Broken(where="process") >> sink(tmp_path / "out")).named("x", max_failed=1).run(workers=workers)
+    assert (result.records["written"], result.records["failed"]) == (9, 1)
+    assert [r["text"] for r in kept_aside(tmp_path / "out", "failed")] == ["hurt"]
+    sums_up(result)
+
+
+@pytest.mark.parametrize("max_failed", [1, 0.0015])
+def test_failures_count_over_all_phases(tmp_path, max_failed):
+    """One record fails before the barrier and one behind it: together they are too many."""
+    texts = write_lines(tmp_path / "in", a=["raise before", *(f"text {i}" for i in range(99))])
+    made = lines(texts) >> Trouble() >> CountText() >> Broken(where="process").with_(name="second") >> sink(tmp_path / "out")
+    (texts / "b.txt").write_text("hurt\n")
+    result = made.named("x", max_failed=max_failed).run(workers=0, check=False)
+    assert result.stats["status"] == "stopped"
+    assert f"2 records of 101 failed, more than max_failed = {max_failed:g} allows" in result.stats["message"]
+
+
+def test_a_watcher_sees_every_phase(tmp_path, texts):
+    seen = []
+    (lines(texts, delay_s=0.1, batch=1) >> CountText() >> Trouble().with_(name="slow") >> sink(tmp_path / "out")).run(
+        workers=0, watch=lambda shot: seen.append(dict(shot)))
+    assert seen and all(s["phases"] == 2 and s["units_done"] <= s["units_total"] for s in seen)
+
+
+# -- plans ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_without_a_barrier_has_one_phase_and_no_spool(tmp_path, texts):
+    plan = make_plan(lines(texts) >> DropWord() >> sink(tmp_path / "out"))
+    assert len(plan.phases) == 1
+    assert not any(s.spool for s in plan.phases[0].steps)
+
+
+def test_the_key_of_a_reduction_and_what_it_absorbs_must_be_there(tmp_path, texts):
+    with pytest.raises(ContractError, match="'count_text' needs 'txt'.*did you mean 'text'"):
+        make_plan(lines(texts) >> CountText(key="txt") >> sink(tmp_path / "out"))
+
+
+def test_the_plan_tells_of_phases(tmp_path, texts):
+    told = counted(texts, tmp_path / "out").plan()
+    assert "2 phases" in told and "phase 2 of 2" in told and "3 shards by text" in told
+    assert "phase 4 of 4" in counted(texts, tmp_path / "out").plan(mode="batch")
+
+
+def test_a_preview_goes_over_a_barrier_without_writing(tmp_path, texts):
+    from curator.preview import preview
+
+    shown = {p.name: p for p in preview(counted(texts, tmp_path / "out"), 5)}
+    assert shown["count_text"].outputs["out"].column("count").to_pylist()[0] == 2
+    assert list(shown) == ["lines", "drop_word", "count_text", "shout"]
+    assert not (tmp_path / "out").exists()
