@@ -51,8 +51,8 @@ class Row:
 
 SLEEPS = (0.025, 0.1, 0.05)
 ROWS = {
-    "calls": Row("no-op stages, 2,000 tasks of 1 KB: stage calls a second", {"tasks": 2000}, {"calls_per_s": 1, "driver_cpu_s": -1},
-                 (*ENGINES, "ray_data:blocks")),
+    "calls": Row("no-op stages, 2,000 tasks of 1 KB: stage calls a second", {"tasks": 2000},
+                 {"calls_per_s": 1, "driver_cpu_s": -1}, (*ENGINES, "ray_data:blocks")),
     "startup": Row("no-op stages, ten tasks: whole process, and start to first output", {"tasks": 10},
                    {"process_s": -1, "first_output_s": -1, "peak_mb": -1}, watch=True),
     "latency": Row("a task each 50 ms through three no-op stages: seconds from read to the last stage",
@@ -64,8 +64,9 @@ ROWS = {
                   "seconds": (0.02, 0.1, 0.0)}, {"peak_mb": -1, "shared_mb": -1, "spilled_mb": -1, "seconds": -1}, watch=True),
     "deaths": Row("300 tasks of 20 ms; each 50th kills its worker once", {"tasks": 300, "seconds": (0.0, 0.02, 0.0), "kills": 50},
                   {"outputs": 1, "process_s": -1}, limit_s=120),
-    "poison": Row("300 tasks of 20 ms; one kills its worker each time", {"tasks": 300, "seconds": (0.0, 0.02, 0.0), "poison": 150},
-                  {"outputs": 1, "process_s": -1}, (*ENGINES, "xenna:skip", "ray_data:skip"), limit_s=120),
+    "poison": Row("300 tasks of 20 ms; one kills its worker each time",
+                  {"tasks": 300, "seconds": (0.0, 0.02, 0.0), "poison": 150}, {"outputs": 1, "process_s": -1},
+                  (*ENGINES, "xenna:skip", "ray_data:skip"), limit_s=120),
     "node": Row("400 tasks of 25, 100 and 50 ms on two nodes of 4 CPUs; the second goes after 100 outputs",
                 {"tasks": 400, "seconds": SLEEPS, "cpus": 8, "lose_after": 100}, {"outputs": 1, "process_s": -1},
                 ("ray", "xenna", "ray_data"), limit_s=120),
@@ -179,7 +180,8 @@ def run_one(row: Row, engine: str, limit_s: float) -> dict[str, Any]:
     python = python_of(name)
     # Ray's sockets lie in this folder, and their names must be short.
     place = tempfile.mkdtemp(prefix="ce", dir="/tmp" if os.path.isdir("/tmp") else None)
-    job = {"seconds": (0, 0, 0), "cpus": 4, **row.job, "place": place, "variant": ":".join(v for v in ("ray" * (name == "ray"), variant) if v)}
+    variant = "ray" + variant if name == "ray" else variant
+    job = {"seconds": (0, 0, 0), "cpus": 4, **row.job, "place": place, "variant": variant}
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PYTHONPATH"))}
     environment |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "TMPDIR": place}
     if name in ("local", "ray"):
@@ -216,7 +218,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def spilled_bytes(place: str) -> int:
-    """What the Ray of a run wrote to disk because its object store was full, in all: its nodes' logs say it. Ours has no such path."""
+    """What the Ray of a run wrote to disk because its object store was full, in all, as the log says. Ours has no such path."""
     logs = "".join(p.read_text(errors="replace") for p in Path(place).glob("ray/session_2*/logs/raylet*.out"))
     return sum(int(found) << 20 for found in re.findall(r"Spilled (\d+) MiB", logs)[-1:])
 
@@ -301,7 +303,8 @@ def main() -> None:
             show(row, engine, results[engine])
             kept["ratios"][name] = compare(results, row.goals)
             path.write_text(json.dumps(kept, indent=1))
-        print("  times better than the best peer:", "  ".join(f"{k} {v:.1f}" for k, v in kept["ratios"][name].items()), flush=True)
+        told_ratios = "  ".join(f"{k} {v:.1f}" for k, v in kept["ratios"][name].items())
+        print(f"  times better than the best peer: {told_ratios}", flush=True)
 
 
 if __name__ == "__main__":

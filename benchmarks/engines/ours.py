@@ -6,6 +6,8 @@ import inspect
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
 
 import common
 import numpy as np
@@ -26,7 +28,7 @@ class Tasks(Source):
     def units(self) -> list[Unit]:
         count = 1 if self.job.paced_s else min(4, self.job.tasks)
         edges = [i * self.job.tasks // count for i in range(count + 1)]
-        return [Unit((Part(uri="tasks://", size_bytes=b - a, start=a, stop=b),)) for a, b in zip(edges, edges[1:], strict=False)]
+        return [Unit((Part(uri="tasks://", size_bytes=b - a, start=a, stop=b),)) for a, b in pairwise(edges)]
 
     def contract(self) -> Contract:
         return Contract(adds={"number": pa.int64(), "born": pa.float64(), "text": pa.string()})
@@ -34,8 +36,10 @@ class Tasks(Source):
     def read(self, unit: Unit):
         part = unit.parts[0]
         for number in range(part.start, part.stop):
-            time.sleep(self.job.paced_s)
-            table = {"id": [str(number)], "source": [part.uri], "number": [number], "born": [time.time()], "text": [self.job.text]}
+            if self.job.paced_s:
+                time.sleep(self.job.paced_s)
+            table = {"id": [str(number)], "source": [part.uri], "number": [number], "born": [time.time()],
+                     "text": [self.job.text]}
             yield (ImageBatch if self.job.made_bytes else TextBatch)(pa.table(table))
 
 
@@ -71,8 +75,6 @@ class NumbersWriter(Writer):
         self.numbers += batch.column("number").tolist()
 
     def close(self) -> list[WrittenFile]:
-        from pathlib import Path
-
         Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         Path(self.path).write_text("".join(f"{n}\n" for n in self.numbers))
         return [WrittenFile(self.path, len(self.numbers), Path(self.path).stat().st_size)]
@@ -95,8 +97,6 @@ def run(job: common.Job) -> dict:
         pipeline = pipeline >> Step(job=job, stage=stage).with_(resources=Resources(cpus=cpus), batch_size=1, name=f"step{stage}")
     out = f"{job.place}/out"
     result = run_pipeline((pipeline >> Numbers(path=out)).named("job", max_failed=0.1), **options)
-    from pathlib import Path
-
     numbers = [int(line) for path in Path(out).glob("part-*") for line in path.read_text().split()]
     ended = {} if result.ok else {"error": result.stats["message"]}
     return {"outputs": len(set(numbers)), "rows": len(numbers), "failed": result.records["failed"],
