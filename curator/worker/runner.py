@@ -32,7 +32,8 @@ HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that 
 ERROR_CHARS = 160  # of an error, where errors are counted
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no row is to blame for a full disk
-READ_PART_S = 0.2  # a source sends what it has this often, so that the stages after it need not wait
+READ_PARTS_S = (0.01, 0.2)  # a source sends what it has this often, so that the stages after it need not wait:
+READ_PART_SHARE = 0.05  # as often as makes waiting for leave to go on this share of its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class Runner:
         (index, _), = work.units
         self.only_unit = index
         source, unit = self.stages[0], work.infos[index].unit
-        sent = time.perf_counter()
+        sent, pause = time.perf_counter(), READ_PARTS_S[0]
         counts = self._count(index, 0)
         try:
             began = sent
@@ -213,9 +214,10 @@ class Runner:
                     self._count_port(counts, port, batch)
                     self._collect(0, port, batch)
                 began = time.perf_counter()
-                if self.pending_bytes >= CHUNK_BYTES // 4 or began - sent > READ_PART_S:
+                if self.pending_bytes >= CHUNK_BYTES // 4 or began - sent > pause:
                     yield
-                    sent = began = time.perf_counter()
+                    sent = time.perf_counter()
+                    pause, began = min(max(READ_PARTS_S[0], (sent - began) / READ_PART_SHARE), READ_PARTS_S[1]), sent
         except (StageError, GeneratorExit):
             raise
         except Exception as error:

@@ -166,6 +166,28 @@ def test_much_output_leaves_in_parts_before_the_call_ends(monkeypatch):
     assert sum(rows for p in parts for _, _, _, rows, _, _ in (p.outputs if isinstance(p, Answer) else p)) == 5
 
 
+@pytest.mark.parametrize(("wait_s", "rows"), [(0.0, [1] * 12), (0.0005, [1] * 12), (1.0, [1, 4, 4, 3])])
+def test_a_slow_source_sends_each_record_at_once_and_several_to_a_busy_driver(monkeypatch, tmp_path, wait_s, rows):
+    write_lines(tmp_path, a=[str(i) for i in range(12)])
+    now = 0.0
+    monkeypatch.setattr("curator.worker.runner.time.perf_counter", lambda: now)
+
+    class Slow(Lines):
+        def read(self, unit):
+            nonlocal now
+            for batch in super().read(unit):
+                now += 1 / 16
+                yield batch
+
+    source = Slow(path=str(tmp_path), batch=1)
+    unit, = source.units()
+    sent = []
+    for part in runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")})):
+        sent.append(sum(output[3] for output in (part.outputs if isinstance(part, Answer) else part)))
+        now += wait_s
+    assert [n for n in sent if n] == rows
+
+
 def test_a_unit_is_read_in_batches_and_what_cannot_be_read_is_one_failed_record(tmp_path):
     write_lines(tmp_path, a=["one", "two"])
     source = Lines(path=str(tmp_path), batch=1)
