@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import signal
 import threading
@@ -64,12 +65,13 @@ class Result:
         return self.stats["records"]
 
 
-def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False,
+def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | None = None, prune: bool = False,
         watch: Callable[[Mapping[str, Any]], None] | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
-    `workers`: cores to use; None for all, 0 to work in this process. `prune`: remove results of inputs that are no
-    longer read. `watch`: called now and then with a snapshot of the run.
+    `workers`: cores to use; None for all, 0 to work in this process. `ray`: the address of a Ray cluster to work on; True for
+    that of RAY_ADDRESS, or else one of our own on this machine; False for none; None for that of RAY_ADDRESS, or else none.
+    `prune`: remove results of inputs that are no longer read. `watch`: called now and then with a snapshot of the run.
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
@@ -82,9 +84,16 @@ def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False,
     lock = Lock(out)
     try:
         _check_writable(plan, out)
-        return _Run(plan, units, out, workers, prune, watch, lock.fd).go()
+        return _Run(plan, units, out, workers, _ray_address(ray), prune, watch, lock.fd).go()
     finally:
         lock.release()
+
+
+def _ray_address(asked: str | bool | None) -> str | None:
+    """The cluster to work on; None for processes of this machine."""
+    if asked is None or asked is True:
+        return os.environ.get("RAY_ADDRESS") or ("local" if asked else None)
+    return asked or None
 
 
 def _list_units(plan: Plan) -> list[tuple[int, Unit]]:
@@ -130,12 +139,12 @@ def _as_list(value: Any) -> list:
 
 
 class _Run:
-    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], out: Folder, workers: int | None, prune: bool,
-                 watch: Callable[[Mapping[str, Any]], None] | None, lock: int | None) -> None:
-        self.plan, self.out, self.watch, self.lock = plan, out, watch, lock
+    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], out: Folder, workers: int | None, ray: str | None,
+                 prune: bool, watch: Callable[[Mapping[str, Any]], None] | None, lock: int | None) -> None:
+        self.plan, self.out, self.watch, self.lock, self.ray, self.cores = plan, out, watch, lock, ray, workers
         # A filesystem in memory belongs to one process: no other worker would see it.
         self.inline = workers == 0 or _in_memory(plan)
-        self.machine = this_machine(None if self.inline else workers)
+        self.nodes = {0: this_machine(None if self.inline else workers)}
         self.began = time.monotonic()
         self.ledger = Ledger(out)
         needs = self.ledger.prepare(plan, units, prune)
@@ -182,18 +191,29 @@ class _Run:
         # A limit that was reached must let through again what an edit does again, so then everything is read.
         gates = frozenset(o.index for o in self.plan.operators
                           if o.kind == "stateful" and self.plan.gate(o.index) and not self.ledger.unfinished)
-        self.scheduler = Scheduler(self.plan.operators, self.todo, {0: self.machine}, before=self.before, gates=gates,
-                                   max_failed=self.plan.pipeline.settings.max_failed)
         job = Job(self.plan.operators, self._unit_info, self.out.sub("_run").sub("state"), self._recall)
-        with _interrupts() as asked:
-            runtime = InlineRuntime(job) if self.inline else LocalRuntime(job, self.lock)
-            try:
+        runtime = self._runtime(job)
+        try:
+            self.scheduler = Scheduler(self.plan.operators, self.todo, self.nodes, before=self.before, gates=gates,
+                                       max_failed=self.plan.pipeline.settings.max_failed)
+            with _interrupts() as asked:
                 self._loop(runtime, asked)
-            finally:
-                runtime.close()
+        finally:
+            runtime.close()
         return self.scheduler.stopped
 
-    def _loop(self, runtime: InlineRuntime | LocalRuntime, asked: list[str]) -> None:
+    def _runtime(self, job: Job) -> Any:
+        if self.inline:
+            return InlineRuntime(job)
+        if self.ray is None:
+            return LocalRuntime(job, self.lock)
+        from curator.engine.runtime_ray import RayRuntime
+
+        runtime = RayRuntime(job, self.ray, self.cores, self._note)
+        self.nodes = runtime.nodes
+        return runtime
+
+    def _loop(self, runtime: Any, asked: list[str]) -> None:
         scheduler = self.scheduler
         saved = watched = time.monotonic()
         actions = scheduler.start(time.monotonic())
@@ -286,7 +306,8 @@ class _Run:
         if not total:
             return ""
         busiest = max(operators, key=lambda o: o.busy_s)
-        seconds, cores = time.monotonic() - self.began, self.machine.cpus
+        seconds = time.monotonic() - self.began
+        cores = sum(n.node.cpus for n in self.scheduler.state.nodes.values()) or 1.0  # 1.0: every node is gone
         name, busy = f"{busiest.plan.name} ({busiest.busy_s / total:.0%} of the work)", min(1.0, total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"
