@@ -12,7 +12,6 @@ import click
 
 from curator.errors import CuratorError
 
-
 RAY_HERE = "local or RAY_ADDRESS"
 RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
@@ -77,8 +76,8 @@ def main() -> None:
 @recipe_options
 @click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0: work in this process, to debug.")
 @click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
-              help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else one of its own on this machine. "
-                   "Where RAY_ADDRESS is set, this is the default.")
+              help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on this machine. "
+                   "[default where RAY_ADDRESS is set]")
 @click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
 def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None, prune: bool,

@@ -388,7 +388,7 @@ def test_a_run_goes_on_when_a_node_goes_and_one_comes(cluster, tmp_path):
 
 
 def test_two_runs_share_a_cluster(cluster, tmp_path):
-    """The second one begins with what the first one left, here nothing, and waits for it."""
+    """Whoever is second begins with what the first left free, be it nothing, and waits for more."""
     texts = write_lines(tmp_path / "in", **{f"f{f}": ["sleep" for _ in range(30)] for f in range(3)})
     code = DRIVER.replace("Sleeps(told={told!r})", "Trouble()").replace("import JsonFiles", "import JsonFiles, Trouble").replace(
         ", workers=1", "")
@@ -413,14 +413,15 @@ def test_a_stage_that_cannot_be_set_up_is_told_as_on_this_machine(cluster, tmp_p
 @pytest.fixture
 def recipe(tmp_path):
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": f"document {n}"}) + "\n" for n in range(20)))
-    (tmp_path / "r.yaml").write_text(f"read: {{jsonl: {{path: {tmp_path}/in.jsonl}}}}\nsteps:\n  - map: {{columns: {{n: length(text)}}}}\n"
+    (tmp_path / "r.yaml").write_text(f"read: {{jsonl: {{path: {tmp_path}/in.jsonl}}}}\n"
+                                     "steps:\n  - map: {columns: {n: length(text)}}\n"
                                      f"write: {{jsonl: {{path: {tmp_path}/out}}}}\n")
     return tmp_path / "r.yaml"
 
 
 def curator(*arguments, **env):
-    return subprocess.run([sys.executable, "-m", "curator.cli", *map(str, arguments)], capture_output=True, text=True, check=False,
-                          env={**os.environ, **env}, timeout=120)
+    return subprocess.run([sys.executable, "-m", "curator.cli", *map(str, arguments)], capture_output=True, text=True,
+                          check=False, env={**os.environ, **env}, timeout=120)
 
 
 def test_without_an_address_a_cluster_of_its_own_is_started_and_ended(recipe):
