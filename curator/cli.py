@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import click
 
 from curator.errors import CuratorError
+
+RAY_HERE = "local or RAY_ADDRESS"
+RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
 
 class Commands(click.Group):
@@ -38,6 +42,16 @@ def recipe_options(command: Callable) -> Callable:
     return command
 
 
+class RunCommand(click.Command):
+    """`--ray` takes an address or none: what follows it is one only if it looks like one, and not like a recipe."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--ray") if "--ray" in args else len(args)
+        if at + 1 < len(args) and not RAY_ADDRESS.fullmatch(args[at + 1]):
+            args = [*args[:at], f"--ray={RAY_HERE}", *args[at + 1:]]
+        return super().parse_args(ctx, args)
+
+
 def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
     from curator.recipe import load
 
@@ -63,15 +77,18 @@ def main() -> None:
     """Curate text, images, video and audio into training data: nothing lost, every drop explained."""
 
 
-@main.command(short_help="Run a recipe, or continue it where it was interrupted.")
+@main.command(cls=RunCommand, short_help="Run a recipe, or continue it where it was interrupted.")
 @recipe_options
 @click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0: work in this process, to debug.")
+@click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
+              help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on this machine. "
+                   "[default where RAY_ADDRESS is set]")
 @click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
 @click.option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
 @mode_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
-def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, prune: bool, mode: Any, metrics_port: str | None,
-        quiet: bool) -> None:
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None, prune: bool, mode: Any,
+        metrics_port: str | None, quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
@@ -83,8 +100,8 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     pipeline = load_recipe(recipe, settings, out)
     progress = None if quiet else Progress()
     try:
-        result = run_pipeline(pipeline, workers=workers, prune=prune, mode=mode, metrics_port=metrics_port,
-                              watch=progress.update if progress else None)
+        result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, prune=prune, mode=mode,
+                              metrics_port=metrics_port, watch=progress.update if progress else None)
     finally:
         if progress:
             progress.close()

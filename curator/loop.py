@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from curator.counts import Counts
 from curator.engine.events import Commit, Report, StartWorker, Stop
@@ -23,14 +24,13 @@ LEDGER_S = 1.0  # finished units are written down this often; a kill costs at mo
 LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second
 WATCH_S = 0.2  # watchers are told this often
 
-Runtime = InlineRuntime | LocalRuntime
-
 
 @dataclass
 class Means:
     """What a run works with, whatever the phase. `inline`: in the driver's own process. `keep`: a descriptor that workers hold.
 
-    `watch` is called now and then; `tell_numbers` when the observer asks for the numbers of the run.
+    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers` when
+    the observer asks for the numbers of the run.
     """
 
     machine: Node
@@ -38,12 +38,21 @@ class Means:
     tell_numbers: Callable[[], None]
     inline: bool = False
     keep: int | None = None
+    ray: str | None = None
+    cores: int | None = None
     watch: Callable[[], None] | None = None
     asked: list[str] = field(default_factory=list)  # why the user wants the run to stop
 
 
-def make_runtime(job: Job, means: Means) -> Runtime:
-    return InlineRuntime(job) if means.inline else LocalRuntime(job, means.keep)
+def make_runtime(job: Job, means: Means) -> tuple[Any, dict[int, Node]]:
+    """Where the work is done: a runtime (`execute`, `wait`, `close`), and the nodes that it begins with."""
+    if means.ray is None:
+        return InlineRuntime(job) if means.inline else LocalRuntime(job, means.keep), {0: means.machine}
+    from curator.engine.runtime_ray import RayRuntime
+
+    runtime = RayRuntime(job, means.ray, means.cores, lambda kind, text: means.observer.see((), [Report(kind, text)]))
+    means.observer.publish_to(runtime.gauge)
+    return runtime, runtime.nodes
 
 
 class Loop:
@@ -81,12 +90,11 @@ class Loop:
         gates = frozenset(o.index for o in self.phase.operators
                           if o.kind == "stateful" and self.phase.gate(o.index)
                           and not self.ledger.unfinished and not self.phase.number)
-        self.scheduler = Scheduler(self.phase.operators, self.todo, {0: means.machine}, before=before, gates=gates,
-                                   max_failed=max_failed)
         job = Job(self.phase.operators, self._unit_info, self.out.sub("_run").sub("state"), self._recall)
         try:
-            runtime = make_runtime(job, means)
+            runtime, nodes = make_runtime(job, means)
             try:
+                self.scheduler = Scheduler(self.phase.operators, self.todo, nodes, before=before, gates=gates, max_failed=max_failed)
                 self._loop(runtime)
             finally:
                 runtime.close()
@@ -98,7 +106,7 @@ class Loop:
         means.tell_numbers()
         return self.scheduler.stopped
 
-    def _loop(self, runtime: Runtime) -> None:
+    def _loop(self, runtime: Any) -> None:
         scheduler, means, observer = self.scheduler, self.means, self.means.observer
         saved = watched = time.monotonic()
         actions = scheduler.start(time.monotonic())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import signal
 import threading
@@ -61,11 +62,13 @@ class Result:
         return self.stats["records"]
 
 
-def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False, mode: Mode = "stream",
-        watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
+def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | None = None, prune: bool = False,
+        mode: Mode = "stream", watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
-    `workers`: cores to use; None for all, 0 to work in this process. `prune`: remove results of inputs that are no
+    `workers`: cores to use; None for all, 0 to work in this process. `ray`: the address of a Ray cluster to work on; True for
+    that of RAY_ADDRESS, or else one of our own on this machine; False for none; None for that of RAY_ADDRESS, or else none.
+    `prune`: remove results of inputs that are no
     longer read. `mode`: "batch" finishes each operator before the next one begins, and spools what is between them. `watch`:
     called now and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on this port of
     this machine (0: any free one), or "HOST:PORT" to let others in.
@@ -89,7 +92,15 @@ def run(pipeline: Pipeline, *, workers: int | None = None, prune: bool = False, 
         inline = workers == 0 or _in_memory(plan)
         work = _Run(plan, units, out, prune, watch)
         observer = held.enter_context(Observer(out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
-        return work.go(Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock.fd))
+        return work.go(Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock.fd,
+                             None if inline else _ray_address(ray), workers))
+
+
+def _ray_address(asked: str | bool | None) -> str | None:
+    """The cluster to work on; None for processes of this machine."""
+    if asked is None or asked is True:
+        return os.environ.get("RAY_ADDRESS") or ("local" if asked else None)
+    return asked or None
 
 
 def _list_units(plan: Plan) -> list[tuple[int, Unit]]:

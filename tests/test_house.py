@@ -19,7 +19,7 @@ FLOORS = {
     "curator.recipe.parameters": 2, "curator.io": 2, "curator.stages": 2,
     "curator.engine.events": 3, "curator.engine.state": 3, "curator.engine.dispatch": 3, "curator.engine.scheduler": 3,
     "curator.worker.runner": 3, "curator.worker": 3, "curator.ledger": 3, "curator.engine": 3, "curator.engine.balance": 3,
-    "curator.engine.processes": 4, "curator.engine.runtime_ray": 4, "curator.worker.nursery": 4,
+    "curator.worker.processes": 4, "curator.engine.runtime_ray": 4, "curator.worker.nursery": 4,
     "curator.worker.main": 4, "curator.engine.runtime_local": 4, "curator.worker.store": 4,
     "curator.machine": 4,
     "curator.run": 5, "curator.loop": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
@@ -107,7 +107,7 @@ def test_the_core_knows_no_pack_and_packs_not_each_other():
 def test_each_heavy_dependency_has_one_home_in_the_core(library, home):
     users = {m for m, p in MODULES.items() if m.startswith("curator.") and library in {u.split(".")[0] for u in imports(p)}}
     if library == "multiprocessing":
-        home_users = {"curator.worker.main", "curator.engine.processes"}
+        home_users = {"curator.worker.main", "curator.worker.processes"}
         assert users <= home_users
     else:
         assert users <= {home}

@@ -11,10 +11,10 @@ from functools import partial
 import cloudpickle
 
 from curator.engine import events as ev
-from curator.engine.processes import NURSERY, Processes
 from curator.engine.workers import Job, Workers, done_of, outputs_of
 from curator.errors import CuratorError
 from curator.stage import Context
+from curator.worker.processes import NURSERY, Processes
 from curator.worker.runner import Answer, CallFailed, Part, Runner
 from curator.worker.seat import Seat, free_port
 

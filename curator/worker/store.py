@@ -17,8 +17,9 @@ import shutil
 import struct
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -53,24 +54,40 @@ class Store:
             sink = pa.BufferOutputStream()
             _write(batch, sink)
             return sink.getvalue().to_pybytes()
+        return self._file(lambda file: _write(batch, file), batch.nbytes)
+
+    def copy(self, buffer: Any) -> str:
+        """Write a batch that came from another node, as `read` gave it there; gives its path.
+
+        Raises:
+            CuratorError: every folder is full.
+        """
+        return self._file(lambda file: file.write(buffer), memoryview(buffer).nbytes)
+
+    def _file(self, write: Callable[[pa.NativeFile], Any], nbytes: int) -> str:
         for folder in self.folders:
             path = f"{folder}/{self.owner}-{next(self._numbers)}"
             try:
                 with pa.OSFile(path, "wb") as file:
-                    _write(batch, file)
+                    write(file)
                 return path
             except OSError as error:
                 Path(path).unlink(missing_ok=True)
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-        raise CuratorError(f"no room for a batch of {batch.nbytes >> 20} MB on its way between stages: "
+        raise CuratorError(f"no room for a batch of {nbytes >> 20} MB on its way between stages: "
                            f"{' and '.join(map(os.path.dirname, self.folders))} are full. Free space there (or set TMPDIR to a "
                            "folder with more), then run the same command again")
 
     @staticmethod
+    def read(path: str) -> pa.Buffer:
+        """The bytes of a batch's file, mapped."""
+        return pa.memory_map(path).read_buffer()
+
+    @staticmethod
     def get(data: Data) -> Batch:
         """Read a batch; one in a file is mapped, not copied, and its arrays cannot be written to."""
-        buffer = pa.py_buffer(data) if isinstance(data, bytes) else pa.memory_map(data).read_buffer()
+        buffer = pa.py_buffer(data) if isinstance(data, bytes) else Store.read(data)
         end = len(buffer) - FOOTER.size
         rows_bytes, at, length = FOOTER.unpack(buffer.slice(end).to_pybytes())
         rows = pa.ipc.open_stream(buffer.slice(0, rows_bytes)).read_all()

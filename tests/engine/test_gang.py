@@ -8,28 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from driven import Driven, inline, job_of, rows, text_batch
 from parts import TOKEN, folders, orphans, wait_until
 
-from curator import Contract, Resources, Stage, TextBatch
-from curator.engine.events import (
-    Call,
-    Done,
-    Failed,
-    Ref,
-    Release,
-    Slice,
-    StartWorker,
-    StopWorker,
-    Submit,
-    WorkerLost,
-    WorkerReady,
-)
+from curator import Contract, Resources, Stage
+from curator.engine.events import Done, Failed, Ref, Release, StopWorker, WorkerLost, WorkerReady
 from curator.engine.runtime_local import LocalRuntime
-from curator.engine.workers import Job
-from curator.io.files import Folder
-from curator.plan import Operator, Step
 from curator.resources import Place
-from curator.tasks.batch import UNIT
 from curator.worker.store import Store
 
 GANG = Resources(cpus=2, gang=True)
@@ -94,31 +79,15 @@ class Told(Stage):
         return batch
 
 
-class Gang:
-    """A runtime with one gang of a stage, and its calls."""
+class Gang(Driven):
+    """A runtime with one gang of a stage."""
 
-    def __init__(self, runtime, store):
-        self.runtime, self.store, self.events, self.calls = runtime, store, [], 0
-
-    def until(self, kind):
-        """The next event of a kind; those before it are kept."""
-        def found():
-            self.events += self.runtime.wait(0.05)
-            return any(isinstance(e, kind) for e in self.events)
-
-        wait_until(found, seconds=60.0)
-        at = next(i for i, e in enumerate(self.events) if isinstance(e, kind))
-        return self.events.pop(at)
-
-    def submit(self, *texts, pad=0):
-        """Call the gang with a batch; in shared memory if it is large."""
-        rows = {"id": [str(i) for i in range(len(texts))], "source": ["s"] * len(texts), "text": list(texts),
-                UNIT: pa.array([0] * len(texts), pa.int32()), "pad": ["x" * pad] * len(texts)}
-        ref = Ref(self.store.put(TextBatch(pa.table(rows))), len(texts), 1, 0 if pad else None)
-        self.calls += 1
-        call = Call(self.calls, 0, "process", (Slice(ref, 0, 0, 0, len(texts)),), ((0, 0),), worker=1)
-        self.runtime.execute(Submit(call))
-        return call
+    def call(self, *texts, pad=0):
+        """Call it with a batch; in shared memory if it is large."""
+        batch = text_batch(*texts, pad=pad)
+        if not pad:
+            return self.submit(1, inline(batch))
+        return self.submit(1, Ref(Store(list(self.runtime.processes.folders), "t").put(batch), len(batch), 1, 0))
 
 
 @pytest.fixture
@@ -127,12 +96,10 @@ def gang(tmp_path, monkeypatch):
     made = []
 
     def make(stage, ranks):
-        operator = Operator(0, "map", (Step("s", stage, "key"),), routes={(0, "out"): ()})
-        job = Job([operator], lambda unit, attempt: None, Folder(str(tmp_path)), lambda step, committed: [])
-        runtime = LocalRuntime(job)
-        made.append(runtime)
-        runtime.execute(StartWorker(1, 0, tuple(Place(0, (rank,)) for rank in range(ranks))))
-        return Gang(runtime, Store(list(runtime.processes.folders), "t"))
+        made.append(LocalRuntime(job_of(tmp_path, stage)))
+        one = Gang(made[-1])
+        one.start(1, 0, *(Place(0, (rank,)) for rank in range(ranks)))
+        return one
 
     yield make
     for one in made:
@@ -141,17 +108,13 @@ def gang(tmp_path, monkeypatch):
     assert not folders(os.getpid())
 
 
-def rows(done):
-    return [row for output in done.outputs for row in Store.get(output.ref.data).rows.to_pylist()]
-
-
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_compute_together_and_the_answer_of_rank_0_counts_once(gang, ranks):
     pytest.importorskip("torch")
     one = gang(SumOverRanks(), ranks)
     assert one.until(WorkerReady).worker == 1
     for texts in (["a", "bb"], ["ccc"]):
-        call = one.submit(*texts)
+        call = one.call(*texts)
         done = one.until(Done)
         assert done.call == call.id
         assert [row["total"] for row in rows(done)] == [len(t) * ranks * (ranks + 1) // 2 for t in texts]
@@ -175,7 +138,7 @@ def test_all_ranks_get_the_same_calls_in_the_same_order(gang, tmp_path):
     one = gang(Told(folder=str(tmp_path)), 2)
     one.until(WorkerReady)
     texts = [str(n) for n in range(20)]
-    calls = [one.submit(text).id for text in texts]
+    calls = [one.call(text).id for text in texts]
     assert [one.until(Done).call for _ in texts] == calls
     assert [Path(tmp_path, f"calls-{rank}").read_text().split() for rank in range(2)] == [texts, texts]
 
@@ -184,8 +147,8 @@ def test_a_call_is_done_when_every_rank_has_read_what_it_was_given(gang, tmp_pat
     """When rank 0 has answered, the other may not even have opened the batch; it is released with the answer."""
     one = gang(Told(folder=str(tmp_path)), 2)
     one.until(WorkerReady)
-    first = one.submit("wait on 1")
-    second = one.submit("another", pad=1 << 20)
+    first = one.call("wait on 1")
+    second = one.call("another", pad=1 << 20)
     wait_until(lambda: Path(tmp_path, "calls-0").exists() and "another" in Path(tmp_path, "calls-0").read_text())
     assert not [e for e in one.runtime.wait(0.2) if isinstance(e, Done)]
     Path(tmp_path, "go").touch()
@@ -198,7 +161,7 @@ def test_a_call_is_done_when_every_rank_has_read_what_it_was_given(gang, tmp_pat
 def test_an_exception_on_one_rank_ends_all_and_says_what_was_raised(gang, tmp_path, rank):
     one = gang(Told(folder=str(tmp_path)), 2)
     one.until(WorkerReady)
-    one.submit(f"raise on {rank}", "another")
+    one.call(f"raise on {rank}", "another")
     lost = one.until(WorkerLost)
     assert lost.reason == f"rank {rank}: ValueError: rank {rank} cannot stand it"
     assert (lost.setup, lost.fatal) == (False, False)
@@ -211,19 +174,19 @@ def test_an_exception_on_one_rank_ends_all_and_says_what_was_raised(gang, tmp_pa
 def test_the_death_of_one_rank_is_the_death_of_the_worker(gang, tmp_path, rank):
     one = gang(Told(folder=str(tmp_path)), 2)
     one.until(WorkerReady)
-    one.submit(f"die on {rank}")
+    one.call(f"die on {rank}")
     lost = one.until(WorkerLost)
     assert (lost.worker, lost.setup) == (1, False)
     assert f"rank {rank}: killed by SIGKILL" in lost.reason
     wait_until(lambda: not one.runtime.wait(0.05) and not one.runtime.processes.alive)
-    one.runtime.execute(StartWorker(2, 0, (Place(0), Place(0))))  # and another one can begin
+    one.start(2, 0, Place(), Place())  # and another one can begin
     assert one.until(WorkerReady).worker == 2
 
 
 def test_killing_a_gang_ends_all_its_ranks_and_no_event_follows(gang, tmp_path):
     one = gang(Told(folder=str(tmp_path)), 3)
     one.until(WorkerReady)
-    one.submit("hang on 1")
+    one.call("hang on 1")
     wait_until(lambda: Path(tmp_path, "calls-1").exists())
     one.runtime.execute(StopWorker(1, kill=True))
     wait_until(lambda: not one.runtime.wait(0.05) and not one.runtime.processes.alive)
@@ -233,7 +196,7 @@ def test_killing_a_gang_ends_all_its_ranks_and_no_event_follows(gang, tmp_path):
 def test_a_broken_stage_in_a_gang_stops_the_run(gang, tmp_path):
     one = gang(Told(folder=str(tmp_path)), 2)
     one.until(WorkerReady)
-    one.submit("lose on 1")
+    one.call("lose on 1")
     failed = one.until(Failed)
     assert failed.fatal
     assert "on no port" in failed.error

@@ -16,13 +16,13 @@ import pytest
 from parts import TOKEN, folders, orphans, wait_until
 
 from curator import Stage
-from curator.engine import processes
 from curator.engine.events import StartWorker, Stop, StopWorker, WorkerLost, WorkerReady
-from curator.engine.processes import Line
 from curator.engine.runtime_local import LocalRuntime
 from curator.engine.workers import Job
 from curator.io.files import Folder
 from curator.plan import Operator, Step
+from curator.worker import processes
+from curator.worker.processes import Line
 
 
 @dataclass(kw_only=True)

@@ -1,0 +1,460 @@
+"""The runtime on a real Ray cluster of two nodes, which share this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from driven import Driven, inline, job_of, rows, text_batch
+from parts import (
+    FirstOfText,
+    Frames,
+    JsonFiles,
+    MeanFrame,
+    NoSetup,
+    Shout,
+    Trouble,
+    kept_aside,
+    lines,
+    wait_until,
+    words,
+    write_lines,
+    written,
+)
+from test_gang import SumOverRanks
+
+from curator import CuratorError, Resources, Stage
+from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, StopWorker, WorkerLost, WorkerReady
+from curator.resources import Place
+
+pytest.importorskip("ray")
+import ray
+from ray.cluster_utils import Cluster
+
+from curator.engine.runtime_ray import RayRuntime, Wants
+
+pytestmark = pytest.mark.ray
+
+
+@dataclass(kw_only=True)
+class Device(Stage):
+    """Adds `device`: what CUDA_VISIBLE_DEVICES says in its worker."""
+
+    resources = Resources(gpus=1)
+
+    def process(self, batch):
+        return batch.with_columns({"device": [os.environ["CUDA_VISIBLE_DEVICES"]] * len(batch)})
+
+
+@dataclass(kw_only=True)
+class Sleeps(Stage):
+    """Writes down its worker's number and its folders, and does not come to an end."""
+
+    told: str
+
+    def process(self, batch):
+        Path(self.told, str(os.getpid())).touch()
+        time.sleep(3600)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Two nodes of two cores, the first with four GPUs that nobody looks at."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="cur_ray_", dir="/tmp") as folder:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_TMPDIR", folder)
+        Path(folder, "ray").mkdir()
+        made = Cluster()
+        made.add_node(num_cpus=2, num_gpus=4, include_dashboard=False, object_store_memory=100 << 20)
+        made.add_node(num_cpus=2, object_store_memory=100 << 20)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def start(cluster, tmp_path):
+    """Makes a runtime for stages; after the test nothing of it is left."""
+    made, left = [], []
+
+    def make(*stages, cores=None, nodes=2):
+        runtime = RayRuntime(job_of(tmp_path, *stages), cluster.address, cores)
+        made.append(runtime)
+        # What the test before this one held may not be free yet.
+        wait_until(lambda: runtime.wait(0.05) is not None and len(runtime.nodes) == nodes, 60)
+        for member in runtime.members.values():
+            left.extend(on(member, folders_of))
+        return Driven(runtime)
+
+    yield make
+    for one in made:
+        one.close()
+    assert not ray.is_initialized()
+    wait_until(lambda: not any(Path(folder).exists() for folder in left))
+
+
+def folders_of(actor):
+    return list(actor.agent.processes.folders)
+
+
+def on(member, function):
+    """What a function of an agent's actor gives."""
+    return ray.get(member.actor.__ray_call__.remote(function))
+
+
+def idle(one):
+    """Wait until the agents have nothing to do and hold no copies."""
+    def busy():
+        one.listen()
+        return sum(on(m, lambda a: len(a.agent.copies) + len(a.agent.letters)) for m in one.runtime.members.values())
+
+    wait_until(lambda: not busy())
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------
+
+
+def test_each_node_is_leased_with_what_is_free_on_it(start):
+    one = start(Shout())
+    assert sorted((n.cpus, n.gpus) for n in one.runtime.nodes.values()) == [(2, 0), (2, 0)]
+    assert ray.available_resources().get("CPU", 0) == 0
+    assert ray.available_resources()["GPU"] == 4
+
+
+def test_no_more_cores_are_leased_than_the_run_may_use(start):
+    one = start(Shout(), cores=1, nodes=1)
+    assert [n.cpus for n in one.runtime.nodes.values()] == [1]
+
+
+def test_what_others_hold_is_left_to_them_and_joins_when_it_is_free(cluster, start):
+    class Holder:
+        def ping(self):
+            return 0
+
+    ray.init(address=cluster.address, logging_level="ERROR")
+    stranger = ray.remote(num_cpus=2)(Holder).remote()
+    ray.get(stranger.ping.remote())
+    one = start(Shout(), nodes=1)
+    assert [n.cpus for n in one.runtime.nodes.values()] == [2]
+    ray.kill(stranger)
+    joined = one.until(NodeUp)
+    assert joined.node.cpus == 2
+    one.start(1, 0, Place(joined.number))
+    assert one.until(WorkerReady).worker == 1
+    one.runtime.close()
+    ray.shutdown()
+
+
+def test_gpus_are_leased_when_a_stage_wants_them_and_each_worker_sees_its_own(start):
+    one = start(Device())
+    number, node = next((k, n) for k, n in one.runtime.nodes.items() if n.gpus)
+    assert node.gpus == 4
+    visible = on(one.runtime.members[number], lambda a: os.environ["CUDA_VISIBLE_DEVICES"]).split(",")
+    places = [(0,), (1,), (2, 3)]
+    for worker, gpus in enumerate(places):
+        one.start(worker, 0, Place(number, gpus))
+        one.submit(worker, inline(text_batch("a")))
+    told = {done.call: rows(done)[0]["device"] for done in (one.until(Done) for _ in places)}
+    assert [told[i + 1] for i in range(3)] == [",".join(visible[g] for g in gpus) for gpus in places]
+
+
+def test_a_stage_that_no_node_could_ever_run_is_an_error_that_names_both(start):
+    with pytest.raises(CuratorError, match=r"s0 needs 5 GPUs.*largest node.*has 4"):
+        start(Device().with_(resources=Resources(gpus=5)))
+
+
+@pytest.mark.parametrize(("free", "taken", "wants", "leased"), [
+    ({"CPU": 3.5, "GPU": 2, "memory": 8e9}, 0, Wants(None, False, False), (3, 0, 0)),
+    ({"CPU": 3.5, "GPU": 1.5, "memory": 8e9}, 0, Wants(None, True, True), (3, 1, 8_000_000_000)),
+    ({"CPU": 8}, 2, Wants(4, False, False), (2, 0, 0)),
+    ({"CPU": 8}, 4, Wants(4, False, False), None),
+    ({"CPU": 0.9, "GPU": 4}, 0, Wants(None, True, False), None),
+    ({}, 0, Wants(None, False, False), None),
+])
+def test_a_lease_is_whole_cores_within_what_is_free_and_what_is_allowed(free, taken, wants, leased):
+    lease = wants.lease(free, taken, 0, "id", "name")
+    assert (lease and (lease.cpus, lease.gpus, lease.memory_bytes)) == leased
+
+
+# -- batches ------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_goes_to_a_worker_on_another_node_and_leaves_no_copy(start):
+    one = start(Frames(), MeanFrame())
+    one.start(1, 0, Place(0))
+    one.start(2, 1, Place(1))
+    one.submit(1, inline(text_batch("a", "bb", "ccc")))
+    made = one.until(Done).outputs[0].ref
+    assert made.node == 0
+    assert isinstance(made.data, str)
+    one.submit(2, made, operator=1)
+    one.submit(2, made, operator=1)
+    for _ in range(2):
+        assert [row["mean"] for row in rows(one.until(Done))] == [1.0, 2.0, 3.0]
+    idle(one)
+    one.runtime.execute(Release(made))
+    wait_until(lambda: one.listen() is not None and not Path(made.data).exists())
+
+
+def test_calls_of_a_worker_keep_their_order_when_one_waits_for_its_batch(start):
+    one = start(Frames(), Shout())
+    one.start(1, 0, Place(0))
+    one.start(2, 1, Place(1))
+    one.submit(1, inline(text_batch("a")))
+    far = one.until(Done).outputs[0].ref
+    calls = [one.submit(2, ref, operator=1).id for ref in [inline(text_batch("b")), far, inline(text_batch("c")), far]]
+    assert [one.until(Done).call for _ in calls] == calls
+
+
+def test_a_batch_that_is_lost_is_told_in_its_turn_and_the_calls_after_it_run(start):
+    one = start(Frames(), Shout())
+    one.start(1, 0, Place(0))
+    one.start(2, 1, Place(1))
+    one.submit(1, inline(text_batch("a")))
+    far = one.until(Done).outputs[0].ref
+    Path(far.data).unlink()
+    calls = [one.submit(2, ref, operator=1).id for ref in [inline(text_batch("b")), far, inline(text_batch("c"))]]
+    told = [one.until((Done, DataLost)) for _ in calls]
+    assert [type(e) for e in told] == [Done, DataLost, Done]
+    assert [e.call for e in told] == calls
+    assert "could not be fetched" in told[1].reason
+    idle(one)
+
+
+def test_what_a_killed_worker_waited_for_is_let_go(start):
+    one = start(Frames(), Trouble(limit_s=60))
+    one.start(1, 0, Place(0))
+    one.start(2, 1, Place(1))
+    one.submit(1, inline(text_batch("hang")))
+    far = one.until(Done).outputs[0].ref
+    one.submit(2, far, operator=1)
+    one.submit(2, far, operator=1)
+    one.runtime.execute(StopWorker(2, kill=True))
+    one.start(3, 1, Place(1))
+    one.until(WorkerReady)
+    idle(one)
+
+
+def test_the_ranks_of_a_gang_meet_over_nodes(start):
+    pytest.importorskip("torch")
+    one = start(Frames(), SumOverRanks())
+    one.start(1, 0, Place(0))
+    one.start(2, 1, Place(0), Place(1), Place(1))
+    one.submit(1, inline(text_batch("a", "bb")))
+    far = one.until(Done).outputs[0].ref
+    call = one.submit(2, far, operator=1)
+    done = one.until(Done)
+    assert done.call == call.id
+    assert done.counts[0][0].rows_in == 2
+    one.submit(1, inline(text_batch("ccc")))  # the first rank has the batch, two must fetch it, and it cannot be fetched
+    far = one.until(Done).outputs[0].ref
+    Path(far.data).unlink()
+    call = one.submit(2, far, operator=1)
+    assert isinstance(one.until((DataLost, WorkerLost)), (DataLost, WorkerLost))
+    idle(one)
+
+
+# -- deaths -------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_is_told_with_the_step_that_it_was_in(start):
+    one = start(Trouble())
+    one.start(1, 0, Place(1))
+    one.until(WorkerReady)
+    one.submit(1, inline(text_batch("die")))
+    lost = one.until(WorkerLost)
+    assert (lost.worker, lost.setup, lost.step) == (1, False, 0)
+    assert "SIGKILL" in lost.reason
+
+
+def test_an_agent_that_dies_takes_its_node_down_once_and_comes_back_under_a_new_number(start):
+    one = start(Frames(), Shout())
+    one.start(1, 0, Place(0))
+    one.start(2, 1, Place(1))
+    one.submit(1, inline(text_batch("a")))
+    far = one.until(Done).outputs[0].ref
+    one.until(WorkerReady)
+    folders = on(one.runtime.members[0], folders_of)
+    os.kill(on(one.runtime.members[0], lambda a: os.getpid()), signal.SIGKILL)
+    down = one.until(NodeDown)
+    assert down.number == 0
+    call = one.submit(2, far, operator=1)  # its batch went with the node
+    assert one.until(DataLost).call == call.id
+    up = one.until(NodeUp)
+    assert up.number not in (0, 1)
+    one.start(3, 0, Place(up.number))
+    wait_until(lambda: any(isinstance(e, WorkerReady) and e.worker == 3 for e in one.listen()))
+    assert not [e for e in one.events if isinstance(e, (NodeDown, WorkerLost))]
+    wait_until(lambda: not any(Path(folder).exists() for folder in folders))
+
+
+def test_a_node_that_goes_and_one_that_comes_are_told(cluster, start):
+    third = cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+    one = start(Shout(), nodes=3)
+    assert sorted(n.cpus for n in one.runtime.nodes.values()) == [1, 2, 2]
+    number = next(k for k, n in one.runtime.nodes.items() if n.cpus == 1)
+    cluster.remove_node(third)
+    assert one.until(NodeDown).number == number
+    fourth = cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+    up = one.until(NodeUp)
+    assert up.number > number
+    one.start(1, 0, Place(up.number))
+    one.submit(1, inline(text_batch("a")))
+    assert rows(one.until(Done))[0]["loud"] == "A"
+    one.runtime.close()
+    cluster.remove_node(fourth)
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, {tests!r})
+from parts import JsonFiles, lines
+from test_ray import Sleeps
+(lines({texts!r}) >> Sleeps(told={told!r}) >> JsonFiles(path={out!r})).run(ray={address!r}, check=False, workers=1)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_when_the_driver_is_gone_so_are_its_workers_and_their_memory(cluster, tmp_path, number):
+    texts, told = write_lines(tmp_path / "in", a=["a"]), tmp_path / "told"
+    told.mkdir()
+    code = DRIVER.format(tests=str(Path(__file__).parent), texts=str(texts), told=str(told), out=str(tmp_path / "out"),
+                         address=cluster.address)
+    driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_until(lambda: list(told.iterdir()) or driver.poll() is not None, 60)
+    assert driver.poll() is None, driver.stdout.read()
+    worker = Path("/proc", next(told.iterdir()).name)
+    nursery = Path("/proc", (worker / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    folders = json.loads((nursery / "cmdline").read_bytes().split(b"\0")[-2])["folders"]
+    assert all(Path(folder).exists() for folder in folders)
+    driver.send_signal(number)
+    driver.communicate(timeout=60)
+    wait_until(lambda: not worker.exists() and not nursery.exists() and not any(Path(f).exists() for f in folders))
+
+
+# -- whole runs ---------------------------------------------------------------------------------------------------
+
+
+def curate(texts, out, ray, **options):
+    """Every kind of stage, with large batches on their way; gives what was written and what was not."""
+    marks = out.with_name("marks")
+    marks.mkdir(exist_ok=True)
+    result = (lines(texts, batch=4) >> words >> FirstOfText() >> Trouble(marks=str(marks)) >> Frames() >> MeanFrame()
+              >> JsonFiles(path=str(out))).named("all", out=str(out), max_failed=0.5).run(check=False, ray=ray, **options)
+    return result, written(out), [(r["id"], r["duplicate_of"]) for r in kept_aside(out, "duplicate")], \
+        [r["id"] for r in kept_aside(out, "failed")]
+
+
+def texts_of(folder, files=6, lines=30):
+    return write_lines(folder, **{f"f{f}": [f"f{f} line {n} " + "word " * (n % 7) for n in range(lines)] for f in range(files)})
+
+
+def test_a_run_on_two_nodes_gives_what_it_gives_on_this_machine(cluster, tmp_path):
+    texts = texts_of(tmp_path / "in")
+    with (texts / "f1.txt").open("a") as file:
+        file.write("die\nraise\nf1 line 3 word word word \n")
+    here, there = curate(texts, tmp_path / "here", None, workers=2), curate(texts, tmp_path / "there", cluster.address)
+    assert here[0].ok
+    assert there[0].ok, there[0].stats["message"]
+    assert there[1:] == here[1:]
+    assert len(there[1]) == 180
+    assert there[3] == ["f1:30", "f1:31"]
+    told = (tmp_path / "there" / "_run" / "events.jsonl").read_text()
+    assert "must see the folder" in told
+
+
+def test_a_run_goes_on_when_a_node_goes_and_one_comes(cluster, tmp_path):
+    texts = write_lines(tmp_path / "in", **{f"f{f}": ["sleep" for _ in range(40)] for f in range(8)})
+    third = cluster.add_node(num_cpus=2, object_store_memory=100 << 20)
+    out, later = tmp_path / "out", []
+
+    def watch(snapshot):
+        if snapshot["written"] > 20 and not later:
+            cluster.remove_node(third)
+            later.append(cluster.add_node(num_cpus=1, object_store_memory=100 << 20))
+
+    result = (lines(texts, batch=4) >> Trouble() >> Frames() >> MeanFrame() >> JsonFiles(path=str(out))).run(
+        check=False, ray=cluster.address, watch=watch)
+    cluster.remove_node(later[0])
+    assert result.ok, result.stats["message"]
+    assert len(written(out)) == len({row["id"] for row in written(out)}) == 320
+    events = [json.loads(line)["event"] for line in (out / "_run" / "events.jsonl").read_text().splitlines()]
+    assert "node down" in events
+
+
+def test_two_runs_share_a_cluster(cluster, tmp_path):
+    """Whoever is second begins with what the first left free, be it nothing, and waits for more."""
+    texts = write_lines(tmp_path / "in", **{f"f{f}": ["sleep" for _ in range(30)] for f in range(3)})
+    code = DRIVER.replace("Sleeps(told={told!r})", "Trouble()").replace("import JsonFiles", "import JsonFiles, Trouble").replace(
+        ", workers=1", "")
+    drivers = [subprocess.Popen([sys.executable, "-c", code.format(
+        tests=str(Path(__file__).parent), texts=str(texts), out=str(tmp_path / name), address=cluster.address)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in ("a", "b")]
+    for driver in drivers:
+        assert driver.wait(120) == 0, driver.stdout.read()
+    assert len(written(tmp_path / "a")) == len(written(tmp_path / "b")) == 90
+
+
+def test_a_stage_that_cannot_be_set_up_is_told_as_on_this_machine(cluster, tmp_path):
+    texts = texts_of(tmp_path / "in", 1, 3)
+    result = (lines(texts) >> NoSetup() >> JsonFiles(path=str(tmp_path / "out"))).run(check=False, ray=cluster.address)
+    assert not result.ok
+    assert "the model file is not there" in result.stats["message"]
+
+
+# -- the command line -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": f"document {n}"}) + "\n" for n in range(20)))
+    (tmp_path / "r.yaml").write_text(f"read: {{jsonl: {{path: {tmp_path}/in.jsonl}}}}\n"
+                                     "steps:\n  - map: {columns: {n: length(text)}}\n"
+                                     f"write: {{jsonl: {{path: {tmp_path}/out}}}}\n")
+    return tmp_path / "r.yaml"
+
+
+def curator(*arguments, **env):
+    return subprocess.run([sys.executable, "-m", "curator.cli", *map(str, arguments)], capture_output=True, text=True,
+                          check=False, env={**os.environ, **env}, timeout=120)
+
+
+def test_without_an_address_a_cluster_of_its_own_is_started_and_ended(recipe):
+    told = curator("run", "--ray", recipe, RAY_AUTH_MODE="disabled")
+    assert told.returncode == 0, told.stderr
+    assert "20" in told.stdout
+    assert "Ray" not in told.stderr
+    assert not list(Path(tempfile.gettempdir()).glob("curator_ray_*"))
+
+
+def test_the_environment_names_the_cluster(cluster, recipe):
+    told = curator("run", recipe, RAY_ADDRESS=cluster.address)
+    assert told.returncode == 0, told.stderr
+    assert "must see the folder" in (recipe.parent / "out" / "_run" / "events.jsonl").read_text()
+
+
+@pytest.mark.parametrize(("address", "told"), [
+    ("127.0.0.1:1", "there is no Ray cluster at 127.0.0.1:1"),
+    ("ray://somewhere:10001", "ray job submit"),
+    ("nobody", "'nobody' is not the address"),
+])
+def test_an_address_where_no_cluster_is_is_told_at_once(recipe, address, told):
+    began = time.monotonic()
+    ended = curator("run", recipe, f"--ray={address}")
+    assert ended.returncode == 2
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert time.monotonic() - began < 40
+
+
+def test_without_ray_the_error_is_the_command_that_installs_it(recipe, tmp_path):
+    (tmp_path / "bare" / "ray").mkdir(parents=True)
+    (tmp_path / "bare" / "ray" / "__init__.py").write_text("raise ImportError('no module named ray')")
+    ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'bare'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    assert ended.returncode == 2
+    assert "pip install 'curator-core[ray]'" in ended.stderr
