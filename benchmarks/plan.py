@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curator.engine.balance import Allocation, Demand, allocate
+from curator.balance.allocation import Allocation, Demand, allocate
 from curator.resources import Node, Resources
 
 RESULTS = Path(__file__).parent / "results"

@@ -213,7 +213,7 @@ class Ledger:
             changed |= self._drop(record, record.stages.keys() - done, keys)
         if changed:
             self.rewrite()
-        self._remove(phase)
+        self.remove_unnamed(phase)
 
     def abolish(self) -> bool:
         """Clear everything: the plan has no such phase any more. False if there was nothing."""
@@ -223,7 +223,7 @@ class Ledger:
         self.records.clear()
         if self._doomed:
             self.rewrite()
-        self._remove(Phase(0, (Operator(0, "sink", ()),)))
+        self.remove_unnamed(Phase(0, (Operator(0, "sink", ()),)))
         self.folder.delete(self._files)
         return True
 

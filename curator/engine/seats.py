@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 
-from curator.engine.balance import Allocation, Demand, Rate, allocate, worthwhile
+from curator.balance.allocation import Allocation, Demand, Rate, allocate, worthwhile
 from curator.engine.state import OperatorState, State
 
 FIRST_S = 1.0  # while the rate of one who waits for devices is not known, it is asked this often,

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from curator.balance.allocation import Allocation, Rate
 from curator.counts import Counts
 from curator.engine import events as ev
-from curator.engine.balance import Allocation, Rate
 from curator.plan import Operator, Target
 from curator.resources import Node, Place
 from curator.stage import ENDINGS

@@ -245,7 +245,7 @@ class Runner:
         sent = time.perf_counter()
         for batch in gathered(self.stages[0].read(unit)):
             self._collect(0, "out", self._stamped(batch))
-            if self.pending_bytes >= CHUNK_BYTES // 4 or time.perf_counter() - sent > READ_PART_S:
+            if self.pending_bytes >= CHUNK_BYTES // 4 or time.perf_counter() - sent > READ_PARTS_S[1]:
                 yield
                 sent = time.perf_counter()
 
@@ -268,7 +268,7 @@ class Runner:
         for batch in gathered(self.operator.reader.rows(unit), self._size(0)):
             for some in cut(self._stamped(batch), self._size(0)):
                 yield from self._push(0, some)
-            if time.perf_counter() - sent > READ_PART_S:
+            if time.perf_counter() - sent > READ_PARTS_S[1]:
                 yield
                 sent = time.perf_counter()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.engine.balance import Demand, Rate, allocate, in_words, worthwhile
+from curator.balance.allocation import Demand, Rate, allocate, in_words, worthwhile
 from curator.resources import Node, Place, Resources
 
 CHEAP = Demand(Resources(), rate=1e5)  # a source or a sink of negligible cost

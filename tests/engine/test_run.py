@@ -35,10 +35,10 @@ from parts import (
 )
 
 from curator import CuratorError
-from curator.engine import processes
 from curator.io.files import Folder
 from curator.run_lock import Lock
 from curator.stages import DedupExact
+from curator.worker import processes
 from curator.worker.store import make_folders
 
 STARTED: list[int] = []  # processes with a run of their own

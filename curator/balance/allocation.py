@@ -18,7 +18,7 @@ from math import ceil, inf, sqrt
 
 import numpy as np
 
-from curator.engine.packing import EPS, FAR, Packer
+from curator.balance.packing import EPS, FAR, Packer
 from curator.resources import Node, Place, Resources
 
 TRIES = 16  # of packing, for one plan
