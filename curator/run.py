@@ -15,8 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from curator.balance.allocation import Allocation, in_words
 from curator.counts import WRITTEN, Counts
 from curator.engine.scheduler import SHARE_OF
+from curator.engine.seats import allocation_of
 from curator.errors import InputError
 from curator.io.files import FileInfo, Folder
 from curator.io.spool import shard_units, spool_units
@@ -33,6 +35,7 @@ from curator.recipe import dump
 from curator.run_lock import Lock
 from curator.stage import Reduce, Sink, Source, Unit
 
+LOOK_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
 SHORT_S = 5.0  # a run shorter than this says little about what limits it
 
 
@@ -158,6 +161,9 @@ class _Run:
         self.ledgers = [Ledger(out, phase.number, [s for s in steps if isinstance(s.stage, Sink)]) for phase in plan.phases]
         self.loops: list[Loop] = []  # of the phases that were begun
         self.read_before = 0
+        self.best: Allocation | None = None  # the best allocation, when it was looked at last,
+        self.operators: list[str] = []  # of these operators,
+        self.look_at = 0.0  # and when to look again
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
@@ -286,13 +292,29 @@ class _Run:
         if not total:
             return ""
         busiest = max(busy, key=lambda o: busy[o])
-        seconds, cores = time.monotonic() - self.began, self.means.machine.cpus
+        seconds, cores = time.monotonic() - self.began, self._look_at_workers()
         name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0, total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"
+        if self.best is not None and (self.best.turns or self.best.binding == "gpus"):
+            return in_words(self.best, self.operators)
         if share > 0.7:
-            return f"{name} on {cores:g} cores, which are {share:.0%} busy; more cores would make it faster"
+            gain = self.best.gains.get("cpu", 0.0) if self.best is not None else 0.0
+            more = f"one more would make the run {gain:.0%} faster" if gain >= 0.01 else "more would make it faster"
+            return f"{name} on {cores:g} cores, which are {share:.0%} busy; {more}"
         return f"{name}; the {cores:g} cores are only {share:.0%} busy: too few or too small inputs to work on at once"
+
+    def _look_at_workers(self) -> float:
+        """The cores that there are. Asks now and then, while everything works, what the best allocation would be."""
+        scheduler, now = self.loops[-1].scheduler, time.monotonic()
+        if scheduler is None or not scheduler.state.nodes:
+            return self.means.machine.cpus
+        if not scheduler.finished and now > self.look_at:
+            best = allocation_of(scheduler.state, now)
+            self.best = best if best.slowest >= 0 or best.turns else self.best
+            self.operators = [o.plan.name for o in scheduler.state.operators]
+            self.look_at = time.monotonic() + LOOK_S + 50 * (time.monotonic() - now)
+        return sum(n.node.cpus for n in scheduler.state.nodes.values())
 
     def _stats(self, stopped: str | None) -> dict[str, Any]:
         counts = {n: c for loop in self.loops for n, c in loop.ledger.counts().items()
