@@ -148,7 +148,8 @@ class SpoolWriter(Writer):
         table, kind = to_table(batch), f"{type(batch).__module__}:{type(batch).__qualname__}"
         sharded = self.key is not None and self.shards > 1
         if sharded and self.key not in batch.rows.column_names:
-            raise RecipeError(f"there is no column {self.key!r}, by which rows are to be sharded; there are {', '.join(batch.columns)}")
+            there = ", ".join(batch.columns)
+            raise RecipeError(f"there is no column {self.key!r}, by which rows are to be sharded; there are {there}")
         places = shard_of(batch.rows.column(self.key), self.shards) if sharded else np.zeros(len(batch), np.int64)
         for shard in np.unique(places).tolist():
             # `take` copies: what the batch refers to may be shared memory that others wait for.
