@@ -80,7 +80,7 @@ class NodeAgent:
                        budget_bytes=max(64 << 20, int(machine.budget_bytes * share)))
         return ray.util.get_node_ip_address(), node
 
-    @ray.method(concurrency_group="do")
+    @ray.method(concurrency_group="do", num_returns=0)
     def do(self, peers: Mapping[int, Any], requests: bytes) -> None:
         self.peers.update(peers)
         self.agent.do(pickle.loads(requests))
