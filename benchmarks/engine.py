@@ -4,7 +4,7 @@
 
 Makes a virtual environment for each peer beside this file (once; delete it to get newer ones) with what the package index has.
 Cosmos-Xenna's newest releases want Python 3.12, which is taken if this machine has it. Linux; about 15 minutes. Results are
-printed, and written to benchmarks/results/engine.json: `rows` by row and engine, `ratios` of ours to the best peer that
+printed, and written to benchmarks/results/engine.json: `rows` by row and engine, `ratios` of ours to the peers that
 finished. A run keeps what the file has of other rows and engines.
 
 What an engine does to a task is in engines/common.py, how each one is asked to do it in engines/<engine>.py: three stages that
@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ENGINES = ("local", "ray", "xenna", "ray_data")
+OURS = ("local", "ray")
+ENGINES = (*OURS, "xenna", "ray_data")
 PACKAGES = {"xenna": ("cosmos-xenna", "numpy", "tqdm", "psutil"), "ray_data": ("ray[data]",)}
 REAP = 36  # PR_SET_CHILD_SUBREAPER of Linux' prctl: what a run leaves behind becomes a child of this process
 
@@ -186,7 +187,7 @@ def run_one(row: Row, engine: str, limit_s: float) -> dict[str, Any]:
     job = {"seconds": (0, 0, 0), "cpus": 4, **row.job, "place": place, "variant": variant}
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PYTHONPATH"))}
     environment |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "TMPDIR": place}
-    if name in ("local", "ray"):
+    if name in OURS:
         environment["PYTHONPATH"] = str(HERE.parent)
     watch, began = Watch(), time.time()
     try:
@@ -267,15 +268,15 @@ def to_rate(ends: list[float], rate: float, window_s: float = 5.0) -> float | No
 # -- all of them ------------------------------------------------------------------------------------------------
 
 
-def compare(results: dict[str, dict], goals: dict[str, int]) -> dict[str, float]:
-    """Of each of our engines and figures: how many times better than the best peer's that finished."""
-    ratios = {}
-    for ours in (e for e in results if e.split(":")[0] in ("local", "ray")):
+def compare(results: dict[str, dict], goals: dict[str, int]) -> dict[str, dict[str, float]]:
+    """For each of our engines and figures: how many times better than each peer that finished."""
+    ratios: dict[str, dict[str, float]] = {}
+    for ours in (e for e, r in results.items() if e.split(":")[0] in OURS and r["finished"]):
         for figure, sign in goals.items():
-            peers = [r[figure] for e, r in results.items() if e.split(":")[0] in PACKAGES and r["finished"] and r.get(figure)]
             mine = results[ours].get(figure)
-            if results[ours]["finished"] and mine and peers:
-                ratios[f"{ours}.{figure}"] = mine / max(peers) if sign > 0 else min(peers) / mine
+            peers = {e: r[figure] for e, r in results.items() if e.split(":")[0] in PACKAGES and r["finished"] and r.get(figure)}
+            if mine and peers:
+                ratios[f"{ours}.{figure}"] = {e: mine / theirs if sign > 0 else theirs / mine for e, theirs in peers.items()}
     return ratios
 
 
@@ -307,8 +308,8 @@ def main() -> None:
             show(row, engine, results[engine])
             kept["ratios"][name] = compare(results, row.goals)
             path.write_text(json.dumps(kept, indent=1))
-        told_ratios = "  ".join(f"{k} {v:.1f}" for k, v in kept["ratios"][name].items())
-        print(f"  times better than the best peer: {told_ratios}", flush=True)
+        for figure, ratios in kept["ratios"][name].items():
+            print(f"  {figure} is better by", ", ".join(f"{r:.2g} than {peer}" for peer, r in ratios.items()), flush=True)
 
 
 if __name__ == "__main__":
