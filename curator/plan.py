@@ -1,8 +1,8 @@
 """From graph to phases of operators: names, contracts, keys, fusion; `phases` makes the operators.
 
 An operator is what one worker runs: one stage, or neighbours that share a resource shape, with no hop between them. Sources
-stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all sinks of a phase share
-one operator, in which each unit stays with one worker.
+stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all sinks of a phase
+share one operator, in which each unit stays with one worker.
 
 All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop does. Rows that go
 from one phase to a later one are spooled by a sink step of the first, and read by a source operator of the other.

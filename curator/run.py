@@ -66,7 +66,8 @@ class Result:
 
 
 def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | None = None, prune: bool = False,
-        mode: Mode = "stream", watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
+        mode: Mode = "stream", watch: Callable[[Mapping[str, Any]], None] | None = None,
+        metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
     `workers`: cores to use; None for all, 0 to work in this process. `ray`: the address of a Ray cluster to work on; True for

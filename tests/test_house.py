@@ -23,7 +23,8 @@ FLOORS = {
     "curator.worker.processes": 4, "curator.engine.runtime_ray": 4, "curator.worker.nursery": 4, "curator.worker.agent": 4,
     "curator.worker.main": 4, "curator.engine.runtime_local": 4, "curator.worker.store": 4,
     "curator.machine": 4,
-    "curator.profiles": 4, "curator.run": 5, "curator.loop": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
+    "curator.profiles": 4, "curator.run": 5, "curator.loop": 5,
+    "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
     "curator.cli": 6, "curator.cli_lists": 6, "curator": 6,
 }
 # Imports that look up, each with its reason. All of them happen when a function is called, not when a module is imported.
