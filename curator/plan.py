@@ -210,6 +210,8 @@ def _check_ports(nodes: list[Node], names: dict[Node, str], takers: dict, discar
                                   f"give it a stage or a sink, or discard {port + '/' + names[node]!r}")
     folders: dict[str, str] = {}
     for node in nodes:
+        if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
+            raise RecipeError(f"{_at(node)}stage {names[node]!r} cannot be a gang: only stages that answer a batch at a time can")
         if isinstance(node.stage, Sink):
             path = _folder_of(node.stage)
             if path in folders:
