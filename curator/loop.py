@@ -28,7 +28,7 @@ WATCH_S = 0.2  # watchers are told this often
 
 @dataclass
 class Means:
-    """What a run works with, whatever the phase. `inline`: in the driver's own process. `keep`: a descriptor that workers hold.
+    """What a run works with in every phase. `inline`: in the driver's own process. `keep`: a descriptor that workers hold.
 
     `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers`
     when the observer asks for the numbers of the run.

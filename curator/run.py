@@ -165,6 +165,7 @@ class _Run:
         self.best: Allocation | None = None  # the best allocation, when it was looked at last,
         self.operators: list[str] = []  # of these operators,
         self.look_at = 0.0  # and when to look again
+        self.begun = False
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
@@ -194,6 +195,8 @@ class _Run:
                 self.ledgers[first].lose(lost[first])
                 del self.loops[first:]
                 continue
+            if self.loops:
+                self.loops[-1].end()
             self.loops.append(loop)
             self._tell_phase(loop)
             stopped = self._do(loop) if loop.todo else None
@@ -203,7 +206,8 @@ class _Run:
 
     def _tell_phase(self, loop: Loop) -> None:
         observer, number = self.means.observer, loop.phase.number
-        if not number:
+        if not number and not self.begun:  # it may come back here, for a spool that is gone
+            self.begun = True
             observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=sum(loop.sizes), cores=self.means.machine.cpus,
                            gpus=self.means.machine.gpus)
         observer.phase(loop.phase.operators, [u.label for u in loop.units], number + 1, len(self.plan.phases))
