@@ -34,33 +34,33 @@ FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 
 
-def dispatch(state: State, now: float) -> None:
+def dispatch(state: State) -> None:
     """Give out all work that may start now, as actions of the state."""
     for operator in state.order:
-        while _give(state, operator, now, force=OBEY):
+        while _give(state, operator, force=OBEY):
             pass
     for force in (PRESS, FINISH, OVERBOOK):
         for operator in state.order:
             if state.working or state.stopping:
                 return
-            _give(state, operator, now, force)
+            _give(state, operator, force)
 
 
-def _give(state: State, operator: OperatorState, now: float, force: int) -> bool:
+def _give(state: State, operator: OperatorState, force: int) -> bool:
     """Start one thing of this operator, if there is one that may."""
-    if operator.held and _resume(state, operator, now, force):
+    if operator.held and _resume(state, operator, force):
         return True
     if operator.plan.kind == "source":
-        return _read(state, operator, now, force)
-    if operator.groups and _retry(state, operator, now, force):
+        return _read(state, operator, force)
+    if operator.groups and _retry(state, operator, force):
         return True
-    return bool(operator.waiting) and _process(state, operator, now, force)
+    return bool(operator.waiting) and _process(state, operator, force)
 
 
 # -- the four things to start -----------------------------------------------------------------------------------
 
 
-def _resume(state: State, operator: OperatorState, now: float, force: int) -> bool:
+def _resume(state: State, operator: OperatorState, force: int) -> bool:
     for worker in operator.workers.values():
         call = worker.head
         if call is None or not call.held:
@@ -71,7 +71,7 @@ def _resume(state: State, operator: OperatorState, now: float, force: int) -> bo
                 holds_scarce(operator) and (force >= FINISH or _in_the_way(state, operator))):
             call.held = False
             state.count(worker)
-            begin(state, operator, call, now)
+            begin(state, operator, call)
             state.act(Resume(worker.id, call.id))
             return True
     return False
@@ -83,7 +83,7 @@ def _in_the_way(state: State, operator: OperatorState) -> bool:
     return any(o.has_work and not o.workers for o in behind)
 
 
-def _read(state: State, operator: OperatorState, now: float, force: int) -> bool:
+def _read(state: State, operator: OperatorState, force: int) -> bool:
     waiting = state.waiting.get(operator.plan.index)
     if not waiting or not _room(state, operator, 0, None):
         return False
@@ -96,11 +96,11 @@ def _read(state: State, operator: OperatorState, now: float, force: int) -> bool
     unit.stage, unit.live = "reading", unit.live + 1
     call = Call(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
                 salvage=unit.blames.get(operator.plan.index, 0) >= 2)
-    _submit(state, operator, worker, call, now)
+    _submit(state, operator, worker, call)
     return True
 
 
-def _retry(state: State, operator: OperatorState, now: float, force: int) -> bool:
+def _retry(state: State, operator: OperatorState, force: int) -> bool:
     nbytes = operator.groups[0].nbytes
     if not _room(state, operator, nbytes, None):
         return False
@@ -108,27 +108,27 @@ def _retry(state: State, operator: OperatorState, now: float, force: int) -> boo
         if _room(state, operator, nbytes, node):
             group = state.unpark(operator)
             call = _call_of(state, operator, group.slices, group.charge)
-            _submit(state, operator, _first(operator.idle[node.number]), call, now)
+            _submit(state, operator, _first(operator.idle[node.number]), call)
             return True
     if not operator.idle:
         _start(state, operator, None, force)
     return False
 
 
-def _process(state: State, operator: OperatorState, now: float, force: int) -> bool:
+def _process(state: State, operator: OperatorState, force: int) -> bool:
     operator.blocked = False
     if operator.affine:
         lanes = sorted(operator.waiting.values(), key=lambda lane: lane.index)
-        return any(_process_lane(state, operator, lane, now, force) for lane in lanes)
+        return any(_process_lane(state, operator, lane, force) for lane in lanes)
     for node in _nodes_with_core(state, operator, operator.idle):
         lane = operator.waiting.get(node.number)
-        if lane is not None and _give_rows(state, operator, lane, _first(operator.idle[node.number]), now, force):
+        if lane is not None and _give_rows(state, operator, lane, _first(operator.idle[node.number]), force):
             return True
-    return (_process_away(state, operator, now, force) or _queue_behind(state, operator, now, force)
+    return (_process_away(state, operator, force) or _queue_behind(state, operator, force)
             or _start_where_rows_are(state, operator, force))
 
 
-def _process_away(state: State, operator: OperatorState, now: float, force: int) -> bool:
+def _process_away(state: State, operator: OperatorState, force: int) -> bool:
     """Rows that may go anywhere, or that would wait too long where they are."""
     lanes = [lane for lane in operator.waiting.values() if len(state.nodes) > 1 or lane.index not in state.nodes]
     lanes = [lane for lane in lanes
@@ -137,17 +137,17 @@ def _process_away(state: State, operator: OperatorState, now: float, force: int)
     if lanes:
         lane = max(lanes, key=lambda lane: lane.nbytes)
         for node in _nodes_with_core(state, operator, operator.idle):
-            if _give_rows(state, operator, lane, _first(operator.idle[node.number]), now, force):
+            if _give_rows(state, operator, lane, _first(operator.idle[node.number]), force):
                 return True
     return False
 
 
-def _queue_behind(state: State, operator: OperatorState, now: float, force: int) -> bool:
+def _queue_behind(state: State, operator: OperatorState, force: int) -> bool:
     """A second short call waits at a worker, so that it need not wait for the driver before the next one."""
     for lane in operator.waiting.values() if operator.behind else ():
         number = lane.index if lane.index in state.nodes else next(iter(operator.behind))
         if number in operator.behind and _worth_queueing(state, operator, lane, operator.on_node.get(number, 1)):
-            return _give_rows(state, operator, lane, _first(operator.behind[number]), now, force)
+            return _give_rows(state, operator, lane, _first(operator.behind[number]), force)
     return False
 
 
@@ -168,7 +168,7 @@ def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> 
     return False
 
 
-def _process_lane(state: State, operator: OperatorState, lane: Lane, now: float, force: int) -> bool:
+def _process_lane(state: State, operator: OperatorState, lane: Lane, force: int) -> bool:
     """The lane of one worker, which alone may take its rows."""
     worker = operator.workers.get(lane.worker) if lane.worker is not None else None
     if worker is None or worker.stopping:
@@ -177,11 +177,11 @@ def _process_lane(state: State, operator: OperatorState, lane: Lane, now: float,
         return False
     if (worker.may_queue and _worth_queueing(state, operator, lane, len(operator.workers))) or (
             worker.idle and state.nodes[worker.node].has_core(worker.cpus)):
-        return _give_rows(state, operator, lane, worker, now, force)
+        return _give_rows(state, operator, lane, worker, force)
     return False
 
 
-def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: WorkerState, now: float, force: int) -> bool:
+def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: WorkerState, force: int) -> bool:
     """A call over the first rows of a lane, if they are enough and there is room for what comes of them."""
     if not force and _waits_for_more(state, operator, lane):
         return False
@@ -189,7 +189,7 @@ def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: Worker
     if not _room(state, operator, _bytes_wanted(lane, wanted), state.nodes[worker.node]):
         operator.blocked = True
         return False
-    _submit(state, operator, worker, _call_of(state, operator, _cut(state, operator, lane, wanted), 0), now)
+    _submit(state, operator, worker, _call_of(state, operator, _cut(state, operator, lane, wanted), 0))
     return True
 
 
@@ -353,26 +353,26 @@ def _call_of(state: State, operator: OperatorState, slices: tuple[Slice, ...], c
                 rows=sum(max(1, s.rows) for s in slices), nbytes=sum(s.nbytes for s in slices))
 
 
-def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Call, now: float) -> None:
+def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Call) -> None:
     call.worker, call.node = worker.id, worker.node
     worker.calls.append(call)
     state.count(worker)
     state.calls[call.id] = call
     operator.inflight_bytes += call.nbytes
     if len(worker.calls) == 1:
-        begin(state, operator, call, now)
+        begin(state, operator, call)
     state.act(Submit(call))
 
 
-def submit_flush(state: State, operator: OperatorState, worker: WorkerState, unit: tuple[int, int], now: float) -> None:
+def submit_flush(state: State, operator: OperatorState, worker: WorkerState, unit: tuple[int, int]) -> None:
     """Ask a worker to finish what it keeps of a unit, after the calls it has."""
-    _submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,)), now)
+    _submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,)))
 
 
-def begin(state: State, operator: OperatorState, call: Call, now: float) -> None:
+def begin(state: State, operator: OperatorState, call: Call) -> None:
     """A call runs from now on. Not before does room count as taken: behind a held call it would be for nothing."""
-    start_clock(state, operator, call, now)
-    call.began = now
+    start_clock(state, operator, call)
+    call.began = state.now
     if call.kind != "flush":
         call.expected = {i: int(operator.expected(i, call.nbytes)) for i in operator.consumers}
         _reserve(state, call, 1)
@@ -391,9 +391,9 @@ def _reserve(state: State, call: Call, sign: int) -> None:
             state.nodes[call.node].reserved += sign * nbytes
 
 
-def start_clock(state: State, operator: OperatorState, call: Call, now: float) -> None:
+def start_clock(state: State, operator: OperatorState, call: Call) -> None:
     """The time limit of a call counts from now."""
     limit = operator.plan.timeout_s
     if limit is not None and call.kind != "flush":
-        call.deadline = now + limit
+        call.deadline = state.now + limit
         heappush(state.clocks, (call.deadline, call.id))

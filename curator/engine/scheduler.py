@@ -30,7 +30,7 @@ from curator.plan import Operator, Target
 from curator.resources import Node
 
 TRIES = 3  # of a unit that is to blame for its failures, and of an operator's setup
-ATTEMPTS = 20  # of a unit, whoever is to blame: a run that goes round in circles must end
+ATTEMPTS = 20  # of a unit while no node goes, whoever is to blame: a run that goes round in circles must end
 SHARE_OF = 1000  # a share of the records is judged from so many on; when a run has ended it is judged again, by the run
 TIMEOUT = "a call took longer than its limit"
 
@@ -58,42 +58,49 @@ class Scheduler:
 
     def start(self, now: float) -> list[ev.Action]:
         """The first actions: one worker for each operator that has something to do."""
-        units = self.state.units
+        self.state.now, units = now, self.state.units
         if units and wants_seats(self.state):
-            seat(self.state, now, changed=True)
+            seat(self.state, changed=True)
         wanted = {t.operator for u in units for t in u.needed or ()} | {u.source for u in units}
         for operator in self.state.operators:
             if any(u.needed is None for u in units) and operator.upstream & wanted:
                 wanted.add(operator.plan.index)
             if operator.plan.index in wanted:
                 start_worker(self.state, operator, operator.lanes[0] if operator.affine else None, PRESS)
-        return self._end(now)
+        return self._end()
 
     def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
         """Take in what happened, in order, and say what to do."""
+        self.state.now = now
         for event in events:
             if self.finished:
                 self._ignore(getattr(event, "outputs", ()))
                 continue
-            self._take(event, now)
+            self._take(event)
             self._check_failed()
-        return self._end(now)
+        return self._end()
 
     def tick(self, now: float) -> list[ev.Action]:
-        """End calls that are over their time limit, and see if workers should change places."""
+        """End calls that are over their time limit and workers that do not end, and see if workers should change places."""
+        self.state.now = now
         while not self.finished and (due := self._next_clock()) is not None and due.deadline <= now:
             limit = self.state.operators[due.operator].plan.timeout_s
             self.state.act(ev.StopWorker(due.worker, kill=True))
-            self._lost(ev.WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"), now)
+            self._lost(ev.WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"))
             self._check_failed()
+        while not self.finished and (late := self._next_ending()) is not None and late.ends_by <= now:
+            name = self.state.operators[late.operator].plan.name
+            self.state.act(ev.Report("lost", f"a worker of {name} did not end when it was asked to"))
+            self.state.kill(late)
         if not self.finished and wants_seats(self.state) and seat_due(self.state) <= now:
-            seat(self.state, now)
-        return self._end(now)
+            seat(self.state)
+        return self._end()
 
     def deadline(self) -> float | None:
         """When `tick` is next due."""
-        due = self._next_clock()
+        due, late = self._next_clock(), self._next_ending()
         times = [due.deadline] if due is not None else []
+        times += [late.ends_by] if late is not None else []
         times += [seat_due(self.state)] if wants_seats(self.state) and not self.finished else []
         return min(times, default=None)
 
@@ -108,9 +115,16 @@ class Scheduler:
             heappop(clocks)
         return None
 
-    def _end(self, now: float) -> list[ev.Action]:
+    def _next_ending(self) -> WorkerState | None:
+        """Of the workers that were asked to end and have not yet, the one that was asked first."""
+        endings, workers = self.state.endings, self.state.workers
+        while endings and endings[0].id not in workers:
+            endings.popleft()
+        return endings[0] if endings else None
+
+    def _end(self) -> list[ev.Action]:
         if not self.finished:
-            dispatch(self.state, now)
+            dispatch(self.state)
             self._finish_if_done()
         actions, self.state.actions = self.state.actions, []
         return actions
@@ -127,32 +141,32 @@ class Scheduler:
 
     # -- events -------------------------------------------------------------------------------------------
 
-    def _take(self, event: ev.Event, now: float) -> None:
+    def _take(self, event: ev.Event) -> None:
         match event:
             case ev.Done():
-                self._done(event, now)
+                self._done(event)
             case ev.Emitted():
-                self._emitted(event, now)
+                self._emitted(event)
             case ev.Progress():
                 call = self.state.calls.get(event.call)
                 if call is not None:
-                    start_clock(self.state, self.state.operators[call.operator], call, now)
+                    start_clock(self.state, self.state.operators[call.operator], call)
             case ev.WorkerReady():
                 self._ready(event)
             case ev.WorkerLost():
-                self._lost(event, now)
+                self._lost(event)
             case ev.Failed():
-                self._call_failed(event, now)
+                self._call_failed(event)
             case ev.DataLost():
-                self._data_lost(event, now)
+                self._data_lost(event)
             case ev.NodeUp():
                 self.state.add_node(event.number, event.node)
                 self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
-                seat(self.state, now, changed=True)
+                seat(self.state, changed=True)
             case ev.NodeDown():
                 self._node_down(event)
                 if self.state.nodes and wants_seats(self.state):
-                    seat(self.state, now, changed=True)
+                    seat(self.state, changed=True)
             case ev.Stop():
                 self._stop(event.reason)
 
@@ -165,7 +179,7 @@ class Scheduler:
             operator.setup_failures, operator.setup_s = 0, event.setup_s
             self._exhausted(operator, event.exhausted)
 
-    def _emitted(self, event: ev.Emitted, now: float) -> None:
+    def _emitted(self, event: ev.Emitted) -> None:
         call = self.state.calls.get(event.call)
         if call is None:
             self._ignore(event.outputs)
@@ -173,7 +187,7 @@ class Scheduler:
             for output in event.outputs:
                 self.state.hold(output.ref)
             call.kept.extend(event.outputs)
-            start_clock(self.state, self.state.operators[call.operator], call, now)
+            start_clock(self.state, self.state.operators[call.operator], call)
             self.state.act(ev.Resume(call.worker, call.id))
         else:
             call.held = call.leaked = True
@@ -185,7 +199,7 @@ class Scheduler:
         blamed = any(call.operator in self.state.units[u].blames for u, _ in call.units)
         return call.kind == "process" and not self.state.operators[call.operator].affine and (blamed or call.charge > 0)
 
-    def _done(self, event: ev.Done, now: float) -> None:
+    def _done(self, event: ev.Done) -> None:
         call = self.state.calls.get(event.call)
         if call is None:  # of a worker that was given up meanwhile
             self._ignore(event.outputs)
@@ -202,11 +216,11 @@ class Scheduler:
                     self.read += counts.rows_in if operator.plan.kind == "source" else 0
         self._learn_pace(operator, call, event)
         self._exhausted(operator, event.exhausted)
-        self._close(call, now)
+        self._close(call)
         if call.kind == "flush":
-            self._flushed(call, event, now)
+            self._flushed(call, event)
         for index, attempt in call.units:
-            self._check_drained(self.state.units[index], attempt, now)
+            self._check_drained(self.state.units[index], attempt)
 
     def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
         busy_s = event.seconds
@@ -222,18 +236,18 @@ class Scheduler:
             pace = busy_s / rows
             operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
 
-    def _call_failed(self, event: ev.Failed, now: float) -> None:
+    def _call_failed(self, event: ev.Failed) -> None:
         call = self.state.calls.get(event.call)
         if call is None:
             return
-        self._close(call, now, rows_done=event.fatal)
+        self._close(call, rows_done=event.fatal)
         operator = self.state.operators[call.operator]
         if event.fatal:
             self._stop(event.error)
             return
         self.state.act(ev.Report("retry", f"{operator.plan.name}: {event.error}"))
         self._blame(operator, call, 0, ev.Note(event.error, event.traceback))
-        self._drop_and_check(call, now)
+        self._drop_and_check(call)
 
     # -- answers --------------------------------------------------------------------------------------------
 
@@ -251,7 +265,7 @@ class Scheduler:
             self.state.hold(output.ref)
             self.state.let_go(output.ref)
 
-    def _close(self, call: ev.Call, now: float, rows_done: bool = True, lost: bool = False) -> None:
+    def _close(self, call: ev.Call, rows_done: bool = True, lost: bool = False) -> None:
         """A call has ended: take it off its worker; with `rows_done` its rows too."""
         state = self.state
         worker = state.workers[call.worker]
@@ -261,7 +275,7 @@ class Scheduler:
         state.count(worker)
         self._end_call(call)
         if worker.calls and first:
-            begin(state, state.operators[call.operator], worker.calls[0], now)
+            begin(state, state.operators[call.operator], worker.calls[0])
         elif not worker.calls and worker.leaving and not worker.stopping:
             state.stop(worker)
         if rows_done:
@@ -285,10 +299,10 @@ class Scheduler:
                 unit.live -= 1
                 unit.stage = "draining"
 
-    def _drop_and_check(self, call: ev.Call, now: float) -> None:
+    def _drop_and_check(self, call: ev.Call) -> None:
         self._drop(call)
         for index, attempt in call.units:
-            self._check_drained(self.state.units[index], attempt, now)
+            self._check_drained(self.state.units[index], attempt)
 
     def _exhausted(self, operator: OperatorState, exhausted: bool) -> None:
         if not exhausted or operator.exhausted:
@@ -320,19 +334,19 @@ class Scheduler:
 
     # -- units ----------------------------------------------------------------------------------------------
 
-    def _check_drained(self, unit: UnitState, attempt: int, now: float) -> None:
+    def _check_drained(self, unit: UnitState, attempt: int) -> None:
         if self.finished or unit.attempt != attempt or unit.stage != "draining" or unit.live:
             return
         unit.stage = "flushing"
         for index, at in sorted(unit.touched.items()):
             operator = self.state.operators[index]
             worker = operator.workers[operator.lanes[at].worker]
-            submit_flush(self.state, operator, worker, (unit.index, unit.attempt), now)
+            submit_flush(self.state, operator, worker, (unit.index, unit.attempt))
             unit.flushing += 1
         if not unit.flushing:
             self._commit(unit)
 
-    def _flushed(self, call: ev.Call, event: ev.Done, now: float) -> None:
+    def _flushed(self, call: ev.Call, event: ev.Done) -> None:
         index, attempt = call.units[0]
         unit = self.state.units[index]
         if unit.attempt != attempt:
@@ -377,8 +391,9 @@ class Scheduler:
             unit.stage = "waiting"
             self.state.waiting[unit.source].appendleft(unit.index)
             self.state.act(ev.Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}"))
-            if unit.attempt >= ATTEMPTS:
+            if unit.attempt - unit.excused >= ATTEMPTS:
                 self._stop(f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
+                return
 
     def _void(self, unit: UnitState, again: bool) -> None:
         """Everything of this attempt of a unit counts no more; its slices are out of the queues."""
@@ -403,7 +418,7 @@ class Scheduler:
 
     # -- failures -------------------------------------------------------------------------------------------
 
-    def _lost(self, event: ev.WorkerLost, now: float) -> None:
+    def _lost(self, event: ev.WorkerLost) -> None:
         state = self.state
         worker = state.workers.get(event.worker)
         if worker is None:
@@ -432,14 +447,14 @@ class Scheduler:
                     state.drop(piece)
             if calls:
                 self._blame(operator, calls[0], event.step, note)
-                self._drop_and_check(calls[0], now)
+                self._drop_and_check(calls[0])
 
-    def _data_lost(self, event: ev.DataLost, now: float) -> None:
+    def _data_lost(self, event: ev.DataLost) -> None:
         """A call could not begin. Its units start again: what they gave to the batch that is gone, nobody has."""
         call = self.state.calls.get(event.call)
         if call is None:
             return
-        self._close(call, now, lost=True)
+        self._close(call, lost=True)
         units = [self.state.units[u] for u, attempt in call.units if self.state.units[u].attempt == attempt]
         self._restart(units, event.reason)
 
@@ -466,6 +481,8 @@ class Scheduler:
                     state.enqueue(operator, piece, front=True)
                 else:
                     state.drop(piece)
+        for unit in state.units:  # nothing goes round in circles as long as it is nodes that go
+            unit.excused = unit.attempt + (unit.index in lost)
         self._restart([state.units[u] for u in sorted(lost)], f"node {event.number} is gone")
 
     def _units_on(self, number: int, gone: Sequence[WorkerState]) -> set[int]:
@@ -559,7 +576,7 @@ class Scheduler:
         self.state.adopt(nothing)
         self.state.send_failed(operator, 0, nothing, note)
         self.state.drop(nothing)
-        self._check_drained(unit, unit.attempt, 0.0)
+        self._check_drained(unit, unit.attempt)
 
     def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], note: ev.Note) -> bool:
         for index in blamed:

@@ -55,10 +55,10 @@ def seat_due(state: State) -> float:
     return state.seated_at + (FIRST_S if unknown else AGAIN_S)
 
 
-def seat(state: State, now: float, changed: bool = False) -> None:
+def seat(state: State, changed: bool = False) -> None:
     """Ask the allocation if something has changed, and take up what it says if that pays."""
-    state.seated_at = now
-    demands = demands_of(state, now)
+    state.seated_at = state.now
+    demands = demands_of(state)
     told = [(d.needed, d.unknown, d.rate) for d in demands]
     if not changed and state.seated_on and not any(_moved(a, b) for a, b in zip(told, state.seated_on, strict=True)):
         return
@@ -69,13 +69,13 @@ def seat(state: State, now: float, changed: bool = False) -> None:
         _take_up(state, new)
 
 
-def allocation_of(state: State, now: float) -> Allocation:
+def allocation_of(state: State) -> Allocation:
     """What would be best now, for telling what limits the run."""
     current = [tuple(w.places for w in o.workers.values()) for o in state.operators]
-    return allocate(demands_of(state, now), {n.number: n.node for n in state.nodes.values()}, current)
+    return allocate(demands_of(state), {n.number: n.node for n in state.nodes.values()}, current)
 
 
-def demands_of(state: State, now: float) -> list[Demand]:
+def demands_of(state: State) -> list[Demand]:
     """Each operator as the allocation sees it."""
     active: set[int] = set()
     rows = _rows_by_operator(state)
@@ -85,7 +85,7 @@ def demands_of(state: State, now: float) -> list[Demand]:
         if operator.load or state.waiting.get(index) or any(w.calls for w in workers) or operator.upstream & active:
             active.add(index)
         calls = (w.head for w in workers)
-        operator.rate.watch((c.rows, now - c.began) for c in calls if c and not c.held and c.kind == "process")
+        operator.rate.watch((c.rows, state.now - c.began) for c in calls if c and not c.held and c.kind == "process")
         demands.append(Demand(operator.plan.resources, operator.rate.value, rows[index], operator.rate.trust,
                               1 if operator.plan.kind == "stateful" else None, operator.setup_s, index in active))
     return demands

@@ -20,6 +20,7 @@ from curator.stage import ENDINGS
 QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 ANYWHERE = -1  # the lane for rows of nodes that have no worker of an operator
+CLOSE_S = 30.0  # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 LANE_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
 
@@ -59,6 +60,7 @@ class WorkerState:
     ready: bool = False  # False from its start until its `setup` is done
     leaving: bool = False  # its devices are meant for another: gets no call, and ends when it has none
     stopping: bool = False  # asked to end; gets no call
+    ends_by: float = inf  # when it is killed if it has not ended
     calls: deque[ev.Call] = field(default_factory=deque)  # first in, first out; only the first one runs
     counted: tuple[bool, ...] = (False,) * 6  # what `State.count` has taken in
 
@@ -190,6 +192,7 @@ class UnitState:
     source: int = 0  # the operator that reads it
     stage: str = "waiting"  # waiting, reading, draining, flushing, committed, unread
     attempt: int = 0
+    excused: int = 0  # attempts up to the last time that a node went
     blames: dict[int, int] = field(default_factory=dict)  # restarts that the unit itself was to blame for, by operator
     live: int = 0  # slices of this attempt in queues, groups and calls, plus its read
     counts: dict[tuple[int, int], Counts] = field(default_factory=dict)  # by operator and step
@@ -221,6 +224,8 @@ class State:
             self.waiting.setdefault(unit.source, deque()).append(unit.index)
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[ev.Action] = []
+        self.now = 0.0  # of the events that are being taken in
+        self.endings: deque[WorkerState] = deque()  # asked to end, in this order; those that have ended are skipped
         self.working = 0  # workers that work
         self.stopping = 0  # workers that were asked to end and have not yet
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
@@ -481,7 +486,8 @@ class State:
 
     def stop(self, worker: WorkerState) -> None:
         """Ask a worker without a call to end; `WorkerLost` follows."""
-        worker.stopping = True
+        worker.stopping, worker.ends_by = True, self.now + CLOSE_S
+        self.endings.append(worker)
         self.count(worker)
         self.act(ev.StopWorker(worker.id))
 

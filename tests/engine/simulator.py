@@ -295,7 +295,7 @@ class Simulator:
             self._note_loss(worker)
         assert action.kill or not worker.todo or self.scheduler.finished, "a worker was asked to end amid its work"
         self._end_of(worker)
-        if not action.kill:
+        if not action.kill and not (self.faults.close and self.rng.random() < self.faults.close):
             self._send(0.01, worker.id, Death(worker.id))
 
     def _forget(self, action: Forget) -> None:

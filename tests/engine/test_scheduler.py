@@ -17,6 +17,8 @@ from curator.engine.events import (
     Failed,
     Flushed,
     Forget,
+    NodeDown,
+    NodeUp,
     Output,
     Progress,
     Ref,
@@ -31,6 +33,7 @@ from curator.engine.events import (
     WorkerReady,
 )
 from curator.engine.scheduler import Scheduler
+from curator.engine.state import CLOSE_S
 from curator.plan import Target
 from curator.resources import Node
 from curator.stage import WrittenFile
@@ -82,6 +85,8 @@ class Bench:
         for event in events:
             if isinstance(event, WorkerLost):
                 self._gone(event.worker)
+            elif isinstance(event, NodeDown):
+                self.calls, self.workers = [], {}
             elif isinstance(event, (Done, Failed)):
                 self.calls = [c for c in self.calls if c.id != event.call]
         self._take(self.scheduler.handle(events, self.now))
@@ -622,6 +627,34 @@ def test_a_unit_that_never_gets_finished_stops_the_run_though_it_is_not_to_blame
         bench.tell(WorkerLost(worker, "killed"))
         assert bench.state.units[0].attempt == attempt + 1
     assert bench.scheduler.stopped == "unit 0 was begun 20 times and not once finished: the worker died: killed"
+
+
+def test_nodes_that_go_again_and_again_do_not_end_a_run():
+    bench = Bench(make_stage(), cpus=2)
+    for number in range(30):
+        bench.all_ready()
+        assert bench.call_of(SOURCE)
+        bench.tell(NodeDown(number, "power"))
+        bench.tell(NodeUp(number + 1, Node(cpus=2)))
+    commit, = bench.finish()
+    assert commit.attempt == 30
+
+
+def test_a_worker_that_does_not_end_when_asked_is_killed_after_a_while():
+    """Its GPU is wanted by the next stage, which need not wait for a `close` that hangs."""
+    bench = Bench(make_stage(gpus=1), make_stage(gpus=1), gpus=1)
+    bench.read(5)
+    bench.passes(bench.call_of(1))
+    stop, = bench.said_of(StopWorker)
+    assert not stop.kill
+    assert not bench.calls_of(2)
+    bench.tick(CLOSE_S - 0.1)
+    assert not bench.said_of(StopWorker)
+    assert bench.scheduler.deadline() <= CLOSE_S
+    bench.tick(CLOSE_S)
+    assert bench.said_of(StopWorker) == [StopWorker(stop.worker, kill=True)]
+    bench.all_ready()
+    assert bench.calls_of(2)
 
 
 def test_a_failure_that_no_retry_can_mend_stops_the_run_at_once():

@@ -33,6 +33,7 @@ class Faults:
     late: float = 0.0  # chance that what a worker sent before it was given up arrives afterwards, and its death twice
     driver: float = 0.0  # chance that the driver is killed
     stop: float = 0.0  # chance that the user stops the run, for each event
+    close: float = 0.0  # chance that a worker that was asked to end does not
     node: float = 0.0  # chance that a node goes, or one joins, for each event; above 0 the world has several nodes
 
     @property
