@@ -211,7 +211,8 @@ def _check_ports(nodes: list[Node], names: dict[Node, str], takers: dict, discar
     folders: dict[str, str] = {}
     for node in nodes:
         if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
-            raise RecipeError(f"{place_of(node)}stage {names[node]!r} cannot be a gang: only stages that answer batch by batch can")
+            raise RecipeError(f"{place_of(node)}stage {names[node]!r} cannot be a gang: only stages that answer batch by batch "
+                              "can")
         if isinstance(node.stage, Sink):
             path = _folder_of(node.stage)
             if path in folders:

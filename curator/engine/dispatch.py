@@ -26,7 +26,9 @@ from curator.engine.events import Call, Resume, Slice, Submit
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_scarce, start_worker
 from curator.engine.state import Group, Lane, NodeState, OperatorState, State, WorkerState
 
-CALL_S = 0.2  # aim for calls this long: a call costs about 1 ms of the driver and the worker together
+CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between two of them small,
+GAPS = 100  # so many times the gap
+QUICK_CALL_S = 0.01  # a sink's call this short does not wait for a core
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
 AWAY_S = 0.5  # rows that would wait longer than this where they lie go to a node that is free
@@ -176,9 +178,13 @@ def _process_lane(state: State, operator: OperatorState, lane: Lane, force: int)
             start_worker(state, operator, lane, force)
         return False
     if (worker.may_queue and _worth_queueing(state, operator, lane, len(operator.workers))) or (
-            worker.idle and state.nodes[worker.node].has_core(worker.cpus)):
+            worker.idle and (state.nodes[worker.node].has_core(worker.cpus) or _quick(operator, lane))):
         return _give_rows(state, operator, lane, worker, force)
     return False
+
+
+def _quick(operator: OperatorState, lane: Lane) -> bool:
+    return operator.s_per_row is not None and operator.s_per_row * lane.rows < QUICK_CALL_S
 
 
 def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: WorkerState, force: int) -> bool:
@@ -199,12 +205,13 @@ def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: Worker
 def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
     batch = operator.plan.batch_size or 1
     if operator.s_per_row is None:
-        return max(batch, FIRST_ROWS)
+        return operator.plan.batch_size or FIRST_ROWS
     per_row = max(operator.s_per_row, 1e-9)
-    rows = CALL_S / per_row
+    call_s = min(CALL_S[1], max(CALL_S[0], GAPS * state.gap_s))
+    rows = call_s / per_row
     if not operator.affine and operator.workers_max > 1:
         share = lane.rows / max(1, operator.most_on.get(lane.index, operator.workers_max))
-        rows = min(rows, max(share, CALL_S / 10 / per_row))
+        rows = min(rows, max(share, call_s / 10 / per_row))
     return max(batch, ceil(rows / batch) * batch)
 
 

@@ -231,6 +231,7 @@ class State:
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
         self.live_bytes_max = 0
         self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
+        self.gap_s = 0.0  # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
         self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
         self.allocation: Allocation | None = None  # the one that was taken up last

@@ -11,8 +11,8 @@ class Seat:
     """One process of a worker; an ordinary worker has one, a gang `size` of them.
 
     `gpus`: its devices, by their place in the node's list. `visible`: those that it sees: its own, and in a gang those of all
-    ranks on its node, rank by rank, as with torchrun. `local_rank` and `local_size`: among the ranks of the same node. `address` and
-    `port`: where rank 0 listens; its own port is 0, and it looks for one.
+    ranks on its node, rank by rank, as with torchrun. `local_rank` and `local_size`: among the ranks of the same node.
+    `address` and `port`: where rank 0 listens; its own port is 0, and it looks for one.
     """
 
     worker: int
