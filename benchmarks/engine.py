@@ -221,7 +221,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def spilled_bytes(place: str) -> int:
-    """What the Ray of a run wrote to disk because its object store was full, in all, as the log says. Ours has no such path."""
+    """What the Ray of a run wrote to disk because its object store was full, as far as its log has said. Ours never does."""
     logs = "".join(p.read_text(errors="replace") for p in Path(place).glob("ray/session_2*/logs/raylet*.out"))
     return sum(int(found) << 20 for found in re.findall(r"Spilled (\d+) MiB", logs)[-1:])
 
