@@ -315,7 +315,7 @@ class _Run:
         if scheduler is None or not scheduler.state.nodes:
             return self.means.machine.cpus
         if not scheduler.finished and now > self.look_at:
-            best = allocation_of(scheduler.state, now)
+            best = allocation_of(scheduler.state)
             self.best = best if best.slowest >= 0 or best.turns else self.best
             self.operators = [o.plan.name for o in scheduler.state.operators]
             self.look_at = time.monotonic() + LOOK_S + 50 * (time.monotonic() - now)
