@@ -35,11 +35,16 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Take in the counts of another unit or attempt of the same stage."""
-        for name in ("rows_in", "made", "duplicate", "failed", "absorbed", "busy_s"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, theirs in ((self.out, other.out), (self.dropped, other.dropped)):
-            for key, rows in theirs.items():
-                mine[key] = mine.get(key, 0) + rows
+        self.rows_in += other.rows_in
+        self.made += other.made
+        self.duplicate += other.duplicate
+        self.failed += other.failed
+        self.absorbed += other.absorbed
+        self.busy_s += other.busy_s
+        for port, rows in other.out.items():
+            self.out[port] = self.out.get(port, 0) + rows
+        for reason, rows in other.dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + rows
         for error, rows in other.errors.items():
             if error in self.errors or len(self.errors) < ERRORS_MAX:
                 self.errors[error] = self.errors.get(error, 0) + rows

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import pyarrow as pa
@@ -85,15 +86,15 @@ class Operator:
         names = [s.name for s in self.steps]
         return "write" if self.kind == "sink" else " + ".join(names)
 
-    @property
+    @cached_property
     def resources(self) -> Resources:
         return max((s.stage.resources for s in self.steps), key=lambda r: (r.gpus, r.cpus))
 
-    @property
+    @cached_property
     def batch_size(self) -> int | None:
         return self.steps[0].stage.batch_size
 
-    @property
+    @cached_property
     def timeout_s(self) -> float | None:
         """The longest that one `process` call of a step may take; None if a step has no limit."""
         limits = [s.stage.timeout_s for s in self.steps if s.stage.timeout_s is not None]

@@ -18,7 +18,7 @@ The rules, in their order:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from heapq import heappush
 from math import ceil
 
@@ -31,7 +31,6 @@ GAPS = 100  # so many times the gap
 QUICK_CALL_S = 0.01  # a sink's call this short does not wait for a core
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
-AWAY_S = 0.5  # rows that would wait longer than this where they lie go to a node that is free
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 
@@ -39,8 +38,7 @@ CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 def dispatch(state: State) -> None:
     """Give out all work that may start now, as actions of the state."""
     for operator in state.order:
-        while _give(state, operator, force=OBEY):
-            pass
+        _give(state, operator, OBEY)
     for force in (PRESS, FINISH, OVERBOOK):
         for operator in state.order:
             if state.working or state.stopping:
@@ -48,26 +46,28 @@ def dispatch(state: State) -> None:
             _give(state, operator, force)
 
 
-def _give(state: State, operator: OperatorState, force: int) -> bool:
-    """Start one thing of this operator, if there is one that may."""
+def _give(state: State, operator: OperatorState, force: int) -> None:
+    """Start what may start of this operator; where the rules are bent (`force`), one thing."""
     if operator.held and _resume(state, operator, force):
-        return True
+        return
     if operator.plan.kind == "source":
-        return _read(state, operator, force)
+        while state.waiting.get(operator.plan.index) and _read(state, operator, force) and not force:
+            pass
+        return
     if operator.groups and _retry(state, operator, force):
-        return True
-    return bool(operator.waiting) and _process(state, operator, force)
+        return
+    if operator.waiting:
+        give = _process_lanes if operator.affine else _process
+        give(state, operator, force)
+        operator.moved.clear()
 
 
-# -- the four things to start -----------------------------------------------------------------------------------
+# -- the four things to start: true if `force` has done its one thing -----------------------------------------------
 
 
 def _resume(state: State, operator: OperatorState, force: int) -> bool:
-    for worker in operator.workers.values():
-        call = worker.head
-        if call is None or not call.held:
-            continue
-        node = state.nodes[worker.node]
+    for worker in list(operator.held.values()):
+        call, node = worker.calls[0], state.nodes[worker.node]
         free = node.has_core(worker.cpus) or _reads_ahead(state, operator)
         if (free and _room(state, operator, call.nbytes, node)) or (
                 holds_scarce(operator) and (force >= FINISH or _in_the_way(state, operator))):
@@ -75,7 +75,8 @@ def _resume(state: State, operator: OperatorState, force: int) -> bool:
             state.count(worker)
             begin(state, operator, call)
             state.act(Resume(worker.id, call.id))
-            return True
+            if force:
+                return True
     return False
 
 
@@ -86,15 +87,15 @@ def _in_the_way(state: State, operator: OperatorState) -> bool:
 
 
 def _read(state: State, operator: OperatorState, force: int) -> bool:
-    waiting = state.waiting.get(operator.plan.index)
-    if not waiting or not _room(state, operator, 0, None):
+    """True when a read has begun."""
+    if not _room(state, operator, 0, None):
         return False
     nodes = [n for n in _nodes_with_core(state, operator, operator.idle) if _room(state, operator, 0, n)]
     if not nodes:
         _start(state, operator, None, force)
         return False
     worker = _first(operator.idle[min(nodes, key=lambda n: (n.live_bytes + n.reserved, n.number)).number])
-    unit = state.units[waiting.popleft()]
+    unit = state.units[state.waiting[operator.plan.index].popleft()]
     unit.stage, unit.live = "reading", unit.live + 1
     call = Call(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
                 salvage=unit.blames.get(operator.plan.index, 0) >= 2)
@@ -103,54 +104,73 @@ def _read(state: State, operator: OperatorState, force: int) -> bool:
 
 
 def _retry(state: State, operator: OperatorState, force: int) -> bool:
-    nbytes = operator.groups[0].nbytes
-    if not _room(state, operator, nbytes, None):
-        return False
     for node in _nodes_with_core(state, operator, operator.idle):
-        if _room(state, operator, nbytes, node):
+        while operator.groups and node.number in operator.idle and node.has_core(operator.cpus):
+            nbytes = operator.groups[0].nbytes
+            if not _room(state, operator, nbytes, None):
+                return False
+            if not _room(state, operator, nbytes, node):
+                break
             group = state.unpark(operator)
-            call = _call_of(state, operator, group.slices, group.charge)
-            _submit(state, operator, _first(operator.idle[node.number]), call)
-            return True
-    if not operator.idle:
+            _submit(state, operator, _first(operator.idle[node.number]), _call_of(state, operator, group.slices, group.charge))
+            if force:
+                return True
+    if operator.groups and not operator.idle and _room(state, operator, operator.groups[0].nbytes, None):
         _start(state, operator, None, force)
     return False
 
 
 def _process(state: State, operator: OperatorState, force: int) -> bool:
     operator.blocked = False
-    if operator.affine:
-        lanes = sorted(operator.waiting.values(), key=lambda lane: lane.index)
-        return any(_process_lane(state, operator, lane, force) for lane in lanes)
-    for node in _nodes_with_core(state, operator, operator.idle):
-        lane = operator.waiting.get(node.number)
-        if lane is not None and _give_rows(state, operator, lane, _first(operator.idle[node.number]), force):
+    waiting = operator.waiting
+    for node in _nodes_with_core(state, operator, operator.idle, waiting):
+        lane = waiting.get(node.number)
+        if lane is not None and _give_on(state, operator, lane, node, force):
             return True
-    return (_process_away(state, operator, force) or _queue_behind(state, operator, force)
-            or _start_where_rows_are(state, operator, force))
+    if len(state.nodes) > 1 or not waiting.keys() <= state.nodes.keys():
+        lanes = waiting if force else operator.late
+        if lanes and _process_away(state, operator, lanes, force):
+            return True
+    if operator.behind and _queue_behind(state, operator, force):
+        return True
+    if waiting:
+        _start_where_rows_are(state, operator, force)
+    return False
 
 
-def _process_away(state: State, operator: OperatorState, force: int) -> bool:
+def _give_on(state: State, operator: OperatorState, lane: Lane, node: NodeState, force: int) -> bool:
+    """Rows of a lane for the idle workers of a node."""
+    idle = operator.idle
+    while lane.queue and node.number in idle and node.has_core(operator.cpus):
+        if not _give_rows(state, operator, lane, _first(idle[node.number]), force):
+            break
+        if force:
+            return True
+    return False
+
+
+def _process_away(state: State, operator: OperatorState, lanes: dict[int, Lane], force: int) -> bool:
     """Rows that may go anywhere, or that would wait too long where they are."""
-    lanes = [lane for lane in operator.waiting.values() if len(state.nodes) > 1 or lane.index not in state.nodes]
-    lanes = [lane for lane in lanes
-             if lane.index not in state.nodes or not operator.on_node.get(lane.index) or force
-             or lane.rows * (operator.s_per_row or 0.0) > AWAY_S * operator.on_node[lane.index]]
-    if lanes:
-        lane = max(lanes, key=lambda lane: lane.nbytes)
-        for node in _nodes_with_core(state, operator, operator.idle):
-            if _give_rows(state, operator, lane, _first(operator.idle[node.number]), force):
-                return True
+    for node in _nodes_with_core(state, operator, operator.idle):
+        if not lanes:
+            break
+        lane = max(lanes.values(), key=lambda lane: lane.nbytes)
+        if _give_on(state, operator, lane, node, force):
+            return True
     return False
 
 
 def _queue_behind(state: State, operator: OperatorState, force: int) -> bool:
     """A second short call waits at a worker, so that it need not wait for the driver before the next one."""
-    for lane in operator.waiting.values() if operator.behind else ():
-        number = lane.index if lane.index in state.nodes else next(iter(operator.behind))
-        if number in operator.behind and _worth_queueing(state, operator, lane, operator.on_node.get(number, 1)):
-            return _give_rows(state, operator, lane, _first(operator.behind[number]), force)
-    return False
+    behind, given = operator.behind, False
+    for lane in list(operator.moved.values()):
+        while lane.queue and behind and not (force and given):
+            number = lane.index if lane.index in state.nodes else next(iter(behind))
+            if number not in behind or not _worth_queueing(state, operator, lane, operator.on_node.get(number, 1)) \
+                    or not _give_rows(state, operator, lane, _first(behind[number]), force):
+                break
+            given = True
+    return given
 
 
 def _worth_queueing(state: State, operator: OperatorState, lane: Lane, workers: int) -> bool:
@@ -159,27 +179,37 @@ def _worth_queueing(state: State, operator: OperatorState, lane: Lane, workers: 
     return short and lane.rows >= 2 * wanted * workers
 
 
-def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> bool:
-    for lane in operator.waiting.values():
+def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> None:
+    scarce = holds_scarce(operator)
+    if not (state.core_free or not operator.cpus or force or scarce) and all(n.cpus_used for n in state.nodes.values()):
+        return
+    for lane in list(operator.waiting.values()):
         if force or not _waits_for_more(state, operator, lane):
             wanted = _bytes_wanted(lane, _rows_wanted(state, operator, lane))
-            if _room(state, operator, wanted, state.nodes.get(lane.index)):
-                _start(state, operator, lane, force)
-            else:
+            if not _room(state, operator, wanted, state.nodes.get(lane.index)):
                 operator.blocked = True
-    return False
+                continue
+            _start(state, operator, lane, force)
+            if not scarce:
+                break  # those are enough for all lanes
 
 
-def _process_lane(state: State, operator: OperatorState, lane: Lane, force: int) -> bool:
-    """The lane of one worker, which alone may take its rows."""
-    worker = operator.workers.get(lane.worker) if lane.worker is not None else None
-    if worker is None or worker.stopping:
-        if state.nodes and (force or not _waits_for_more(state, operator, lane)):
+def _process_lanes(state: State, operator: OperatorState, force: int) -> bool:
+    """Each lane is for one worker, which alone may take its rows."""
+    operator.blocked = False
+    lanes = list(operator.waiting.values())
+    if len(lanes) > 16 and len(operator.idle) < len(lanes):
+        nodes = _nodes_with_core(state, operator, operator.idle)
+        lanes = [operator.lanes[worker.lane] for node in nodes for worker in operator.idle[node.number].values()]
+    for lane in lanes:
+        worker = operator.workers.get(lane.worker) if lane.worker is not None else None
+        if lane.queue and worker is not None and worker.idle \
+                and (state.nodes[worker.node].has_core(worker.cpus) or _quick(operator, lane)) \
+                and _give_rows(state, operator, lane, worker, force) and force:
+            return True
+    for lane in list(operator.unserved.values()):
+        if lane.queue and state.nodes and (force or not _waits_for_more(state, operator, lane)):
             start_worker(state, operator, lane, force)
-        return False
-    if (worker.may_queue and _worth_queueing(state, operator, lane, len(operator.workers))) or (
-            worker.idle and (state.nodes[worker.node].has_core(worker.cpus) or _quick(operator, lane))):
-        return _give_rows(state, operator, lane, worker, force)
     return False
 
 
@@ -227,13 +257,13 @@ def _may_send(state: State, operator: OperatorState) -> bool:
     """It works, or could as soon as a core is free, or gets rows from one that does; not while it waits for room or a GPU."""
     if not operator.workers:
         return False
-    if any(w.calls and not w.calls[0].held for w in operator.workers.values()):
+    if operator.working > operator.starting:
         return True
     if state.waiting.get(operator.plan.index) and _room(state, operator, 0, None):
         return True
     if operator.groups and _room(state, operator, operator.groups[0].nbytes, None):
         return True
-    if any(w.calls and _room(state, operator, w.calls[0].nbytes, None) for w in operator.workers.values()):
+    if any(_room(state, operator, w.calls[0].nbytes, None) for w in operator.held.values()):
         return True
     if any(_room(state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), None)
            for lane in operator.waiting.values()):
@@ -312,21 +342,23 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
     return not busy or node is None or len(state.nodes) == 1 or not node.full(total)
 
 
-def _nodes_with_core(state: State, operator: OperatorState, among: dict[int, dict]) -> Iterator[NodeState]:
-    """Of the nodes that have such a worker, those that have a core for it now."""
-    ahead = not state.core_free and among and _reads_ahead(state, operator)
-    if ahead or not operator.cpus or len(among) <= len(state.core_free):
-        found = [state.nodes[n] for n in among]
-    else:
-        found = [state.core_free[n] for n in state.core_free if n in among]
-    for node in found:
+def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict],
+                     waiting: dict[int, Lane] | None = None) -> Iterator[NodeState]:
+    """Of the nodes that have an idle worker, and maybe a lane, those that have a core for it now."""
+    if not idle:
+        return
+    ahead = not state.core_free and _reads_ahead(state, operator)
+    found: Collection[int] = idle if waiting is None or len(idle) <= len(waiting) else waiting
+    if not ahead and operator.cpus and len(state.core_free) < len(found):
+        found = state.core_free
+    for node in [state.nodes[n] for n in found if n in idle and (waiting is None or n in waiting)]:
         if ahead or node.has_core(operator.cpus):
             yield node
 
 
 def _reads_ahead(state: State, operator: OperatorState) -> bool:
     """A source mostly waits for storage: one may read while all cores work, as long as little is queued behind it."""
-    if operator.plan.kind != "source" or any(w.working for w in operator.workers.values()):
+    if operator.plan.kind != "source" or operator.working:
         return False
     return all(state.operators[i].load < state.operators[i].limit / 4 for i in operator.consumers)
 
@@ -335,16 +367,16 @@ def _reads_ahead(state: State, operator: OperatorState) -> bool:
 
 
 def _start(state: State, operator: OperatorState, lane: Lane | None, force: int) -> None:
-    """Start workers for what is waiting, where that helps."""
+    """Start as many workers as help with what is waiting."""
     if not state.core_free and operator.cpus and not force and not _reads_ahead(state, operator) \
             and all(n.cpus_used for n in state.nodes.values()):
         return
     # One at a time, unless there is more to do than those that start would get done in the time that one more takes.
-    rows = sum(o.rows for o in operator.waiting.values())
-    worthwhile = rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
-    while (not operator.starting or operator.starting + 1 < max(worthwhile, state.planned.get(operator.plan.index, 0) - len(
-            operator.workers))) and start_worker(state, operator, lane, force):
-        pass
+    worthwhile = operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
+    planned = state.planned.get(operator.plan.index, 0)
+    while not operator.starting or operator.starting + 1 < max(worthwhile, planned - len(operator.workers)):
+        if not start_worker(state, operator, lane, force):
+            break
 
 
 def _first(workers: dict[int, WorkerState]) -> WorkerState:

@@ -59,16 +59,13 @@ class Slice:
     stop: int
     target: int = 0
     note: Note | None = None
+    rows: int = field(init=False)
+    nbytes: int = field(init=False)
 
-    @property
-    def rows(self) -> int:
-        return self.stop - self.start
-
-    @property
-    def nbytes(self) -> int:
-        if self.ref is None or not self.ref.rows:
-            return 256
-        return max(1, self.ref.nbytes * (self.stop - self.start) // self.ref.rows)
+    def __post_init__(self) -> None:
+        rows, ref = self.stop - self.start, self.ref
+        self.rows = rows
+        self.nbytes = 256 if ref is None or not ref.rows else max(1, ref.nbytes * rows // ref.rows)
 
 
 CallKind = Literal["read", "process", "flush"]

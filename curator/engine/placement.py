@@ -50,7 +50,9 @@ def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, plac
     state.occupy(worker, 1)
     state.count(worker)
     if operator.affine and lane is not None:
-        lane.worker, lane.node = worker.id, worker.node
+        lane.worker = worker.id
+        state.move_lane(operator, lane, worker.node)
+        del operator.unserved[lane.index]
     recall = (u.index for u in state.units if u.stage == "committed") if operator.plan.kind == "stateful" else ()
     state.act(StartWorker(worker.id, operator.plan.index, places, tuple(recall)))
 
@@ -136,16 +138,21 @@ def _any_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] | 
 
 def _free_gpus(node: NodeState, need: Resources, without: Iterable[WorkerState] = ()) -> tuple[int, ...] | None:
     """Devices of a node for one more worker when those in `without` are gone."""
+    fits = _fitting_gpus(node, need, without)
+    if need.gpus < 1:
+        return (min(fits, key=fits.__getitem__),) if fits else None
+    count = min(max(1, int(need.gpus)), node.node.gpus)  # who wants more than there are gets all of them
+    return tuple(fits)[:count] if len(fits) >= count and count else None
+
+
+def _fitting_gpus(node: NodeState, need: Resources, without: Iterable[WorkerState] = ()) -> dict[int, float]:
+    """The devices of a node that have room for one more rank when those in `without` are gone, and their free shares."""
     share, free, memory = min(1.0, need.gpus), list(node.gpu_free), list(node.gpu_memory_free)
     for worker in without:
         for gpu in (g for p in worker.places if p.node == node.number for g in p.gpus):
             free[gpu] += worker.share
             memory[gpu] += worker.gpu_memory_gb
-    fits = [g for g, left in enumerate(free) if left >= share - 1e-6 and memory[g] >= need.gpu_memory_gb - 1e-6]
-    if need.gpus < 1:
-        return (min(fits, key=lambda g: free[g]),) if fits else None
-    count = min(max(1, int(need.gpus)), node.node.gpus)  # who wants more than there are gets all of them
-    return tuple(fits[:count]) if len(fits) >= count and count else None
+    return {g: left for g, left in enumerate(free) if left >= share - 1e-6 and memory[g] >= need.gpu_memory_gb - 1e-6}
 
 
 def _memory_free(node: NodeState, more_gb: float, going_gb: float) -> bool:
@@ -192,8 +199,8 @@ def _who_gives_way(state: State, operator: OperatorState, idle: list[WorkerState
     """The fewest of these workers whose end makes room; none if all of them would not."""
     need = operator.plan.resources
     if need.ranks > 1:
-        free = sum((_free_gpus(n, need, idle) is not None and len(n.gpu_free)) or 0 for n in state.nodes.values())
-        return idle if free >= need.ranks else []
+        free = sum(len(_fitting_gpus(n, need, idle)) for n in state.nodes.values())
+        return idle if need.gpus and free >= need.ranks else []  # cores need not be given way for
     ways = []
     for node in state.nodes.values():
         leaving: list[WorkerState] = []

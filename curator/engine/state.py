@@ -21,6 +21,7 @@ QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 ANYWHERE = -1  # the lane for rows of nodes that have no worker of an operator
 CLOSE_S = 30.0  # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
+AWAY_S = 0.5  # rows that would wait longer than this where they lie go to a node that is free
 LANE_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
 
@@ -128,13 +129,19 @@ class OperatorState:
     workers_max: int = 1
     most_on: dict[int, int] = field(default_factory=dict)  # workers that a node may have
     lanes: dict[int, Lane] = field(default_factory=dict)
+    lanes_on: dict[int, list[Lane]] = field(default_factory=dict)  # affine operators: lanes by node,
+    unserved: dict[int, Lane] = field(default_factory=dict)  # and those whose worker is not there or is ending
     groups: deque[Group] = field(default_factory=deque)
     workers: dict[int, WorkerState] = field(default_factory=dict)
     waiting: dict[int, Lane] = field(default_factory=dict)  # the lanes that are not empty
+    late: dict[int, Lane] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
+    moved: dict[int, Lane] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
+    rows: int = 0  # sum over lanes
     queued_bytes: int = 0  # sum over lanes
     parked_bytes: int = 0  # sum over groups
     blocked: bool = False  # when last tried, there was no room behind it for its rows
-    held: int = 0  # workers whose first call waits to be resumed
+    held: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
+    working: int = 0  # workers that work
     starting: int = 0  # workers that are not ready yet
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
     idle: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those without a call, by node; never empty dicts
@@ -153,10 +160,6 @@ class OperatorState:
     exhausted: bool = False
     busy_s: float = 0.0
     calls: int = 0
-
-    @property
-    def rows(self) -> int:
-        return sum(lane.rows for lane in self.lanes.values())
 
     @property
     def load(self) -> float:
@@ -267,8 +270,8 @@ class State:
         self.core_free.pop(number, None)
         self.set_limits()
         for operator in self.operators:
-            for lane in operator.lanes.values() if operator.affine else ():
-                lane.node = self.roomiest() if lane.node == number else lane.node
+            for lane in list(operator.lanes_on.get(number, ())):
+                self.move_lane(operator, lane, self.roomiest())
 
     def set_limits(self) -> None:
         nodes = [n.node for n in self.nodes.values()]
@@ -306,8 +309,14 @@ class State:
 
     def count(self, worker: WorkerState, gone: bool = False) -> None:
         """Take in what a worker does now; called after everything that changes it."""
-        now = (False,) * 6 if gone else (worker.working, bool(worker.calls) and worker.calls[0].held, not worker.ready,
-                                         worker.idle, worker.may_queue, worker.stopping)
+        if gone:
+            now = (False,) * 6
+        else:
+            calls, ready = worker.calls, worker.ready
+            head = calls[0] if calls else None
+            held, free = head is not None and head.held, ready and not worker.stopping and not worker.leaving
+            now = (not ready or (head is not None and not held), held, not ready, free and head is None, free and len(calls) == 1
+                   and not held and head.kind == "process" and not head.charge, worker.stopping)
         before = worker.counted
         if now == before:
             return
@@ -316,17 +325,24 @@ class State:
         change = now[0] - before[0]
         if change:
             self.working += change
+            operator.working += change
             for place in worker.places:
                 node = self.nodes.get(place.node)
                 if node is not None:
                     node.cpus_used = round(node.cpus_used + change * worker.cpus, 6)
                     self.room_changed(node)
-        operator.held += now[1] - before[1]
+        if now[1] != before[1]:
+            if now[1]:
+                operator.held[worker.id] = worker
+            else:
+                del operator.held[worker.id]
         operator.starting += now[2] - before[2]
         if now[3] != before[3]:
             _put(operator.idle, worker, now[3])
         if now[4] != before[4]:
             _put(operator.behind, worker, now[4])
+            if now[4] and worker.lane in operator.waiting:
+                operator.moved[worker.lane] = operator.waiting[worker.lane]
         self.stopping += now[5] - before[5]
 
     def enqueue(self, operator: OperatorState, piece: ev.Slice, front: bool = False) -> None:
@@ -339,11 +355,22 @@ class State:
         """Rows have come to a lane, or (negative) have left it."""
         lane.rows += rows
         lane.nbytes += nbytes
+        operator.rows += rows
         operator.queued_bytes += nbytes
-        if lane.queue:
-            operator.waiting[lane.index] = lane
+        index = lane.index
+        if not lane.queue:
+            operator.waiting.pop(index, None)
+            operator.late.pop(index, None)
+            operator.moved.pop(index, None)
+            return
+        operator.waiting[index] = operator.moved[index] = lane
+        if operator.affine:
+            return
+        here = operator.on_node.get(index, 0)
+        if not here or lane.rows * (operator.s_per_row or 0.0) > AWAY_S * here:
+            operator.late[index] = lane
         else:
-            operator.waiting.pop(lane.index, None)
+            operator.late.pop(index, None)
 
     def adopt(self, piece: ev.Slice) -> None:
         """Count a new slice: its batch is held and its unit is alive."""
@@ -376,15 +403,28 @@ class State:
         at = self.units[unit].touched.get(operator.plan.index)
         if at is not None:
             return operator.lanes[at]
-        here = [lane for lane in operator.lanes.values() if lane.node == node] if operator.workers_max > 1 else []
+        here = operator.lanes_on.get(node) if operator.workers_max > 1 else None
         best = min(here or operator.lanes.values(), key=lambda lane: (lane.nbytes, len(lane.units)), default=None)
         late = best is not None and (best.rows * (operator.s_per_row or 0.0) > LANE_S or best.nbytes > operator.limit / 8)
         if best is None or ((late or (not here and node in self.nodes)) and len(operator.lanes) < operator.workers_max):
-            best = Lane(len(operator.lanes), node if node in self.nodes else self.roomiest())
-            operator.lanes[best.index] = best
+            best = self.add_lane(operator, node if node in self.nodes else self.roomiest())
         best.units.add(unit)
         self.units[unit].touched[operator.plan.index] = best.index
         return best
+
+    def add_lane(self, operator: OperatorState, node: int) -> Lane:
+        """One more lane of an affine operator, for a worker on this node."""
+        lane = operator.lanes[len(operator.lanes)] = Lane(len(operator.lanes), node)
+        operator.unserved[lane.index] = lane
+        operator.lanes_on.setdefault(node, []).append(lane)
+        return lane
+
+    def move_lane(self, operator: OperatorState, lane: Lane, node: int) -> None:
+        """Its next worker will be on this node."""
+        if lane.node != node:
+            operator.lanes_on[lane.node].remove(lane)
+            operator.lanes_on.setdefault(node, []).append(lane)
+            lane.node = node
 
     def roomiest(self) -> int:
         """The node whose cores are least in use."""
@@ -462,12 +502,13 @@ class State:
         self.occupy(worker, -1)
         if operator.affine and operator.lanes[worker.lane].worker == worker.id:
             operator.lanes[worker.lane].worker = None
+            operator.unserved[worker.lane] = operator.lanes[worker.lane]
 
     def occupy(self, worker: WorkerState, sign: int) -> None:
         """Count what a worker holds for its life, as taken (1) or as free again (-1)."""
         operator = self.operators[worker.operator]
         if not worker.leaving:
-            operator.on_node[worker.node] = operator.on_node.get(worker.node, 0) + sign
+            self._count_on_node(operator, worker.node, sign)
         need = operator.plan.resources
         for place in worker.places:
             node = self.nodes.get(place.node)
@@ -478,16 +519,24 @@ class State:
                 node.gpu_free[gpu] = round(node.gpu_free[gpu] - sign * worker.share, 6)
                 node.gpu_memory_free[gpu] -= sign * worker.gpu_memory_gb
 
+    def _count_on_node(self, operator: OperatorState, node: int, change: int) -> None:
+        operator.on_node[node] = operator.on_node.get(node, 0) + change
+        if not operator.affine and node in operator.waiting:
+            self.grow(operator, operator.waiting[node], 0, 0)
+
     def leave(self, worker: WorkerState) -> None:
         """No further call for a worker; it ends when it has none (`dispatch` sees to it)."""
         if not worker.leaving:
-            self.operators[worker.operator].on_node[worker.node] -= 1
+            self._count_on_node(self.operators[worker.operator], worker.node, -1)
             worker.leaving = True
             self.count(worker)
 
     def stop(self, worker: WorkerState) -> None:
         """Ask a worker without a call to end; `WorkerLost` follows."""
         worker.stopping, worker.ends_by = True, self.now + CLOSE_S
+        operator = self.operators[worker.operator]
+        if operator.affine:
+            operator.unserved[worker.lane] = operator.lanes[worker.lane]
         self.endings.append(worker)
         self.count(worker)
         self.act(ev.StopWorker(worker.id))
@@ -506,6 +555,8 @@ class State:
                 assert lane.rows == sum(s.rows for s in lane.queue), operator.plan.name
                 assert lane.nbytes == sum(s.nbytes for s in lane.queue), operator.plan.name
                 assert (lane.index in operator.waiting) == bool(lane.queue), operator.plan.name
+            assert operator.rows == sum(lane.rows for lane in operator.lanes.values()), operator.plan.name
+            assert operator.late.keys() <= operator.waiting.keys(), operator.plan.name
             assert operator.queued_bytes == sum(lane.nbytes for lane in operator.lanes.values()), operator.plan.name
             assert operator.parked_bytes == sum(g.nbytes for g in operator.groups), operator.plan.name
             running = [c for w in operator.workers.values() for c in w.calls]
@@ -528,7 +579,12 @@ class State:
         for operator in self.operators:
             reserved = sum(c.expected.get(operator.plan.index, 0) for c in self.calls.values())
             assert operator.reserved == reserved, operator.plan.name
-            assert operator.held == sum(w.head is not None and w.head.held for w in operator.workers.values()), operator.plan.name
+            held = {w.id for w in operator.workers.values() if w.head is not None and w.head.held}
+            assert operator.held.keys() == held, operator.plan.name
+            served = {w.lane for w in operator.workers.values() if operator.affine and not w.stopping}
+            assert not operator.affine or operator.unserved.keys() == operator.lanes.keys() - served, operator.plan.name
+            for node, lanes in operator.lanes_on.items():
+                assert all(lane.node == node for lane in lanes), operator.plan.name
         self._check_workers()
 
     def _check_workers(self) -> None:
@@ -538,6 +594,7 @@ class State:
         for operator in self.operators:
             mine = list(operator.workers.values())
             assert operator.starting == sum(not w.ready for w in mine), operator.plan.name
+            assert operator.working == sum(w.working for w in mine), operator.plan.name
             assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
             assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.may_queue}
         for node in self.nodes.values():
@@ -570,7 +627,7 @@ def _operator_state(operator: Operator, operators: Sequence[Operator], gpus: boo
         if operator.index in reaches or reaches & upstream:
             upstream.add(other.index)
     affine = operator.kind in ("sink", "stateful")
-    return OperatorState(
+    state = OperatorState(
         plan=operator,
         scarce=bool((need.gpus and gpus) or need.ranks > 1),
         consumers=tuple(sorted({t.operator for targets in operator.routes.values() for t in targets})),
@@ -579,8 +636,12 @@ def _operator_state(operator: Operator, operators: Sequence[Operator], gpus: boo
         upstream=frozenset(upstream),
         affine=affine,
         cpus=need.cpus / need.ranks,
-        lanes={0: Lane()} if affine else {},
     )
+    if affine:
+        state.lanes[0] = Lane()
+        state.lanes_on[0] = [state.lanes[0]]
+        state.unserved[0] = state.lanes[0]
+    return state
 
 
 def workers_of_node(operator: OperatorState, node: Node) -> int:

@@ -41,6 +41,9 @@ SEEDS = [
     ("driver", 840, False, "the same, by a poison row"),
     ("poison", 2831, False, "a call behind a held one kept room reserved, and all waited for it"),
     ("poison", 3692, False, "the same"),
+    ("nodes", 406, False, "a unit was given up because nodes went, again and again"),
+    ("nodes", 796, False, "units began again after the run had stopped"),
+    ("cluster", 1448, False, "workers gave way to a gang of more ranks than there are cores, in vain and for ever"),
 ]
 
 
