@@ -123,13 +123,14 @@ def _take_up(state: State, new: Allocation) -> None:
     state.seats = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].scarce and i not in new.turns}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of seats that nobody has taken yet
     spare = []
+    state.vacant = {}
     for index, seats in state.seats.items():
-        free = Counter(seats)
+        state.vacant[index] = free = Counter(seats)
         for worker in state.operators[index].workers.values():
-            if free[worker.places]:
+            if not worker.leaving:
+                if free[worker.places] <= 0:
+                    spare.append(worker)
                 free[worker.places] -= 1
-            elif not worker.leaving:
-                spare.append(worker)
         wanted.update((p.node, gpu) for places in free.elements() for p in places for gpu in p.gpus)
     for worker in spare:
         if any(wanted[p.node, gpu] for p in worker.places for gpu in p.gpus):

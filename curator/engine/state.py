@@ -5,7 +5,7 @@ Each field's comment is an invariant. `State.check` asserts them; tests run it a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -235,6 +235,7 @@ class State:
         self.live_bytes_max = 0
         self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
         self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
+        self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
         self.allocation: Allocation | None = None  # the one that was taken up last
         self.seated_at = 0.0  # when the allocation was asked last,
@@ -507,7 +508,7 @@ class State:
         """Count what a worker holds for its life, as taken (1) or as free again (-1)."""
         operator = self.operators[worker.operator]
         if not worker.leaving:
-            self._count_on_node(operator, worker.node, sign)
+            self._count_on_node(worker, sign)
         need = operator.plan.resources
         for place in worker.places:
             node = self.nodes.get(place.node)
@@ -518,7 +519,13 @@ class State:
                 node.gpu_free[gpu] = round(node.gpu_free[gpu] - sign * worker.share, 6)
                 node.gpu_memory_free[gpu] -= sign * worker.gpu_memory_gb
 
-    def _count_on_node(self, operator: OperatorState, node: int, change: int) -> None:
+    def _count_on_node(self, worker: WorkerState, change: int) -> None:
+        operator, node = self.operators[worker.operator], worker.node
+        vacant = self.vacant.get(worker.operator)
+        if vacant is not None:
+            vacant[worker.places] -= change
+            if not vacant[worker.places]:
+                del vacant[worker.places]
         operator.on_node[node] = operator.on_node.get(node, 0) + change
         if not operator.affine and node in operator.waiting:
             self.grow(operator, operator.waiting[node], 0, 0)
@@ -526,7 +533,7 @@ class State:
     def leave(self, worker: WorkerState) -> None:
         """No further call for a worker; it ends when it has none (`dispatch` sees to it)."""
         if not worker.leaving:
-            self._count_on_node(self.operators[worker.operator], worker.node, -1)
+            self._count_on_node(worker, -1)
             worker.leaving = True
             self.count(worker)
 
@@ -596,6 +603,10 @@ class State:
             assert operator.working == sum(w.working for w in mine), operator.plan.name
             assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
             assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.may_queue}
+        for index, vacant in self.vacant.items():
+            taken = Counter(w.places for w in self.operators[index].workers.values() if not w.leaving)
+            taken.update(vacant)
+            assert taken == Counter(self.seats[index]), "seats are not counted well"
         for node in self.nodes.values():
             here = [(w, p) for w in workers for p in w.places if p.node == node.number]
             assert abs(node.cpus_used - sum(w.cpus for w, _ in here if w.working)) < 1e-3
