@@ -229,12 +229,12 @@ def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
     batch = operator.plan.batch_size or 1
     if operator.s_per_row is None:
         return max(batch, FIRST_ROWS)
-    per_row = max(operator.s_per_row, 1e-9)
-    rows = CALL_S / per_row
+    most = CALL_S / (operator.s_per_row or 1e-9)
+    rows = most
     if not operator.affine and operator.workers_max > 1:
-        share = lane.rows / max(1, operator.most_on.get(lane.index, operator.workers_max))
-        rows = min(rows, max(share, CALL_S / 10 / per_row))
-    return max(batch, ceil(rows / batch) * batch)
+        share = lane.rows / (operator.most_on.get(lane.index, operator.workers_max) or 1)
+        rows = most if share >= most else share if share > most / 10 else most / 10
+    return ceil(rows) if batch == 1 else max(1, ceil(rows / batch)) * batch
 
 
 def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
@@ -265,28 +265,33 @@ def _may_send(state: State, operator: OperatorState) -> bool:
 
 def _bytes_wanted(lane: Lane, rows: int) -> int:
     """About how much of a lane a call of so many rows takes."""
-    return min(lane.nbytes * min(rows, lane.rows) // max(1, lane.rows), CALL_BYTES)
+    nbytes = lane.nbytes if rows >= lane.rows else lane.nbytes * rows // lane.rows
+    return nbytes if nbytes < CALL_BYTES else CALL_BYTES
 
 
 def _cut(state: State, operator: OperatorState, lane: Lane, rows: int) -> tuple[Slice, ...]:
     """Take slices off the front of a lane, up to so many rows and `CALL_BYTES`; the last one may be cut in two."""
     taken: list[Slice] = []
-    room = CALL_BYTES
-    while lane.queue and rows > 0 and room > 0:
-        piece = lane.queue[0]
-        fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
-        if piece.rows and fits <= 0:
-            break
-        lane.queue.popleft()
-        before = (piece.rows, piece.nbytes)
-        if piece.rows > fits:
-            piece, rest = split(state, piece, fits)
-            lane.queue.appendleft(rest)
-            before = (before[0] - rest.rows, before[1] - rest.nbytes)
-        state.grow(operator, lane, -before[0], -before[1])
+    room, queue = CALL_BYTES, lane.queue
+    gone_rows = gone_bytes = 0
+    while queue and rows > 0 and room > 0:
+        piece = queue.popleft()
+        gone_bytes += piece.nbytes
+        if piece.rows > rows or piece.nbytes > room:
+            fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
+            rest = piece if piece.rows and fits <= 0 else None
+            if piece.rows > fits > 0:
+                piece, rest = split(state, piece, fits)
+            if rest is not None:
+                queue.appendleft(rest)
+                gone_bytes -= rest.nbytes
+            if rest is piece:
+                break
         taken.append(piece)
-        rows -= max(1, piece.rows)
+        gone_rows += piece.rows
+        rows -= piece.rows or 1
         room -= piece.nbytes
+    state.grow(operator, lane, -gone_rows, -gone_bytes)
     return tuple(taken)
 
 
@@ -381,7 +386,7 @@ def _first(workers: dict[int, WorkerState]) -> WorkerState:
 def _call_of(state: State, operator: OperatorState, slices: tuple[Slice, ...], charge: int) -> Call:
     units = tuple(dict.fromkeys((s.unit, s.attempt) for s in slices))
     return Call(state.next_call(), operator.plan.index, "process", slices, units, charge=charge,
-                rows=sum(max(1, s.rows) for s in slices), nbytes=sum(s.nbytes for s in slices))
+                rows=sum([s.rows or 1 for s in slices]), nbytes=sum([s.nbytes for s in slices]))
 
 
 def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Call) -> None:

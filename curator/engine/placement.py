@@ -69,7 +69,7 @@ def _candidates(state: State, operator: OperatorState, lane: Lane | None, force:
 
     def able(node: NodeState) -> bool:
         return (node.has_core(operator.cpus) or ahead or bool(force)) and (
-            operator.affine or here.get(node.number, 0) < max(1, most[node.number]))
+            operator.affine or here.get(node.number, 0) < (most[node.number] or 1))
 
     if wanted in state.nodes and not holds_scarce(operator) and able(state.nodes[wanted]):
         return [state.nodes[wanted]]

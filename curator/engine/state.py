@@ -290,7 +290,8 @@ class State:
     def hold(self, ref: ev.Ref) -> None:
         if ref.users == 0:
             self._count_bytes(ref, ref.nbytes)
-            self.live_bytes_max = max(self.live_bytes_max, self.live_bytes)
+            if self.live_bytes > self.live_bytes_max:
+                self.live_bytes_max = self.live_bytes
         ref.users += 1
 
     def let_go(self, ref: ev.Ref | None) -> None:
