@@ -238,6 +238,7 @@ class State:
         self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
         self.allocation: Allocation | None = None  # the one that was taken up last
+        self.refused: Allocation | None = None  # one that has not paid yet: rates may become surer, and rows more
         self.seated_at = 0.0  # when the allocation was asked last,
         self.seated_on: list[tuple[bool, bool, float]] = []  # and what it was told
         self.clocks: list[tuple[float, int]] = []  # a heap of (deadline, call); what is out of date is skipped
@@ -431,8 +432,8 @@ class State:
         """The node whose cores are least in use."""
         return max(self.nodes.values(), key=lambda n: (n.node.cpus - n.cpus_used, -n.number), default=NodeState(0, Node())).number
 
-    def deliver(self, operator: OperatorState, output: ev.Output, attempt: int, delivered: dict[int, int]) -> None:
-        """Send an output to everything that takes its port."""
+    def deliver(self, operator: OperatorState, output: ev.Output, call: ev.Call, attempt: int, delivered: dict[int, int]) -> None:
+        """Send an output of a call to everything that takes its port; `delivered` collects bytes by consumer."""
         unit = self.units[output.unit]
         self.hold(output.ref)
         for target in operator.plan.routes.get((output.step, output.port), ()) if unit.attempt == attempt else ():
@@ -441,7 +442,7 @@ class State:
                 self.adopt(piece)
                 self.enqueue(self.operators[target.operator], piece)
                 delivered[target.operator] = delivered.get(target.operator, 0) + output.nbytes
-                operator.sent[target.operator] = operator.sent.get(target.operator, 0) + output.rows
+                call.sent[target.operator] = call.sent.get(target.operator, 0) + output.rows
         self.let_go(output.ref)
 
     def send_failed(self, operator: OperatorState, step: int, piece: ev.Slice, note: ev.Note) -> None:
