@@ -29,12 +29,16 @@ from curator.engine.state import Group, Lane, NodeState, OperatorState, State, W
 CALL_S = 0.2  # aim for calls this long: a call costs about 1 ms of the driver and the worker together
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
+CLAIM_S = 2.0  # with so much work a call that needs several cores makes those before it wait until they are free
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 
 
 def dispatch(state: State) -> None:
     """Give out all work that may start now, as actions of the state."""
+    for node in state.nodes.values() if state.claims else ():
+        node.claimed = False
+    state.claims = 0
     for operator in state.order:
         _give(state, operator, OBEY)
     for force in (PRESS, FINISH, OVERBOOK):
@@ -67,6 +71,8 @@ def _resume(state: State, operator: OperatorState, force: int) -> bool:
     for worker in list(operator.held.values()):
         call, node = worker.calls[0], state.nodes[worker.node]
         free = node.has_core(worker.cpus) or _reads_ahead(state, operator)
+        if not free and not node.claimed and _room(state, operator, call.nbytes, node):
+            _claim(state, node)
         if (free and _room(state, operator, call.nbytes, node)) or (
                 holds_scarce(operator) and (force >= FINISH or _in_the_way(state, operator))):
             call.held = False
@@ -122,9 +128,10 @@ def _process(state: State, operator: OperatorState, force: int) -> bool:
     operator.blocked = False
     waiting = operator.waiting
     for node in _nodes_with_core(state, operator, operator.idle, waiting):
-        lane = waiting.get(node.number)
-        if lane is not None and _give_on(state, operator, lane, node, force):
+        if _give_on(state, operator, waiting[node.number], node, force):
             return True
+    if state.core_free and operator.cpus > state.least_cpus and operator.idle:
+        _claim_cores(state, operator)
     if len(state.nodes) > 1 or not waiting.keys() <= state.nodes.keys():
         lanes = waiting if force else operator.late
         if lanes and _process_away(state, operator, lanes, force):
@@ -145,6 +152,22 @@ def _give_on(state: State, operator: OperatorState, lane: Lane, node: NodeState,
         if force:
             return True
     return False
+
+
+def _claim_cores(state: State, operator: OperatorState) -> None:
+    """Keep the free cores of a node for this operator, which needs more than are free at once, or those before it would take
+    them one by one for ever. It costs idle cores, so there must be work for a while, or a GPU that waits."""
+    for node in [n for n in state.core_free.values() if n.number in operator.idle and n.number in operator.waiting]:
+        lane = operator.waiting[node.number]
+        enough = operator.plan.resources.gpus or lane.rows * (operator.s_per_row or 0.0) >= CLAIM_S
+        if enough and not node.claimed and not node.spare(operator.cpus) and not _waits_for_more(state, operator, lane) and _room(
+                state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), node):
+            _claim(state, node)
+
+
+def _claim(state: State, node: NodeState) -> None:
+    node.claimed = True
+    state.claims += 1
 
 
 def _process_away(state: State, operator: OperatorState, lanes: dict[int, Lane], force: int) -> bool:

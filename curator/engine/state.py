@@ -39,9 +39,13 @@ class NodeState:
     live_bytes: int = 0  # of batches that lie here
     reserved: int = 0  # bytes that running calls are expected to leave here
     starting: int = 0  # workers not ready yet
+    claimed: bool = False  # its free cores wait for more, for a call that needs several
 
     def has_core(self, cpus: float) -> bool:
         """Cores are lent by the call; who asks for more than there are gets all of them, alone."""
+        return not cpus or (not self.claimed and self.spare(cpus))
+
+    def spare(self, cpus: float) -> bool:
         return not cpus or not self.cpus_used or self.cpus_used + cpus <= self.node.cpus + 1e-6
 
     def full(self, more: float) -> bool:
@@ -228,6 +232,8 @@ class State:
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[ev.Action] = []
         self.now = 0.0  # of the events that are being taken in
+        self.claims = 0  # nodes whose free cores are claimed
+        self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
         self.endings: deque[WorkerState] = deque()  # asked to end, in this order; those that have ended are skipped
         self.working = 0  # workers that work
         self.stopping = 0  # workers that were asked to end and have not yet
