@@ -243,9 +243,9 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
     """The new plan saves more than the setups it needs cost, over the rows that are still to be read.
 
     The current workers are rated by today's rates; of those that hold nothing but lent cores there are always enough. The gain
-    must be above 5 % and above twice the uncertainty of the rates of those whose numbers change.
+    must be above 5 % and, if a worker has to go for it, above twice the uncertainty of the rates of those whose numbers change.
     """
-    old, cost_s, doubt = new.bound, 0.0, 0.0
+    old, cost_s, doubt, going = new.bound, 0.0, 0.0, False
     for i, demand in enumerate(demands):
         now, then = Counter(current[i] if i < len(current) else ()), Counter(new.workers[i])
         if then and not now:
@@ -256,10 +256,11 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
         cost_s += demand.setup_s * starts / max(1, then.total())
         if (demand.resources.gpus or demand.resources.gang) and not demand.unknown:
             old = min(old, now.total() * demand.rate / demand.rows) if demand.rows else old
+            going = going or bool(now - then)
             doubt = max(doubt, demand.trust if now.total() != then.total() else 0.0)
     if old >= new.rate or not old:
         return False
-    return remaining_rows * (1 / old - 1 / new.rate) > 1.5 * cost_s and new.rate / old - 1 > max(0.05, 2 * doubt)
+    return remaining_rows * (1 / old - 1 / new.rate) > 1.5 * cost_s and new.rate / old - 1 > max(0.05, 2 * doubt * going)
 
 
 def in_words(allocation: Allocation, names: Sequence[str]) -> str:

@@ -31,12 +31,16 @@ GAPS = 100  # so many times the gap
 QUICK_CALL_S = 0.01  # a sink's call this short does not wait for a core
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
+CLAIM_S = 2.0  # with so much work a call that needs several cores makes those before it wait until they are free
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 
 
 def dispatch(state: State) -> None:
     """Give out all work that may start now, as actions of the state."""
+    for node in state.nodes.values() if state.claims else ():
+        node.claimed = False
+    state.claims = 0
     for operator in state.order:
         _give(state, operator, OBEY)
     for force in (PRESS, FINISH, OVERBOOK):
@@ -69,6 +73,8 @@ def _resume(state: State, operator: OperatorState, force: int) -> bool:
     for worker in list(operator.held.values()):
         call, node = worker.calls[0], state.nodes[worker.node]
         free = node.has_core(worker.cpus) or _reads_ahead(state, operator)
+        if not free and not node.claimed and _room(state, operator, call.nbytes, node):
+            _claim(state, node)
         if (free and _room(state, operator, call.nbytes, node)) or (
                 holds_scarce(operator) and (force >= FINISH or _in_the_way(state, operator))):
             call.held = False
@@ -124,9 +130,10 @@ def _process(state: State, operator: OperatorState, force: int) -> bool:
     operator.blocked = False
     waiting = operator.waiting
     for node in _nodes_with_core(state, operator, operator.idle, waiting):
-        lane = waiting.get(node.number)
-        if lane is not None and _give_on(state, operator, lane, node, force):
+        if _give_on(state, operator, waiting[node.number], node, force):
             return True
+    if state.core_free and operator.cpus > state.least_cpus and operator.idle:
+        _claim_cores(state, operator)
     if len(state.nodes) > 1 or not waiting.keys() <= state.nodes.keys():
         lanes = waiting if force else operator.late
         if lanes and _process_away(state, operator, lanes, force):
@@ -147,6 +154,22 @@ def _give_on(state: State, operator: OperatorState, lane: Lane, node: NodeState,
         if force:
             return True
     return False
+
+
+def _claim_cores(state: State, operator: OperatorState) -> None:
+    """Keep the free cores of a node for this operator, which needs more than are free at once, or those before it would take
+    them one by one for ever. It costs idle cores, so there must be work for a while, or a GPU that waits."""
+    for node in [n for n in state.core_free.values() if n.number in operator.idle and n.number in operator.waiting]:
+        lane = operator.waiting[node.number]
+        enough = operator.plan.resources.gpus or lane.rows * (operator.s_per_row or 0.0) >= CLAIM_S
+        if enough and not node.claimed and not node.spare(operator.cpus) and not _waits_for_more(state, operator, lane) and _room(
+                state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), node):
+            _claim(state, node)
+
+
+def _claim(state: State, node: NodeState) -> None:
+    node.claimed = True
+    state.claims += 1
 
 
 def _process_away(state: State, operator: OperatorState, lanes: dict[int, Lane], force: int) -> bool:
@@ -236,13 +259,12 @@ def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
     batch = operator.plan.batch_size or 1
     if operator.s_per_row is None:
         return operator.plan.batch_size or FIRST_ROWS
-    per_row = max(operator.s_per_row, 1e-9)
-    call_s = min(CALL_S[1], max(CALL_S[0], GAPS * state.gap_s))
-    rows = call_s / per_row
+    most = min(CALL_S[1], max(CALL_S[0], GAPS * state.gap_s)) / (operator.s_per_row or 1e-9)
+    rows = most
     if not operator.affine and operator.workers_max > 1:
-        share = lane.rows / max(1, operator.most_on.get(lane.index, operator.workers_max))
-        rows = min(rows, max(share, call_s / 10 / per_row))
-    return max(batch, ceil(rows / batch) * batch)
+        share = lane.rows / (operator.most_on.get(lane.index, operator.workers_max) or 1)
+        rows = most if share >= most else share if share > most / 10 else most / 10
+    return ceil(rows) if batch == 1 else max(1, ceil(rows / batch)) * batch
 
 
 def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
@@ -273,28 +295,33 @@ def _may_send(state: State, operator: OperatorState) -> bool:
 
 def _bytes_wanted(lane: Lane, rows: int) -> int:
     """About how much of a lane a call of so many rows takes."""
-    return min(lane.nbytes * min(rows, lane.rows) // max(1, lane.rows), CALL_BYTES)
+    nbytes = lane.nbytes if rows >= lane.rows else lane.nbytes * rows // lane.rows
+    return nbytes if nbytes < CALL_BYTES else CALL_BYTES
 
 
 def _cut(state: State, operator: OperatorState, lane: Lane, rows: int) -> tuple[Slice, ...]:
     """Take slices off the front of a lane, up to so many rows and `CALL_BYTES`; the last one may be cut in two."""
     taken: list[Slice] = []
-    room = CALL_BYTES
-    while lane.queue and rows > 0 and room > 0:
-        piece = lane.queue[0]
-        fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
-        if piece.rows and fits <= 0:
-            break
-        lane.queue.popleft()
-        before = (piece.rows, piece.nbytes)
-        if piece.rows > fits:
-            piece, rest = split(state, piece, fits)
-            lane.queue.appendleft(rest)
-            before = (before[0] - rest.rows, before[1] - rest.nbytes)
-        state.grow(operator, lane, -before[0], -before[1])
+    room, queue = CALL_BYTES, lane.queue
+    gone_rows = gone_bytes = 0
+    while queue and rows > 0 and room > 0:
+        piece = queue.popleft()
+        gone_bytes += piece.nbytes
+        if piece.rows > rows or piece.nbytes > room:
+            fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
+            rest = piece if piece.rows and fits <= 0 else None
+            if piece.rows > fits > 0:
+                piece, rest = split(state, piece, fits)
+            if rest is not None:
+                queue.appendleft(rest)
+                gone_bytes -= rest.nbytes
+            if rest is piece:
+                break
         taken.append(piece)
-        rows -= max(1, piece.rows)
+        gone_rows += piece.rows
+        rows -= piece.rows or 1
         room -= piece.nbytes
+    state.grow(operator, lane, -gone_rows, -gone_bytes)
     return tuple(taken)
 
 
@@ -389,7 +416,7 @@ def _first(workers: dict[int, WorkerState]) -> WorkerState:
 def _call_of(state: State, operator: OperatorState, slices: tuple[Slice, ...], charge: int) -> Call:
     units = tuple(dict.fromkeys((s.unit, s.attempt) for s in slices))
     return Call(state.next_call(), operator.plan.index, "process", slices, units, charge=charge,
-                rows=sum(max(1, s.rows) for s in slices), nbytes=sum(s.nbytes for s in slices))
+                rows=sum([s.rows or 1 for s in slices]), nbytes=sum([s.nbytes for s in slices]))
 
 
 def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Call) -> None:

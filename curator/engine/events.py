@@ -77,7 +77,8 @@ class Call:
 
     `units`: (unit, attempt) of the rows, or of what is read or flushed. `charge`: deaths that these very rows caused
     before. `held`: it has sent a part of its answer and waits to be resumed. `leaked`: a part was sent on, so it
-    cannot be repeated without its units. `kept`: parts that are not sent on before the call has ended. `salvage`: a
+    cannot be repeated without its units. `kept`: parts that are not sent on before the call has ended. `sent`: rows that went
+    to each consumer. `salvage`: a
     read that fails now keeps what it read.
     """
 
@@ -95,6 +96,7 @@ class Call:
     held: bool = False
     leaked: bool = False
     kept: list[Output] = field(default_factory=list)
+    sent: dict[int, int] = field(default_factory=dict)
     salvage: bool = False
     began: float = 0.0
     deadline: float | None = None

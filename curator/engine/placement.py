@@ -8,8 +8,7 @@ everything has come to a halt, every idle one does. Nobody is asked unless all t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from curator.engine.events import Report, StartWorker
@@ -25,9 +24,9 @@ def start_worker(state: State, operator: OperatorState, lane: Lane | None, force
         return False  # the lanes of an affine operator each need theirs, also when nodes have gone
     if holds_scarce(operator) and state.stopping:
         return False  # what they leave is meant for the one who asked for it; who comes first then is decided when they are gone
-    seats = state.seats.get(operator.plan.index)
-    nodes = _candidates(state, operator, lane, force)
-    if not nodes:
+    seats = state.vacant.get(operator.plan.index)
+    nodes = _candidates(state, operator, lane, force) if seats is None or force else []
+    if not nodes and (seats is None or force):
         return False
     places = _free_places(state, operator, nodes) if seats is None else _free_seat(state, operator, seats)
     if places is None and (seats is None or force) and (_give_way(state, operator, force) or force < OVERBOOK):
@@ -65,25 +64,27 @@ def holds_scarce(operator: OperatorState) -> bool:
 def _candidates(state: State, operator: OperatorState, lane: Lane | None, force: int) -> list[NodeState]:
     """Nodes that have a core for one more, the one with the rows first, then those with the most cores to spare."""
     ahead = operator.plan.kind == "source" and not operator.workers  # reading need not wait for the cores of others
-    most = operator.most_on
-    nodes = [n for n in state.nodes.values() if n.has_core(operator.cpus) or ahead or force]
-    if not operator.affine:
-        nodes = [n for n in nodes if operator.on_node.get(n.number, 0) < max(1, most[n.number])]
+    most, here = operator.most_on, operator.on_node
     wanted = -1 if lane is None else lane.node
+
+    def able(node: NodeState) -> bool:
+        return (node.has_core(operator.cpus) or ahead or bool(force)) and (
+            operator.affine or here.get(node.number, 0) < (most[node.number] or 1))
+
+    if wanted in state.nodes and not holds_scarce(operator) and able(state.nodes[wanted]):
+        return [state.nodes[wanted]]
+    nodes = [n for n in (state.nodes if ahead or force or not operator.cpus else state.core_free).values() if able(n)]
     return sorted(nodes, key=lambda n: (n.number != wanted, n.cpus_used + n.starting - n.node.cpus, n.number))
 
 
 # -- free places ----------------------------------------------------------------------------------------------------
 
 
-def _free_seat(state: State, operator: OperatorState, seats: Iterable[tuple[Place, ...]]) -> tuple[Place, ...] | None:
+def _free_seat(state: State, operator: OperatorState, seats: Mapping[tuple[Place, ...], int]) -> tuple[Place, ...] | None:
     """A seat of the allocation that nobody of the operator has taken and nobody else holds."""
-    taken = Counter(w.places for w in operator.workers.values() if not w.leaving)
     need = operator.plan.resources
-    for seat in seats:
-        if taken[seat]:
-            taken[seat] -= 1
-        elif all(p.node in state.nodes and _fits(state.nodes[p.node], p, need, len(seat)) for p in seat):
+    for seat, left in seats.items():
+        if left > 0 and all(p.node in state.nodes and _fits(state.nodes[p.node], p, need, len(seat)) for p in seat):
             return seat
     return None
 

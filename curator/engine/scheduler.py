@@ -234,6 +234,8 @@ class Scheduler:
         if call.kind == "flush" or not rows:
             return
         operator.rows_in += rows
+        for consumer, sent in call.sent.items():
+            operator.sent[consumer] = operator.sent.get(consumer, 0) + sent
         operator.rate.observe(rows, max(busy_s, 1e-6))
         if call.kind == "process":
             pace = busy_s / rows
@@ -259,7 +261,7 @@ class Scheduler:
         unreserve(self.state, call)
         delivered: dict[int, int] = {}
         for output in outputs:
-            self.state.deliver(operator, output, attempts[output.unit], delivered)
+            self.state.deliver(operator, output, call, attempts[output.unit], delivered)
         if call.kind != "flush":
             operator.learn(delivered, call.nbytes)
 

@@ -60,12 +60,16 @@ def seat(state: State, changed: bool = False) -> None:
     state.seated_at = state.now
     demands = demands_of(state)
     told = [(d.needed, d.unknown, d.rate) for d in demands]
-    if not changed and state.seated_on and not any(_moved(a, b) for a, b in zip(told, state.seated_on, strict=True)):
-        return
-    state.seated_on = told
     current = [tuple(w.places for w in o.workers.values() if not w.leaving) for o in state.operators]
-    new = allocate(demands, {n.number: n.node for n in state.nodes.values()}, current)
+    new = state.refused
+    if changed or not state.seated_on or any(_moved(a, b) for a, b in zip(told, state.seated_on, strict=True)):
+        state.seated_on = told
+        new = allocate(demands, {n.number: n.node for n in state.nodes.values()}, current)
+    if new is None:
+        return
+    state.refused = new
     if changed or worthwhile(new, demands, current, _remaining_rows(state)):
+        state.refused = None
         _take_up(state, new)
 
 
@@ -123,13 +127,14 @@ def _take_up(state: State, new: Allocation) -> None:
     state.seats = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].scarce and i not in new.turns}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of seats that nobody has taken yet
     spare = []
+    state.vacant = {}
     for index, seats in state.seats.items():
-        free = Counter(seats)
+        state.vacant[index] = free = Counter(seats)
         for worker in state.operators[index].workers.values():
-            if free[worker.places]:
+            if not worker.leaving:
+                if free[worker.places] <= 0:
+                    spare.append(worker)
                 free[worker.places] -= 1
-            elif not worker.leaving:
-                spare.append(worker)
         wanted.update((p.node, gpu) for places in free.elements() for p in places for gpu in p.gpus)
     for worker in spare:
         if any(wanted[p.node, gpu] for p in worker.places for gpu in p.gpus):

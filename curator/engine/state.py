@@ -5,7 +5,7 @@ Each field's comment is an invariant. `State.check` asserts them; tests run it a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -39,9 +39,13 @@ class NodeState:
     live_bytes: int = 0  # of batches that lie here
     reserved: int = 0  # bytes that running calls are expected to leave here
     starting: int = 0  # workers not ready yet
+    claimed: bool = False  # its free cores wait for more, for a call that needs several
 
     def has_core(self, cpus: float) -> bool:
         """Cores are lent by the call; who asks for more than there are gets all of them, alone."""
+        return not cpus or (not self.claimed and self.spare(cpus))
+
+    def spare(self, cpus: float) -> bool:
         return not cpus or not self.cpus_used or self.cpus_used + cpus <= self.node.cpus + 1e-6
 
     def full(self, more: float) -> bool:
@@ -228,6 +232,8 @@ class State:
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[ev.Action] = []
         self.now = 0.0  # of the events that are being taken in
+        self.claims = 0  # nodes whose free cores are claimed
+        self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
         self.endings: deque[WorkerState] = deque()  # asked to end, in this order; those that have ended are skipped
         self.working = 0  # workers that work
         self.stopping = 0  # workers that were asked to end and have not yet
@@ -236,8 +242,10 @@ class State:
         self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
         self.gap_s = 0.0  # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
         self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
+        self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
         self.allocation: Allocation | None = None  # the one that was taken up last
+        self.refused: Allocation | None = None  # one that has not paid yet: rates may become surer, and rows more
         self.seated_at = 0.0  # when the allocation was asked last,
         self.seated_on: list[tuple[bool, bool, float]] = []  # and what it was told
         self.clocks: list[tuple[float, int]] = []  # a heap of (deadline, call); what is out of date is skipped
@@ -290,7 +298,8 @@ class State:
     def hold(self, ref: ev.Ref) -> None:
         if ref.users == 0:
             self._count_bytes(ref, ref.nbytes)
-            self.live_bytes_max = max(self.live_bytes_max, self.live_bytes)
+            if self.live_bytes > self.live_bytes_max:
+                self.live_bytes_max = self.live_bytes
         ref.users += 1
 
     def let_go(self, ref: ev.Ref | None) -> None:
@@ -430,8 +439,8 @@ class State:
         """The node whose cores are least in use."""
         return max(self.nodes.values(), key=lambda n: (n.node.cpus - n.cpus_used, -n.number), default=NodeState(0, Node())).number
 
-    def deliver(self, operator: OperatorState, output: ev.Output, attempt: int, delivered: dict[int, int]) -> None:
-        """Send an output to everything that takes its port."""
+    def deliver(self, operator: OperatorState, output: ev.Output, call: ev.Call, attempt: int, delivered: dict[int, int]) -> None:
+        """Send an output of a call to everything that takes its port; `delivered` collects bytes by consumer."""
         unit = self.units[output.unit]
         self.hold(output.ref)
         for target in operator.plan.routes.get((output.step, output.port), ()) if unit.attempt == attempt else ():
@@ -440,7 +449,7 @@ class State:
                 self.adopt(piece)
                 self.enqueue(self.operators[target.operator], piece)
                 delivered[target.operator] = delivered.get(target.operator, 0) + output.nbytes
-                operator.sent[target.operator] = operator.sent.get(target.operator, 0) + output.rows
+                call.sent[target.operator] = call.sent.get(target.operator, 0) + output.rows
         self.let_go(output.ref)
 
     def send_failed(self, operator: OperatorState, step: int, piece: ev.Slice, note: ev.Note) -> None:
@@ -508,7 +517,7 @@ class State:
         """Count what a worker holds for its life, as taken (1) or as free again (-1)."""
         operator = self.operators[worker.operator]
         if not worker.leaving:
-            self._count_on_node(operator, worker.node, sign)
+            self._count_on_node(worker, sign)
         need = operator.plan.resources
         for place in worker.places:
             node = self.nodes.get(place.node)
@@ -519,7 +528,13 @@ class State:
                 node.gpu_free[gpu] = round(node.gpu_free[gpu] - sign * worker.share, 6)
                 node.gpu_memory_free[gpu] -= sign * worker.gpu_memory_gb
 
-    def _count_on_node(self, operator: OperatorState, node: int, change: int) -> None:
+    def _count_on_node(self, worker: WorkerState, change: int) -> None:
+        operator, node = self.operators[worker.operator], worker.node
+        vacant = self.vacant.get(worker.operator)
+        if vacant is not None:
+            vacant[worker.places] -= change
+            if not vacant[worker.places]:
+                del vacant[worker.places]
         operator.on_node[node] = operator.on_node.get(node, 0) + change
         if not operator.affine and node in operator.waiting:
             self.grow(operator, operator.waiting[node], 0, 0)
@@ -527,7 +542,7 @@ class State:
     def leave(self, worker: WorkerState) -> None:
         """No further call for a worker; it ends when it has none (`dispatch` sees to it)."""
         if not worker.leaving:
-            self._count_on_node(self.operators[worker.operator], worker.node, -1)
+            self._count_on_node(worker, -1)
             worker.leaving = True
             self.count(worker)
 
@@ -597,6 +612,10 @@ class State:
             assert operator.working == sum(w.working for w in mine), operator.plan.name
             assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
             assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.may_queue}
+        for index, vacant in self.vacant.items():
+            taken = Counter(w.places for w in self.operators[index].workers.values() if not w.leaving)
+            taken.update(vacant)
+            assert taken == Counter(self.seats[index]), "seats are not counted well"
         for node in self.nodes.values():
             here = [(w, p) for w in workers for p in w.places if p.node == node.number]
             assert abs(node.cpus_used - sum(w.cpus for w, _ in here if w.working)) < 1e-3

@@ -341,7 +341,7 @@ class Simulator:
             for row, answer in memory.items():
                 self._learn(worker, row, answer)
                 worker.shown.add(row)
-        setup_s = 1.0 if self.world.steady else self.rng.expovariate(2.0)
+        setup_s = self.world.setup_s.get(operator.index, 1.0) if self.world.steady else self.rng.expovariate(2.0)
         died = self.rng.random() < faults.setup
         self._send(setup_s, worker.id, Death(worker.id, setup=True) if died else
                    WorkerReady(worker.id, setup_s, self._exhausted(worker)))
@@ -370,6 +370,9 @@ class Simulator:
         took = self.world.seconds(operator, rows) * worker.slowness
         if not self.world.steady:
             took *= rng.paretovariate(1.5)
+        elif self.world.noise:
+            took *= rng.lognormvariate(0.0, self.world.noise)
+        self.took = took
         self.work_s += took * operator.resources.cpus
         parts = self._parts(worker, call)
         end: object | None = None
@@ -452,7 +455,7 @@ class Simulator:
             if nbytes >= self.world.part_bytes:
                 parts.append(Emitted(call.id, self._outputs(pending, worker)))
                 pending, nbytes = {}, 0
-        seconds = self.world.seconds(operator, call.rows)
+        seconds = self.took if self.world.steady else self.world.seconds(operator, call.rows)
         return [*parts, Done(call.id, self._outputs(pending, worker), counts, seconds, self._exhausted(worker))]
 
     def _fate(self, worker: SimulatedWorker, step: int, row: str) -> list[tuple[str, str]]:

@@ -405,8 +405,13 @@ def test_a_second_gpu_is_worth_its_setup_if_enough_is_left_to_do():
     assert worthwhile(*growth(setup_s=1), remaining_rows=50)
 
 
-def test_a_gain_within_the_doubt_is_not_worth_it():
-    assert not worthwhile(*growth(trust=0.6), remaining_rows=1e6)
+@pytest.mark.parametrize(("at", "worth"), [([(0, 0)], True), ([(0, 0), (0, 1)], False)])
+def test_a_gain_within_the_doubt_is_worth_a_free_gpu_but_not_the_one_of_another(at, worth):
+    demands = [cpu(100), gpu(1, trust=0.6), gpu(2.5, trust=0.1)]
+    current = [on((0,)), on((0, 0)), on(*((0, g + 1) for _, g in at))]
+    new = allocate(demands, {0: Node(cpus=8, gpus=3)}, [current[0], current[1], on((0, 1))])
+    assert [len(workers) for workers in new.workers[1:]] == [2, 1]
+    assert worthwhile(new, demands, current, remaining_rows=1e6) == worth
 
 
 def test_a_small_gain_is_not_worth_it():

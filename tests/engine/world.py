@@ -55,7 +55,10 @@ class World:
     row_bytes: int | None = None  # the same for all; by default heavy-tailed, from 200 to 12 million
     row_s: Mapping[int, float] = field(default_factory=dict)  # seconds a row, by operator; 0.01 by default
     part_bytes: int | None = None  # a worker sends a part of its answer when it has this much
-    steady: bool = False  # calls take exactly what their rows take, and rows pass every step unchanged
+    steady: bool = False  # calls take exactly what their rows take, and rows pass every step unchanged but for `fans`
+    fans: Mapping[int, float] = field(default_factory=dict)  # steady: rows out for each row in, by operator; 1 by default
+    noise: float = 0.0  # steady: calls take longer or shorter by about this share
+    setup_s: Mapping[int, float] = field(default_factory=dict)  # steady: of a worker, by operator; 1 s by default
 
     def __post_init__(self) -> None:
         rng = random.Random(self.seed)
@@ -131,7 +134,10 @@ class World:
     def fate(self, operator: Operator, step: int, row: str) -> list[tuple[str, str]]:
         """(port, row) for everything that becomes of a row at a step without a memory."""
         if self.steady:
-            return [("out", row)]
+            many = self.fans.get(operator.index, 1)
+            if many < 1:
+                return [("out" if self.draw(row, "kept") < many else "dropped", row)]
+            return [("out", f"{row}#{k}") for k in range(int(many))] if many > 1 else [("out", row)]
         at = self.draw(row, operator.index, step, "fate")
         others = [p for p in operator.steps[step].stage.ports if p != "out"]
         if operator.kind == "source":
