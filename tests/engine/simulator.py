@@ -102,6 +102,7 @@ class Simulator:
             self.lives += 1
             scheduler = self._live(self.max_failed if not life else float("inf"))
             if scheduler is not None and scheduler.stopped is None:
+                self._check_refs()
                 return scheduler
         raise AssertionError(f"seed {self.world.seed} does not end: {self.stops[-3:]}")
 
@@ -187,6 +188,7 @@ class Simulator:
         state = self.scheduler.state
         scarce = [w for w in state.workers.values() if holds_scarce(state.operators[w.operator])]
         now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "scarce": len(scarce),
+               "node": max((n.live_bytes - n.node.budget_bytes for n in state.nodes.values()), default=0),
                "groups": sum(len(o.groups) for o in state.operators), "lanes": sum(len(o.lanes) for o in state.operators),
                "kept": sum(o.nbytes for c in state.calls.values() for o in c.kept)}
         self.most |= Counter(now)

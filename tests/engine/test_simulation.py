@@ -85,10 +85,15 @@ def bytes_bound(simulator: Simulator) -> float:
     on to two batches at most of which the rest has left. A worker on a GPU or memory that others wait for may end its call
     without room. The answers to rows that have killed before are kept until they are whole.
     """
-    most, state = simulator.most, simulator.scheduler.state
-    limits = sum(o.limit for o in state.operators if o.plan.kind != "source")
+    state = simulator.scheduler.state
+    return sum(o.limit for o in state.operators if o.plan.kind != "source") + beyond_limits(simulator)
+
+
+def beyond_limits(simulator: Simulator) -> float:
+    """Bytes that the limits of queues, or of a node, do not cover."""
+    most = simulator.most
     parts = most["calls"] + 2 * (most["calls"] + most["workers"] + most["groups"] + most["lanes"])
-    return limits + most["part"] * parts + most["answer"] * most["scarce"] + most["kept"]
+    return most["part"] * parts + most["answer"] * most["scarce"] + most["kept"]
 
 
 @pytest.mark.parametrize("chunk", range(4))
@@ -98,6 +103,16 @@ def test_bytes_alive_stay_bounded_where_memory_is_short(chunk):
         assert calm.most["live"] <= bytes_bound(calm), seed
         rough = replay(1000 + seed, "deaths", tight=True, validate=20)
         assert rough.most["live"] <= bytes_bound(rough), seed
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_bytes_on_each_node_stay_bounded_where_memory_is_short(nodes):
+    for seed in range(20):
+        simulator = Simulator(World.tight(seed, Faults(), nodes), validate=20)
+        simulator.run()
+        audit(simulator)
+        assert simulator.most["live"] <= bytes_bound(simulator), seed
+        assert simulator.most["node"] <= beyond_limits(simulator), seed
 
 
 @pytest.mark.parametrize("budget", [50_000, 500_000])
