@@ -1,10 +1,11 @@
 """Our engine beside Cosmos-Xenna and Ray Data: the same work on the same machine, each run in a process of its own.
 
-    python benchmarks/engine.py [--only calls,startup,...] [--engines local,ray,xenna,ray_data] [--limit 120]
+    python benchmarks/engine.py [--only calls,startup,...] [--engines local,ray,xenna,ray_data] [--all] [--limit 120]
 
 Makes a virtual environment for each peer beside this file (once; delete it to get newer ones) with what the package index has.
-Cosmos-Xenna's newest releases want Python 3.12, which is taken if this machine has it. Linux. Results are printed, and
-written to benchmarks/results/engine.json: `rows` by row and engine, `ratios` of ours to the best peer.
+Cosmos-Xenna's newest releases want Python 3.12, which is taken if this machine has it. Linux; about 15 minutes. Results are
+printed, and written to benchmarks/results/engine.json: `rows` by row and engine, `ratios` of ours to the peers that
+finished. A run keeps what the file has of other rows and engines.
 
 What an engine does to a task is in engines/common.py, how each one is asked to do it in engines/<engine>.py: three stages that
 cannot be fused, workers of one CPU, settings as they come unless the name after the colon says otherwise. Times are between the
@@ -29,14 +30,15 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ENGINES = ("local", "ray", "xenna", "ray_data")
+OURS = ("local", "ray")
+ENGINES = (*OURS, "xenna", "ray_data")
 PACKAGES = {"xenna": ("cosmos-xenna", "numpy", "tqdm", "psutil"), "ray_data": ("ray[data]",)}
 REAP = 36  # PR_SET_CHILD_SUBREAPER of Linux' prctl: what a run leaves behind becomes a child of this process
 
 
 @dataclass(frozen=True)
 class Row:
-    """A comparison. `job`: fields of `common.Job`. `variants`: engines beside the four plain ones, `peer:variant`.
+    """A comparison. `job`: fields of `common.Job`. `more`: other ways to ask a peer, `peer:variant`, run with --all.
 
     `goals`: the figures that are compared, with 1 where more is better and -1 where less is. `watch`: measure memory.
     """
@@ -45,6 +47,7 @@ class Row:
     job: dict[str, Any]
     goals: dict[str, int]
     engines: tuple[str, ...] = ENGINES
+    more: tuple[str, ...] = ()
     limit_s: float = 300.0
     watch: bool = False
 
@@ -59,17 +62,17 @@ ROWS = {
                    {"tasks": 200, "paced_s": 0.05, "cpus": 5}, {"p50_s": -1, "p95_s": -1}),
     "balance": Row("stages of 25, 100 and 50 ms on 7 CPUs, 2,000 tasks; the optimum is 40 tasks/s",
                    {"tasks": 2000, "seconds": SLEEPS, "cpus": 7}, {"share": 1, "to_90_s": -1},
-                   (*ENGINES, "xenna:5s", "ray_data:tasks")),
+                   (*ENGINES, "xenna:5s"), ("ray_data:tasks",)),
     "memory": Row("600 tasks of 8 MB, made in 20 ms, before a stage of 100 ms", {"tasks": 600, "made_bytes": 8 << 20,
                   "seconds": (0.02, 0.1, 0.0)}, {"peak_mb": -1, "shared_mb": -1, "spilled_mb": -1, "seconds": -1}, watch=True),
     "deaths": Row("300 tasks of 20 ms; each 50th kills its worker once", {"tasks": 300, "seconds": (0.0, 0.02, 0.0), "kills": 50},
-                  {"outputs": 1, "process_s": -1}, limit_s=120),
+                  {"outputs": 1, "process_s": -1}, limit_s=90),
     "poison": Row("300 tasks of 20 ms; one kills its worker each time",
                   {"tasks": 300, "seconds": (0.0, 0.02, 0.0), "poison": 150}, {"outputs": 1, "process_s": -1},
-                  (*ENGINES, "xenna:skip", "ray_data:skip"), limit_s=120),
+                  (*ENGINES, "ray_data:skip"), ("xenna:skip",), limit_s=90),
     "node": Row("400 tasks of 25, 100 and 50 ms on two nodes of 4 CPUs; the second goes after 100 outputs",
                 {"tasks": 400, "seconds": SLEEPS, "cpus": 8, "lose_after": 100}, {"outputs": 1, "process_s": -1},
-                ("ray", "xenna", "ray_data"), limit_s=120),
+                ("ray", "xenna", "ray_data"), limit_s=90),
 }
 
 
@@ -184,7 +187,7 @@ def run_one(row: Row, engine: str, limit_s: float) -> dict[str, Any]:
     job = {"seconds": (0, 0, 0), "cpus": 4, **row.job, "place": place, "variant": variant}
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PYTHONPATH"))}
     environment |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "TMPDIR": place}
-    if name in ("local", "ray"):
+    if name in OURS:
         environment["PYTHONPATH"] = str(HERE.parent)
     watch, began = Watch(), time.time()
     try:
@@ -218,7 +221,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def spilled_bytes(place: str) -> int:
-    """What the Ray of a run wrote to disk because its object store was full, in all, as the log says. Ours has no such path."""
+    """What the Ray of a run wrote to disk because its object store was full, as far as its log has said. Ours never does."""
     logs = "".join(p.read_text(errors="replace") for p in Path(place).glob("ray/session_2*/logs/raylet*.out"))
     return sum(int(found) << 20 for found in re.findall(r"Spilled (\d+) MiB", logs)[-1:])
 
@@ -235,18 +238,18 @@ def read_result(place: str, ended: bool, limit_s: float) -> dict[str, Any]:
 
 
 def figures(job: dict[str, Any], began: float) -> dict[str, Any]:
-    """What the log of the last stage says: numbers, births and ends of tasks."""
+    """What the log of the last stage says. `done`: tasks that it has seen, also in a run that then failed and gave nothing."""
     try:
         lines = [line.split() for line in Path(job["place"], "log").read_text().splitlines()]
     except OSError:
-        return {"outputs": 0}
+        return {"done": 0}
     first: dict[int, tuple[float, float]] = {}
     for number, born, end in lines:
         first.setdefault(int(number), (float(born), float(end)))
     births, ends = sorted(b for b, _ in first.values()), sorted(e for _, e in first.values())
     waits = sorted(e - b for b, e in first.values())
     seconds = ends[-1] - births[0]
-    told = {"outputs": len(first), "seconds": seconds, "first_output_s": ends[0] - began, "tasks_per_s": len(first) / seconds,
+    told = {"done": len(first), "seconds": seconds, "first_output_s": ends[0] - began, "tasks_per_s": len(first) / seconds,
             "calls_per_s": 3 * len(first) / seconds, "p50_s": waits[len(waits) // 2], "p95_s": waits[int(len(waits) * 0.95)]}
     if any(job["seconds"]):
         best = job["cpus"] / sum(job["seconds"])
@@ -265,20 +268,20 @@ def to_rate(ends: list[float], rate: float, window_s: float = 5.0) -> float | No
 # -- all of them ------------------------------------------------------------------------------------------------
 
 
-def compare(results: dict[str, dict], goals: dict[str, int]) -> dict[str, float]:
-    """Of each of our engines and figures: how many times better than the best peer's that finished."""
-    ratios = {}
-    for ours in (e for e in results if e.split(":")[0] in ("local", "ray")):
+def compare(results: dict[str, dict], goals: dict[str, int]) -> dict[str, dict[str, float]]:
+    """For each of our engines and figures: how many times better than each peer that finished."""
+    ratios: dict[str, dict[str, float]] = {}
+    for ours in (e for e, r in results.items() if e.split(":")[0] in OURS and r["finished"]):
         for figure, sign in goals.items():
-            peers = [r[figure] for e, r in results.items() if e.split(":")[0] in PACKAGES and r["finished"] and r.get(figure)]
             mine = results[ours].get(figure)
-            if results[ours]["finished"] and mine and peers:
-                ratios[f"{ours}.{figure}"] = mine / max(peers) if sign > 0 else min(peers) / mine
+            peers = {e: r[figure] for e, r in results.items() if e.split(":")[0] in PACKAGES and r["finished"] and r.get(figure)}
+            if mine and peers:
+                ratios[f"{ours}.{figure}"] = {e: mine / theirs if sign > 0 else theirs / mine for e, theirs in peers.items()}
     return ratios
 
 
 def show(row: Row, engine: str, result: dict[str, Any]) -> None:
-    names = list(dict.fromkeys([*row.goals, "process_s", "outputs"]))
+    names = list(dict.fromkeys([*row.goals, "process_s", "done"]))
     told = "  ".join(f"{n} {'never' if result[n] is None else f'{result[n]:,.2f}'}" for n in names if n in result)
     print(f"  {engine:16} {told}  {result.get('error', '')[:90]}", flush=True)
 
@@ -287,6 +290,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(ROWS), help="rows")
     parser.add_argument("--engines", help=f"of {', '.join(ENGINES)}, maybe with :variant; by default all of a row")
+    parser.add_argument("--all", action="store_true", help="other ways to ask the peers too")
     parser.add_argument("--limit", type=float, help="seconds a run may take")
     told = parser.parse_args()
     ctypes.CDLL(None).prctl(REAP, 1, 0, 0, 0)
@@ -298,13 +302,14 @@ def main() -> None:
         row = ROWS[name]
         print(f"{name}: {row.title}", flush=True)
         results = kept["rows"].setdefault(name, {})
-        for engine in told.engines.split(",") if told.engines else row.engines:
+        engines = told.engines.split(",") if told.engines else row.engines + row.more * told.all
+        for engine in engines:
             results[engine] = run_one(row, engine, told.limit or row.limit_s)
             show(row, engine, results[engine])
             kept["ratios"][name] = compare(results, row.goals)
             path.write_text(json.dumps(kept, indent=1))
-        told_ratios = "  ".join(f"{k} {v:.1f}" for k, v in kept["ratios"][name].items())
-        print(f"  times better than the best peer: {told_ratios}", flush=True)
+        for figure, ratios in kept["ratios"][name].items():
+            print(f"  {figure} is better by", ", ".join(f"{r:.2g} than {peer}" for peer, r in ratios.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python benchmarks/scheduler.py [--only node,hundred,thousand] [--events 200000] [--burst 64]
 
-Nothing is computed: a worker's answer is ready when its call is given out, and answers come back in the order of the calls, some at
-a time as a runtime hands them over. Time is virtual; what is measured is the processor time in `Scheduler.handle` alone, after as many events as
-there are workers have warmed it up. Results are printed and written to benchmarks/results/scheduler.json.
+Nothing is computed: a worker's answer is ready when its call is given out, and answers come back in the order of the calls,
+some at a time as a runtime hands them over. Time is virtual; what is measured is the processor time in `Scheduler.handle`
+alone, after as many events as there are workers have warmed it up. Results are printed and written to
+benchmarks/results/scheduler.json.
 """
 
 from __future__ import annotations

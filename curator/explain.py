@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from curator.io.files import Folder
+from curator.machine import this_machine
 from curator.observe.format import plural, size
 from curator.plan import SPOOLS, Operator, Phase, Plan, Target, out_folder
+from curator.profiles import foresee, load_profiles
 from curator.stage import Contract, Reduce, Sink, Source, Stage, Unit
 
 
@@ -28,7 +31,19 @@ def explain(plan: Plan, units: Mapping[int, list[Unit]]) -> str:
     if kept:
         lines += ["", f"rows on {', '.join(kept)} are kept, with the reason, under "
                       f"{out_folder(plan.pipeline).rstrip('/')}/<port>/<stage>/"]
-    return "\n".join(lines)
+    foreseen = _foreseen(plan)
+    return "\n".join([*lines, "", *foreseen] if foreseen else lines)
+
+
+def _foreseen(plan: Plan) -> list[str]:
+    """What will limit the run on this machine, if there was one before in the same folder."""
+    folder = Folder.open(out_folder(plan.pipeline), dict(plan.pipeline.settings.storage_options) or None).sub("_run")
+    told = []
+    for phase in plan.phases:
+        limit = foresee(phase.operators, load_profiles(folder, phase.operators), {0: this_machine()})
+        if limit:
+            told.append(f"limit{f' of phase {phase.number + 1}' if len(plan.phases) > 1 else ''}, as measured before: {limit}")
+    return told
 
 
 def _operator(phase: Phase, operator: Operator, units: list[Unit] | None) -> list[str]:

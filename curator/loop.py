@@ -16,6 +16,7 @@ from curator.io.files import Folder
 from curator.ledger import Ledger
 from curator.observe.observer import Observer
 from curator.plan import Phase
+from curator.profiles import load_profiles, save_profiles
 from curator.resources import Node
 from curator.stage import Stateful, Unit
 from curator.worker.runner import UnitInfo
@@ -27,10 +28,10 @@ WATCH_S = 0.2  # watchers are told this often
 
 @dataclass
 class Means:
-    """What a run works with, whatever the phase. `inline`: in the driver's own process. `keep`: a descriptor that workers hold.
+    """What a run works with in every phase. `inline`: in the driver's own process. `keep`: a descriptor that workers hold.
 
-    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers` when
-    the observer asks for the numbers of the run.
+    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers`
+    when the observer asks for the numbers of the run.
     """
 
     machine: Node
@@ -94,8 +95,11 @@ class Loop:
         try:
             runtime, nodes = make_runtime(job, means)
             try:
-                self.scheduler = Scheduler(self.phase.operators, self.todo, nodes, before=before, gates=gates, max_failed=max_failed)
+                run_folder = self.out.sub("_run")
+                self.scheduler = Scheduler(self.phase.operators, self.todo, nodes, before=before, gates=gates,
+                                           max_failed=max_failed, profiles=load_profiles(run_folder, self.phase.operators))
                 self._loop(runtime)
+                save_profiles(run_folder, self.scheduler.state.operators)
             finally:
                 runtime.close()
         finally:

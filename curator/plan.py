@@ -1,8 +1,8 @@
 """From graph to phases of operators: names, contracts, keys, fusion; `phases` makes the operators.
 
 An operator is what one worker runs: one stage, or neighbours that share a resource shape, with no hop between them. Sources
-stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all sinks of a phase share
-one operator, in which each unit stays with one worker.
+stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all sinks of a phase
+share one operator, in which each unit stays with one worker.
 
 All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop does. Rows that go
 from one phase to a later one are spooled by a sink step of the first, and read by a source operator of the other.
@@ -10,7 +10,6 @@ from one phase to a later one are spooled by a sink step of the first, and read 
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +18,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from curator.errors import ContractError, RecipeError
+from curator.contracts import check_contracts, place_of
+from curator.errors import RecipeError
 from curator.io.files import Folder
 from curator.io.spool import FORMAT, FromSpool, ToSpool
 from curator.io.to_parquet import ToParquet
-from curator.pipeline import End, Node, Pipeline
+from curator.pipeline import Node, Pipeline
 from curator.resources import Resources
 from curator.stage import ENDINGS, Reduce, Sink, Source, Stage, Stateful
 
@@ -32,11 +32,6 @@ Mode = Literal["stream", "batch"]
 SPOOLS = "_run/spool"  # the folder of all spools, in the run's folder
 READ = "read "  # before the name of a spool: the step that reads it
 SPOOL = "spool/"  # before the name of a step that fills one; the rest of the name is its folder
-ENDING_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
-    "dropped": {"reason": pa.string()},
-    "duplicate": {"duplicate_of": pa.string()},
-    "failed": {"error": pa.string(), "traceback": pa.string()},
-}
 
 
 @dataclass(frozen=True)
@@ -167,7 +162,7 @@ def make_plan(pipeline: Pipeline, mode: Mode = "stream") -> Plan:
     names = _unique_names(nodes)
     takers = _takers(nodes)
     _check_ports(nodes, names, takers, pipeline.settings.discard)
-    columns = _check_contracts(nodes, names)
+    columns = check_contracts(nodes, names)
     steps = _steps(pipeline, nodes, names)
     groups = _fuse([n for n in nodes if not isinstance(n.stage, Sink)], takers)
     graph = _Graph(pipeline, nodes, groups, steps, takers, _levels(nodes, groups, mode))
@@ -212,81 +207,22 @@ def _check_ports(nodes: list[Node], names: dict[Node, str], takers: dict, discar
     for node in nodes:
         for port in node.stage.ports:
             if (node, port) not in takers and not _discarded(discard, port, names[node]):
-                raise RecipeError(f"{_at(node)}port {port!r} of stage {names[node]!r} leads nowhere: "
+                raise RecipeError(f"{place_of(node)}port {port!r} of stage {names[node]!r} leads nowhere: "
                                   f"give it a stage or a sink, or discard {port + '/' + names[node]!r}")
     folders: dict[str, str] = {}
     for node in nodes:
+        if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
+            raise RecipeError(f"{place_of(node)}stage {names[node]!r} cannot be a gang: only stages that answer batch by batch "
+                              "can")
         if isinstance(node.stage, Sink):
             path = _folder_of(node.stage)
             if path in folders:
-                raise RecipeError(f"{_at(node)}sinks {folders[path]!r} and {names[node]!r} write to one folder, {path}")
+                raise RecipeError(f"{place_of(node)}sinks {folders[path]!r} and {names[node]!r} write to one folder, {path}")
             folders[path] = names[node]
 
 
 def _discarded(discard: tuple[str, ...], port: str, name: str) -> bool:
     return port in discard or f"{port}/{name}" in discard
-
-
-def _check_contracts(nodes: list[Node], names: dict[Node, str]) -> dict[Node, dict | None]:
-    """The columns after each node (None where a source does not say), checked against what each one needs."""
-    after: dict[Node, dict | None] = {}
-    for node in nodes:
-        if isinstance(node.stage, Source):
-            known = node.stage.columns()
-            after[node] = None if known is None else {"id": pa.string(), "source": pa.string(), **known}
-            continue
-        before = _columns_at(node.inputs, after)
-        contract = node.stage.contract()
-        if before is None:
-            after[node] = None
-            continue
-        needs = contract.needs if isinstance(contract.needs, Mapping) else dict.fromkeys(contract.needs)
-        if isinstance(node.stage, Reduce):
-            needs = dict.fromkeys((*([node.stage.key] if node.stage.key is not None else []), *(node.stage.columns or ()))) | needs
-        for name, kind in needs.items():
-            _check_need(node, names[node], name, kind, before)
-        try:
-            node.stage.check(before)
-        except RecipeError as error:
-            raise type(error)(f"{_at(node)}stage {names[node]!r}: {error}") from None
-        after[node] = node.stage.columns_after(before)
-    return after
-
-
-def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict | None:
-    """The columns that all of these ends carry."""
-    tables = []
-    for end in ends:
-        columns = after[end.node]
-        if columns is None:
-            return None
-        tables.append({**columns, **ENDING_COLUMNS.get(end.port, {})})
-    common = dict(tables[0])
-    for other in tables[1:]:
-        common = {n: (k if other[n] == k else None) for n, k in common.items() if n in other}
-    return common
-
-
-def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, before: dict) -> None:
-    if name not in before:
-        near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
-        raise ContractError(f"{_at(node)}stage {stage!r} needs {name!r}, which nothing before it makes; {hint}")
-    have = before[name]
-    if kind is not None and have is not None and not have.equals(kind) and not _same_family(have, kind):
-        raise ContractError(f"{_at(node)}stage {stage!r} needs {name!r} as {kind}, and here it is {have}")
-
-
-def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
-    t = pa.types
-    families = (lambda x: t.is_string(x) or t.is_large_string(x) or t.is_null(x),
-                lambda x: t.is_binary(x) or t.is_large_binary(x),
-                lambda x: t.is_integer(x) or t.is_floating(x))
-    return any(same(a) and same(b) for same in families)
-
-
-def _at(node: Node) -> str:
-    return f"{node.place}: " if node.place else ""
 
 
 def _steps(pipeline: Pipeline, nodes: list[Node], names: dict[Node, str]) -> dict[Node, Step]:

@@ -15,8 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from curator.balance.allocation import Allocation, in_words
 from curator.counts import WRITTEN, Counts
 from curator.engine.scheduler import SHARE_OF
+from curator.engine.seats import allocation_of
 from curator.errors import InputError
 from curator.io.files import FileInfo, Folder
 from curator.io.spool import shard_units, spool_units
@@ -33,6 +35,7 @@ from curator.recipe import dump
 from curator.run_lock import Lock
 from curator.stage import Reduce, Sink, Source, Unit
 
+LOOK_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
 SHORT_S = 5.0  # a run shorter than this says little about what limits it
 
 
@@ -63,7 +66,8 @@ class Result:
 
 
 def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | None = None, prune: bool = False,
-        mode: Mode = "stream", watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
+        mode: Mode = "stream", watch: Callable[[Mapping[str, Any]], None] | None = None,
+        metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
     `workers`: cores to use; None for all, 0 to work in this process. `ray`: the address of a Ray cluster to work on; True for
@@ -158,6 +162,10 @@ class _Run:
         self.ledgers = [Ledger(out, phase.number, [s for s in steps if isinstance(s.stage, Sink)]) for phase in plan.phases]
         self.loops: list[Loop] = []  # of the phases that were begun
         self.read_before = 0
+        self.best: Allocation | None = None  # the best allocation, when it was looked at last,
+        self.operators: list[str] = []  # of these operators,
+        self.look_at = 0.0  # and when to look again
+        self.begun = False
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
@@ -187,6 +195,8 @@ class _Run:
                 self.ledgers[first].lose(lost[first])
                 del self.loops[first:]
                 continue
+            if self.loops:
+                self.loops[-1].end()
             self.loops.append(loop)
             self._tell_phase(loop)
             stopped = self._do(loop) if loop.todo else None
@@ -196,7 +206,8 @@ class _Run:
 
     def _tell_phase(self, loop: Loop) -> None:
         observer, number = self.means.observer, loop.phase.number
-        if not number:
+        if not number and not self.begun:  # it may come back here, for a spool that is gone
+            self.begun = True
             observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=sum(loop.sizes), cores=self.means.machine.cpus,
                            gpus=self.means.machine.gpus)
         observer.phase(loop.phase.operators, [u.label for u in loop.units], number + 1, len(self.plan.phases))
@@ -286,13 +297,29 @@ class _Run:
         if not total:
             return ""
         busiest = max(busy, key=lambda o: busy[o])
-        seconds, cores = time.monotonic() - self.began, self.means.machine.cpus
+        seconds, cores = time.monotonic() - self.began, self._look_at_workers()
         name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0, total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"
+        if self.best is not None and (self.best.turns or self.best.binding == "gpus"):
+            return in_words(self.best, self.operators)
         if share > 0.7:
-            return f"{name} on {cores:g} cores, which are {share:.0%} busy; more cores would make it faster"
+            gain = self.best.gains.get("cpu", 0.0) if self.best is not None else 0.0
+            more = f"one more would make the run {gain:.0%} faster" if gain >= 0.01 else "more would make it faster"
+            return f"{name} on {cores:g} cores, which are {share:.0%} busy; {more}"
         return f"{name}; the {cores:g} cores are only {share:.0%} busy: too few or too small inputs to work on at once"
+
+    def _look_at_workers(self) -> float:
+        """The cores that there are. Asks now and then, while everything works, what the best allocation would be."""
+        scheduler, now = self.loops[-1].scheduler, time.monotonic()
+        if scheduler is None or not scheduler.state.nodes:
+            return self.means.machine.cpus
+        if not scheduler.finished and now > self.look_at:
+            best = allocation_of(scheduler.state)
+            self.best = best if best.slowest >= 0 or best.turns else self.best
+            self.operators = [o.plan.name for o in scheduler.state.operators]
+            self.look_at = time.monotonic() + LOOK_S + 50 * (time.monotonic() - now)
+        return sum(n.node.cpus for n in scheduler.state.nodes.values())
 
     def _stats(self, stopped: str | None) -> dict[str, Any]:
         counts = {n: c for loop in self.loops for n, c in loop.ledger.counts().items()

@@ -217,8 +217,8 @@ class Reduce(Stage):
     shards are not seen: rows that must meet have one `key`.
 
     `key`: the column by whose value rows are sharded (rows without a value are together); None for one shard of everything.
-    `shards`: how many, where there is a key: it is no part of the answer. `columns`: the columns and payloads that `absorb` reads,
-    beside `id` and `source`; None for all. What is named in `key` and `columns` is needed, whether `contract` names it or not.
+    `shards`: how many, where there is a key: it is no part of the answer. `columns`: the columns and payloads that `absorb`
+    reads, beside `id` and `source`; None for all. What `key` and `columns` name is needed, whether `contract` says so or not.
 
     What is learned must fit into a worker's memory; rows need not, if `absorb` lets them go. The order of rows is the same
     in both passes, and is not that of the input: break ties by `id`.

@@ -15,14 +15,16 @@ SOURCES = sorted(p for top in ("curator", "packs") for p in (ROOT / top).rglob("
 FLOORS = {
     "curator.tasks": 0, "curator.resources": 0, "curator.errors": 0, "curator.summary": 0, "curator.counts": 0,
     "curator.stage": 1,
-    "curator.pipeline": 2, "curator.plan": 2, "curator.recipe": 2, "curator.packs": 2, "curator.formats": 2, "curator.sql": 2,
+    "curator.pipeline": 2, "curator.contracts": 2, "curator.plan": 2, "curator.recipe": 2, "curator.packs": 2,
+    "curator.formats": 2, "curator.sql": 2,
     "curator.recipe.parameters": 2, "curator.io": 2, "curator.stages": 2,
     "curator.engine.events": 3, "curator.engine.state": 3, "curator.engine.dispatch": 3, "curator.engine.scheduler": 3,
     "curator.worker.runner": 3, "curator.worker": 3, "curator.ledger": 3, "curator.engine": 3, "curator.balance": 1,
     "curator.worker.processes": 4, "curator.engine.runtime_ray": 4, "curator.worker.nursery": 4, "curator.worker.agent": 4,
     "curator.worker.main": 4, "curator.engine.runtime_local": 4, "curator.worker.store": 4,
     "curator.machine": 4,
-    "curator.run": 5, "curator.loop": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
+    "curator.profiles": 4, "curator.run": 5, "curator.loop": 5,
+    "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
     "curator.cli": 6, "curator.cli_lists": 6, "curator": 6,
 }
 # Imports that look up, each with its reason. All of them happen when a function is called, not when a module is imported.

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from curator.errors import RecipeError
 from curator.pipeline import End, Pipeline, from_source, unite
+from curator.plan import make_plan
+from curator.resources import Resources
 from curator.stage import Sink, Source, Stage
 
 
@@ -133,3 +135,10 @@ def test_nodes_come_after_their_inputs_and_once(moves):
     place = {node: at for at, node in enumerate(nodes)}
     assert len(place) == len(nodes)
     assert all(place[end.node] < place[node] for node in nodes for end in node.inputs)
+
+
+def test_only_stages_that_answer_batch_by_batch_can_be_gangs(tmp_path):
+    gang = Resources(cpus=2, gang=True)
+    make_plan(from_source(Lines()) >> Clean().with_(resources=gang) >> Files(path=str(tmp_path)))
+    with pytest.raises(RecipeError, match="'files' cannot be a gang"):
+        make_plan(from_source(Lines()) >> Files(path=str(tmp_path)).with_(resources=gang))

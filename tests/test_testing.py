@@ -14,7 +14,7 @@ import pytest
 from curator.io.files import Folder
 from curator.io.jsonl import Jsonl
 from curator.io.to_parquet import ToParquet
-from curator.stage import Contract, Memory, Outputs, Part, Sink, Source, Stage, Stateful, Unit, Writer, WrittenFile, stage
+from curator.stage import Contract, Memory, Outputs, Part, Reduce, Sink, Source, Stage, Stateful, Unit, Writer, WrittenFile, stage
 from curator.tasks import ImageBatch, TextBatch
 from curator.testing import CHECKS, check_sink, check_source, check_stage, run_stage
 
@@ -452,3 +452,55 @@ def test_a_folder_that_is_in_use_is_refused(tmp_path):
     Folder.open(str(tmp_path)).write("old.parquet", b"x")
     with pytest.raises(AssertionError, match=r"wants an empty folder; in .* there is old\.parquet"):
         check_sink(Tables(path=str(tmp_path)), TEXTS)
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Share(Reduce):
+    """Adds how much of all text a record is."""
+
+    columns = ("text",)
+    breaks: str = ""
+
+    def contract(self):
+        return Contract(needs={"text"}, adds={"share": pa.float64()})
+
+    def setup(self, ctx):
+        self.total, self.first = 0, None
+
+    def clear(self):
+        if self.breaks != "clear":
+            self.total, self.first = 0, None
+
+    def absorb(self, batch):
+        sizes = [len(t or "") for t in batch.column("text")]
+        self.first = sizes[0] if self.first is None else self.first
+        self.total += self.first * len(sizes) if self.breaks == "order" else sum(sizes)
+
+    def finish(self):
+        if self.breaks == "finish":
+            yield TextBatch(pa.table({"id": ["made"]}))
+
+    def process(self, batch):
+        shares = pa.array([len(t or "") / max(1, self.total) for t in batch.column("text")], pa.float64())
+        return batch.slice(1, len(batch)) if self.breaks == "lose" else batch.with_columns({"share": shares})
+
+
+def some_texts():
+    return TextBatch(pa.table({"id": ["a", "b", "c", "d"], "source": ["s"] * 4, "text": ["1", "22", "333", "4444"]}))
+
+
+def test_a_good_reduction_passes_and_sees_all_of_a_shard_first():
+    check_stage(Share(), some_texts())
+    answer = run_stage(Share(), some_texts().slice(0, 2), some_texts().slice(2, 4))
+    assert answer["out"].column("share").tolist() == [0.1, 0.2, 0.3, 0.4]
+
+
+@pytest.mark.parametrize(("breaks", "told"), [
+    ("clear", "Forget in `clear`"), ("order", "in another order"), ("lose", "loses 1 of 4"),
+    ("finish", "finish made rows without source")])
+def test_a_reduction_that_breaks_a_rule_is_told_so(breaks, told):
+    with pytest.raises(AssertionError, match=told):
+        check_stage(Share(breaks=breaks), some_texts())

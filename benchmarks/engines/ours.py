@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -81,15 +80,11 @@ class NumbersWriter(Writer):
 
 
 def run(job: common.Job) -> dict:
-    options: dict = {"workers": job.cpus}
-    if job.variant.startswith("ray"):
-        if "ray" not in inspect.signature(run_pipeline).parameters:
-            return {"error": "this version has no Ray runtime"}
-        options |= {"ray": True}
-        if job.lose_after:
-            address, remove = common.two_nodes(job)
-            options |= {"ray": address, "workers": None}
-            common.lose_node(job, remove)
+    options: dict = {"workers": job.cpus, "ray": job.variant.startswith("ray")}
+    if job.lose_after:
+        address, remove = common.two_nodes(job)
+        options = {"ray": address}
+        common.lose_node(job, remove)
     pipeline = from_source(Tasks(job=job))
     for stage in range(3):
         # Three shapes, so that the plan cannot fuse them.

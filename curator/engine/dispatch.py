@@ -26,7 +26,9 @@ from curator.engine.events import Call, Resume, Slice, Submit
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_scarce, start_worker
 from curator.engine.state import Group, Lane, NodeState, OperatorState, State, WorkerState
 
-CALL_S = 0.2  # aim for calls this long: a call costs about 1 ms of the driver and the worker together
+CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between two of them small,
+GAPS = 100  # so many times the gap
+QUICK_CALL_S = 0.01  # a sink's call this short does not wait for a core
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 SLIGHT_S, PATIENCE_S = 0.05, 0.5  # rows for a call shorter than this wait so long, if there is other work
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
@@ -224,18 +226,23 @@ def _process_lanes(state: State, operator: OperatorState, force: int) -> bool:
     """Each lane is for one worker, which alone may take its rows."""
     operator.blocked = False
     lanes = list(operator.waiting.values())
-    if len(operator.idle) < len(lanes):
+    if len(lanes) > 16 and len(operator.idle) < len(lanes):
         nodes = _nodes_with_core(state, operator, operator.idle)
         lanes = [operator.lanes[worker.lane] for node in nodes for worker in operator.idle[node.number].values()]
     for lane in lanes:
         worker = operator.workers.get(lane.worker) if lane.worker is not None else None
-        if lane.queue and worker is not None and worker.idle and state.nodes[worker.node].has_core(worker.cpus) \
+        if lane.queue and worker is not None and worker.idle \
+                and (state.nodes[worker.node].has_core(worker.cpus) or _quick(operator, lane)) \
                 and _give_rows(state, operator, lane, worker, force) and force:
             return True
     for lane in list(operator.unserved.values()):
         if lane.queue and state.nodes and (force or not _waits_for_more(state, operator, lane)):
             start_worker(state, operator, lane, force)
     return False
+
+
+def _quick(operator: OperatorState, lane: Lane) -> bool:
+    return operator.s_per_row is not None and operator.s_per_row * lane.rows < QUICK_CALL_S
 
 
 def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: WorkerState, force: int) -> bool:
@@ -256,8 +263,8 @@ def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: Worker
 def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
     batch = operator.plan.batch_size or 1
     if operator.s_per_row is None:
-        return max(batch, FIRST_ROWS)
-    most = CALL_S / (operator.s_per_row or 1e-9)
+        return operator.plan.batch_size or FIRST_ROWS
+    most = min(CALL_S[1], max(CALL_S[0], GAPS * state.gap_s)) / (operator.s_per_row or 1e-9)
     rows = most
     if not operator.affine and operator.workers_max > 1:
         share = lane.rows / (operator.most_on.get(lane.index, operator.workers_max) or 1)

@@ -41,7 +41,7 @@ try:
 except ImportError as missing:
     raise CuratorError("Ray is not installed here; install it with: pip install 'curator-core[ray]'") from missing
 
-HEAR_S = 10.0  # an agent with nothing to tell says so this often
+HEAR_S = 5.0  # an agent with nothing to tell says so this often; one whose driver is gone ends within this time
 WATCH_S = 2.0  # the list of nodes is read this often
 READS = 4  # batches that an agent gives to others at a time
 START_S = 60.0  # for the agents of the nodes that are there at the start; who is later joins later
@@ -80,7 +80,7 @@ class NodeAgent:
                        budget_bytes=max(64 << 20, int(machine.budget_bytes * share)))
         return ray.util.get_node_ip_address(), node
 
-    @ray.method(concurrency_group="do")
+    @ray.method(concurrency_group="do", num_returns=0)
     def do(self, peers: Mapping[int, Any], requests: bytes) -> None:
         self.peers.update(peers)
         self.agent.do(pickle.loads(requests))

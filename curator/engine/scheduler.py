@@ -224,6 +224,9 @@ class Scheduler:
 
     def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
         busy_s = event.seconds
+        if not call.leaked and call.kind == "process":
+            gap_s = max(0.0, self.state.now - call.began - busy_s)
+            self.state.gap_s += 0.1 * (gap_s - self.state.gap_s)
         operator.busy_s += busy_s
         operator.calls += 1
         read = (c.rows_in for by_step in event.counts.values() for c in by_step.values())

@@ -140,7 +140,7 @@ class OperatorState:
     workers: dict[int, WorkerState] = field(default_factory=dict)
     waiting: dict[int, Lane] = field(default_factory=dict)  # the lanes that are not empty
     late: dict[int, Lane] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
-    moved: dict[int, Lane] = field(default_factory=dict)  # those that got rows, or whose worker has begun a call, since `dispatch`
+    moved: dict[int, Lane] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
     rows: int = 0  # sum over lanes
     queued_bytes: int = 0  # sum over lanes
     parked_bytes: int = 0  # sum over groups
@@ -242,6 +242,7 @@ class State:
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
         self.live_bytes_max = 0
         self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
+        self.gap_s = 0.0  # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
         self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
         self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator

@@ -147,8 +147,9 @@ class Workers:
         self.seats[process] = worker, rank
         place = start.places[rank]
         nodes = [p.node for p in start.places]
+        visible = tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus)
         gang = crew.size > 1 or self.job.operators[start.operator].resources.gang
-        seat = Seat(worker, place.gpus, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
+        seat = Seat(worker, place.gpus, visible, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
                     self.address_of(nodes[0]), port)
         self._ask(crew, rank, "start", self._spec(start.operator), seat, self.job.recalled(start))
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curator.errors import CuratorError, InputError
+from curator.errors import CuratorError, InputError, RecipeError
 from curator.io.files import FileInfo, Folder, Output
 from curator.io.units import plan_units
 from curator.stage import Part, Sink, Source, Unit, Writer, WrittenFile, setting
@@ -147,6 +147,9 @@ class SpoolWriter(Writer):
     def write(self, batch: Batch) -> None:
         table, kind = to_table(batch), f"{type(batch).__module__}:{type(batch).__qualname__}"
         sharded = self.key is not None and self.shards > 1
+        if sharded and self.key not in batch.rows.column_names:
+            there = ", ".join(batch.columns)
+            raise RecipeError(f"there is no column {self.key!r}, by which rows are to be sharded; there are {there}")
         places = shard_of(batch.rows.column(self.key), self.shards) if sharded else np.zeros(len(batch), np.int64)
         for shard in np.unique(places).tolist():
             # `take` copies: what the batch refers to may be shared memory that others wait for.
@@ -199,7 +202,8 @@ def to_table(batch: Batch) -> pa.Table:
         try:
             packed = [None if v is None else pack(v) for v in values]
         except (TypeError, ValueError) as error:
-            raise CuratorError(f"payload {name!r} of a {type(batch).__name__} cannot be spooled for a later phase: {error}") from error
+            raise CuratorError(f"payload {name!r} of a {type(batch).__name__} cannot be spooled for a later phase: "
+                               f"{error}") from error
         table = table.append_column(_PAYLOAD + name, pa.array(packed, pa.large_binary()))
     return table
 

@@ -64,16 +64,18 @@ class Top(Reduce):
         candidates = pa.table({"id": batch.rows.column("id").cast(pa.large_string()), "by": _plain(batch.rows.column(self.by)),
                                "group": pa.nulls(len(batch)) if self.key is None else _plain(batch.rows.column(self.key))})
         candidates = candidates.filter(_ranked(candidates.column("by")))
-        self._candidates.append(candidates)
+        if len(candidates):
+            self._candidates.append(candidates)
         self._fresh += len(candidates)
         if self._fresh > max(PRUNE_ROWS, self._kept):
             self._prune()
 
     def _prune(self) -> None:
         """Keep the `n` best candidates of each group."""
+        if not self._candidates:
+            return
         table = concat_tables(self._candidates).combine_chunks()
-        group = pc.dictionary_encode(table.column("group"), null_encoding="encode").combine_chunks()
-        codes = group.indices if isinstance(group, pa.DictionaryArray) else group.chunk(0).indices
+        codes = _codes(table.column("group"))
         direction = "descending" if self.order == "desc" else "ascending"
         order = pc.sort_indices(table.select(["by", "id"]).append_column("code", codes),
                                 sort_keys=[("code", "ascending"), ("by", direction), ("id", "ascending")]).to_numpy()
@@ -85,7 +87,7 @@ class Top(Reduce):
     def process(self, batch: Batch) -> Outputs:
         if self._passes is None:
             self._prune()
-            self._passes = Counter(_places(self._candidates[0].column("id"), self._candidates[0].column("by")))
+            self._passes = Counter(place for t in self._candidates for place in _places(t.column("id"), t.column("by")))
             self._candidates = []
         used: Counter = Counter()
         kept = np.zeros(len(batch), dtype=bool)
@@ -101,6 +103,14 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Not as a dictionary, which cannot be sorted; texts as large as they may be."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     return values.cast(pa.large_string() if pa.types.is_string(kind) else kind)
+
+
+def _codes(groups: pa.ChunkedArray) -> pa.Array:
+    """A number for each group, null among them."""
+    if pa.types.is_null(groups.type):
+        return pa.array(np.zeros(len(groups), dtype=np.int32))
+    coded = pc.dictionary_encode(groups, null_encoding="encode").combine_chunks()
+    return (coded if isinstance(coded, pa.DictionaryArray) else coded.chunk(0)).indices
 
 
 def _ranked(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -17,16 +17,18 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Contract, Sink, Source, Stage, Stateful
+from curator.stage import Contract, Reduce, Sink, Source, Stage, Stateful
 from curator.tasks.batch import UNIT, Batch
 from curator.testing.io import check_sink, check_source
 from curator.testing.run import (
+    MADE,
     Answers,
     answers,
     call,
     difference,
     equal,
     fresh,
+    learn,
     marked,
     named,
     records,
@@ -46,7 +48,8 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
 
     `batch`: records that the stage can work on, with all that its contract needs. `tolerance`: by how much, relatively,
     numbers may differ between two runs over the same records in other batches (models on a GPU). `skip`: checks to
-    leave out, by name: see `CHECKS`. A `Stateful` stage may mind the order; it must remember and recall instead.
+    leave out, by name: see `CHECKS`. A `Stateful` stage may mind the order; it must remember and recall instead. A `Reduce` is
+    given the batch as one shard.
 
     Raises:
         AssertionError: what is wrong, and what to do.
@@ -84,7 +87,9 @@ class Subject:
 
     @property
     def needs(self) -> set[str]:
-        return set(self.stage.contract().needs) - IDENTITY
+        """What it reads: for a `Reduce` also what `absorb` is given."""
+        absorbs = (self.stage.columns or ()) if isinstance(self.stage, Reduce) else ()
+        return {*self.stage.contract().needs, *absorbs} - IDENTITY
 
     def expect(self, expected: Answers, got: Answers, when: str, remedy: str) -> None:
         different = difference(expected, got, self.tolerance)
@@ -133,7 +138,8 @@ def _check_empty(subject: Subject) -> None:
     """A batch without rows is answered by none."""
     got = subject.tried(subject.batch.slice(0, 0))
     assert not isinstance(got, Exception), f"{subject.who} raises {told(got)} for a batch without rows; give it back empty"
-    assert not any(got.values()), f"{subject.who} makes rows out of a batch that has none"
+    answered = [place for rows in got.values() for place, _ in rows if place != MADE]
+    assert not answered, f"{subject.who} makes rows out of a batch that has none"
 
 
 def _check_contract(subject: Subject) -> None:
@@ -141,7 +147,7 @@ def _check_contract(subject: Subject) -> None:
     stage, batch = subject.stage, subject.batch
     expected = stage.columns_after(_columns(batch))
     working = fresh(stage)
-    answered = call(working, marked(batch))
+    answered = {**learn(working, [batch]), **call(working, marked(batch))}
     working.close()
     for port in (p for p in stage.ports if p in answered):
         who, actual = f"{subject.who}, port {port!r}", _columns(answered[port])
@@ -160,6 +166,8 @@ def _check_untouched(subject: Subject, port: str, names: set[str]) -> None:
     """What the contract does not name is passed on as it was. (A child's id is its own.)"""
     given = records(subject.batch)
     for place, record in subject.answers.get(port, []):
+        if place == MADE:
+            continue
         before = given[place]
         for name in sorted(names & before.keys() - ({"id"} if "parent" in record else set())):
             assert same(record[name], before[name]), (
@@ -176,7 +184,8 @@ def _check_needs(subject: Subject) -> None:
         assert not isinstance(got, Exception), (
             f"{subject.who} raises {told(got)} {words}, which its contract does not need. {remedy}")
         subject.expect(_but(subject.answers, others - set(subject.stage.contract().adds)), got, words, remedy)
-    for name in sorted(subject.needs):
+    sharded = {subject.stage.key} if isinstance(subject.stage, Reduce) else set()  # by the engine, whether it reads it or not
+    for name in sorted(subject.needs - sharded):
         got = subject.tried(_without(subject.batch, {name}))
         needless = not isinstance(got, Exception) and difference(_but(subject.answers, {name}), got) is None
         assert not needless, f"{subject.who} does as well without {name!r}: take it out of the contract's `needs`"
@@ -227,6 +236,7 @@ def _check_input(subject: Subject) -> None:
     given = marked(copy.deepcopy(subject.batch))
     before = copy.deepcopy(given)
     working = fresh(subject.stage)
+    learn(working, [given])
     call(working, given)
     working.close()
     assert equal(before, given), (f"{subject.who} changes the batch that it is given, which other stages share: copy an "
@@ -254,10 +264,20 @@ def _check_memory(subject: Subject) -> None:
                    "Tell a record that comes again from another one like it")
 
 
+def _check_shards(subject: Subject) -> None:
+    """A reduction answers a shard as if it were the first one."""
+    if not isinstance(subject.stage, Reduce):
+        return
+    working = fresh(subject.stage)
+    answers(subject.stage, subject.batch.slice(0, len(subject.batch) // 2), working=working)
+    subject.expect(subject.answers, answers(subject.stage, subject.batch, working=working), "after another shard",
+                   "Forget in `clear` all that was absorbed")
+
+
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "pickling": _check_pickling, "empty": _check_empty, "contract": _check_contract, "needs": _check_needs,
     "nulls": _check_nulls, "order": _check_order, "batch_size": _check_batch_size, "determinism": _check_determinism,
-    "input": _check_input, "memory": _check_memory,
+    "input": _check_input, "memory": _check_memory, "shards": _check_shards,
 }
 
 

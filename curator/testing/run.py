@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import ENDINGS, Context, Outputs, Sink, Stage
+from curator.stage import ENDINGS, Context, Outputs, Reduce, Sink, Stage
 from curator.tasks.batch import HIDDEN, ROW, UNIT, Batch
 
 Record = dict[str, Any]
 Answers = dict[str, list[tuple[int, Record]]]  # by port: position of the input row, and what became of it
+MADE = -1  # in place of the position: a row that `finish` made
 AnyStage = TypeVar("AnyStage", bound=Stage)
 
 
 def run_stage(stage: Stage, *batches: Batch) -> Outputs:
     """What a stage answers to these batches, one after the other, as in a worker: pickled, set up, called, closed.
 
+    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers.
+
     Raises:
         AssertionError: it breaks a rule on the way (an unknown port, a row that is nowhere).
     """
     working = fresh(stage)
-    answers = [call(working, marked(batch)) for batch in batches]
+    answers = [learn(working, batches), *(call(working, marked(batch)) for batch in batches)]
     working.close()
     ports = dict.fromkeys(port for answer in answers for port in answer)
     parts = {port: [answer[port] for answer in answers if port in answer] for port in ports}
@@ -57,6 +61,27 @@ def marked(batch: Batch) -> Batch:
     return batch.with_columns(marks)
 
 
+def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
+    """Pass one of a `Reduce` over a shard of these batches, and what it makes of them; nothing of any other stage."""
+    made: dict[str, list[Batch]] = {}
+    if not isinstance(stage, Reduce):
+        return Outputs()
+    stage.clear()
+    for batch in batches:
+        if len(batch):
+            wanted = stage.columns
+            stage.absorb(batch if wanted is None else replace(
+                batch.select(wanted), **{name: None for name in batch.payloads() if name not in wanted}))
+    for outputs in _parts(stage, stage.finish() or ()):
+        for port, rows in outputs.items():
+            assert port in (*stage.ports, *ENDINGS), f"{named(stage)}: finish made rows for {port!r}, which is none of its ports"
+            gone = [name for name in ("id", "source") if name not in rows.rows.column_names]
+            assert not gone, f"{named(stage)}: finish made rows without {', '.join(gone)}; every record has both"
+            if len(rows):
+                made.setdefault(port, []).append(rows)
+    return Outputs({port: _joined(stage, port, parts) for port, parts in made.items()})
+
+
 def call(stage: Stage, batch: Batch) -> Outputs:
     """One `process` call over marked rows, checked as the engine checks it. What is absorbed is the port `absorbed`."""
     parts: dict[str, list[Batch]] = {}
@@ -77,10 +102,13 @@ def call(stage: Stage, batch: Batch) -> Outputs:
 
 def answers(stage: Stage, batch: Batch, groups: Sequence[np.ndarray] | None = None,
             working: Stage | None = None) -> Answers:
-    """What became of each row of the batch, given in these groups; in the order of the input."""
+    """What became of each row of the batch, given in these groups; in the order of the input, after what a `Reduce` made."""
     worker = fresh(stage) if working is None else working
     found: Answers = {}
-    for group in [np.arange(len(batch))] if groups is None else groups:
+    groups = [np.arange(len(batch))] if groups is None else groups
+    for port, made in learn(worker, [batch.take(group) for group in groups]).items():
+        found[port] = sorted(((MADE, record) for record in records(made)), key=lambda row: row[1]["id"])
+    for group in groups:
         for port, answer in call(worker, marked(batch.take(group))).items():
             places = group[answer.rows.column(ROW).to_numpy()]
             found.setdefault(port, []).extend(zip(places.tolist(), records(answer), strict=True))

@@ -7,6 +7,7 @@ processes. A call that needs a batch of another node waits for it, and what is s
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ from curator.worker.store import Store
 
 FETCHES = 4  # batches on their way here at a time
 CLOSE_S = 30.0
+# An answer costs the driver and us a millisecond, however much is in it: when one has just left, the next waits for company.
+BUSY_S, GATHER_S = 0.005, 0.001
 
 Far = tuple[int, str]  # the node where a batch lies, and its path there
 Call = tuple[int, int]  # a process, and the number of a call
@@ -58,6 +61,7 @@ class Agent:
         self.inbox: SimpleQueue[Request] = SimpleQueue()
         self.said: list[tuple[int, Message]] = []
         self.something = threading.Condition()
+        self.told_at = 0.0  # when `hear` last gave something
         self.broken: BaseException | None = None
         self.closing = False
         self.thread = threading.Thread(target=self._live, name="processes", daemon=True)
@@ -79,9 +83,13 @@ class Agent:
         """
         with self.something:
             self.something.wait_for(lambda: self.said or self.broken or self.closing, timeout)
+        if time.monotonic() - self.told_at < BUSY_S:
+            time.sleep(GATHER_S)
+        with self.something:
             if self.broken:
                 raise RuntimeError("the agent of a node is broken") from self.broken
             said, self.said = self.said, []
+        self.told_at = time.monotonic()
         return said
 
     def close(self) -> None:

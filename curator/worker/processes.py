@@ -124,7 +124,7 @@ class Processes:
         self.lines[process] = Line(ours)
         self.alive.add(process)
         self.selector.register(ours, selectors.EVENT_READ, process)
-        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in seat.gpus)
+        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in seat.visible)
         self.send(process, "setup", spec, list(self.folders), seat, devices, recalled)
 
     def send(self, process: int, *message: Any) -> None:

@@ -238,7 +238,8 @@ class Runner:
         except Exception as error:
             if not work.salvage:
                 raise
-            raise StageError(name, f"failed on {unit.label}: {type(error).__name__}: {error}\n{traceback.format_exc()}") from error
+            told = f"failed on {unit.label}: {type(error).__name__}: {error}\n{traceback.format_exc()}"
+            raise StageError(name, told) from error
 
     def _read_spool(self, unit: Unit) -> Iterator[None]:
         """Send on what a spool holds. These records were counted when they were spooled."""

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 class Seat:
     """One process of a worker; an ordinary worker has one, a gang `size` of them.
 
-    `gpus`: devices by their place in the node's list. `local_rank` and `local_size`: among the ranks of the same node.
+    `gpus`: its devices, by their place in the node's list. `visible`: those that it sees: its own, and in a gang those of all
+    ranks on its node, rank by rank, as with torchrun. `local_rank` and `local_size`: among the ranks of the same node.
     `address` and `port`: where rank 0 listens; its own port is 0, and it looks for one.
     """
 
     worker: int
     gpus: tuple[int, ...] = ()
+    visible: tuple[int, ...] = ()
     gang: bool = False
     rank: int = 0
     size: int = 1
@@ -25,10 +27,7 @@ class Seat:
     port: int = 0
 
     def environment(self, port: int) -> dict[str, str]:
-        """What torchrun sets, so that `torch.distributed.init_process_group()` needs no argument but the backend.
-
-        A rank sees its own devices only: the first is `cuda:0` for each of them, whatever LOCAL_RANK says.
-        """
+        """What torchrun sets, so that `torch.distributed.init_process_group()` needs no argument but the backend."""
         return {"RANK": str(self.rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(self.local_rank),
                 "LOCAL_WORLD_SIZE": str(self.local_size), "MASTER_ADDR": self.address, "MASTER_PORT": str(port)}
 

@@ -78,7 +78,7 @@ class Total(Reduce):
 
 @dataclass(kw_only=True)
 class Broken(CountText):
-    """Raises, or kills its worker, in pass one, in `finish` or in pass two, over a text with the word `where`; `marks`: only once."""
+    """Raises, kills its worker or hangs over a text with "hurt", in `absorb`, `finish` or `process`; with `marks` only once."""
 
     where: str = "absorb"
     how: str = "raise"

@@ -485,7 +485,8 @@ class Simulator:
         outputs = []
         for (step, port, unit), rows in pending.items():
             size = sum(self.world.size(row) for row in rows)
-            outputs.append(Output(step, port, unit, len(rows), size, Ref(rows, len(rows), size, worker.nodes[0] if size > 1000 else None)))
+            ref = Ref(rows, len(rows), size, worker.nodes[0] if size > 1000 else None)
+            outputs.append(Output(step, port, unit, len(rows), size, ref))
         return tuple(outputs)
 
 

@@ -124,12 +124,12 @@ def test_ranks_compute_together_and_the_answer_of_rank_0_counts_once(gang, ranks
     assert not one.events
 
 
-def test_each_rank_has_the_environment_of_torchrun_and_its_own_device(gang, tmp_path):
+def test_each_rank_has_the_environment_of_torchrun_and_the_devices_of_its_node(gang, tmp_path):
     one = gang(Told(folder=str(tmp_path)), 3)
     one.until(WorkerReady)
     told = [Path(tmp_path, f"env-{rank}").read_text().split() for rank in range(3)]
     port = told[0][5]
-    assert told == [[str(rank), "3", str(rank), "3", "127.0.0.1", port, str(rank)] for rank in range(3)]
+    assert told == [[str(rank), "3", str(rank), "3", "127.0.0.1", port, "0,1,2"] for rank in range(3)]
     with socket.socket() as free:
         free.bind(("", int(port)))
 

@@ -1,0 +1,82 @@
+"""Whether each stage of a graph gets the columns and payloads that it needs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from curator.errors import ContractError, RecipeError
+from curator.pipeline import End, Node
+from curator.stage import Reduce, Source
+
+ENDING_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
+    "dropped": {"reason": pa.string()},
+    "duplicate": {"duplicate_of": pa.string()},
+    "failed": {"error": pa.string(), "traceback": pa.string()},
+}
+
+
+def check_contracts(nodes: list[Node], names: dict[Node, str]) -> dict[Node, dict | None]:
+    """The columns after each node (None where a source does not say), checked against what each one needs."""
+    after: dict[Node, dict | None] = {}
+    for node in nodes:
+        if isinstance(node.stage, Source):
+            known = node.stage.columns()
+            after[node] = None if known is None else {"id": pa.string(), "source": pa.string(), **known}
+            continue
+        before = _columns_at(node.inputs, after)
+        contract = node.stage.contract()
+        if before is None:
+            after[node] = None
+            continue
+        needs = contract.needs if isinstance(contract.needs, Mapping) else dict.fromkeys(contract.needs)
+        if isinstance(node.stage, Reduce):
+            reads = (node.stage.key, *(node.stage.columns or ()))
+            needs = {name: None for name in reads if name is not None} | needs
+        for name, kind in needs.items():
+            _check_need(node, names[node], name, kind, before)
+        try:
+            node.stage.check(before)
+        except RecipeError as error:
+            raise type(error)(f"{place_of(node)}stage {names[node]!r}: {error}") from None
+        after[node] = node.stage.columns_after(before)
+    return after
+
+
+def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict | None:
+    """The columns that all of these ends carry."""
+    tables = []
+    for end in ends:
+        columns = after[end.node]
+        if columns is None:
+            return None
+        tables.append({**columns, **ENDING_COLUMNS.get(end.port, {})})
+    common = dict(tables[0])
+    for other in tables[1:]:
+        common = {n: (k if other[n] == k else None) for n, k in common.items() if n in other}
+    return common
+
+
+def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, before: dict) -> None:
+    if name not in before:
+        near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
+        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r}, which nothing before it makes; {hint}")
+    have = before[name]
+    if kind is not None and have is not None and not have.equals(kind) and not _same_family(have, kind):
+        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r} as {kind}, and here it is {have}")
+
+
+def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
+    t = pa.types
+    families = (lambda x: t.is_string(x) or t.is_large_string(x) or t.is_null(x),
+                lambda x: t.is_binary(x) or t.is_large_binary(x),
+                lambda x: t.is_integer(x) or t.is_floating(x))
+    return any(same(a) and same(b) for same in families)
+
+
+def place_of(node: Node) -> str:
+    """Where a recipe names it, to stand before a message; empty where none does."""
+    return f"{node.place}: " if node.place else ""
