@@ -30,6 +30,7 @@ CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between
 GAPS = 100  # so many times the gap
 QUICK_CALL_S = 0.01  # a sink's call this short does not wait for a core
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
+SLIGHT_S, PATIENCE_S = 0.05, 0.5  # rows for a call shorter than this wait so long, if there is other work
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
 CLAIM_S = 2.0  # with so much work a call that needs several cores makes those before it wait until they are free
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
@@ -41,8 +42,12 @@ def dispatch(state: State) -> None:
     for node in state.nodes.values() if state.claims else ():
         node.claimed = False
     state.claims = 0
-    for operator in state.order:
-        _give(state, operator, OBEY)
+    for state.patient in (True, False):
+        for operator in state.order:
+            _give(state, operator, OBEY)
+        if not state.core_free:
+            break
+    state.patient = False
     for force in (PRESS, FINISH, OVERBOOK):
         for operator in state.order:
             if state.working or state.stopping:
@@ -242,7 +247,7 @@ def _quick(operator: OperatorState, lane: Lane) -> bool:
 
 def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: WorkerState, force: int) -> bool:
     """A call over the first rows of a lane, if they are enough and there is room for what comes of them."""
-    if not force and _waits_for_more(state, operator, lane):
+    if not force and (_waits_for_more(state, operator, lane) or (state.patient and _slight(state, operator, lane))):
         return False
     wanted = _rows_wanted(state, operator, lane)
     if not _room(state, operator, _bytes_wanted(lane, wanted), state.nodes[worker.node]):
@@ -273,6 +278,12 @@ def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
     if batch is None or lane.rows >= batch or operator.load > operator.limit / 2:
         return False
     return any(_may_send(state, state.operators[i]) for i in operator.producers)
+
+
+def _slight(state: State, operator: OperatorState, lane: Lane) -> bool:
+    """So short a call would cost as much as it does; others may have the core as long as these rows have just come."""
+    work_s = lane.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0)
+    return work_s < SLIGHT_S and state.now - lane.since < PATIENCE_S and not operator.scarce
 
 
 def _may_send(state: State, operator: OperatorState) -> bool:

@@ -103,6 +103,7 @@ class Lane:
     queue: deque[ev.Slice] = field(default_factory=deque)
     rows: int = 0  # sum over queue
     nbytes: int = 0  # sum over queue
+    since: float = 0.0  # when the first rows came that wait
     worker: int | None = None  # affine operators: the worker that serves it
     units: set[int] = field(default_factory=set)  # affine operators: uncommitted units whose rows came here
 
@@ -232,6 +233,7 @@ class State:
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[ev.Action] = []
         self.now = 0.0  # of the events that are being taken in
+        self.patient = False  # rows that make a very short call are left for later
         self.claims = 0  # nodes whose free cores are claimed
         self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
         self.endings: deque[WorkerState] = deque()  # asked to end, in this order; those that have ended are skipped
@@ -372,6 +374,8 @@ class State:
             operator.late.pop(index, None)
             operator.moved.pop(index, None)
             return
+        if index not in operator.waiting:
+            lane.since = self.now
         operator.waiting[index] = operator.moved[index] = lane
         if operator.affine:
             return

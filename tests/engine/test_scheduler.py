@@ -936,7 +936,6 @@ def test_a_worker_that_has_no_room_gives_its_gpu_to_the_stage_that_is_full():
     call = bench.call_of(1)
     bench.passes(call)
     assert bench.state.operators[1].rows  # and no room for what they would give
-    bench.tell()  # whatever happens next
     stop, = bench.said_of(StopWorker)
     assert stop.worker == call.worker
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
+import pytest
 from simulator import Simulator
+from test_simulation import audit
 from world import World, chain, make_stage
 
 from curator.balance.allocation import Allocation, Demand, allocate
-from curator.engine.events import Done, StartWorker
+from curator.engine.events import Done, NodeDown, NodeUp, StartWorker
 from curator.resources import Node
 
 
@@ -88,3 +91,78 @@ def random_world(seed: int) -> World:
     units = max(20, rows // 200)
     return World(seed, operators=operators, nodes=nodes, steady=True, unit_rows=[rows // units] * units, row_bytes=1000,
                  part_bytes=20_000, row_s=row_s, fans=fans)
+
+
+# -- any line of stages -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [2, 8, 10, 13, 14, 15, 16, 17, 20, 21, 22, 28, 30, 32, 33, 39, 42, 47, 51, 52])
+def test_random_lines_of_stages_come_near_the_bound_of_the_machines(seed):
+    done = watch(random_world(seed))
+    audit(done)
+    assert done.share() >= 0.97
+
+
+def line(*row_s: float, cpus: int = 8, gpus: int = 0, nodes: int = 1, needs: Mapping[int, dict] = {}, rows: int = 100, units: int = 100,
+         **given) -> World:
+    """Stages that take so many seconds a row, one after the other; `needs` says what a worker of a stage holds."""
+    stages = [make_stage(**needs.get(i, {})) for i in range(1, len(row_s) + 1)]
+    pace = {0: 1e-5, **{i + 1: s for i, s in enumerate(row_s)}, len(row_s) + 1: 1e-5}
+    machines = {n: Node(cpus=cpus, gpus=gpus, budget_bytes=1 << 30) for n in range(nodes)}
+    return World(1, operators=chain(*stages), nodes=machines, steady=True, unit_rows=[rows] * units, row_bytes=1000,
+                 part_bytes=20_000, row_s=pace, **given)
+
+
+def test_seven_cores_do_four_tasks_a_second_of_stages_that_do_four_one_and_two():
+    """The example by which NVIDIA explains its autoscaler, which needs 1, 4 and 2 workers for it."""
+    done = watch(line(0.25, 1.0, 0.5, cpus=7, rows=10, units=100))
+    finished = [when for when, operator, _ in done.ended if operator == 3]
+    assert done.share(10.0, 0.9) * 4 >= 3.9
+    assert 1000 / max(finished) >= 3.6  # from the very start to the very end
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_worker_is_started_again_and_again_when_rates_waver():
+    """Three stages share four GPUs, and calls take a fifth longer or shorter: after the first plans nobody changes places."""
+    needs = {1: {"gpus": 0.5}, 2: {"gpus": 1}, 3: {"gpus": 0.5}}
+    done = watch(line(0.2, 0.6, 0.3, gpus=4, needs=needs, rows=25, units=115, noise=0.2))
+    assert done.now > 600
+    late = [action for when, action in done.started if 30 < when < 0.85 * done.now and action.operator in needs]
+    assert len(late) <= 2
+
+
+def test_a_stage_that_is_ready_first_does_not_rob_the_slow_one_of_its_cores():
+    """Ray issue 65540: 128 cores, stages of 0.17 s and 0.21 s a row, and the slower one takes half a minute to start. By hand one
+    would give it 70 cores from the beginning, and 56 to the other, which is then ahead for good."""
+    done = watch(line(0.17, 0.21, cpus=128, rows=50, units=512, setup_s={2: 30.0}))
+    assert done.now <= 1.1 * (30 + 25_600 * 0.21 / 70)
+
+
+def test_at_a_cold_start_fractions_do_not_strand_the_gpus_of_a_whole_one():
+    needs = {1: {"gpus": 0.5}, 2: {"gpus": 1}}
+    done = watch(line(0.01, 0.05, gpus=4, nodes=2, needs=needs, rows=200, units=100))
+    assert done.share() >= 0.97
+
+
+def test_nodes_that_join_are_used():
+    world = line(0.1, 0.2, cpus=4, gpus=2, needs={2: {"gpus": 1}}, rows=50, units=160)
+    done = Watched(world)
+    joined = Node(cpus=4, gpus=2, budget_bytes=1 << 30)
+    done.at_start = [(30.0, NodeUp(1, joined))]
+    done.run()
+    audit(done)
+    alone = watch(line(0.1, 0.2, cpus=4, gpus=2, needs={2: {"gpus": 1}}, rows=50, units=160))
+    assert done.now <= 1.1 * (30 + (alone.now - 30) / 2) + 5
+
+
+def test_a_node_that_goes_is_planned_away():
+    """Two of four GPUs go; what is left works on at its full rate."""
+    world = line(0.02, 0.2, cpus=4, gpus=2, nodes=2, needs={2: {"gpus": 1}}, rows=50, units=160)
+    done = Watched(world)
+    done.at_start = [(60.0, NodeDown(1, "simulated"))]
+    done.run()
+    audit(done)
+    late = sum(rows for when, operator, rows in done.ended if operator == 2 and 80 < when <= 180)
+    assert late / 100 >= 0.97 * 2 / 0.2

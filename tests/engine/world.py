@@ -83,14 +83,16 @@ class World:
         self._sizes: dict[str, int] = {}
 
     @classmethod
-    def tight(cls, seed: int, faults: Faults = Faults()) -> World:
+    def tight(cls, seed: int, faults: Faults = Faults(), nodes: int = 1) -> World:
         """More rows than the memory of the run holds at once, and a stage that is slower than the rest."""
         rng = random.Random(seed)
         operators = random_operators(random.Random(seed))
         machine = Node(cpus=rng.choice([1, 2, 4, 16]), gpus=rng.choice([0, 0, 1, 2]),
                           budget_bytes=rng.choice([50_000, 200_000]))
-        return cls(seed, faults, operators, machine, unit_rows=[60] * 8, row_bytes=rng.choice([None, 1000]), part_bytes=4000,
-                   row_s={rng.randrange(len(operators)): 0.2})
+        row_bytes, slow = rng.choice([None, 1000]), rng.randrange(len(operators))
+        machines = {n: replace(machine, cpus=rng.choice([1, 2, 4])) for n in range(nodes)} if nodes > 1 else {}
+        return cls(seed, faults, operators, machine, machines, unit_rows=[60] * 8, row_bytes=row_bytes, part_bytes=4000,
+                   row_s={slow: 0.2})
 
     def _some_targets(self, rng: random.Random) -> frozenset[Target]:
         """A few sinks and everything before them, as when some of a unit's results have to be done again."""
