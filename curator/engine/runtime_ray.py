@@ -66,7 +66,7 @@ class NodeAgent:
         if os.environ.get("OMP_NUM_THREADS") == str(int(lease.cpus)):
             del os.environ["OMP_NUM_THREADS"]  # Ray's: it is meant for one process with all these cores
         self.peers: dict[int, Any] = {}
-        self.agent = Agent(modules, self._fetch)
+        self.agent = Agent(modules, self._fetch, lambda: os._exit(0))
 
     def __repr__(self) -> str:
         return f"curator {self.run}, node {self.lease.number}"

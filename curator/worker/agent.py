@@ -22,6 +22,7 @@ from curator.worker.store import Store
 
 FETCHES = 4  # batches on their way here at a time
 CLOSE_S = 30.0
+SILENCE_S = 12.0  # a driver that lives listens all the time
 # An answer costs the driver and us a millisecond, however much is in it: when one has just left, the next waits for company.
 BUSY_S, GATHER_S = 0.005, 0.001
 
@@ -49,9 +50,13 @@ class Letter:
 
 
 class Agent:
-    """`fetch(node, path)` gives the bytes of a batch on another node, or raises; it is called in threads of its own."""
+    """`fetch(node, path)` gives the bytes of a batch on another node, or raises; it is called in threads of its own.
 
-    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any]) -> None:
+    `leave` is called when nobody has listened for `SILENCE_S`: the driver is gone, and the processes are ended.
+    """
+
+    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any], leave: Callable[[], None]) -> None:
+        self.leave = leave
         self.processes = Processes(modules)
         self.store = Store(list(self.processes.folders), "copy")
         self.fetch = fetch
@@ -61,7 +66,8 @@ class Agent:
         self.inbox: SimpleQueue[Request] = SimpleQueue()
         self.said: list[tuple[int, Message]] = []
         self.something = threading.Condition()
-        self.told_at = 0.0  # when `hear` last gave something
+        self.told_at = time.monotonic()  # when somebody last listened,
+        self.listening = False  # or whether somebody does now
         self.broken: BaseException | None = None
         self.closing = False
         self.thread = threading.Thread(target=self._live, name="processes", daemon=True)
@@ -81,15 +87,18 @@ class Agent:
         Raises:
             RuntimeError: this agent is broken, and can do nothing any more.
         """
-        with self.something:
-            self.something.wait_for(lambda: self.said or self.broken or self.closing, timeout)
-        if time.monotonic() - self.told_at < BUSY_S:
-            time.sleep(GATHER_S)
-        with self.something:
-            if self.broken:
-                raise RuntimeError("the agent of a node is broken") from self.broken
-            said, self.said = self.said, []
-        self.told_at = time.monotonic()
+        before, self.listening = self.told_at, True
+        try:
+            with self.something:
+                self.something.wait_for(lambda: self.said or self.broken or self.closing, timeout)
+            if time.monotonic() - before < BUSY_S:
+                time.sleep(GATHER_S)
+            with self.something:
+                if self.broken:
+                    raise RuntimeError("the agent of a node is broken") from self.broken
+                said, self.said = self.said, []
+        finally:
+            self.told_at, self.listening = time.monotonic(), False
         return said
 
     def close(self) -> None:
@@ -103,7 +112,10 @@ class Agent:
     def _live(self) -> None:
         try:
             while not self.closing:
-                said = self.processes.wait(None)
+                if not self.listening and time.monotonic() - self.told_at > SILENCE_S:
+                    self.processes.close()
+                    self.leave()
+                said = self.processes.wait(SILENCE_S / 4)
                 for process, message in said:
                     self._heard(process, message)
                 self._say(said)

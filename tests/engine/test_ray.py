@@ -245,6 +245,8 @@ def test_the_ranks_of_a_gang_meet_over_nodes(start):
     one = start(Frames(), SumOverRanks())
     one.start(1, 0, Place(0))
     one.start(2, 1, Place(0), Place(1), Place(1))
+    for _ in range(2):
+        one.until(WorkerReady)  # not before is anything submitted
     one.submit(1, inline(text_batch("a", "bb")))
     far = one.until(Done).outputs[0].ref
     call = one.submit(2, far, operator=1)
