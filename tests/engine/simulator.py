@@ -45,6 +45,7 @@ from curator.plan import Operator
 from curator.resources import Node
 from curator.stage import WrittenFile
 
+LOSSES = 40  # nodes that go in a life of the driver: nobody is to blame for them, so with ever more of them it would not end
 BUSY_S = 0.05  # the driver takes what happens within so many seconds at once, now and then
 CHAOS = 4  # lives of the driver in which things go wrong; in the next one only poison is left, and it must finish
 
@@ -118,6 +119,7 @@ class Simulator:
         self.now = 0.0
         self.live: set[Ref] = set()
         self.alive = dict(world.nodes)
+        self.losses = 0
         self.numbers = count(len(world.nodes))
         self.ticking = False
         self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], world.nodes,
@@ -165,7 +167,8 @@ class Simulator:
         if self.faults.idle and self.workers and self.rng.random() < self.faults.idle:
             worker = self.rng.choice(sorted(self.workers))
             self._send(0.0, worker, Death(worker))
-        if self.rng.random() < self.faults.node and self.alive:
+        if self.losses < LOSSES and self.rng.random() < self.faults.node and self.alive:
+            self.losses += 1
             self._lose_node(self.rng.choice(sorted(self.alive)))
 
     def _lose_node(self, number: int) -> None:
