@@ -179,6 +179,8 @@ class Scheduler:
             operator = self.state.operators[worker.operator]
             operator.setup_failures, operator.setup_s = 0, event.setup_s
             self._exhausted(operator, event.exhausted)
+            if worker.leaving and not worker.stopping:
+                self.state.stop(worker)
 
     def _emitted(self, event: ev.Emitted) -> None:
         call = self.state.calls.get(event.call)

@@ -43,6 +43,7 @@ SEEDS = [
     ("poison", 3692, False, "the same"),
     ("nodes", 406, False, "a unit was given up because nodes went, again and again"),
     ("nodes", 796, False, "units began again after the run had stopped"),
+    ("cluster", 353, False, "a worker whose devices were meant for others got ready, and nobody asked it to end"),
     ("cluster", 1448, False, "workers gave way to a gang of more ranks than there are cores, in vain and for ever"),
 ]
 
