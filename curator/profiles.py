@@ -13,7 +13,7 @@ from typing import Any
 
 from curator.balance.allocation import Demand, allocate, in_words
 from curator.engine.seats import Profile, profile_of
-from curator.engine.state import OperatorState
+from curator.engine.parts import OperatorState
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.resources import Node

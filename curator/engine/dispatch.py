@@ -23,8 +23,9 @@ from heapq import heappush
 from math import ceil
 
 from curator.engine.events import Call, Resume, Slice, Submit
+from curator.engine.parts import Group, Lane, NodeState, OperatorState, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_scarce, start_worker
-from curator.engine.state import Group, Lane, NodeState, OperatorState, State, WorkerState
+from curator.engine.state import State
 
 CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between two of them small,
 GAPS = 100  # so many times the gap

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from curator.engine.events import Report, StartWorker
-from curator.engine.state import Lane, NodeState, OperatorState, State, WorkerState
+from curator.engine.parts import Lane, NodeState, OperatorState, WorkerState
+from curator.engine.state import State
 from curator.resources import Place, Resources
 
 OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 6 of `dispatch`

@@ -23,9 +23,10 @@ from heapq import heappop
 from curator.counts import Counts
 from curator.engine import events as ev
 from curator.engine.dispatch import begin, dispatch, halves, start_clock, submit_flush, unreserve
+from curator.engine.parts import Group, OperatorState, UnitState, WorkerState
 from curator.engine.placement import PRESS, start_worker
 from curator.engine.seats import Profile, recall_profile, seat, seat_due, wants_seats
-from curator.engine.state import Group, OperatorState, State, UnitState, WorkerState
+from curator.engine.state import State
 from curator.plan import Operator, Target
 from curator.resources import Node
 
@@ -178,6 +179,8 @@ class Scheduler:
             operator = self.state.operators[worker.operator]
             operator.setup_failures, operator.setup_s = 0, event.setup_s
             self._exhausted(operator, event.exhausted)
+            if worker.leaving and not worker.stopping:
+                self.state.stop(worker)
 
     def _emitted(self, event: ev.Emitted) -> None:
         call = self.state.calls.get(event.call)
@@ -470,7 +473,7 @@ class Scheduler:
             return
         state.act(ev.Report("node down", f"node {event.number} is gone: {event.reason}"))
         gone = [w for w in state.workers.values() if any(p.node == event.number for p in w.places)]
-        lost = self._units_on(event.number, gone)
+        lost = state.units_on(event.number, gone)
         state.remove_node(event.number)
         for worker in gone:
             operator, calls = state.operators[worker.operator], list(worker.calls)
@@ -489,25 +492,6 @@ class Scheduler:
         for unit in state.units:  # nothing goes round in circles as long as it is nodes that go
             unit.excused = unit.attempt + (unit.index in lost)
         self._restart([state.units[u] for u in sorted(lost)], f"node {event.number} is gone")
-
-    def _units_on(self, number: int, gone: Sequence[WorkerState]) -> set[int]:
-        """Units of which something is lost with a node and its workers."""
-        state, lost = self.state, set()
-        for operator in state.operators:
-            waiting = [s for lane in operator.waiting.values() for s in lane.queue]
-            waiting += [s for group in operator.groups for s in group.slices]
-            lost |= {s.unit for s in waiting if s.ref is not None and s.ref.node == number}
-        for call in state.calls.values():
-            lost |= {o.unit for o in call.kept if o.ref.node == number}
-            if call.leaked or call.kind != "process" or state.operators[call.operator].affine:
-                lost |= {u for u, _ in call.units if call.node == number}
-            lost |= {s.unit for s in call.slices if s.ref is not None and s.ref.node == number}
-        for worker in gone:
-            operator = state.operators[worker.operator]
-            if operator.affine:
-                lost |= operator.lanes[worker.lane].units
-            lost |= {u for call in worker.calls if call.leaked or call.kind == "read" for u, _ in call.units}
-        return {u for u in lost if state.units[u].stage in ("reading", "draining", "flushing")}
 
     def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[ev.Call], note: ev.Note) -> None:
         """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from curator.balance.allocation import Allocation, Demand, Rate, allocate, worthwhile
-from curator.engine.state import OperatorState, State
+from curator.engine.parts import OperatorState
+from curator.engine.state import State
 
 FIRST_S = 1.0  # while the rate of one who waits for devices is not known, it is asked this often,
 AGAIN_S = 5.0  # and after that this often; it is cheap to ask when nothing has changed

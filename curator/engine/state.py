@@ -7,212 +7,19 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 
-from curator.balance.allocation import Allocation, Rate
-from curator.counts import Counts
+from curator.balance.allocation import Allocation
 from curator.engine import events as ev
+from curator.engine.parts import Group, Lane, NodeState, OperatorState, UnitState, WorkerState, operator_state, workers_of_node
 from curator.plan import Operator, Target
 from curator.resources import Node, Place
-from curator.stage import ENDINGS
 
 QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
-CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 ANYWHERE = -1  # the lane for rows of nodes that have no worker of an operator
 CLOSE_S = 30.0  # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 AWAY_S = 0.5  # rows that would wait longer than this where they lie go to a node that is free
 LANE_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
-FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
-
-
-@dataclass(slots=True, eq=False)
-class NodeState:
-    """A node, and what workers use of it."""
-
-    number: int
-    node: Node
-    cpus_used: float = 0.0  # cores that working workers use
-    gpu_free: list[float] = field(default_factory=list)  # shares of each device
-    gpu_memory_free: list[float] = field(default_factory=list)  # gigabytes of each device
-    memory_used: float = 0.0  # gigabytes that its workers asked for
-    live_bytes: int = 0  # of batches that lie here
-    reserved: int = 0  # bytes that running calls are expected to leave here
-    starting: int = 0  # workers not ready yet
-    claimed: bool = False  # its free cores wait for more, for a call that needs several
-
-    def has_core(self, cpus: float) -> bool:
-        """Cores are lent by the call; who asks for more than there are gets all of them, alone."""
-        return not cpus or (not self.claimed and self.spare(cpus))
-
-    def spare(self, cpus: float) -> bool:
-        return not cpus or not self.cpus_used or self.cpus_used + cpus <= self.node.cpus + 1e-6
-
-    def full(self, more: float) -> bool:
-        """No room for batches of so many bytes more."""
-        return self.live_bytes + self.reserved + more > self.node.budget_bytes
-
-
-@dataclass(slots=True, eq=False)
-class WorkerState:
-    id: int
-    operator: int
-    lane: int  # the lane it serves; that of its node unless the operator is affine
-    places: tuple[Place, ...] = (Place(),)  # a gang: one a rank
-    cpus: float = 1.0  # cores of each rank
-    share: float = 0.0  # of each of its devices
-    gpu_memory_gb: float = 0.0  # on each of its devices
-    ready: bool = False  # False from its start until its `setup` is done
-    leaving: bool = False  # its devices are meant for another: gets no call, and ends when it has none
-    stopping: bool = False  # asked to end; gets no call
-    ends_by: float = inf  # when it is killed if it has not ended
-    calls: deque[ev.Call] = field(default_factory=deque)  # first in, first out; only the first one runs
-    counted: tuple[bool, ...] = (False,) * 6  # what `State.count` has taken in
-
-    @property
-    def node(self) -> int:
-        return self.places[0].node
-
-    @property
-    def head(self) -> ev.Call | None:
-        return self.calls[0] if self.calls else None
-
-    @property
-    def working(self) -> bool:
-        """It uses its cores now: it starts, or its first call runs (a held one does not)."""
-        return not self.ready or (bool(self.calls) and not self.calls[0].held)
-
-    @property
-    def idle(self) -> bool:
-        return self.ready and not self.calls and not self.stopping and not self.leaving
-
-    @property
-    def may_queue(self) -> bool:
-        """Its one call is an ordinary one, so that a second one may wait behind it."""
-        return len(self.calls) == 1 and self.ready and not self.stopping and not self.leaving and not self.calls[0].held \
-            and self.calls[0].kind == "process" and not self.calls[0].charge
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """A queue of an operator: one a node, for rows that lie there, and one (`ANYWHERE`) for rows of nodes without a worker of
-    it. An affine operator has one for each worker instead."""
-
-    index: int = 0
-    node: int = 0  # affine operators: where the worker is to be
-    queue: deque[ev.Slice] = field(default_factory=deque)
-    rows: int = 0  # sum over queue
-    nbytes: int = 0  # sum over queue
-    since: float = 0.0  # when the first rows came that wait
-    worker: int | None = None  # affine operators: the worker that serves it
-    units: set[int] = field(default_factory=set)  # affine operators: uncommitted units whose rows came here
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """Rows that are tried alone, because a worker died over them `charge` times."""
-
-    slices: tuple[ev.Slice, ...]
-    charge: int
-
-    @property
-    def nbytes(self) -> int:
-        return sum(s.nbytes for s in self.slices)
-
-
-@dataclass(slots=True, eq=False)
-class OperatorState:
-    plan: Operator
-    scarce: bool  # its workers hold devices or a gang's places: they are started where the allocation says
-    consumers: tuple[int, ...]
-    likely: frozenset[int]  # consumers of ports that are no endings: before anything is known, rows go there
-    producers: tuple[int, ...]
-    upstream: frozenset[int]  # every operator before it
-    affine: bool  # each unit stays with one worker, which keeps something of it
-    cpus: float  # cores that a working worker uses, each rank of a gang
-    limit: float = 0.0  # bytes that may wait here
-    workers_max: int = 1
-    most_on: dict[int, int] = field(default_factory=dict)  # workers that a node may have
-    lanes: dict[int, Lane] = field(default_factory=dict)
-    lanes_on: dict[int, list[Lane]] = field(default_factory=dict)  # affine operators: lanes by node,
-    unserved: dict[int, Lane] = field(default_factory=dict)  # and those whose worker is not there or is ending
-    groups: deque[Group] = field(default_factory=deque)
-    workers: dict[int, WorkerState] = field(default_factory=dict)
-    waiting: dict[int, Lane] = field(default_factory=dict)  # the lanes that are not empty
-    late: dict[int, Lane] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
-    moved: dict[int, Lane] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
-    rows: int = 0  # sum over lanes
-    queued_bytes: int = 0  # sum over lanes
-    parked_bytes: int = 0  # sum over groups
-    blocked: bool = False  # when last tried, there was no room behind it for its rows
-    held: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
-    working: int = 0  # workers that work
-    starting: int = 0  # workers that are not ready yet
-    on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
-    idle: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those without a call, by node; never empty dicts
-    behind: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those that may be given a second call, by node
-    inflight_bytes: int = 0  # bytes of rows in calls given to workers
-    reserved: int = 0  # bytes that running calls upstream are expected to send here
-    s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
-    rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
-    prior: dict[int, float] = field(default_factory=dict)  # rows to each consumer for each row in, before any is known
-    rows_in: int = 0  # rows that it has done (a source: that it read)
-    sent: dict[int, int] = field(default_factory=dict)  # rows that it sent to each consumer
-    yields: dict[int, float] = field(default_factory=dict)  # for each consumer, bytes out a byte in (a source: bytes a part)
-    seen: bool = False  # `yields` has been measured
-    setup_s: float = 0.0  # what the last worker took to get ready
-    setup_failures: int = 0  # since a worker last got ready
-    exhausted: bool = False
-    busy_s: float = 0.0
-    calls: int = 0
-
-    @property
-    def load(self) -> float:
-        """Bytes that are here or on their way."""
-        return self.queued_bytes + self.parked_bytes + self.inflight_bytes + self.reserved
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self.groups or self.waiting)
-
-    def expected(self, consumer: int, nbytes: int) -> float:
-        """Bytes that the next part of an answer to `nbytes` should bring to this consumer."""
-        likely = not self.seen and consumer in self.likely
-        if self.plan.kind == "source":
-            return self.yields.get(consumer, FIRST_READ_BYTES if likely else 0.0)
-        return min(self.yields.get(consumer, 1.0 if likely else 0.0) * nbytes, CHUNK_BYTES)
-
-    def learn(self, delivered: dict[int, int], nbytes: int) -> None:
-        """Take in what an answer brought to each consumer."""
-        for consumer in self.consumers:
-            got = delivered.get(consumer, 0)
-            value = float(got) if self.plan.kind == "source" else got / max(1, nbytes)
-            before = self.yields.get(consumer, value)
-            # Rising at once and falling slowly: to expect too little costs memory, too much only a moment's overlap.
-            self.yields[consumer] = value if value > before else 0.8 * before + 0.2 * value
-        self.seen = True
-
-
-@dataclass(slots=True)
-class UnitState:
-    index: int
-    needed: frozenset[Target] | None  # the steps to run for it; None for all
-    source: int = 0  # the operator that reads it
-    stage: str = "waiting"  # waiting, reading, draining, flushing, committed, unread
-    attempt: int = 0
-    excused: int = 0  # attempts up to the last time that a node went
-    blames: dict[int, int] = field(default_factory=dict)  # restarts that the unit itself was to blame for, by operator
-    live: int = 0  # slices of this attempt in queues, groups and calls, plus its read
-    counts: dict[tuple[int, int], Counts] = field(default_factory=dict)  # by operator and step
-    touched: dict[int, int] = field(default_factory=dict)  # affine operators that saw it, and the lane there
-    flushing: int = 0  # flush calls not yet answered
-    flushed: list[tuple[int, ev.Flushed]] = field(default_factory=list)  # by operator
-
-    def wants(self, target: Target) -> bool:
-        return self.needed is None or target in self.needed
-
-    def count(self, operator: int, step: int) -> Counts:
-        return self.counts.setdefault((operator, step), Counts())
 
 
 class State:
@@ -223,7 +30,7 @@ class State:
         self.nodes: dict[int, NodeState] = {}
         self.core_free: dict[int, NodeState] = {}  # nodes with a core, or a part of one, that nobody uses
         gpus = any(n.gpus for n in nodes.values())
-        self.operators = [_operator_state(o, operators, gpus) for o in operators]
+        self.operators = [operator_state(o, operators, gpus) for o in operators]
         self.order = sorted(self.operators, key=lambda o: (not o.plan.resources.gpus, -o.plan.index))  # who may work first
         self.workers: dict[int, WorkerState] = {}
         self.units = [UnitState(i, needed, source) for i, (source, needed) in enumerate(units)]
@@ -495,6 +302,25 @@ class State:
         for piece in pieces:
             self.drop(piece)
 
+    def units_on(self, number: int, gone: Sequence[WorkerState]) -> set[int]:
+        """Units of which something is lost with a node and its workers."""
+        lost: set[int] = set()
+        for operator in self.operators:
+            waiting = [s for lane in operator.waiting.values() for s in lane.queue]
+            waiting += [s for group in operator.groups for s in group.slices]
+            lost |= {s.unit for s in waiting if s.ref is not None and s.ref.node == number}
+        for call in self.calls.values():
+            lost |= {o.unit for o in call.kept if o.ref.node == number}
+            if call.leaked or call.kind != "process" or self.operators[call.operator].affine:
+                lost |= {u for u, _ in call.units if call.node == number}
+            lost |= {s.unit for s in call.slices if s.ref is not None and s.ref.node == number}
+        for worker in gone:
+            operator = self.operators[worker.operator]
+            if operator.affine:
+                lost |= operator.lanes[worker.lane].units
+            lost |= {u for call in worker.calls if call.leaked or call.kind == "read" for u, _ in call.units}
+        return {u for u in lost if self.units[u].stage in ("reading", "draining", "flushing")}
+
     def forget(self, unit: UnitState, again: bool) -> None:
         """Tell sinks and stateful operators what becomes of this attempt of a unit: `again`, its records come once more."""
         lanes = dict(unit.touched)
@@ -640,43 +466,6 @@ class State:
             working = sum(w.working for w in o.workers.values())
             lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load {o.load:.0f}")
         return "\n".join(lines)
-
-
-def _operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool) -> OperatorState:
-    need = operator.resources
-    upstream: set[int] = set()
-    for other in reversed(operators[:operator.index]):
-        reaches = {t.operator for targets in other.routes.values() for t in targets}
-        if operator.index in reaches or reaches & upstream:
-            upstream.add(other.index)
-    affine = operator.kind in ("sink", "stateful")
-    state = OperatorState(
-        plan=operator,
-        scarce=bool((need.gpus and gpus) or need.ranks > 1),
-        consumers=tuple(sorted({t.operator for targets in operator.routes.values() for t in targets})),
-        likely=frozenset(t.operator for (_, port), targets in operator.routes.items() if port not in ENDINGS for t in targets),
-        producers=tuple(o.index for o in operators if any(t.operator == operator.index for ts in o.routes.values() for t in ts)),
-        upstream=frozenset(upstream),
-        affine=affine,
-        cpus=need.cpus / need.ranks,
-    )
-    if affine:
-        state.lanes[0] = Lane()
-        state.lanes_on[0] = [state.lanes[0]]
-        state.unserved[0] = state.lanes[0]
-    return state
-
-
-def workers_of_node(operator: OperatorState, node: Node) -> int:
-    """As many as a node holds at once."""
-    need = operator.plan.resources
-    ranks = need.ranks
-    most = [node.cpus * ranks / need.cpus if need.cpus else node.cpus * 4]
-    if need.gpus and node.gpus:
-        most.append(node.gpus / need.gpus if need.gpus >= 1 and ranks == 1 else node.gpus * int(1 / min(1, need.gpus) + 1e-6))
-    if need.memory_gb:
-        most.append(node.memory_bytes * ranks / (need.memory_gb * 1e9))
-    return int(min(most) + 1e-6)
 
 
 def _put(places: dict[int, dict[int, WorkerState]], worker: WorkerState, there: bool) -> None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from curator.counts import ERRORS_MAX, WRITTEN, Counts
 from curator.engine.events import Note
-from curator.engine.state import CHUNK_BYTES
+from curator.engine.parts import CHUNK_BYTES
 from curator.errors import CuratorError, StageError
 from curator.io.files import Folder
 from curator.plan import Operator

@@ -38,9 +38,9 @@ from curator.engine.events import (
     WorkerLost,
     WorkerReady,
 )
+from curator.engine.parts import OperatorState
 from curator.engine.placement import holds_scarce
 from curator.engine.scheduler import Scheduler
-from curator.engine.state import OperatorState
 from curator.plan import Operator
 from curator.resources import Node
 from curator.stage import WrittenFile

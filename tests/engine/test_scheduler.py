@@ -45,11 +45,11 @@ class Bench:
     """A scheduler in the hands of a test. `chain` gives the operators: the source is 0, the sinks are the last."""
 
     def __init__(self, *stages, units: int = 1, needed=None, steps=None, cpus: float = 8, gpus: int = 0, budget: int = 1 << 30,
-                 start: bool = True, **given) -> None:
+                 start: bool = True, nodes=None, **given) -> None:
         self.operators = chain(*stages, steps=steps or {})
         self.sink = len(self.operators) - 1
         machine = Node(cpus=cpus, gpus=gpus, budget_bytes=budget)
-        self.scheduler = Scheduler(self.operators, [(SOURCE, needed)] * units, {0: machine}, **given)
+        self.scheduler = Scheduler(self.operators, [(SOURCE, needed)] * units, nodes or {0: machine}, **given)
         self.state = self.scheduler.state
         self.now = 0.0
         self.calls: list[Call] = []  # given to workers and not answered
@@ -627,6 +627,36 @@ def test_a_unit_that_never_gets_finished_stops_the_run_though_it_is_not_to_blame
         bench.tell(WorkerLost(worker, "killed"))
         assert bench.state.units[0].attempt == attempt + 1
     assert bench.scheduler.stopped == "unit 0 was begun 20 times and not once finished: the worker died: killed"
+
+
+def two_nodes(*stages, budget: int = 1 << 30) -> tuple[Bench, Call]:
+    """A bench of two nodes whose source reads."""
+    bench = Bench(*stages, nodes={n: Node(cpus=1, budget_bytes=budget) for n in range(2)})
+    return bench, bench.call_of(SOURCE)
+
+
+def test_a_unit_whose_rows_lie_on_a_node_that_goes_starts_again_at_once():
+    """Not only when somebody wants them and cannot get them."""
+    bench, call = two_nodes(make_stage())
+    other = 1 - call.node
+    ref = Ref(["0.0"], 1, 5000, other)
+    bench.state.operators[1].limit = bench.state.operators[2].limit = 1 << 30
+    bench.tell(Done(call.id, (Output(0, "out", 0, 1, 5000, ref),), {0: {0: Counts(rows_in=1, out={"out": 1})}}))
+    for running in bench.calls_of(1):
+        bench.tell(WorkerLost(running.worker, "killed"))  # so that the rows wait
+    assert bench.state.units[0].attempt == 0
+    bench.tell(NodeDown(other, "power"))
+    assert bench.state.units[0].attempt == 1
+
+
+def test_a_node_that_holds_all_it_may_takes_no_call_that_would_send_more():
+    bench, call = two_nodes(make_stage(), budget=20_000)
+    for operator in bench.state.operators:
+        operator.limit = 1 << 30
+    outputs = tuple(Output(0, "out", 0, 1, 6000, Ref(["0.0"], 1, 6000, call.node)) for _ in range(3))
+    bench.tell(Emitted(call.id, outputs))
+    bench.all_ready()
+    assert call.held  # another 18,000 bytes would be too many for its node, though not for the queue
 
 
 def test_nodes_that_go_again_and_again_do_not_end_a_run():

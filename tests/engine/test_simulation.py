@@ -32,7 +32,7 @@ PROFILES = {
     "everything": Faults(death=0.02, setup=0.05, hang=0.01, raises=0.02, poison=0.01, slow=0.1, idle=0.001, late=0.5,
                          driver=0.001, stop=0.001),
 }
-CHUNKS = {"calm": 3, "poison": 5, "deaths": 5, "hangs": 4, "storage": 4, "driver": 4, "nodes": 4, "cluster": 4, "everything": 5}
+CHUNKS = {"calm": 2, "poison": 3, "deaths": 3, "hangs": 3, "storage": 3, "driver": 3, "nodes": 4, "cluster": 4, "everything": 4}
 CHUNK = 100  # seeds
 
 # Each found a bug once: profile, seed, tight, what it was.
@@ -43,6 +43,7 @@ SEEDS = [
     ("poison", 3692, False, "the same"),
     ("nodes", 406, False, "a unit was given up because nodes went, again and again"),
     ("nodes", 796, False, "units began again after the run had stopped"),
+    ("cluster", 353, False, "a worker whose devices were meant for others got ready, and nobody asked it to end"),
     ("cluster", 1448, False, "workers gave way to a gang of more ranks than there are cores, in vain and for ever"),
 ]
 
@@ -96,9 +97,9 @@ def beyond_limits(simulator: Simulator) -> float:
     return most["part"] * parts + most["answer"] * most["scarce"] + most["kept"]
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(3))
 def test_bytes_alive_stay_bounded_where_memory_is_short(chunk):
-    for seed in range(chunk * 10, chunk * 10 + 10):
+    for seed in range(chunk * 8, chunk * 8 + 8):
         calm = replay(seed, "calm", tight=True, validate=20)
         assert calm.most["live"] <= bytes_bound(calm), seed
         rough = replay(1000 + seed, "deaths", tight=True, validate=20)
@@ -107,7 +108,7 @@ def test_bytes_alive_stay_bounded_where_memory_is_short(chunk):
 
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_bytes_on_each_node_stay_bounded_where_memory_is_short(nodes):
-    for seed in range(20):
+    for seed in range(10):
         simulator = Simulator(World.tight(seed, Faults(), nodes), validate=20)
         simulator.run()
         audit(simulator)
