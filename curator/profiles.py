@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from curator.balance.allocation import Demand, allocate, in_words
-from curator.engine.seats import Profile, profile_of
 from curator.engine.parts import OperatorState
+from curator.engine.seats import Profile, profile_of
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.resources import Node
