@@ -36,6 +36,7 @@ def main() -> None:
         os.set_inheritable(fd, False)  # forks hold it, programs that a stage starts do not
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _leave_a_janitor(told["folders"], (driver.fileno(), *told["keep"]))
     for name in ("curator.worker.main", *told["modules"]):
         # A module that cannot be imported is the worker's to report, with its traceback.
         with contextlib.suppress(Exception):
@@ -55,6 +56,33 @@ def main() -> None:
             os.waitpid(pid, 0)
         for folder in told["folders"]:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _leave_a_janitor(folders: list[str], not_for_it: tuple[int, ...]) -> None:
+    """Start a process that removes the shared memory when this one and all workers are gone, and could not do it themselves.
+
+    It is no child of ours: who kills a process with its children (a cluster that clears up) does not find it. It waits on a
+    pipe that this process and every fork of it hold open.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        os.close(read)
+        return
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for fd in (write, *not_for_it):
+        os.close(fd)
+    while os.read(read, 1):
+        pass
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
 
 
 def _serve(driver: socket.socket, wake: int, workers: dict[int, int]) -> bool:

@@ -301,6 +301,21 @@ def test_when_the_parent_of_the_workers_dies_the_run_stops_and_can_continue(tmp_
     assert json.loads((tmp_path / "out/_run/stats.json").read_text())["records"]["in"] == 241
 
 
+def test_when_the_driver_and_the_parent_of_the_workers_die_at_once_nothing_is_left(tmp_path):
+    texts = write_lines(tmp_path / "in", **{f"f{i}": [f"text {i} {k}" for k in range(30)] for i in range(8)}, last=["gate"])
+    process = start_run(texts, tmp_path / "out")
+    wait_until(lambda: list((tmp_path / "out").glob("part-*")))
+    nursery = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+    assert folders(process.pid)
+    process.send_signal(signal.SIGSTOP)  # so that neither sees the other die
+    os.kill(nursery, signal.SIGKILL)
+    process.kill()
+    process.communicate(timeout=120)
+    wait_until(lambda: not folders(process.pid))
+    open_gate(texts)
+    assert start_run(texts, tmp_path / "out").wait(120) == 0
+
+
 def test_ctrl_c_stops_cleanly_and_the_same_command_continues(tmp_path):
     texts = write_lines(tmp_path / "in", **{f"f{i}": [f"text {i} {k}" for k in range(30)] for i in range(8)}, last=["gate"])
     process = start_run(texts, tmp_path / "out")
