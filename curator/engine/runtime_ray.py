@@ -230,7 +230,7 @@ class RayRuntime:
                 told = True
                 self.tell("waiting", "nothing is free on the Ray cluster; waiting until something is")
         if len(self.nodes) > 1 and self.job.sidecars.is_local:
-            self.tell("shared folder", f"the run has {len(self.nodes)} nodes, and all of them must see the folder of "
+            self.tell("shared_folder", f"the run has {len(self.nodes)} nodes, and all of them must see the folder of "
                                        f"{self.job.sidecars.uri}")
 
     # -- the runtime ----------------------------------------------------------------------------------------

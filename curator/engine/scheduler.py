@@ -253,7 +253,7 @@ class Scheduler:
         if event.fatal:
             self._stop(event.error)
             return
-        self.state.act(ev.Report("retry", f"{operator.plan.name}: {event.error}"))
+        self.state.act(ev.Report("retry", f"{operator.plan.name}: {event.error}", operator.plan.index))
         self._blame(operator, call, 0, ev.Note(event.error, event.traceback))
         self._drop_and_check(call)
 
@@ -329,7 +329,8 @@ class Scheduler:
             queue.extend(again)
         self.state.open -= unread
         if unread:
-            self.state.act(ev.Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread"))
+            self.state.act(ev.Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread",
+                                     operator.plan.index))
 
     def _read_on(self, operator: OperatorState) -> None:
         """What a gate let through is lost with its worker: it may need more than before."""
@@ -398,7 +399,8 @@ class Scheduler:
                 unit.blames[by] = unit.blames.get(by, 0) + 1
             unit.stage = "waiting"
             self.state.waiting[unit.source].appendleft(unit.index)
-            self.state.act(ev.Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}"))
+            self.state.act(ev.Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}",
+                                     unit=unit.index))
             if unit.attempt - unit.excused >= ATTEMPTS:
                 self._stop(f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
                 return
@@ -438,7 +440,8 @@ class Scheduler:
         state.remove_worker(worker)
         if worker.stopping and not calls:
             return
-        state.act(ev.Report("lost", f"a worker of {operator.plan.name} is gone: {event.reason}"))
+        state.act(ev.Report("lost", f"a worker of {operator.plan.name} is gone: {event.reason}", operator.plan.index,
+                            details={"worker": worker.id}))
         if not worker.ready:
             operator.setup_failures += 1
             if event.fatal or operator.setup_failures >= TRIES:
@@ -548,7 +551,8 @@ class Scheduler:
         unit.count(operator.plan.index, step).add(Counts(rows_in=1, failed=1))
         self.failed += 1
         name = operator.plan.steps[step].name
-        state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}"))
+        state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}",
+                            operator.plan.index, unit.index))
         state.send_failed(operator, step, piece, note)
         state.drop(piece)
 
@@ -560,7 +564,8 @@ class Scheduler:
         unit.count(operator.plan.index, 0).add(Counts(rows_in=1, failed=1))
         self.read += 1
         self.failed += 1
-        self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}"))
+        self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}",
+                                 operator.plan.index, unit.index))
         nothing = ev.Slice(None, unit.index, unit.attempt, 0, 0)
         self.state.adopt(nothing)
         self.state.send_failed(operator, 0, nothing, note)

@@ -11,7 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 
-from curator.balance.allocation import Allocation, Demand, Rate, allocate, worthwhile
+from curator.balance.allocation import Allocation, Demand, Rate, allocate, in_words, worthwhile
+from curator.engine.events import Report
 from curator.engine.parts import OperatorState
 from curator.engine.state import State
 
@@ -124,6 +125,11 @@ def _moved(now: tuple[bool, bool, float], before: tuple[bool, bool, float]) -> b
 
 def _take_up(state: State, new: Allocation) -> None:
     state.allocation = new
+    names = [o.plan.name for o in state.operators]
+    held = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.scarce}
+    told = ", ".join(f"{count} of {name}" for name, count in held.items()) or "no worker that holds a GPU"
+    state.act(Report("plan", f"{told}; {in_words(new, names)}", details={"workers": held, "rate": round(new.rate, 3),
+                                                                         "rate_max": round(new.bound, 3)}))
     state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
     state.seats = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].scarce and i not in new.turns}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of seats that nobody has taken yet

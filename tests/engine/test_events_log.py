@@ -168,7 +168,8 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
         ev.StopWorker(4, kill=True), ev.Report("lost", "a worker of ocr + score is gone: too slow"),
         ev.Report("restart", "unit 1 starts again", unit=1), ev.Report("retry", "ocr", operator=0),
         ev.Commit(0, 1, {}, {"out": ["f"]}, {}, frozenset(), frozenset()),
-        *(ev.Report(kind, "told") for kind in ("turn", "limit", "crowded", "failed", "stopped"))])
+        ev.Report("plan", "2 of ocr", details={"workers": {"ocr": 2}, "rate": 1.5, "rate_max": 2.0}),
+        *(ev.Report(kind, "told") for kind in ("turn", "limit", "crowded", "waiting", "shared_folder", "failed", "stopped"))])
     observer.end("stopped", "by Ctrl-C", {"in": 3})
     events = told(tmp_path)
     check_documented(events)

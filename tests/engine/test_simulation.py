@@ -210,7 +210,7 @@ def test_a_share_of_failures_is_judged_when_there_are_enough_records():
     simulator.run()
     audit(simulator)
     failed, read = (int(word) for word in simulator.stops[0].split() if word.isdigit())
-    assert failed == 11 or failed > 0.01 * read > 10
+    assert failed > max(10, 0.01 * read)  # a thousand records, or as many as there were, are enough to judge by
 
 
 def test_the_same_events_lead_to_the_same_actions():
