@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from process_tree import descendants
+
 HERE = Path(__file__).resolve().parent
 OURS = ("local", "ray")
 ENGINES = (*OURS, "xenna", "ray_data")
@@ -124,7 +126,7 @@ class Watch:
 
     def look(self) -> None:
         own = mapped = files = 0
-        for pid in below(os.getpid()):
+        for pid in descendants(os.getpid()):
             try:
                 lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             except OSError:
@@ -141,28 +143,10 @@ class Watch:
         self.peak = max(self.peak, own + max(mapped, files))
 
 
-def below(root: int) -> list[int]:
-    """All processes that descend from one, without it."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    found, todo = [], list(children.get(root, ()))
-    while todo:
-        pid = todo.pop()
-        found.append(pid)
-        todo.extend(children.get(pid, ()))
-    return found
-
-
 def sweep() -> None:
     """End what a run left: all that descends from this process, which nothing but a run does."""
     until = time.monotonic() + 10
-    while (left := below(os.getpid())) and time.monotonic() < until:
+    while (left := descendants(os.getpid())) and time.monotonic() < until:
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)

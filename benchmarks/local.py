@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from process_tree import descendants
 
 from curator import Contract, ImageBatch, Resources, Sink, Source, TextBatch, stage
 from curator.pipeline import from_source
@@ -165,27 +166,9 @@ WORKLOADS = {"import": work_import, "startup": work_startup, "calls": work_calls
 # -- measuring --------------------------------------------------------------------------------------------------
 
 
-def tree(root: int) -> list[int]:
-    """A process and all below it."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    found, todo = [], [root]
-    while todo:
-        pid = todo.pop()
-        found.append(pid)
-        todo.extend(parents.get(pid, ()))
-    return found
-
-
 def pss_bytes(root: int) -> int:
     total = 0
-    for pid in tree(root):
+    for pid in [root, *descendants(root)]:
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except OSError:

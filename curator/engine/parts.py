@@ -30,7 +30,6 @@ class NodeState:
     memory_used: float = 0.0  # gigabytes that its workers asked for
     live_bytes: int = 0  # of batches that lie here
     reserved: int = 0  # bytes that running calls are expected to leave here
-    starting: int = 0  # workers not ready yet
     claimed: bool = False  # its free cores wait for more, for a call that needs several
 
     def has_core(self, cpus: float) -> bool:

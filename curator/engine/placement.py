@@ -75,7 +75,7 @@ def _candidates(state: State, operator: OperatorState, lane: Lane | None, force:
     if wanted in state.nodes and not holds_scarce(operator) and able(state.nodes[wanted]):
         return [state.nodes[wanted]]
     nodes = [n for n in (state.nodes if ahead or force or not operator.cpus else state.core_free).values() if able(n)]
-    return sorted(nodes, key=lambda n: (n.number != wanted, n.cpus_used + n.starting - n.node.cpus, n.number))
+    return sorted(nodes, key=lambda n: (n.number != wanted, n.cpus_used - n.node.cpus, n.number))
 
 
 # -- free places ----------------------------------------------------------------------------------------------------

@@ -124,7 +124,6 @@ def _moved(now: tuple[bool, bool, float], before: tuple[bool, bool, float]) -> b
 
 
 def _take_up(state: State, new: Allocation) -> None:
-    state.allocation = new
     names = [o.plan.name for o in state.operators]
     held = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.scarce}
     told = ", ".join(f"{count} of {name}" for name, count in held.items()) or "no worker that holds a GPU"

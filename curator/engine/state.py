@@ -53,7 +53,6 @@ class State:
         self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
         self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
-        self.allocation: Allocation | None = None  # the one that was taken up last
         self.refused: Allocation | None = None  # one that has not paid yet: rates may become surer, and rows more
         self.seated_at = 0.0  # when the allocation was asked last,
         self.seated_on: list[tuple[bool, bool, float]] = []  # and what it was told
