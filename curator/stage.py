@@ -16,12 +16,15 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
 from curator.resources import Resources
 from curator.tasks.batch import Batch
+
+if TYPE_CHECKING:
+    from curator.pipeline import Pipeline
 
 ENDINGS = ("dropped", "duplicate", "failed")  # ports whose rows are kept beside the output unless a recipe takes them
 
@@ -219,6 +222,7 @@ class Reduce(Stage):
     `key`: the column by whose value rows are sharded (rows without a value are together); None for one shard of everything.
     `shards`: how many, where there is a key: it is no part of the answer. `columns`: the columns and payloads that `absorb`
     reads, beside `id` and `source`; None for all. What `key` and `columns` name is needed, whether `contract` says so or not.
+    `absorbs`: the kind of batch that `absorb` is shown; others are processed only.
 
     What is learned must fit into a worker's memory; rows need not, if `absorb` lets them go. The order of rows is the same
     in both passes, and is not that of the input: break ties by `id`.
@@ -227,6 +231,7 @@ class Reduce(Stage):
     key: str | None = None
     shards: int = 16
     columns: tuple[str, ...] | None = None
+    absorbs: type[Batch] = Batch
 
     def clear(self) -> None:
         """Forget what was absorbed; called before each shard, also when one is tried again."""
@@ -248,6 +253,22 @@ class Reduce(Stage):
         if type(self).process is Reduce.process:
             return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
         return super().columns_after(columns)
+
+
+class Composite(Stage):
+    """A stage that is made of others: the plan puts what `expand` gives in its place, and users see one stage.
+
+    Its parts have names of their own in the plan (`<name>.<part>`); in the funnel their work is that of the whole. They get
+    no batch through this class: it has no `process`.
+    """
+
+    def expand(self, rows: Pipeline, folder: str, storage_options: dict[str, Any] | None) -> Pipeline:
+        """`rows` with the parts added. The stage that was added last is the main one: it takes the records, answers on this
+        stage's ports and absorbs what else comes to it, from the other parts.
+
+        `folder`, `storage_options`: where parts that are sinks may write tables beside the output of the run.
+        """
+        raise TypeError(f"{type(self).__name__} has no expand method")
 
 
 # -- sources ----------------------------------------------------------------------------------------------
