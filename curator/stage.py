@@ -16,15 +16,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from curator.resources import Resources
 from curator.tasks.batch import Batch
-
-if TYPE_CHECKING:
-    from curator.pipeline import Pipeline
 
 ENDINGS = ("dropped", "duplicate", "failed")  # ports whose rows are kept beside the output unless a recipe takes them
 
@@ -262,8 +259,8 @@ class Composite(Stage):
     no batch through this class: it has no `process`.
     """
 
-    def expand(self, rows: Pipeline, folder: str, storage_options: dict[str, Any] | None) -> Pipeline:
-        """`rows` with the parts added. The stage that was added last is the main one: it takes the records, answers on this
+    def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
+        """`rows`, an open `Pipeline`, with the parts added. The stage that was added last is the main one: it takes the records, answers on this
         stage's ports and absorbs what else comes to it, from the other parts.
 
         `folder`, `storage_options`: where parts that are sinks may write tables beside the output of the run.
