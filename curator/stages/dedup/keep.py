@@ -238,3 +238,32 @@ def _or(texts: pa.ChunkedArray, value: str) -> pa.ChunkedArray:
     """The texts, with `value` for those that are empty or null."""
     texts = pc.fill_null(texts, "")
     return pc.if_else(pc.equal(texts, ""), value, texts)
+
+
+# -- ranks of records ---------------------------------------------------------------------------------------------
+
+
+def as_lists(ranks: np.ndarray) -> pa.Array:
+    """Ranks [rows, orders] as a column list<double>."""
+    rows, width = ranks.shape
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(ranks.ravel()))
+
+
+def from_lists(column: pa.ChunkedArray) -> np.ndarray:
+    """A column list<double> of lists that are equally long as float64 [rows, orders]."""
+    values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(len(column), len(values) // max(len(column), 1))
+
+
+def best_first(ids: pa.ChunkedArray, sources: pa.ChunkedArray, ranks: np.ndarray, reference: np.ndarray,
+               group: np.ndarray | None = None) -> np.ndarray:
+    """The positions of records in keep order: references, then by rank, then by id, then by source; group by group, if said.
+
+    `ids`: texts. `sources`: texts as a dictionary. `ranks`: float64 [rows, orders]. `reference`: bool [rows].
+    """
+    sources = sources.unify_dictionaries().combine_chunks()
+    names = pc.rank(sources.dictionary) if len(sources.dictionary) else pa.array([], pa.uint64())
+    keys = {} if group is None else {"group": group}
+    keys |= {"removable": ~reference} | {f"rank{at}": ranks[:, at] for at in range(ranks.shape[1])}
+    table = pa.table({**keys, "id": ids, "source": names.take(sources.indices)})
+    return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]).to_numpy()
