@@ -82,8 +82,10 @@ class FromSpool(Source):
     def read(self, unit: Unit) -> Iterator[Batch]:
         return self.rows(unit)
 
-    def rows(self, unit: Unit, columns: Collection[str] | None = None) -> Iterator[Batch]:
+    def rows(self, unit: Unit, columns: Collection[str] | None = None, kind: type[Batch] = Batch) -> Iterator[Batch]:
         """The rows of a unit, or of a shard, in batches of a few MB; with `columns` these, `id` and `source` only.
+
+        `kind`: batches of this class only.
 
         Raises:
             InputError: a file is gone or damaged.
@@ -91,7 +93,7 @@ class FromSpool(Source):
         folder = Folder.open(self.path, self.storage_options)
         for part in unit.parts:
             with folder.open_file(part.uri) as file:
-                yield from _read_file(file, folder.path_of(part.uri), getattr(unit, "number", None), columns)
+                yield from _read_file(file, folder.path_of(part.uri), getattr(unit, "number", None), columns, kind)
 
 
 def spool_units(files: Sequence[FileInfo]) -> list[Unit]:
@@ -223,9 +225,9 @@ def _alike(tables: list[pa.Table]) -> list[pa.Table]:
 # -- reading --------------------------------------------------------------------------------------------------
 
 
-def _read_file(file: Any, uri: str, shard: int | None, columns: Collection[str] | None) -> Iterator[Batch]:
+def _read_file(file: Any, uri: str, shard: int | None, columns: Collection[str] | None, kind: type[Batch]) -> Iterator[Batch]:
     for segment in _index(file, uri):
-        if shard is None or segment["shard"] == shard:
+        if (shard is None or segment["shard"] == shard) and issubclass(kind_of(segment["kind"]), kind):
             window = pa.PythonFile(_Window(file, segment["at"], segment["bytes"]), mode="r")
             try:
                 yield from _segment(window, kind_of(segment["kind"]), columns)
