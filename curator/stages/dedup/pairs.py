@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
@@ -113,7 +112,7 @@ class _Judge:
 
     def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool) -> None:
         self.ordered, self.measure, self.exact = ordered, measure, exact
-        self.sketches = store.sketch.whole()
+        self.sketches, self.digests = store.sketch.whole(), store.digest.whole()
         self.least = np.float32(measure.least(store.width)) if store.width else np.float32(1)
         self.doubtful = np.float32(measure.doubtful(store.width)) if exact and store.width else self.least
         if exact:
@@ -143,7 +142,7 @@ class _Judge:
         return np.concatenate(parts)
 
     def looks(self, places: np.ndarray) -> np.ndarray:
-        return np.array([xxhash.xxh3_64_intdigest(self.sketches[row].tobytes()) for row in self.ordered[places].tolist()], dtype=np.uint64)
+        return self.digests[self.ordered[places]]
 
 
 def jaccard(values: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -192,7 +191,8 @@ def _edge_batch(store: RowStore, names: Names, ordered: np.ndarray, pairs: np.nd
         rows = ordered[places.astype(np.int64)]
         ranks = np.asarray(store.rank.whole()[rows])
         offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(store.ranks)
-        columns |= {f"{prefix}id": names.ids(rows), f"{prefix}source": names.sources(rows),
+        columns |= {f"{prefix}id": names.ids(rows).cast(pa.string()), f"{prefix}source": names.sources(rows),
+                    f"{prefix}digest": pa.array(store.digest.whole()[rows]),
                     f"{prefix}rank": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ranks.ravel(), pa.float64())),
                     f"{prefix}reference": pa.array(store.reference.whole()[rows], pa.bool_())}
     return EdgeBatch(rows=pa.table([columns[name] for name in EDGE.names], schema=EDGE))
