@@ -12,6 +12,7 @@ from curator.stage import Composite, Contract, setting
 from curator.stages.dedup.clusters import Clusters
 from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Hamming, Measure, MinHash
+from curator.stages.dedup.near_stream import NearStream
 from curator.stages.dedup.pairs import FindPairs
 from curator.stages.dedup.sketch import Sketch
 from curator.stages.dedup.split import Split
@@ -32,11 +33,13 @@ class DedupNear(Composite):
     of each candidate from the `shingles` column. `bands`, `rows`: of the search for candidates; by default those that find 99 % of
     pairs at the threshold. `alarm_above`: shares above which one `cluster`, or what one `source` loses, raises an alarm.
 
-    A barrier: everything before it is done first. Who stays does not depend on order, workers or shards.
+    `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order, workers or shards.
+    `stream` decides as records flow by, in the memory of one worker: of those that are alike the first to arrive stays.
     Source: Broder 1997 (MinHash); Indyk & Motwani 1998 (bands of hashes).
     """
 
     column: str = "minhash"
+    mode: Literal["cluster", "stream"] = "cluster"
     threshold: float = 0.8
     distance: int | None = None
     keep: Any = "first"
@@ -57,9 +60,19 @@ class DedupNear(Composite):
             raise RecipeError(f"dedup.near: verify must be signature or exact, got {self.verify!r}")
         if self.distance is not None and self.verify == "exact":
             raise RecipeError("dedup.near: bit hashes have no shingles to verify by; leave out verify or distance")
+        if self.mode not in ("cluster", "stream"):
+            raise RecipeError(f"dedup.near: mode must be cluster or stream, got {self.mode!r}")
+        if self.mode == "stream":
+            self._check_stream()
         check_clustering("dedup.near", self.radius, self.shards, self.alarm_above)
         self._keep = Keep.parse(self.keep)
         self._measure = self._measured()
+
+    def _check_stream(self) -> None:
+        """What decides as records flow by cannot choose among them."""
+        for name, usual in (("keep", "first"), ("reference", None), ("radius", 1), ("verify", "signature")):
+            if getattr(self, name) != usual:
+                raise RecipeError(f"dedup.near: {name} needs all records that are alike: set mode: cluster, or leave {name} out")
 
     def _measured(self) -> Measure:
         if self.distance is not None:
@@ -70,6 +83,8 @@ class DedupNear(Composite):
         return Contract(needs=self._measure.needs() | self._keep.needs())
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
+        if self.mode == "stream":
+            return rows >> NearStream(measure=self._measure, scope=self.scope)
         exact = self.verify == "exact"
         sketches = rows >> Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
                                   shards=self.shards, shingles=self.shingles if exact else None)

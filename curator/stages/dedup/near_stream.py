@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
-from curator.stages.dedup.rows import cluster_ids, digests
+from curator.stages.dedup.clusters import cluster_keys, cluster_names
+from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
 from curator.stages.identity import record_keys, units
 from curator.tasks.batch import Batch
 
+_NOBODY = pa.table({"id": pa.array([], pa.string()), "source": pa.array([], pa.string()), "digest": pa.array([], pa.uint64())})
 NOBODY = -1  # in place of a unit: the record is void
 LOOK_AT = 64  # records that are kept under a key and looked at, of each run of the index; more are a template, not look-alikes
 
@@ -41,8 +43,11 @@ class NearStream(Stateful):
 
     def process(self, batch: Batch) -> Outputs:
         present, sketches = self.measure.encode(batch)
-        keys = bucket_keys(self.measure, batch, sketches, self.scope)
-        names, unit = record_keys(batch) ^ digests(sketches), units(batch)
+        found = bucket_keys(self.measure, batch.filter(present), sketches[present], self.scope)
+        keys = np.zeros((len(batch), found.shape[1]), dtype=np.uint64)
+        keys[present] = found
+        digest = digests(sketches)
+        names, unit = record_keys(batch) ^ digest, units(batch)
         awaited = self._kept.awaited(names, unit, present)
         open_ = np.flatnonzero(present & (awaited < 0))
         number, likeness = self._kept.match(keys[open_], sketches[open_], open_, len(batch), self.measure)
@@ -51,7 +56,7 @@ class NearStream(Stateful):
         row_of = np.arange(len(batch))
         row_of[open_], likeness[open_] = open_[head], np.where(head == np.arange(len(open_)), likeness[open_], among)
         same = (number >= 0) | (row_of != np.arange(len(batch)))
-        answer = self._answer(batch, same, number, row_of, likeness)
+        answer = self._answer(batch, same, number, row_of, likeness, digest)
         # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as they were.
         for row in np.flatnonzero(same).tolist():
             owner = int(self._kept.unit[number[row]]) if number[row] >= 0 else int(unit[row_of[row]])
@@ -59,23 +64,23 @@ class NearStream(Stateful):
                 self._depends.setdefault(int(unit[row]), set()).add(owner)
         self._kept.seen_again(awaited[awaited >= 0])
         new = open_[head == np.arange(len(open_))]
-        self._kept.keep(names[new], unit[new], sketches[new], keys[new], batch.rows.column("id").take(pa.array(new)),
-                        batch.rows.column("source").take(pa.array(new)))
+        self._kept.keep(names[new], unit[new], sketches[new], keys[new], _who(batch, new, digest))
         return answer
 
-    def _answer(self, batch: Batch, same: np.ndarray, number: np.ndarray, row_of: np.ndarray, likeness: np.ndarray) -> Outputs:
+    def _answer(self, batch: Batch, same: np.ndarray, number: np.ndarray, row_of: np.ndarray, likeness: np.ndarray,
+                digest: np.ndarray) -> Outputs:
         copies = np.flatnonzero(same)
-        before = self._kept.who(number[copies])
-        now = batch.rows.select(["id", "source"]).take(pa.array(row_of[copies]))
+        before, now = self._kept.who(number[copies]), _who(batch, row_of[copies], digest)
         known = pa.array(number[copies] >= 0)
-        of, source = (pc.if_else(known, before[at], now.column(at).cast(pa.string())) for at in range(2))
-        columns = {"duplicate_of": of, "similarity": pa.array(likeness[copies], pa.float32()), "cluster": cluster_ids(of, source)}
+        of, source, looks = (pc.if_else(known, before.column(name), now.column(name)) for name in ("id", "source", "digest"))
+        columns = {"duplicate_of": of, "similarity": pa.array(likeness[copies], pa.float32()),
+                   "cluster": cluster_names(cluster_keys(of, source, looks.to_numpy()))}
         return Outputs(out=batch.filter(~same), duplicate=batch.take(copies).with_columns(columns))
 
     # -- units ----------------------------------------------------------------------------------------------
 
     def remember(self, unit: int) -> Memory:
-        """Name, id, source, sketch and keys of each record that the unit brought."""
+        """Name, id, source, digest, sketch and keys of each record that the unit brought."""
         return Memory(self._kept.table(unit), frozenset(self._depends.get(unit, ())))
 
     def recall(self, unit: int, memory: pa.Table) -> None:
@@ -87,6 +92,12 @@ class NearStream(Stateful):
     def forget(self, unit: int) -> None:
         self._kept.forget(unit)
         self._depends.pop(unit, None)
+
+
+def _who(batch: Batch, rows: np.ndarray, digest: np.ndarray) -> pa.Table:
+    named = batch.rows.select(["id", "source"]).take(pa.array(rows))
+    return pa.table({"id": named.column("id").cast(pa.string()), "source": named.column("source").cast(pa.string()),
+                     "digest": digest[rows]})
 
 
 def first_alike(keys: np.ndarray, sketches: np.ndarray, measure: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -144,20 +155,20 @@ class _Kept:
     _names: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     _sketches: np.ndarray | None = None
     _keys: np.ndarray | None = None
-    _who: list[pa.Table] = field(default_factory=list)  # id and source of all, in pieces
+    _who: list[pa.Table] = field(default_factory=lambda: [_NOBODY])  # id, source and digest of all, in pieces
     _count: int = 0
     _by_unit: dict[int, list[np.ndarray]] = field(default_factory=dict)
     _awaited: dict[int, int] = field(default_factory=dict)  # name to number of those that will be shown again
     _postings: Postings = field(default_factory=Postings)
 
-    def keep(self, names: np.ndarray, unit: np.ndarray, sketches: np.ndarray, keys: np.ndarray, ids: Any, sources: Any) -> None:
+    def keep(self, names: np.ndarray, unit: np.ndarray, sketches: np.ndarray, keys: np.ndarray, who: pa.Table) -> None:
         if not len(names):
             return
         first, self._count = self._count, self._count + len(names)
         numbers = np.arange(first, self._count, dtype=np.uint32)
         for name, values in (("unit", unit), ("_names", names), ("_sketches", sketches), ("_keys", keys)):
             setattr(self, name, _grown(getattr(self, name), first, values))
-        self._who.append(pa.table({"id": ids.cast(pa.string()), "source": sources.cast(pa.string())}).combine_chunks())
+        self._who.append(who)
         if len(self._who) > 256:
             self._who = [pa.concat_tables(self._who).combine_chunks()]
         self._postings.add(keys.ravel(), np.repeat(numbers, keys.shape[1]))
@@ -179,13 +190,9 @@ class _Kept:
             number[rows[some[good][first]]], likeness[rows[some[good][first]]] = these[good][first], alike[good][first]
         return number, likeness
 
-    def who(self, numbers: np.ndarray) -> tuple[pa.Array, pa.Array]:
-        """Ids and sources; null for -1."""
-        wanted = pa.array(np.maximum(numbers, 0), mask=numbers < 0)
-        if not self._who:
-            return pa.nulls(len(numbers), pa.string()), pa.nulls(len(numbers), pa.string())
-        table = pa.concat_tables(self._who).take(wanted)
-        return table.column("id").combine_chunks(), table.column("source").combine_chunks()
+    def who(self, numbers: np.ndarray) -> pa.Table:
+        """Id, source and digest of each; nulls for -1."""
+        return pa.concat_tables(self._who).take(pa.array(numbers, mask=numbers < 0))
 
     # -- units ----------------------------------------------------------------------------------------------
 
@@ -218,20 +225,18 @@ class _Kept:
 
     def table(self, unit: int) -> pa.Table:
         numbers = self.of_unit(unit)
-        if not len(numbers):
-            return pa.table({"name": pa.array([], pa.uint64()), "id": pa.array([], pa.string()), "source": pa.array([], pa.string()),
-                             "sketch": pa.array([], pa.binary()), "keys": pa.array([], pa.binary())})
-        ids, sources = self.who(numbers.astype(np.int64))
-        return pa.table({"name": self._names[numbers], "id": ids, "source": sources,
-                         "sketch": pa.array([s.tobytes() for s in self._sketches[numbers]], pa.binary()),
-                         "keys": pa.array([k.tobytes() for k in self._keys[numbers]], pa.binary())})
+        arrays = [self._sketches, self._keys] if len(numbers) else [[], []]
+        sketches, keys = (pa.array([row.tobytes() for row in (array[numbers] if len(numbers) else ())], pa.binary())
+                          for array in arrays)
+        return self.who(numbers.astype(np.int64)).append_column("name", pa.array(self._names[numbers])).append_column(
+            "sketch", sketches).append_column("keys", keys)
 
     def keep_table(self, unit: int, memory: pa.Table) -> None:
         if memory.num_rows:
             sketches, keys = (np.frombuffer(b"".join(memory.column(c).to_pylist()), dtype=kind).reshape(memory.num_rows, -1)
                               for c, kind in (("sketch", np.uint8), ("keys", np.uint64)))
             self.keep(memory.column("name").to_numpy(), np.full(memory.num_rows, unit, dtype=np.int32), sketches, keys,
-                      memory.column("id"), memory.column("source"))
+                      memory.select(_NOBODY.column_names))
 
 
 def _grown(array: np.ndarray | None, count: int, more: np.ndarray) -> np.ndarray:
