@@ -32,17 +32,19 @@ class FindPairs(Reduce):
 
     `measure`: how sketches are compared; a pair is an edge where the similarity is at least the measure's threshold. `exact`:
     similarity is the Jaccard similarity of the column `shingles`, computed for each pair whose sketches do not rule it out
-    (`MinHash.doubtful`: one true pair in millions is lost so). Two references are no pair. In a bucket of more than 64
-    records not all pairs are found, but for each record up to three better ones that it is similar to; see `candidates`, also for what
-    happens to a crowd of records that share a key and are not similar. Such a crowd is logged as a warning.
+    (`MinHash.doubtful`: one true pair in millions is lost so). Two references are no pair.
+
+    Where more than 64 records share a key, not all pairs are found, but for each record up to three better ones that it is similar
+    to. Where thousands share a key and are not similar, some pairs may not be found at all, and a warning is logged; see `candidates`.
+    Such a crowd costs at most 256 KB of sketches read a record, 0.3 ms.
 
     `index`: an index of records that stayed in earlier runs, made with this measure and `scope`; pairs with these come too.
 
-    The same edges are found in whatever order rows come and into however many `shards` keys are divided; an edge comes once from each
-    shard that finds it.
+    The same edges are found in whatever order rows come and into however many `shards` keys are divided; an edge comes once from
+    each shard that finds it.
 
-    `memory_bytes`: what a shard holds in memory, about; more is spilled to temporary files (in TMPDIR). While edges are looked for,
-    it takes up to 200 MB more, 16 bytes for each row and 24 for each edge.
+    `memory_bytes`: what a shard holds in memory, about; more is spilled to temporary files (in TMPDIR). While edges are looked
+    for, it takes up to 200 MB more, 16 bytes for each row and 24 for each edge.
     """
 
     measure: Measure
@@ -93,9 +95,9 @@ class FindPairs(Reduce):
         finally:
             self.clear()
         if found.crowded:
-            log.warning("%s: %d records share a key with so many records unlike them (%d crowds) that not all of their pairs were looked at: "
-                        "text that many records have in common hides their duplicates. Remove it before, or use more rows a band",
-                        self.name, found.crowded, found.buckets)
+            log.warning("%s: %d records share a key with so many records unlike them (%d crowds) that not all of their pairs were "
+                        "looked at: what many records have in common (a template, boilerplate) hides their duplicates. Remove it "
+                        "before, or use more rows a band", self.name, found.crowded, found.buckets)
 
 
 def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iterator[EdgeBatch]:
@@ -207,10 +209,10 @@ def _distinct(parts: Iterator[Pairs]) -> tuple[np.ndarray, np.ndarray]:
     return _merged(pairs, similarity, waiting)
 
 
-def _merged(pairs: np.ndarray, similarity: np.ndarray, more: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    pairs, similarity = np.concatenate([pairs, *(m[0] for m in more)]), np.concatenate([similarity, *(m[1] for m in more)])
-    pairs, first = np.unique(pairs, return_index=True)
-    return pairs, similarity[first]
+def _merged(pairs: np.ndarray, similarity: np.ndarray,
+            more: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    pairs, first = np.unique(np.concatenate([pairs, *(m[0] for m in more)]), return_index=True)
+    return pairs, np.concatenate([similarity, *(m[1] for m in more)])[first]
 
 
 def _edge_batch(store: RowStore, names: Names, ordered: np.ndarray, pairs: np.ndarray, similarity: np.ndarray) -> EdgeBatch:
