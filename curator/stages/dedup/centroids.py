@@ -1,0 +1,182 @@
+"""Group vectors by k-means, so that only those of one group need be compared."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from curator.errors import InputError, RecipeError
+from curator.resources import Resources
+from curator.stage import Context, Contract, Reduce
+from curator.stages.dedup.cosine import mixed, unit_vectors
+from curator.stages.dedup.kmeans import fit
+from curator.stages.dedup.products import GRID, nearest, on_grid, torch_device
+from curator.stages.dedup.rows import SketchBatch
+from curator.stages.identity import record_keys
+from curator.tasks.batch import Batch
+
+CLUSTER_ROWS = 1000  # of a cluster, on average, up to a million rows; beyond, the square root of their number
+SAMPLE_ROWS = 50  # for each cluster, to find its center. faiss (Clustering.h) warns below 39 and takes 256 at most
+SAMPLE_BYTES = 256 << 20  # of sketches in the sample, at most; twice that while it is gathered
+
+
+@dataclass(kw_only=True)
+class Centroids(Reduce):
+    """Gives each sketch of a vector the keys of the `probes` clusters whose centers are nearest: a row for each of them.
+
+    `clusters`: how many; None for so many that one has 1,000 rows on average, or from a million rows on the square root of
+    their number (then labels and comparisons cost about the same). Centers are found by k-means on a sample of at most 50
+    vectors a cluster (less where they take more than 256 MB). It is chosen by a hash of the vector, so equal vectors count
+    once; and as sums are exact (see `on_grid`), neither the order of rows nor what else is in their batch plays a role.
+    `seed`: of the sample and of the first centers.
+
+    `rank`: put one more number before the others of `rank`, so that of similar records the one that is farthest from
+    its center is best (`hard`), or the nearest (`easy`), or any (`random`). Source: SemDeDup (Abbas et al. 2023), which
+    keeps the farthest; the names are NeMo Curator's.
+
+    One worker sees all rows. It multiplies matrices: with several `cpus` by as many threads, with a GPU by torch there.
+    """
+
+    clusters: int | None = None
+    probes: int = 2
+    rank: Literal["hard", "easy", "random"] | None = None
+    seed: int = 1
+
+    name = "centroids"
+    key = None
+    columns = ("sketch",)
+    absorbs = SketchBatch
+    batch_size = 4096
+    resources = Resources(cpus=1)
+
+    def __post_init__(self) -> None:
+        if self.clusters is not None and self.clusters < 1:
+            raise RecipeError(f"clusters must be 1 or more, got {self.clusters}")
+        if self.probes < 1:
+            raise RecipeError(f"probes must be 1 or more, got {self.probes}")
+        if self.rank not in (None, "hard", "easy", "random"):
+            raise RecipeError(f"a rank by centers is hard, easy or random, got {self.rank!r}")
+
+    def contract(self) -> Contract:
+        return Contract(needs={"sketch", "keys", "rank"},
+                        adds={"shard": pa.int64(), "keys": pa.list_(pa.uint64()), "rank": pa.list_(pa.float64())})
+
+    def setup(self, ctx: Context) -> None:
+        self._device = torch_device(ctx.gpus)
+        self.clear()
+
+    def clear(self) -> None:
+        self._rows = 0
+        self._sample = _Sample(self.seed)
+        self._centers: np.ndarray | None = None
+
+    def absorb(self, batch: Batch) -> None:
+        self._rows += len(batch)
+        self._sample.add(_sketches(batch))
+
+    def finish(self) -> None:
+        if not self._rows:
+            return
+        clusters = self.clusters or automatic(self._rows)
+        vectors = on_grid(unit_vectors(self._sample.take(clusters * SAMPLE_ROWS)))
+        self._centers = fit(vectors, clusters, seed=self.seed, device=self._device)
+        self._sample = _Sample(self.seed)
+
+    def process(self, batch: Batch) -> Batch:
+        assert self._centers is not None, "rows in pass two that were not there in pass one"
+        numbers, products = nearest(on_grid(unit_vectors(_sketches(batch))), self._centers, self.probes, self._device)
+        scope = _first_keys(batch)
+        keys = mixed(scope[:, None], numbers.astype(np.uint64) + np.uint64(1)).ravel()
+        if self.rank is not None:
+            batch = batch.with_columns({"rank": _ranked(batch, self._ranks(batch, products[:, 0]))})
+        copies = batch.take(np.repeat(np.arange(len(batch)), numbers.shape[1]))
+        each = np.arange(len(keys) + 1, dtype=np.int32)
+        return copies.with_columns({"shard": pa.array(keys.view(np.int64)),
+                                    "keys": pa.ListArray.from_arrays(pa.array(each), pa.array(keys))})
+
+    def _ranks(self, batch: Batch, products: np.ndarray) -> np.ndarray:
+        if self.rank == "random":
+            return mixed(record_keys(batch), np.uint64(self.seed)).astype(np.float64)
+        cosines = products.astype(np.float64) / GRID**2
+        return cosines if self.rank == "hard" else -cosines
+
+
+def automatic(rows: int) -> int:
+    """How many clusters for so many rows."""
+    return max(1, min(math.ceil(rows / CLUSTER_ROWS), math.isqrt(rows)))
+
+
+class _Sample:
+    """The sketches with the smallest hashes, each once."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._width, self._held = seed, None, 0
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+        self._least = np.uint64(2**64 - 1)  # larger hashes are not in the sample
+
+    def add(self, sketches: np.ndarray) -> None:
+        if not len(sketches):
+            return
+        if self._width not in (None, sketches.shape[1]):
+            widths = f"{self._width // 2} values and others with {sketches.shape[1] // 2}"
+            raise InputError(f"vectors to compare must all have one width; there are some with {widths}")
+        self._width = sketches.shape[1]
+        values, width = sketches.tobytes(), self._width
+        hashes = np.array([xxhash.xxh3_64_intdigest(values[at:at + width], self._seed) for at in range(0, len(values), width)],
+                          dtype=np.uint64)
+        chosen = hashes <= self._least
+        self._parts.append((hashes[chosen], sketches[chosen]))
+        self._held += int(chosen.sum())
+        if self._held > 2 * (most := max(1, SAMPLE_BYTES // self._width)):
+            self._prune(most)
+
+    def take(self, count: int) -> np.ndarray:
+        """At most `count` sketches, in order of their hash."""
+        self._prune(min(count, max(1, SAMPLE_BYTES // self._width)))
+        return self._parts[0][1]
+
+    def _prune(self, most: int) -> None:
+        hashes, places = np.unique(np.concatenate([h for h, _ in self._parts]), return_index=True)
+        sketches = np.concatenate([s for _, s in self._parts])[places[:most]]
+        self._parts, self._held = [(hashes[:most], sketches)], len(sketches)
+        if len(hashes) >= most:
+            self._least = hashes[most - 1]
+
+
+def _sketches(batch: Batch) -> np.ndarray:
+    """The sketches, uint8 [n, width].
+
+    Raises:
+        InputError: they are of different widths.
+    """
+    column = batch.rows.column("sketch").cast(pa.large_binary()).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks)
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset:column.offset + len(column) + 1]
+    widths = np.unique(np.diff(offsets))
+    if len(widths) != 1:
+        told = ", ".join(str(w // 2) for w in widths[:5].tolist())
+        raise InputError(f"vectors to compare must all have one width; there are some with {told} values")
+    return np.frombuffer(column.buffers()[2], dtype=np.uint8)[offsets[0]:offsets[-1]].reshape(len(column), int(widths[0]))
+
+
+def _first_keys(batch: Batch) -> np.ndarray:
+    """The one key that each row comes with: its scope's. uint64 [n]."""
+    lists = batch.rows.column("keys")
+    keys = pa.chunked_array([chunk.flatten() for chunk in lists.chunks], pa.uint64()).to_numpy()
+    assert len(keys) == len(batch), "centroids want sketches with one key a row, as `Cosine` gives them without planes"
+    return keys
+
+
+def _ranked(batch: Batch, first: np.ndarray) -> pa.Array:
+    """The column `rank` with one more number before the others."""
+    lists = batch.rows.column("rank")
+    others = pa.chunked_array([chunk.flatten() for chunk in lists.chunks], pa.float64()).to_numpy().reshape(len(batch), -1)
+    ranks = np.column_stack([first, others])
+    offsets = np.arange(len(batch) + 1, dtype=np.int32) * ranks.shape[1]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(ranks.ravel()))
