@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,7 @@ class Clusters(Reduce):
             raise RecipeError(f"radius must be 1 or more, or null for no bound, got {self.radius}")
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns),
+        return Contract(needs={name: EDGE.field(name).type for name in self.columns},
                         adds={field.name: field.type for field in VERDICT if field.name not in ("id", "source")})
 
     def setup(self, ctx: Context) -> None:
@@ -85,14 +86,15 @@ class Clusters(Reduce):
         ids, sources = records.names()
         reference = records.reference[:len(records)]
         order = np.empty(len(records), dtype=np.uint32)
-        order[best_first(ids, sources, records.ranks[:len(records)], reference)] = np.arange(len(records), dtype=np.uint32)
+        digests, ranks = records.digests[:len(records)], records.ranks[:len(records)]
+        order[best_first(ids, sources, ranks, reference, digests)] = np.arange(len(records), dtype=np.uint32)
         kept, found = assign(first, second, similarity, order, reference, self.radius)
         twice = first[first == second]
         del first, second, similarity
         sizes = np.bincount(kept, minlength=len(kept)) + np.bincount(kept[twice], minlength=len(kept))
         best = np.flatnonzero(sizes > 1)
         keys = np.zeros(len(kept), dtype=np.uint64)
-        keys[best] = cluster_keys(ids.take(pa.array(best)), sources.take(pa.array(best)))
+        keys[best] = _cluster_keys(ids.take(pa.array(best)), sources.take(pa.array(best)), digests[best])
         members = np.flatnonzero(sizes[kept] > 1)
         members = members[np.lexsort((order[members], kept[members], keys[kept[members]]))]
         gone = kept != np.arange(len(kept))
@@ -101,25 +103,28 @@ class Clusters(Reduce):
             found[np.isnan(found)] = 1.0
         for start in range(0, len(members), VERDICT_ROWS):
             rows = members[start:start + VERDICT_ROWS]
-            yield _verdicts(ids, sources, rows, kept[rows], gone[rows], found[rows], keys, sizes)
+            best, lost = kept[rows], ~gone[rows]
+            yield verdicts({
+                "id": ids.take(pa.array(rows)), "source": sources.take(pa.array(rows)), "digest": digests[rows],
+                "cluster": cluster_names(keys[best]), "duplicate_of": ids.take(pa.array(best.astype(np.int64), mask=lost)),
+                "similarity": pa.array(found[rows], pa.float32(), mask=lost)}, sizes[best])
 
 
-def _verdicts(ids: pa.ChunkedArray, sources: pa.ChunkedArray, rows: np.ndarray, kept: np.ndarray, gone: np.ndarray,
-              found: np.ndarray, keys: np.ndarray, sizes: np.ndarray) -> VerdictBatch:
-    size = np.minimum(sizes[kept], 2**31 - 1).astype(np.int32)
-    columns = [ids.take(pa.array(rows)), sources.take(pa.array(rows)), cluster_names(keys[kept]),
-               ids.take(pa.array(kept.astype(np.int64), mask=~gone)), pa.array(found, pa.float32(), mask=~gone),
-               pa.array(size), size_names(size)]
-    return VerdictBatch(pa.table([column.cast(field.type) for column, field in zip(columns, VERDICT, strict=True)], VERDICT))
+def verdicts(columns: Mapping[str, Any], sizes: np.ndarray) -> VerdictBatch:
+    """Verdicts with these columns and the sizes of the clusters, which are named here."""
+    sizes = np.minimum(sizes, np.iinfo(np.int32).max).astype(np.int32)
+    rows = pa.table({**columns, "cluster_size": sizes, "cluster_sizes": size_names(sizes)})
+    return VerdictBatch(rows.select(VERDICT.names).cast(VERDICT))
 
 
 # -- names --------------------------------------------------------------------------------------------------------
 
 
-def cluster_keys(ids: pa.ChunkedArray, sources: pa.ChunkedArray) -> np.ndarray:
-    """What the clusters of these best records are called, uint64: a hash of source and id."""
-    pairs = zip(sources.to_pylist(), ids.to_pylist(), strict=True)
-    return np.array([xxhash.xxh3_64_intdigest(f"{source}\0{id_}".encode()) for source, id_ in pairs], dtype=np.uint64)
+def _cluster_keys(ids: pa.ChunkedArray, sources: pa.ChunkedArray, digests: np.ndarray) -> np.ndarray:
+    """What the clusters of these best records are called, uint64: a hash of source, id and digest."""
+    named = zip(sources.to_pylist(), ids.to_pylist(), digests.tolist(), strict=True)
+    return np.array([xxhash.xxh3_64_intdigest(f"{source}\0{record}".encode(), digest) for source, record, digest in named],
+                    dtype=np.uint64)
 
 
 def cluster_names(keys: np.ndarray) -> pa.Array:
@@ -144,6 +149,7 @@ class _Records:
         self._index = HashIndex()
         self._ids: list[pa.Array] = []
         self._sources: list[pa.Array] = []
+        self.digests = np.empty(0, dtype=np.uint64)
         self.ranks = np.empty((0, 0), dtype=np.float64)
         self.reference = np.zeros(0, dtype=bool)
 
@@ -153,7 +159,7 @@ class _Records:
     @property
     def nbytes(self) -> int:
         names = sum(array.nbytes for array in (*self._ids, *self._sources))
-        return names + self._index.nbytes + self.ranks.nbytes + self.reference.nbytes
+        return names + self._index.nbytes + self.digests.nbytes + self.ranks.nbytes + self.reference.nbytes
 
     def names(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         """The ids and the sources of all, in order of number."""
@@ -164,7 +170,8 @@ class _Records:
         ids = rows.column(f"{side}id").cast(pa.large_string()).combine_chunks()
         sources = rows.column(f"{side}source").cast(pa.large_string()).combine_chunks().dictionary_encode()
         ranks, reference = from_lists(rows.column(f"{side}rank")), rows.column(f"{side}reference").to_numpy().astype(bool)
-        hashes = _hashes(ids, sources)
+        digests = rows.column(f"{side}digest").to_numpy()
+        hashes = _hashes(ids, sources, digests)
         numbers = self._index.find(hashes)
         absent = np.flatnonzero(numbers < 0)
         if absent.size:
@@ -173,7 +180,7 @@ class _Records:
             added = self._index.add(hashes[sorting[new]])
             numbers[sorting] = added[np.cumsum(new) - 1]
             self._grow(ranks.shape[1])
-            self.ranks[added] = ranks[sorting[new]]
+            self.ranks[added], self.digests[added] = ranks[sorting[new]], digests[sorting[new]]
             self._ids.append(ids.take(pa.array(sorting[new])))
             self._sources.append(sources.take(pa.array(sorting[new])))
         better = np.flatnonzero((ranks < self.ranks[numbers]).any(axis=1))
@@ -186,12 +193,13 @@ class _Records:
             size = max(1024, 2 * len(self))
             more = size - len(self.reference)
             self.ranks = np.concatenate([self.ranks.reshape(len(self.reference), width), np.empty((more, width))])
+            self.digests = np.concatenate([self.digests, np.empty(more, dtype=np.uint64)])
             self.reference = np.concatenate([self.reference, np.zeros(more, dtype=bool)])
 
 
-def _hashes(ids: pa.Array, sources: pa.DictionaryArray) -> np.ndarray:
-    """A 128-bit hash of id and source for each row, uint64 [n, 2]."""
+def _hashes(ids: pa.Array, sources: pa.DictionaryArray, digests: np.ndarray) -> np.ndarray:
+    """A 128-bit hash of id, source and digest for each row, uint64 [n, 2]."""
     seeds = np.array([xxhash.xxh3_64_intdigest(source.encode()) for source in sources.dictionary.to_pylist()], dtype=np.uint64)
-    of_row = seeds[sources.indices.to_numpy()].tolist()
-    digests = map(xxhash.xxh3_128_digest, ids.cast(pa.large_binary()).to_pylist(), of_row)
-    return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(-1, 2)
+    of_row = (seeds[sources.indices.to_numpy()] ^ digests).tolist()
+    hashed = map(xxhash.xxh3_128_digest, ids.cast(pa.large_binary()).to_pylist(), of_row)
+    return np.frombuffer(b"".join(hashed), dtype=np.uint64).reshape(-1, 2)

@@ -256,14 +256,15 @@ def from_lists(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def best_first(ids: pa.ChunkedArray, sources: pa.ChunkedArray, ranks: np.ndarray, reference: np.ndarray,
-               group: np.ndarray | None = None) -> np.ndarray:
+               last: np.ndarray | None = None, group: np.ndarray | None = None) -> np.ndarray:
     """The positions of records in keep order: references, then by rank, then by id, then by source; group by group, if said.
 
-    `ids`: texts. `sources`: texts as a dictionary. `ranks`: float64 [rows, orders]. `reference`: bool [rows].
+    `ids`: texts. `sources`: texts as a dictionary. `ranks`: float64 [rows, orders]. `reference`: bool [rows]. `last`: numbers
+    by which records go that tie in all of these.
     """
     sources = sources.unify_dictionaries().combine_chunks()
     names = pc.rank(sources.dictionary) if len(sources.dictionary) else pa.array([], pa.uint64())
     keys = {} if group is None else {"group": group}
     keys |= {"removable": ~reference} | {f"rank{at}": ranks[:, at] for at in range(ranks.shape[1])}
-    table = pa.table({**keys, "id": ids, "source": names.take(sources.indices)})
+    table = pa.table({**keys, "id": ids, "source": names.take(sources.indices)} | ({} if last is None else {"last": last}))
     return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]).to_numpy()

@@ -146,12 +146,13 @@ def test_what_no_pair_leads_to_directly_is_as_similar_as_the_weakest_pair_on_the
 
 
 def record(name):
-    return f"r{name}", "s" if name % 2 else "t"
+    """Id, source and digest; three records share an id, and some of them the source too."""
+    return f"r{name // 3}", "s" if name % 4 else "t", name % 3
 
 
 def edge(a, b, ranks, reference, similarity=None):
-    (one, here), (other, there) = record(a), record(b)
-    return {"id": one, "source": here, "other_id": other, "other_source": there,
+    (one, here, digest), (other, there, other_digest) = record(a), record(b)
+    return {"id": one, "source": here, "digest": digest, "other_id": other, "other_source": there, "other_digest": other_digest,
             "similarity": similarity_of(a, b) if similarity is None else similarity, "rank": ranks[a], "other_rank": ranks[b],
             "reference": reference[a], "other_reference": reference[b]}
 
@@ -186,7 +187,7 @@ def check_verdicts(given, count, pairs, ranks, reference, radius, drops_all):
     order = np.argsort(by_name).tolist()
     kept = one_by_one(count, pairs, order, reference, radius)
     sizes = Counter(kept) + Counter(kept[a] for a in {a for a, b in pairs if a == b})
-    told = {(row["id"], row["source"]): row for row in given}
+    told = {(row["id"], row["source"], row["digest"]): row for row in given}
     assert len(told) == len(given)
     assert set(told) == {names[node] for node in range(count) if sizes[kept[node]] > 1}
     assert [row["cluster"] for row in given] == sorted(row["cluster"] for row in given)
@@ -207,7 +208,7 @@ def test_a_record_that_is_there_twice_has_a_verdict_of_its_own():
 
 
 def test_records_with_one_id_in_two_sources_are_two_records():
-    rows = [edge(0, 1, [[], []], [False, False], 0.5) | {"other_id": "r0"}]
+    rows = [edge(0, 1, [[], []], [False, False], 0.5)]
     assert [(row["id"], row["source"], row["duplicate_of"]) for row in verdicts(Clusters(), edges(rows))] == [
         ("r0", "s", None), ("r0", "t", "r0")]
 
@@ -215,9 +216,15 @@ def test_records_with_one_id_in_two_sources_are_two_records():
 def test_clusters_are_named_after_their_best_record():
     import xxhash
 
-    rows = verdicts(Clusters(), edges([edge(1, 2, [[]] * 4, [False] * 4), edge(3, 1, [[]] * 4, [False] * 4)]))
-    assert {row["cluster"] for row in rows} == {f"{xxhash.xxh3_64_intdigest(b's' + bytes(1) + b'r1'):016x}"}
-    assert [(row["id"], row["cluster_size"], row["cluster_sizes"]) for row in rows] == [(f"r{i}", 3, "3-4") for i in (1, 2, 3)]
+    rows = verdicts(Clusters(), edges([edge(1, 3, [[]] * 7, [False] * 7), edge(6, 1, [[]] * 7, [False] * 7)]))
+    assert {row["cluster"] for row in rows} == {f"{xxhash.xxh3_64_intdigest(b's' + bytes(1) + b'r0', 1):016x}"}
+    assert [(row["id"], row["cluster_size"], row["cluster_sizes"]) for row in rows] == [(f"r{i}", 3, "3-4") for i in (0, 1, 2)]
+
+
+def test_records_with_one_id_and_source_that_differ_have_clusters_of_their_own():
+    rows = verdicts(Clusters(), edges([edge(1, 3, [[]] * 7, [False] * 7), edge(2, 6, [[]] * 7, [False] * 7)]))
+    assert [row["duplicate_of"] for row in rows].count("r0") == 2
+    assert len({row["cluster"] for row in rows}) == 2
 
 
 def test_no_pairs_make_no_verdicts():
@@ -242,8 +249,8 @@ def test_many_verdicts_come_in_batches_and_pairs_that_came_twice_are_sorted_out(
 
 
 def test_it_keeps_the_rules():
-    ranks, reference = [[float(i % 3)] for i in range(9)], [i == 5 for i in range(9)]
-    rows = [edge(a, b, ranks, reference) for a, b in ((0, 1), (1, 2), (3, 3), (4, 5), (5, 6), (7, 8))]
+    ranks, reference = [[float(i % 5)] for i in range(18)], [i == 10 for i in range(18)]
+    rows = [edge(a, b, ranks, reference) for a, b in ((0, 3), (3, 4), (6, 6), (9, 10), (12, 13), (15, 17))]
     check_stage(Clusters(), edges(rows), skip={"nulls", "needs"})  # a pair has no nulls
 
 
