@@ -13,7 +13,9 @@ import xxhash
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
 from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
+from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.measures import Measure, MinHash
+from curator.stages.dedup.products import torch_device
 from curator.stages.dedup.rows import EDGE, SHINGLES, SKETCH, EdgeBatch, SketchBatch
 from curator.stages.dedup.store import Names, RowStore, keep_order
 from curator.tasks.batch import Batch
@@ -66,6 +68,7 @@ class FindPairs(Reduce):
         return Contract(needs=set(self.columns), adds=adds)
 
     def setup(self, ctx: Context) -> None:
+        self._device = torch_device(ctx.gpus)
         self.clear()
 
     def clear(self) -> None:
@@ -82,7 +85,7 @@ class FindPairs(Reduce):
     def finish(self) -> Iterator[EdgeBatch]:
         found = Found()
         try:
-            yield from _edges(self._store, self.measure, self.exact, found)
+            yield from _edges(self._store, _Judge(self._store, self.measure, self.exact, self._device), found)
         finally:
             self.clear()
         if found.crowded:
@@ -91,7 +94,7 @@ class FindPairs(Reduce):
                         self.name, found.crowded, found.buckets)
 
 
-def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iterator[EdgeBatch]:
+def _edges(store: RowStore, judge: _Judge, found: Found) -> Iterator[EdgeBatch]:
     shared = np.zeros(store.count, dtype=bool)
     for _, rows in store.keys.buckets():
         shared[rows] = True
@@ -99,8 +102,8 @@ def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iter
     ordered = keep_order(store, names, np.flatnonzero(shared))
     place = np.zeros(store.count, dtype=np.uint64)
     place[ordered] = np.arange(len(ordered), dtype=np.uint64)
-    judge = _Judge(store, ordered, measure, exact)
-    verify = Verify(judge.similar, judge.looks, np.asarray(store.reference.whole()[ordered]))
+    judge.ordered = ordered
+    verify = Verify(judge.similar, judge.looks, np.asarray(store.reference.whole()[ordered]), judge.near if judge.blocks else None)
     rounds = max(64, LEADERS_BYTES // max(1, store.width))
     pairs, similarity = _distinct(part for number, rows in store.keys.buckets()
                                   for part in verified(np.unique(number << HALF | place[rows]), verify, rounds, found))
@@ -111,8 +114,11 @@ def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iter
 class _Judge:
     """Says how similar places in keep order are; NaN where they are not similar enough."""
 
-    def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool) -> None:
-        self.ordered, self.measure, self.exact = ordered, measure, exact
+    ordered: np.ndarray  # rows, by place
+
+    def __init__(self, store: RowStore, measure: Measure, exact: bool, device: str | None) -> None:
+        self.measure, self.exact, self.device = measure, exact, device
+        self.blocks = isinstance(measure, Cosine)
         self.sketches = store.sketch.whole()
         self.least = np.float32(measure.least(store.width)) if store.width else np.float32(1)
         self.doubtful = np.float32(measure.doubtful(store.width)) if exact and store.width else self.least
@@ -132,6 +138,10 @@ class _Judge:
             similarity[maybe] = self._jaccard(a[maybe], b[maybe])
             similarity[~(similarity >= self.least)] = np.nan
         return similarity
+
+    def near(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Positions of places in a and b that are similar, and how similar: for measures that compare by the block."""
+        return self.measure.pairs(np.asarray(self.sketches[self.ordered[a]]), np.asarray(self.sketches[self.ordered[b]]), self.device)
 
     def _jaccard(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Of the shingles of rows a[i] and b[i]; 0 where there are none."""
