@@ -8,15 +8,17 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from curator.errors import InputError, RecipeError
+from curator.io.spool import shard_values
 from curator.resources import Resources
-from curator.stage import Context, Contract, Reduce
-from curator.stages.dedup.cosine import mixed, unit_vectors
+from curator.stage import Context, Contract, Reduce, setting
+from curator.stages.dedup.cosine import unit_vectors
 from curator.stages.dedup.kmeans import fit
+from curator.stages.dedup.measures import flat, mix
 from curator.stages.dedup.products import GRID, nearest, on_grid, torch_device
 from curator.stages.dedup.rows import SketchBatch
+from curator.stages.dedup.sketch import by_shard
 from curator.stages.identity import record_keys
 from curator.tasks.batch import Batch
 
@@ -27,7 +29,7 @@ SAMPLE_BYTES = 256 << 20  # of sketches in the sample, at most; twice that while
 
 @dataclass(kw_only=True)
 class Centroids(Reduce):
-    """Gives each sketch of a vector the keys of the `probes` clusters whose centers are nearest: a row for each of them.
+    """Gives each sketch of a vector the keys of the `probes` clusters whose centers are nearest: a row for each shard of these.
 
     `clusters`: how many; None for so many that one has 1,000 rows on average, or from a million rows on the square root of
     their number (then labels and comparisons cost about the same). Centers are found by k-means on a sample of at most 50
@@ -39,17 +41,19 @@ class Centroids(Reduce):
     its center is best (`hard`), or the nearest (`easy`), or any (`random`). Source: SemDeDup (Abbas et al. 2023), which
     keeps the farthest; the names are NeMo Curator's.
 
-    One worker sees all rows. It multiplies matrices: with several `cpus` by as many threads, with a GPU by torch there.
+    `shards`: of the stage that comes next. One worker sees all rows. It multiplies matrices: with several `cpus` by as many
+    threads, with a GPU by torch there.
     """
 
     clusters: int | None = None
     probes: int = 2
     rank: Literal["hard", "easy", "random"] | None = None
     seed: int = 1
+    shards: int = setting(default=16)
 
     name = "centroids"
     key = None
-    columns = ("sketch",)
+    columns = ("digest", "sketch")
     absorbs = SketchBatch
     batch_size = 4096
     resources = Resources(cpus=1)
@@ -63,21 +67,23 @@ class Centroids(Reduce):
             raise RecipeError(f"a rank by centers is hard, easy or random, got {self.rank!r}")
 
     def contract(self) -> Contract:
-        return Contract(needs={"sketch", "keys", "rank"},
+        return Contract(needs={"sketch", "digest", "keys", "rank"},
                         adds={"shard": pa.int64(), "keys": pa.list_(pa.uint64()), "rank": pa.list_(pa.float64())})
 
     def setup(self, ctx: Context) -> None:
         self._device = torch_device(ctx.gpus)
+        self._shard_values = shard_values(self.shards)
         self.clear()
 
     def clear(self) -> None:
         self._rows = 0
-        self._sample = _Sample(self.seed)
+        self._salt = mix(np.uint64(self.seed))
+        self._sample = _Sample()
         self._centers: np.ndarray | None = None
 
     def absorb(self, batch: Batch) -> None:
         self._rows += len(batch)
-        self._sample.add(_sketches(batch))
+        self._sample.add(mix(batch.rows.column("digest").to_numpy() ^ self._salt), _sketches(batch))
 
     def finish(self) -> None:
         if not self._rows:
@@ -85,23 +91,22 @@ class Centroids(Reduce):
         clusters = self.clusters or automatic(self._rows)
         vectors = on_grid(unit_vectors(self._sample.take(clusters * SAMPLE_ROWS)))
         self._centers = fit(vectors, clusters, seed=self.seed, device=self._device)
-        self._sample = _Sample(self.seed)
+        self._sample = _Sample()
 
     def process(self, batch: Batch) -> Batch:
         assert self._centers is not None, "rows in pass two that were not there in pass one"
         numbers, products = nearest(on_grid(unit_vectors(_sketches(batch))), self._centers, self.probes, self._device)
         scope = _first_keys(batch)
-        keys = mixed(scope[:, None], numbers.astype(np.uint64) + np.uint64(1)).ravel()
+        row, place, counts, keys = by_shard(mix(scope[:, None] ^ mix(numbers.astype(np.uint64) + np.uint64(1))), self.shards)
         if self.rank is not None:
             batch = batch.with_columns({"rank": _ranked(batch, self._ranks(batch, products[:, 0]))})
-        copies = batch.take(np.repeat(np.arange(len(batch)), numbers.shape[1]))
-        each = np.arange(len(keys) + 1, dtype=np.int32)
-        return copies.with_columns({"shard": pa.array(keys.view(np.int64)),
-                                    "keys": pa.ListArray.from_arrays(pa.array(each), pa.array(keys))})
+        ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+        return batch.take(row).with_columns({"shard": pa.array(self._shard_values[place]),
+                                             "keys": pa.ListArray.from_arrays(ends, pa.array(keys))})
 
     def _ranks(self, batch: Batch, products: np.ndarray) -> np.ndarray:
         if self.rank == "random":
-            return mixed(record_keys(batch), np.uint64(self.seed)).astype(np.float64)
+            return mix(record_keys(batch) ^ mix(np.uint64(self.seed))).astype(np.float64)
         cosines = products.astype(np.float64) / GRID**2
         return cosines if self.rank == "hard" else -cosines
 
@@ -114,21 +119,19 @@ def automatic(rows: int) -> int:
 class _Sample:
     """The sketches with the smallest hashes, each once."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed, self._width, self._held = seed, None, 0
+    def __init__(self) -> None:
+        self._width: int | None = None
+        self._held = 0
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
         self._least = np.uint64(2**64 - 1)  # larger hashes are not in the sample
 
-    def add(self, sketches: np.ndarray) -> None:
+    def add(self, hashes: np.ndarray, sketches: np.ndarray) -> None:
         if not len(sketches):
             return
         if self._width not in (None, sketches.shape[1]):
             widths = f"{self._width // 2} values and others with {sketches.shape[1] // 2}"
             raise InputError(f"vectors to compare must all have one width; there are some with {widths}")
         self._width = sketches.shape[1]
-        values, width = sketches.tobytes(), self._width
-        hashes = np.array([xxhash.xxh3_64_intdigest(values[at:at + width], self._seed) for at in range(0, len(values), width)],
-                          dtype=np.uint64)
         chosen = hashes <= self._least
         self._parts.append((hashes[chosen], sketches[chosen]))
         self._held += int(chosen.sum())
@@ -154,9 +157,7 @@ def _sketches(batch: Batch) -> np.ndarray:
     Raises:
         InputError: they are of different widths.
     """
-    column = batch.rows.column("sketch").cast(pa.large_binary()).combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks)
+    column = flat(batch.rows.column("sketch").cast(pa.large_binary()))
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset:column.offset + len(column) + 1]
     widths = np.unique(np.diff(offsets))
     if len(widths) != 1:
@@ -167,16 +168,14 @@ def _sketches(batch: Batch) -> np.ndarray:
 
 def _first_keys(batch: Batch) -> np.ndarray:
     """The one key that each row comes with: its scope's. uint64 [n]."""
-    lists = batch.rows.column("keys")
-    keys = pa.chunked_array([chunk.flatten() for chunk in lists.chunks], pa.uint64()).to_numpy()
+    keys = flat(batch.rows.column("keys")).flatten().to_numpy()
     assert len(keys) == len(batch), "centroids want sketches with one key a row, as `Cosine` gives them without planes"
     return keys
 
 
 def _ranked(batch: Batch, first: np.ndarray) -> pa.Array:
     """The column `rank` with one more number before the others."""
-    lists = batch.rows.column("rank")
-    others = pa.chunked_array([chunk.flatten() for chunk in lists.chunks], pa.float64()).to_numpy().reshape(len(batch), -1)
+    others = flat(batch.rows.column("rank")).flatten().to_numpy().reshape(len(batch), -1)
     ranks = np.column_stack([first, others])
     offsets = np.arange(len(batch) + 1, dtype=np.int32) * ranks.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(ranks.ravel()))

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.errors import InputError, RecipeError
+from curator.stages.dedup.measures import RECALL, Measure, flat, mix
 from curator.stages.dedup.products import on_grid, pairs_over
 from curator.tasks.batch import Batch
 
-RECALL = 0.99  # of pairs at the threshold that share a key
 BANDS_MAX = 32  # keys of a record
 BITS_MAX = 32  # of a key
 SLACK = 2e-3  # by how much a product in float32 (or TF32) of vectors that are 1 long but for rounding may miss the cosine
@@ -24,7 +24,7 @@ BLOCK_VALUES = 1 << 21  # numbers that are worked on at a time
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Measure):
     """Compares the vectors in `column` (lists of numbers, all of one width) by cosine; a pair has at least `threshold`.
 
     A sketch is the vector at length 1 in float16 (2 bytes a component). A vector that is null or empty, has a null, a NaN or
@@ -76,20 +76,18 @@ class Cosine:
             raise InputError(f"cosine similarity wants vectors: {self.column!r} is {column.type}, not a list of numbers")
         if isinstance(column.type, pa.BaseExtensionType):
             column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-        column = column.combine_chunks()
+        column = flat(column)
         widths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(widths > 0)
         different = np.unique(widths[rows])
         if len(different) > 1:
             told = ", ".join(map(str, different[:5].tolist()))
             raise InputError(f"vectors to compare must all have one width; in {self.column!r} there are some with {told} values")
-        flat = (column if len(rows) == len(column) else column.take(pa.array(rows))).flatten()
-        if isinstance(flat, pa.ChunkedArray):
-            flat = flat.combine_chunks()
+        values = (column if len(rows) == len(column) else column.take(pa.array(rows))).flatten()
         width = int(different[0]) if len(different) else 1
-        if flat.null_count:
-            flat = pc.fill_null(flat.cast(pa.float64()), math.nan)
-        return rows, flat.to_numpy(zero_copy_only=False).reshape(-1, width)
+        if values.null_count:
+            values = pc.fill_null(values.cast(pa.float64()), math.nan)
+        return rows, values.to_numpy(zero_copy_only=False).reshape(-1, width)
 
     def keys(self, batch: Batch, sketches: np.ndarray) -> np.ndarray:
         """The buckets of each row, uint64 [n, bands]. They are exact: a record has the same ones in any batch."""
@@ -104,7 +102,7 @@ class Cosine:
             sides = (on_grid(vectors[some]) @ planes > 0).reshape(-1, bands, bits)
             sides = np.pad(sides, ((0, 0), (0, 0), (0, BITS_MAX - bits)))
             keys[some] = np.packbits(sides, axis=2).view(np.uint32)[:, :, 0]
-        return mixed(keys, np.arange(1, bands + 1, dtype=np.uint64))
+        return mix(keys ^ mix(np.arange(1, bands + 1, dtype=np.uint64)))
 
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The cosines of sketches a[i] and b[i], each uint8 [m, 2 d]: float32 [m].
@@ -141,15 +139,6 @@ class Cosine:
 def unit_vectors(sketches: np.ndarray) -> np.ndarray:
     """The vectors of sketches, float32 [n, d]; 1 long but for the rounding of float16."""
     return sketches.view(np.float16).astype(np.float32)
-
-
-def mixed(keys: np.ndarray, salt: np.ndarray) -> np.ndarray:
-    """Keys mixed with a salt, uint64: a bit of either changes half of the bits. Source: splitmix64 (Steele et al. 2014)."""
-    with np.errstate(over="ignore"):
-        value = keys + salt * np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return value ^ (value >> np.uint64(31))
 
 
 def bits_and_bands(threshold: float) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from curator import Batch, RecipeError
 from curator.errors import InputError
-from curator.stages.dedup.cosine import Cosine, bits_and_bands, mixed
+from curator.stages.dedup.cosine import Cosine, bits_and_bands
 from curator.stages.dedup.products import GRID, on_grid
 
 KINDS = {"list": pa.list_, "large_list": pa.large_list, "fixed_size_list": lambda kind: pa.list_(kind, 3)}
@@ -214,12 +214,6 @@ def test_keys_do_not_depend_on_the_batch_and_differ_by_band():
 def test_without_planes_there_is_one_key_for_all():
     _, sketches = encoded(Cosine("v"), np.eye(4))
     assert Cosine("v", planes=False).keys(None, sketches).tolist() == [[0]] * 4
-
-
-def test_mixed_keys_are_all_different():
-    keys = mixed(np.arange(1000, dtype=np.uint64)[:, None], np.arange(50, dtype=np.uint64))
-    assert len(np.unique(keys)) == keys.size
-    assert 0.45 < (keys >> np.uint64(63)).mean() < 0.55
 
 
 @given(st.integers(2, 2000), st.integers(0, 2**32 - 1))
