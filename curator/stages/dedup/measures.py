@@ -150,7 +150,7 @@ class MinHash(Measure):
         if values.null_count:
             raise ValueError(f"column {self.column!r} has a signature with a null in it")
         signatures = values.cast(pa.uint32()).to_numpy(zero_copy_only=False)
-        return present, signatures.reshape(-1, int(lengths[0]) if len(lengths) else 0)
+        return present, signatures.reshape(int(present.sum()), int(lengths[0]) if len(lengths) else 0)
 
 
 @dataclass(frozen=True)
