@@ -94,6 +94,8 @@ class Centroids(Reduce):
         self._sample = _Sample()
 
     def process(self, batch: Batch) -> Batch:
+        if not len(batch):
+            return batch
         assert self._centers is not None, "rows in pass two that were not there in pass one"
         numbers, products = nearest(on_grid(unit_vectors(_sketches(batch))), self._centers, self.probes, self._device)
         scope = _first_keys(batch)
