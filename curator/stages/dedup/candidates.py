@@ -34,7 +34,8 @@ class Verify:
     """How pairs of places are judged.
 
     `similar(a, b)`: float32 [m], how alike the places a[i] and b[i] are, NaN where they are no pair. `looks(places)`: uint64 [m],
-    equal for places whose sketches are. `reference`: bool by place; two of these are never a pair. `near`: see `blocks`; None where sketches are compared pair by pair.
+    equal for places whose sketches are. `reference`: bool by place; two of these are never a pair.
+    `near`: see `blocks`; None where sketches are compared pair by pair.
     """
 
     similar: Callable[[np.ndarray, np.ndarray], np.ndarray]

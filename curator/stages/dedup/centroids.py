@@ -67,8 +67,10 @@ class Centroids(Reduce):
             raise RecipeError(f"a rank by centers is hard, easy or random, got {self.rank!r}")
 
     def contract(self) -> Contract:
-        return Contract(needs={"sketch", "digest", "keys", "rank"},
-                        adds={"shard": pa.int64(), "keys": pa.list_(pa.uint64()), "rank": pa.list_(pa.float64())})
+        needs, adds = {"digest", "sketch", "keys"}, {"shard": pa.int64(), "keys": pa.list_(pa.uint64())}
+        if self.rank is None:
+            return Contract(needs=needs, adds=adds)
+        return Contract(needs=needs | {"rank"}, adds=adds | {"rank": pa.list_(pa.float64())})
 
     def setup(self, ctx: Context) -> None:
         self._device = torch_device(ctx.gpus)

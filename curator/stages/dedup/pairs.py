@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
@@ -51,6 +51,7 @@ class FindPairs(Reduce):
 
     key = "shard"
     absorbs = SketchBatch
+    _device: ClassVar[str | None] = None  # where matrices are multiplied; numpy without a GPU
 
     def __post_init__(self) -> None:
         if self.exact and not isinstance(self.measure, MinHash):
@@ -85,7 +86,7 @@ class FindPairs(Reduce):
     def finish(self) -> Iterator[EdgeBatch]:
         found = Found()
         try:
-            yield from _edges(self._store, _Judge(self._store, self.measure, self.exact, self._device), found)
+            yield from _edges(self._store, self.measure, self.exact, self._device, found)
         finally:
             self.clear()
         if found.crowded:
@@ -94,7 +95,7 @@ class FindPairs(Reduce):
                         self.name, found.crowded, found.buckets)
 
 
-def _edges(store: RowStore, judge: _Judge, found: Found) -> Iterator[EdgeBatch]:
+def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None, found: Found) -> Iterator[EdgeBatch]:
     shared = np.zeros(store.count, dtype=bool)
     for _, rows in store.keys.buckets():
         shared[rows] = True
@@ -102,8 +103,9 @@ def _edges(store: RowStore, judge: _Judge, found: Found) -> Iterator[EdgeBatch]:
     ordered = keep_order(store, names, np.flatnonzero(shared))
     place = np.zeros(store.count, dtype=np.uint64)
     place[ordered] = np.arange(len(ordered), dtype=np.uint64)
-    judge.ordered = ordered
-    verify = Verify(judge.similar, judge.looks, np.asarray(store.reference.whole()[ordered]), judge.near if judge.blocks else None)
+    judge = _Judge(store, ordered, measure, exact, device)
+    verify = Verify(judge.similar, judge.looks, np.asarray(store.reference.whole()[ordered]),
+                    judge.near if isinstance(measure, Cosine) else None)
     rounds = max(64, LEADERS_BYTES // max(1, store.width))
     pairs, similarity = _distinct(part for number, rows in store.keys.buckets()
                                   for part in verified(np.unique(number << HALF | place[rows]), verify, rounds, found))
@@ -114,12 +116,9 @@ def _edges(store: RowStore, judge: _Judge, found: Found) -> Iterator[EdgeBatch]:
 class _Judge:
     """Says how similar places in keep order are; NaN where they are not similar enough."""
 
-    ordered: np.ndarray  # rows, by place
-
-    def __init__(self, store: RowStore, measure: Measure, exact: bool, device: str | None) -> None:
-        self.measure, self.exact, self.device = measure, exact, device
-        self.blocks = isinstance(measure, Cosine)
-        self.sketches = store.sketch.whole()
+    def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool, device: str | None) -> None:
+        self.ordered, self.measure, self.exact, self.device = ordered, measure, exact, device
+        self.sketches, self.digests = store.sketch.whole(), store.digest.whole()
         self.least = np.float32(measure.least(store.width)) if store.width else np.float32(1)
         self.doubtful = np.float32(measure.doubtful(store.width)) if exact and store.width else self.least
         if exact:
@@ -141,7 +140,8 @@ class _Judge:
 
     def near(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Positions of places in a and b that are similar, and how similar: for measures that compare by the block."""
-        return self.measure.pairs(np.asarray(self.sketches[self.ordered[a]]), np.asarray(self.sketches[self.ordered[b]]), self.device)
+        some, others = (np.asarray(self.sketches[self.ordered[places]]) for places in (a, b))
+        return self.measure.pairs(some, others, self.device)
 
     def _jaccard(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Of the shingles of rows a[i] and b[i]; 0 where there are none."""
@@ -153,7 +153,7 @@ class _Judge:
         return np.concatenate(parts)
 
     def looks(self, places: np.ndarray) -> np.ndarray:
-        return np.array([xxhash.xxh3_64_intdigest(self.sketches[row].tobytes()) for row in self.ordered[places].tolist()], dtype=np.uint64)
+        return self.digests[self.ordered[places]]
 
 
 def jaccard(values: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -202,7 +202,8 @@ def _edge_batch(store: RowStore, names: Names, ordered: np.ndarray, pairs: np.nd
         rows = ordered[places.astype(np.int64)]
         ranks = np.asarray(store.rank.whole()[rows])
         offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(store.ranks)
-        columns |= {f"{prefix}id": names.ids(rows), f"{prefix}source": names.sources(rows),
+        columns |= {f"{prefix}id": names.ids(rows).cast(pa.string()), f"{prefix}source": names.sources(rows),
+                    f"{prefix}digest": pa.array(store.digest.whole()[rows]),
                     f"{prefix}rank": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ranks.ravel(), pa.float64())),
                     f"{prefix}reference": pa.array(store.reference.whole()[rows], pa.bool_())}
     return EdgeBatch(rows=pa.table([columns[name] for name in EDGE.names], schema=EDGE))

@@ -15,7 +15,7 @@ from curator.errors import RecipeError
 from curator.io.spool import shard_values
 from curator.stage import Context, Contract, Outputs, Stage, setting
 from curator.stages.dedup.measures import Measure, flat, mix
-from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch
+from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
 from curator.stages.dedup.values import hash_values
 from curator.tasks.batch import HIDDEN, Batch
 
@@ -85,19 +85,20 @@ class Sketch(Stage):
         row, place, counts, keys = by_shard(mix(keys ^ scope), self.shards)
         lists = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), pa.array(keys))
         columns = {"shard": pa.array(self._shard_values[place]), "keys": lists, "sketch": _binary(sketches[row])}
-        columns |= {name: values.take(pa.array(row)) for name, values in self._of_records(rows).items()}
+        columns |= {name: values.take(pa.array(row)) for name, values in self._of_records(rows, sketches).items()}
         hidden = [name for name in rows.rows.column_names if name in HIDDEN]
         told = SketchBatch(rows=rows.rows.select(["id", "source", *hidden]).take(pa.array(row)))
         return Outputs(out=told.with_columns({name: columns[name] for name in self._adds()}), absorbed=batch.filter(~present))
 
-    def _of_records(self, batch: Batch) -> dict[str, pa.Array]:
+    def _of_records(self, batch: Batch, sketches: np.ndarray) -> dict[str, pa.Array]:
         """What does not depend on the shard."""
         ranks = np.asarray(self.keep.ranks(batch), dtype=np.float64).reshape(len(batch), -1) if len(batch) else np.zeros((0, 0))
         offsets = pa.array(np.arange(len(batch) + 1) * ranks.shape[1], pa.int32())
         reference = np.zeros(len(batch), dtype=bool)
         if self.reference is not None:
             reference = sql.evaluate({"reference": self.reference}, batch.rows).is_valid().to_numpy(zero_copy_only=False)
-        columns: dict[str, Any] = {"rank": pa.ListArray.from_arrays(offsets, pa.array(ranks.ravel())), "reference": pa.array(reference)}
+        columns: dict[str, Any] = {"digest": pa.array(digests(sketches)), "reference": pa.array(reference),
+                                   "rank": pa.ListArray.from_arrays(offsets, pa.array(ranks.ravel()))}
         if self.shingles is not None:
             columns["shingles"] = sets(flat(batch.rows.column(self.shingles)))
         return columns

@@ -130,7 +130,7 @@ class Keys:
 class RowStore:
     """What is known of the rows of a shard: names, keep order, sketches, keys and, where they are wanted, shingles.
 
-    Memory a row, in bytes: sketch + 12 for each key + id + 9 + 8 for each rank (+ 4 for each shingle + 4). What comes above
+    Memory a row, in bytes: sketch + 12 for each key + id + 17 + 8 for each rank (+ 4 for each shingle + 4). What comes above
     `memory_bytes` is spilled, and mapped when it is read: then the operating system has it in memory as far as there is room.
     """
 
@@ -138,13 +138,13 @@ class RowStore:
         self.memory_bytes = memory_bytes
         self.count, self.width, self.ranks = 0, 0, 0  # rows; bytes of a sketch; numbers in a rank
         self.ids, self.shingles = Lists("uint8"), Lists("uint32") if shingles else None
-        self.source, self.reference, self.keys = Growing(np.uint32), Growing(bool), Keys()
+        self.source, self.digest, self.reference, self.keys = Growing(np.uint32), Growing(np.uint64), Growing(bool), Keys()
         self.sketch = self.rank = Growing(np.uint8, 0)  # made with the first row, which says how wide
         self.sources: dict[str, int] = {}
 
     def _columns(self) -> list[Growing]:
         lists = [self.ids] if self.shingles is None else [self.ids, self.shingles]
-        return [self.source, self.reference, self.sketch, self.rank, self.keys.keys, self.keys.rows,
+        return [self.source, self.digest, self.reference, self.sketch, self.rank, self.keys.keys, self.keys.rows,
                 *(column for one in lists for column in (one.lengths, one.values))]
 
     @property
@@ -173,6 +173,7 @@ class RowStore:
         self.sketch.add(_data(sketches).reshape(count, self.width))
         self.rank.add(ranks.reshape(count, self.ranks))
         self.reference.add(flat(table.column("reference")).to_numpy(zero_copy_only=False))
+        self.digest.add(flat(table.column("digest")).to_numpy(zero_copy_only=False))
         self.source.add(self._codes(flat(table.column("source"))))
         ids = flat(table.column("id")).cast(pa.large_binary())
         self.ids.lengths.add(pc.binary_length(ids).to_numpy(zero_copy_only=False))
@@ -213,48 +214,23 @@ class Names:
         self._ids = pa.LargeStringArray.from_buffers(store.count, pa.py_buffer(offsets), pa.py_buffer(data))
         self._sources, self._source = pa.array(list(store.sources), pa.string()), store.source.whole()
 
-    def ids(self, rows: np.ndarray) -> pa.Array:
-        return self._ids.take(pa.array(rows)).cast(pa.string())
+    def ids(self, rows: np.ndarray) -> pa.LargeStringArray:
+        return self._ids.take(pa.array(rows))
 
     def sources(self, rows: np.ndarray) -> pa.Array:
         return self._sources.take(pa.array(self._source[rows]))
 
 
 def keep_order(store: RowStore, names: Names, rows: np.ndarray) -> np.ndarray:
-    """These rows, the best one first: references, then by rank, id and source.
+    """These rows, the best one first: references, then by rank, id, source and digest.
 
-    Rows that agree in all of that, which are one record that is there several times, go by what is compared, so that
-    the order does not depend on which came first.
+    Rows that agree in all of that are one record that is there several times.
     """
     ranks = np.asarray(store.rank.whole()[rows]) + 0.0  # -0.0 becomes 0.0
-    later = ~store.reference.whole()[rows]
-    ids = names._ids.take(pa.array(rows))
-    table = pa.table({"later": later.view(np.uint8), **{f"rank{i}": ranks[:, i] for i in range(store.ranks)}, "id": ids,
-                      "source": names.sources(rows)})
-    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]).to_numpy()
-    tied = np.ones(len(order), dtype=bool)[1:]
-    for column in [later, *ranks.T, store.source.whole()[rows]]:
-        tied &= column[order][1:] == column[order][:-1]
-    at = np.flatnonzero(tied)
-    same = pc.equal(ids.take(pa.array(order[at])), ids.take(pa.array(order[at + 1]))).to_numpy(zero_copy_only=False)
-    ordered = rows[order]
-    _break_ties(store, ordered, at[same.astype(bool)])
-    return ordered
-
-
-def _break_ties(store: RowStore, ordered: np.ndarray, at: np.ndarray) -> None:
-    """Put rows that are tied, each with the next one at these places, in order of their sketches and shingles."""
-    sketches = store.sketch.whole()
-    if store.shingles is not None:
-        values, offsets = store.shingles.values.whole(), store.shingles.offsets()
-
-    def content(row: int) -> tuple[bytes, bytes]:
-        more = b"" if store.shingles is None else values[offsets[row]:offsets[row + 1]].tobytes()
-        return sketches[row].tobytes(), more
-
-    for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1) if len(at) else ():
-        span = slice(run[0], run[-1] + 2)
-        ordered[span] = sorted(ordered[span].tolist(), key=content)
+    table = pa.table({"later": (~store.reference.whole()[rows]).view(np.uint8), **{f"rank{i}": ranks[:, i] for i in range(store.ranks)},
+                      "id": names.ids(rows), "source": names.sources(rows), "digest": store.digest.whole()[rows]})
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
+    return rows[order.to_numpy()]
 
 
 def _data(values: pa.Array) -> np.ndarray:

@@ -154,4 +154,4 @@ def test_nonsense_is_refused(options, told):
 
 @pytest.mark.parametrize("options", [{}, {"clusters": 5, "probes": 3, "rank": "random"}, {"clusters": 5, "shards": 1}])
 def test_it_keeps_the_rules(options):
-    check_stage(Centroids(**options), sketched(around(6, 5, 8, 0.5)[0]))
+    check_stage(Centroids(**options), sketched(around(6, 5, 8, 0.5)[0]), skip={"nulls"})  # `Sketch` gives none
