@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,10 @@ import pyarrow as pa
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
 from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
+from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.index import IndexPlace, made_by, matches
 from curator.stages.dedup.measures import Measure, MinHash
+from curator.stages.dedup.products import torch_device
 from curator.stages.dedup.rows import EDGE, SHINGLES, SKETCH, EdgeBatch, SketchBatch
 from curator.stages.dedup.store import Names, RowStore, keep_order
 from curator.tasks.batch import Batch
@@ -56,6 +59,7 @@ class FindPairs(Reduce):
 
     key = "shard"
     absorbs = SketchBatch
+    _device: ClassVar[str | None] = None  # where matrices are multiplied; numpy without a GPU
 
     def __post_init__(self) -> None:
         if self.exact and not isinstance(self.measure, MinHash):
@@ -73,6 +77,7 @@ class FindPairs(Reduce):
         return Contract(needs=set(self.columns), adds=adds)
 
     def setup(self, ctx: Context) -> None:
+        self._device = torch_device(ctx.gpus)
         self.clear()
 
     def clear(self) -> None:
@@ -89,7 +94,7 @@ class FindPairs(Reduce):
     def finish(self) -> Iterator[EdgeBatch]:
         found = Found()
         try:
-            yield from _edges(self._store, self.measure, self.exact, found)
+            yield from _edges(self._store, self.measure, self.exact, self._device, found)
             if self.index is not None:
                 yield from _edges_to(self.index, self._store, self.measure, made_by(self.measure, self.scope))
         finally:
@@ -100,7 +105,7 @@ class FindPairs(Reduce):
                         "before, or use more rows a band", self.name, found.crowded, found.buckets)
 
 
-def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iterator[EdgeBatch]:
+def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None, found: Found) -> Iterator[EdgeBatch]:
     shared = np.zeros(store.count, dtype=bool)
     for _, rows in store.keys.buckets():
         shared[rows] = True
@@ -108,8 +113,9 @@ def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iter
     ordered = keep_order(store, names, np.flatnonzero(shared))
     place = np.zeros(store.count, dtype=np.uint64)
     place[ordered] = np.arange(len(ordered), dtype=np.uint64)
-    judge = _Judge(store, ordered, measure, exact)
-    verify = Verify(judge.similar, judge.looks, np.asarray(store.reference.whole()[ordered]))
+    judge = _Judge(store, ordered, measure, exact, device)
+    verify = Verify(judge.similar, judge.looks, np.asarray(store.reference.whole()[ordered]),
+                    judge.near if isinstance(measure, Cosine) else None)
     rounds = max(64, LEADERS_BYTES // max(1, store.width))
     pairs, similarity = _distinct(part for number, rows in store.keys.buckets()
                                   for part in verified(np.unique(number << HALF | place[rows]), verify, rounds, found))
@@ -140,8 +146,8 @@ def _edges_to(index: IndexPlace, store: RowStore, measure: Measure, made_by: str
 class _Judge:
     """Says how similar places in keep order are; NaN where they are not similar enough."""
 
-    def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool) -> None:
-        self.ordered, self.measure, self.exact = ordered, measure, exact
+    def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool, device: str | None) -> None:
+        self.ordered, self.measure, self.exact, self.device = ordered, measure, exact, device
         self.sketches, self.digests = store.sketch.whole(), store.digest.whole()
         self.least = np.float32(measure.least(store.width)) if store.width else np.float32(1)
         self.doubtful = np.float32(measure.doubtful(store.width)) if exact and store.width else self.least
@@ -161,6 +167,11 @@ class _Judge:
             similarity[maybe] = self._jaccard(a[maybe], b[maybe])
             similarity[~(similarity >= self.least)] = np.nan
         return similarity
+
+    def near(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Positions of places in a and b that are similar, and how similar: for measures that compare by the block."""
+        some, others = (np.asarray(self.sketches[self.ordered[places]]) for places in (a, b))
+        return self.measure.pairs(some, others, self.device)
 
     def _jaccard(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Of the shingles of rows a[i] and b[i]; 0 where there are none."""
