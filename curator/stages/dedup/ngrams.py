@@ -5,9 +5,8 @@ A hash depends on the words and on nothing else: not on the text around it, nor 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import xxhash
@@ -20,12 +19,13 @@ _MIX = np.uint64(MULTIPLIER)
 _HALF = np.uint64(32)
 _WINDOW = 8  # bytes of a word hashed at once
 _WINDOWS_MAX = 8  # a word that is longer is hashed by itself
+GROUP_CHARS = 300_000  # worked on at once: below, the cost of numpy's calls shows; above, arrays leave the cache
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WINDOW + 1)], np.uint64)
 
 
 @dataclass(frozen=True)
 class Words:
-    """The words of texts that were folded: word w is `data[starts[w]:stops[w]]`, in UTF-8; text d has `of[d]` up to `of[d + 1]`."""
+    """The words of folded texts: word w is `data[starts[w]:stops[w]]`, in UTF-8; those of text d are `of[d]` up to `of[d + 1]`."""
 
     data: np.ndarray  # uint8
     starts: np.ndarray  # int64
@@ -44,6 +44,20 @@ class Grams:
 
     hashes: np.ndarray
     of: np.ndarray  # int64, one more than texts
+
+
+def groups(texts: Sequence[str | None], chars: int = GROUP_CHARS) -> Iterator[list[int]]:
+    """The places of the texts, in groups of about so many characters; those of ASCII, which are done faster, by themselves."""
+    kinds: tuple[list[int], list[int]] = ([], [])
+    for row, text in enumerate(texts):
+        kinds[text is None or text.isascii()].append(row)
+    for rows in kinds:
+        first = size = 0
+        for place, row in enumerate(rows, 1):
+            size += len(texts[row] or "") + 1
+            if size >= chars or place == len(rows):
+                yield rows[first:place]
+                first, size = place, 0
 
 
 def split_words(folded: Folded) -> Words:
@@ -108,7 +122,7 @@ def grams(hashes: np.ndarray, of: np.ndarray, n: int) -> Grams:
     if len(short):
         inside[:of[-1]] &= np.repeat(sizes >= n, sizes)
         inside[of[short]] = True
-        rolled[of[short]] = _whole(hashes, of[short], sizes[short])
+        rolled[of[short]] = polynomials(hashes, of[short], sizes[short])
     counts = np.where(sizes >= n, sizes - n + 1, np.minimum(sizes, 1))
     return Grams(mixed(rolled[inside]), np.append(0, np.cumsum(counts)))
 
@@ -135,8 +149,8 @@ def _joined(first: np.ndarray, second: np.ndarray, width: int, base: int) -> np.
     return total
 
 
-def _whole(hashes: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The polynomial of so many words from each start on."""
+def polynomials(hashes: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The polynomial of so many words from each start on; that of n words equals `rolling` there."""
     total = np.zeros(len(starts), np.uint64)
     for place in range(int(sizes.max(initial=0))):
         more = np.flatnonzero(sizes > place)

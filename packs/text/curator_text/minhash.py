@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,20 @@ import pyarrow as pa
 from curator import RecipeError
 from curator.stage import Context, Contract, Stage
 from curator.stages.dedup.folding import warm_up
-from curator.stages.dedup.ngrams import Grams, char_grams, word_grams
+from curator.stages.dedup.ngrams import GROUP_CHARS, Grams, char_grams, groups, word_grams
 from curator.tasks.batch import Batch
 from curator_text.sketch import sketches
 
-GROUP_CHARS = 300_000  # worked on at once: below, the cost of numpy's calls shows; above, arrays leave the cache
-GPU_GROUP_CHARS = 8_000_000
+GPU_GROUP_CHARS = 8_000_000  # worked on at once on a GPU, whose calls cost more
 _SHINGLE = re.compile(r"([1-9]\d*) (word|char)s?")
 
 
 @dataclass(kw_only=True)
 class Minhash(Stage):
-    """Add the MinHash signature of a text: the share of places in which two signatures agree estimates the Jaccard similarity of
-    their sets of shingles, with a standard error of at most sqrt(J (1 - J) / hashes).
+    """Add the MinHash signature of a text, from which near-duplicates are found.
+
+    The share of places in which two signatures agree estimates the Jaccard similarity J of the two sets of shingles, with a
+    standard error of at most sqrt(J (1 - J) / hashes).
 
     `shingle`: what is compared, so many consecutive words or characters: `5 words`, `24 chars`. A text that is shorter has one
     shingle, all of it; a text without a letter or digit has no signature (null), like null. `hashes`: values of a signature, and
@@ -48,7 +50,8 @@ class Minhash(Stage):
     def __post_init__(self) -> None:
         found = _SHINGLE.fullmatch(self.shingle)
         if not found:
-            raise RecipeError(f"text.minhash: shingle is a number of words or chars, as in '5 words' or '24 chars', not {self.shingle!r}")
+            raise RecipeError("text.minhash: shingle is a number of words or chars, as in '5 words' or '24 chars', "
+                              f"not {self.shingle!r}")
         if not 1 <= self.hashes <= 4096:
             raise RecipeError(f"text.minhash: hashes must be from 1 to 4096, got {self.hashes}")
         if self.shingles == self.output:
@@ -90,29 +93,13 @@ class Minhash(Stage):
         return (word_grams if self._of_words else char_grams)(texts, self._n, self.normalize)
 
 
-def groups(texts: list[str | None], chars: int) -> Iterator[list[int]]:
-    """The texts' places, in groups of about so many characters; texts of ASCII, which is worked on faster, by themselves."""
-    ascii_only: tuple[list[int], list[int]] = ([], [])
-    for row, text in enumerate(texts):
-        ascii_only[text is None or text.isascii()].append(row)
-    for rows in ascii_only:
-        first = size = 0
-        for place, row in enumerate(rows):
-            size += len(texts[row] or "") + 1
-            if size >= chars:
-                yield rows[first:place + 1]
-                first, size = place + 1, 0
-        if rows[first:]:
-            yield rows[first:]
-
-
 def shingle_sets(grams: Grams) -> Iterator[np.ndarray]:
     """Of each text the hashes of its shingles, 32 bits of each, sorted, each once."""
     texts = np.repeat(np.arange(len(grams.of) - 1, dtype=np.uint64), np.diff(grams.of))
     both = np.unique(texts << np.uint64(32) | grams.hashes >> np.uint64(32))
     ends = np.searchsorted(both >> np.uint64(32), np.arange(len(grams.of), dtype=np.uint64))
     values = both.astype(np.uint32)
-    return (values[start:stop] for start, stop in zip(ends[:-1], ends[1:], strict=True))
+    return (values[start:stop] for start, stop in pairwise(ends))
 
 
 def _lists(values: list[np.ndarray], present: np.ndarray) -> pa.Array:

@@ -99,7 +99,8 @@ def test_known_signatures_stay_as_they_are():
 
 
 def test_what_is_equal_to_a_reader_has_one_signature():
-    one, two, three, other = signatures(PARAGRAPH, PARAGRAPH.upper().replace(" ", "\n  "), PARAGRAPH.replace(",", " —"), PARAGRAPH[20:])
+    one, two, three, other = signatures(
+        PARAGRAPH, PARAGRAPH.upper().replace(" ", "\n  "), PARAGRAPH.replace(",", " —"), PARAGRAPH[20:])
     assert one == two == three
     assert 0.5 < np.mean(np.array(one) == np.array(other)) < 1
 
