@@ -25,7 +25,7 @@ _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WINDOW + 1)], np.uint6
 
 @dataclass(frozen=True)
 class Words:
-    """The words of folded texts: word w is `data[starts[w]:stops[w]]`, in UTF-8; those of text d are `of[d]` up to `of[d + 1]`."""
+    """The words of folded texts: word w is `data[starts[w]:stops[w]]`, in UTF-8; text d has words `of[d]` up to `of[d + 1]`."""
 
     data: np.ndarray  # uint8
     starts: np.ndarray  # int64

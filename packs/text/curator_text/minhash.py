@@ -32,8 +32,8 @@ class Minhash(Stage):
     `shingle`: what is compared, so many consecutive words or characters: `5 words`, `24 chars`. A text that is shorter has one
     shingle, all of it; a text without a letter or digit has no signature (null), like null. `hashes`: values of a signature, and
     `seed`: which; only signatures of the same `shingle`, `hashes`, `seed` and `normalize` can be compared. `output`: the column
-    with the signature (fixed_size_list<uint32>). `shingles`: a column for the hashes of all shingles too (list<uint32>, sorted, each
-    once), from which the exact similarity follows; null for none.
+    with the signature (fixed_size_list<uint32>). `shingles`: a column for the hashes of all shingles too (list<uint32>, sorted,
+    each once), from which the exact similarity follows; null for none.
 
     `normalize`: compare words only: lower case, without punctuation and diacritics, whatever the white space (see
     `curator.stages.dedup.folding`). Without it words are what white space divides. Between words of characters stands one space.
