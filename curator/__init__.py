@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from curator.errors import ContractError, CuratorError, InputError, RecipeError, StageError
 from curator.pipeline import Pipeline
 from curator.resources import Resources
-from curator.stage import Context, Contract, Memory, Outputs, Reduce, Sink, Source, Stage, Stateful, setting, stage
+from curator.stage import Composite, Context, Contract, Memory, Outputs, Reduce, Sink, Source, Stage, Stateful, setting, stage
 from curator.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
 
 if TYPE_CHECKING:
     from curator.formats import read, write
 
 __all__ = [
-    "AudioBatch", "Batch", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch", "InputError", "Memory",
-    "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Sink", "Source", "Stage", "StageError", "Stateful", "TextBatch",
-    "VideoBatch", "read", "setting", "stage", "write",
+    "AudioBatch", "Batch", "Composite", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch", "InputError",
+    "Memory", "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Sink", "Source", "Stage", "StageError", "Stateful",
+    "TextBatch", "VideoBatch", "read", "setting", "stage", "write",
 ]
 
 

@@ -18,15 +18,20 @@ ENDING_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
 }
 
 
-def check_contracts(nodes: list[Node], names: dict[Node, str]) -> dict[Node, dict | None]:
-    """The columns after each node (None where a source does not say), checked against what each one needs."""
+def check_contracts(nodes: list[Node], names: dict[Node, str], parts: Mapping[Node, Node]) -> dict[Node, dict | None]:
+    """The columns after each node (None where a source does not say), checked against what each one needs.
+
+    `parts`: the parts of composite stages, each with the main one. What a main one gets from them are no records.
+    """
     after: dict[Node, dict | None] = {}
+    names = {node: names[parts.get(node, node)] for node in nodes}
     for node in nodes:
         if isinstance(node.stage, Source):
             known = node.stage.columns()
             after[node] = None if known is None else {"id": pa.string(), "source": pa.string(), **known}
             continue
-        before = _columns_at(node.inputs, after)
+        ends = tuple(end for end in node.inputs if parts.get(end.node) is not node)
+        before = _columns_at(ends or node.inputs, after)
         contract = node.stage.contract()
         if before is None:
             after[node] = None

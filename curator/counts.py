@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from curator.summary import ColumnSummary
 
+SOURCES_MAX = 1000  # of a stage that counts by source: those that come later are left out
 ERRORS_MAX = 5  # of a stage in a unit: enough to say what goes wrong
 WRITTEN = "written"  # the port on which a sink's counts carry what it wrote
 
@@ -20,6 +21,7 @@ class Counts:
     (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the endings aside;
     a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
     `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
+    `by_source`: for a stage that asks for it, rows out and duplicates by the value of `source`.
     """
 
     rows_in: int = 0
@@ -32,6 +34,7 @@ class Counts:
     busy_s: float = 0.0
     errors: dict[str, int] = field(default_factory=dict)
     columns: dict[str, ColumnSummary] = field(default_factory=dict)
+    by_source: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
         """Take in the counts of another unit or attempt of the same stage."""
@@ -50,6 +53,14 @@ class Counts:
                 self.errors[error] = self.errors.get(error, 0) + rows
         for name, summary in other.columns.items():
             self.columns.setdefault(name, ColumnSummary()).merge(summary)
+        for source, (out, duplicate) in other.by_source.items():
+            self.saw_source(source, out, duplicate)
+
+    def saw_source(self, source: str, out: int, duplicate: int) -> None:
+        """Count rows of a source, if there are not too many sources already."""
+        if source in self.by_source or len(self.by_source) < SOURCES_MAX:
+            before = self.by_source.get(source, (0, 0))
+            self.by_source[source] = [before[0] + out, before[1] + duplicate]
 
     @property
     def unaccounted(self) -> int:
@@ -68,7 +79,7 @@ class Counts:
         named = {"in": self.rows_in, "made": self.made, "out": dict(self.out), "dropped": dict(self.dropped),
                  "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
                  "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
-                 "columns": {n: c.to_json() for n, c in self.columns.items()}}
+                 "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_source": dict(self.by_source)}
         return {name: value for name, value in named.items() if value}
 
     @classmethod

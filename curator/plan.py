@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from curator.contracts import check_contracts, place_of
 from curator.errors import RecipeError
+from curator.expand import expand
 from curator.io.files import Folder
 from curator.io.spool import FORMAT, FromSpool, ToSpool
 from curator.io.to_parquet import ToParquet
@@ -41,7 +42,7 @@ class Step:
     `key`: 16 hex digits of the stage's fingerprint and of every stage upstream; results of two runs may stand side by
     side when their keys are equal. `after`: the names of the steps and the ports that feed it. `keeper`: a sink that the
     plan added, for rows on an ending that no stage takes. `spool`: the plan added it to take rows into a later phase, or out
-    of an earlier one; it is no stage of the pipeline.
+    of an earlier one; it is no stage of the pipeline. `part_of`: the step of the composite stage that this one is a part of.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Step:
     after: tuple[tuple[str, str], ...] = ()
     keeper: bool = False
     spool: bool = False
+    part_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,18 +156,20 @@ def make_plan(pipeline: Pipeline, mode: Mode = "stream") -> Plan:
         RecipeError: no sink, a port that leads nowhere, two sinks in one folder.
         ContractError: a stage needs a column or payload that nothing before it makes.
     """
-    nodes = pipeline.nodes()
     if not pipeline.sinks:
         raise RecipeError("the pipeline writes nothing: end it with a sink, for example >> write('out/')")
     for end in pipeline.ends:
         raise RecipeError(f"port {end.port!r} of stage {end.node.stage.name!r} leads nowhere: add a sink or discard it")
+    expanded = expand(pipeline, _unique_names(pipeline.nodes()), out_folder(pipeline))
+    whole, parts = expanded.pipeline, expanded.parts
+    nodes = whole.nodes()
     names = _unique_names(nodes)
     takers = _takers(nodes)
-    _check_ports(nodes, names, takers, pipeline.settings.discard)
-    columns = check_contracts(nodes, names)
-    steps = _steps(pipeline, nodes, names)
+    _check_ports(nodes, names, takers, whole.settings.discard)
+    columns = check_contracts(nodes, names, parts)
+    steps = _steps(whole, nodes, names, parts)
     groups = _fuse([n for n in nodes if not isinstance(n.stage, Sink)], takers)
-    graph = _Graph(pipeline, nodes, groups, steps, takers, _levels(nodes, groups, mode))
+    graph = _Graph(whole, nodes, groups, steps, takers, _levels(nodes, groups, mode))
     phases = tuple(graph.phase(number) for number in range(max(graph.level.values()) + 1))
     return Plan(pipeline, phases, {names[n]: columns[n] for n in nodes})
 
@@ -225,7 +229,7 @@ def _discarded(discard: tuple[str, ...], port: str, name: str) -> bool:
     return port in discard or f"{port}/{name}" in discard
 
 
-def _steps(pipeline: Pipeline, nodes: list[Node], names: dict[Node, str]) -> dict[Node, Step]:
+def _steps(pipeline: Pipeline, nodes: list[Node], names: dict[Node, str], parts: dict[Node, Node]) -> dict[Node, Step]:
     steps: dict[Node, Step] = {}
     for node in nodes:
         above = sorted(f"{steps[end.node].key}.{end.port}" for end in node.inputs)
@@ -233,7 +237,8 @@ def _steps(pipeline: Pipeline, nodes: list[Node], names: dict[Node, str]) -> dic
             above.append(_place(node.stage, pipeline))
         text = "\n".join([names[node], node.stage.fingerprint(), *above])
         key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-        steps[node] = Step(names[node], node.stage, key, tuple((names[e.node], e.port) for e in node.inputs))
+        after = tuple((names[e.node], e.port) for e in node.inputs)
+        steps[node] = Step(names[node], node.stage, key, after, part_of=names[parts[node]] if node in parts else "")
     return steps
 
 

@@ -29,6 +29,7 @@ def preview(pipeline: Pipeline, records: int = 5) -> list[StagePreview]:
         CuratorError: the plan's errors, and what a stage raised in `setup`.
     """
     plan = make_plan(pipeline >> ToJsonl(path="preview") if pipeline.ends else pipeline)  # no sink is opened
+    parts = {step.name: step.part_of for step in plan.steps}
     answers: dict[tuple[str, str], list[Batch]] = {}
     previews = []
     for operator in (o for phase in plan.phases for o in phase.operators):
@@ -39,10 +40,11 @@ def preview(pipeline: Pipeline, records: int = 5) -> list[StagePreview]:
                 before, got = None, _read(step, _share(plan, records))
             else:
                 batches = [b for end in step.after for b in answers.get(end, ())]
-                before, got = _table(batches), _process(operator, step, batches)
+                before = _table([b for end in step.after if parts.get(end[0]) != step.name for b in answers.get(end, ())])
+                got = _process(operator, step, batches)
             answers.update({(step.name, port): batches for port, batches in got.items()})
             outputs = {port: table for port, batches in got.items() if (table := _table(batches)) is not None}
-            if before is not None or isinstance(step.stage, Source):
+            if (before is not None or isinstance(step.stage, Source)) and not step.part_of:
                 previews.append(StagePreview(step.name, outputs, before))
     return previews
 
@@ -57,8 +59,8 @@ class _InMemory:
 
     batches: Sequence[Batch]
 
-    def rows(self, unit: Unit, columns: Collection[str] | None = None) -> Iterator[Batch]:
-        return iter(self.batches)
+    def rows(self, unit: Unit, columns: Collection[str] | None = None, kind: type[Batch] = Batch) -> Iterator[Batch]:
+        return (batch for batch in self.batches if isinstance(batch, kind))
 
 
 def _runner(kind: str, step: Step, reader: _InMemory | None = None) -> Runner:

@@ -28,7 +28,7 @@ from curator.machine import this_machine
 from curator.observe.endpoint import Endpoint
 from curator.observe.observer import Observer
 from curator.observe.report import render_report
-from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise
+from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise, with_parts
 from curator.pipeline import Pipeline
 from curator.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan, out_folder
 from curator.recipe import dump
@@ -158,6 +158,7 @@ class _Run:
         self.keepers = {s.name for s in steps if s.keeper}
         self.sources = {s.name for s in steps if isinstance(s.stage, Source)}
         self.sinks = {s.name for s in steps if isinstance(s.stage, Sink) and not s.keeper}
+        self.part_of = {s.name: s.part_of for s in steps if s.part_of}
         self.spools = {s.name: (phase.number, s) for phase in plan.phases for s in phase.operators[-1].steps if s.spool}
         self.ledgers = [Ledger(out, phase.number, [s for s in steps if isinstance(s.stage, Sink)]) for phase in plan.phases]
         self.loops: list[Loop] = []  # of the phases that were begun
@@ -268,7 +269,8 @@ class _Run:
 
     def _totals(self) -> dict[str, Counts]:
         """The counts of finished units and of those under way, by stage."""
-        return {name: counts for loop in self.loops for name, counts in loop.totals().items() if not self._is_spool(name)}
+        return with_parts({name: counts for loop in self.loops for name, counts in loop.totals().items()
+                           if not self._is_spool(name)}, self.part_of)
 
     def _is_spool(self, name: str) -> bool:
         return name.removeprefix(READ) in self.spools
@@ -322,8 +324,8 @@ class _Run:
         return sum(n.node.cpus for n in scheduler.state.nodes.values())
 
     def _stats(self, stopped: str | None) -> dict[str, Any]:
-        counts = {n: c for loop in self.loops for n, c in loop.ledger.counts().items()
-                  if n not in self.keepers and not self._is_spool(n)}
+        counts = with_parts({n: c for loop in self.loops for n, c in loop.ledger.counts().items()
+                             if n not in self.keepers and not self._is_spool(n)}, self.part_of)
         status, message = ("stopped", stopped) if stopped else ("finished", "")
         if stopped and "max_failed" in stopped:
             message += self._errors(self._totals())
@@ -340,9 +342,10 @@ class _Run:
 
     def _infos(self) -> list[StageInfo]:
         workers = {s.name: loop.workers.get(o.index, 0) for loop in self.loops for o in loop.phase.operators for s in o.steps}
-        return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks else "stage", s.after,
-                          workers.get(s.name, 0), s.stage.reasons())
-                for s in self.plan.steps if not s.keeper]
+        return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks else "stage",
+                          tuple(end for end in s.after if end[0] not in self.part_of), workers.get(s.name, 0), s.stage.reasons(),
+                          getattr(s.stage, "alarm_above", {}))
+                for s in self.plan.steps if not s.keeper and not s.part_of]
 
     def _tell_deaths(self, stats: dict[str, Any]) -> None:
         deaths, dead = self.means.observer.deaths, self.means.observer.dead
@@ -376,7 +379,8 @@ class _Run:
             for record in (r for key, r in ledger.records.items() if key not in ledger.unfinished):
                 for name, stage in record.stages.items():
                     if name not in self.spools:
-                        port, _, of = name.partition("/") if name in self.keepers else (WRITTEN, "", name)
+                        port, _, of = (name.partition("/") if name in self.keepers else ("clusters", "", self.part_of[name])
+                                       if name in self.part_of else (WRITTEN, "", name))
                         files.extend({"path": f.path, "rows": f.rows, "size_bytes": f.size_bytes, "stage": of, "port": port}
                                      for f in stage.files)
         return files

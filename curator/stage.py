@@ -82,7 +82,8 @@ class Stage:
     worker occupies. `batch_size`: rows a `process` call, None to leave it to the engine; the last ones may be shorter.
     `timeout_s`: seconds that one `process` call may take before its worker is killed and its rows are isolated, None for
     no limit. `version`: raise it when the stage answers differently for the same input, so that old
-    results are not mixed with new ones. `ports`: every port `process` may answer on, beside `dropped`, `duplicate` and `failed`.
+    results are not mixed with new ones. `by_source`: count its duplicates by source. `ports`: every port `process` may answer on,
+    beside `dropped`, `duplicate` and `failed`.
     """
 
     name: str = ""
@@ -90,6 +91,7 @@ class Stage:
     batch_size: int | None = None
     timeout_s: float | None = None
     version: ClassVar[int] = 1
+    by_source: ClassVar[bool] = False
     ports: tuple[str, ...] = ("out",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -260,8 +262,8 @@ class Composite(Stage):
     """
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
-        """`rows`, an open `Pipeline`, with the parts added. The stage that was added last is the main one: it takes the records, answers on this
-        stage's ports and absorbs what else comes to it, from the other parts.
+        """`rows`, an open `Pipeline`, with the parts added. The stage that was added last is the main one: it takes the
+        records, answers on this stage's ports and absorbs what else comes to it, from the other parts.
 
         `folder`, `storage_options`: where parts that are sinks may write tables beside the output of the run.
         """

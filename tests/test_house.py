@@ -15,8 +15,8 @@ SOURCES = sorted(p for top in ("curator", "packs") for p in (ROOT / top).rglob("
 FLOORS = {
     "curator.tasks": 0, "curator.resources": 0, "curator.errors": 0, "curator.summary": 0, "curator.counts": 0,
     "curator.stage": 1,
-    "curator.pipeline": 2, "curator.contracts": 2, "curator.plan": 2, "curator.recipe": 2, "curator.packs": 2,
-    "curator.formats": 2, "curator.sql": 2,
+    "curator.pipeline": 2, "curator.contracts": 2, "curator.plan": 2, "curator.expand": 2, "curator.recipe": 2,
+    "curator.packs": 2, "curator.formats": 2, "curator.sql": 2,
     "curator.recipe.parameters": 2, "curator.io": 2, "curator.stages": 2,
     "curator.engine.events": 3, "curator.engine.state": 3, "curator.engine.parts": 3,
     "curator.engine.dispatch": 3, "curator.engine.scheduler": 3,
@@ -159,7 +159,8 @@ def code_lines(path: Path) -> int:
 
 
 # Code lines. What a reader of the engine's afternoon needs is the engine; formats and recipes are read one at a time.
-SIZES = {"engine": 2500, "worker": 1350, "balance": 500, "io": 2800, "stages": 1000, "observe": 1300, "tasks": 300}
+SIZES = {"engine": 2500, "worker": 1350, "balance": 500, "io": 2800, "stages": 3400, "stages/dedup": 2400,
+         "observe": 1400, "tasks": 300}
 
 
 @pytest.mark.parametrize(("part", "most"), SIZES.items())

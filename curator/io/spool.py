@@ -82,8 +82,10 @@ class FromSpool(Source):
     def read(self, unit: Unit) -> Iterator[Batch]:
         return self.rows(unit)
 
-    def rows(self, unit: Unit, columns: Collection[str] | None = None) -> Iterator[Batch]:
+    def rows(self, unit: Unit, columns: Collection[str] | None = None, kind: type[Batch] = Batch) -> Iterator[Batch]:
         """The rows of a unit, or of a shard, in batches of a few MB; with `columns` these, `id` and `source` only.
+
+        `kind`: batches of this class only.
 
         Raises:
             InputError: a file is gone or damaged.
@@ -91,7 +93,7 @@ class FromSpool(Source):
         folder = Folder.open(self.path, self.storage_options)
         for part in unit.parts:
             with folder.open_file(part.uri) as file:
-                yield from _read_file(file, folder.path_of(part.uri), getattr(unit, "number", None), columns)
+                yield from _read_file(file, folder.path_of(part.uri), getattr(unit, "number", None), columns, kind)
 
 
 def spool_units(files: Sequence[FileInfo]) -> list[Unit]:
@@ -121,6 +123,16 @@ def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
     places = coded.indices.to_numpy(zero_copy_only=False) if not coded.indices.null_count else np.array(
         [-1 if i is None else i for i in coded.indices.to_pylist()], dtype=np.int64)
     return np.array([*hashed, 0], dtype=np.int64)[places.astype(np.int64)]
+
+
+def shard_values(shards: int) -> np.ndarray:
+    """For each shard the smallest number, 0 or more, that `shard_of` sends there, int64 [shards]: so rows can be sent where one likes."""
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < shards:
+        found.setdefault(xxhash.xxh3_64_intdigest(_bytes(number)) % shards, number)
+        number += 1
+    return np.array([found[shard] for shard in range(shards)], dtype=np.int64)
 
 
 def _bytes(value: Any) -> bytes:
@@ -223,9 +235,9 @@ def _alike(tables: list[pa.Table]) -> list[pa.Table]:
 # -- reading --------------------------------------------------------------------------------------------------
 
 
-def _read_file(file: Any, uri: str, shard: int | None, columns: Collection[str] | None) -> Iterator[Batch]:
+def _read_file(file: Any, uri: str, shard: int | None, columns: Collection[str] | None, kind: type[Batch]) -> Iterator[Batch]:
     for segment in _index(file, uri):
-        if shard is None or segment["shard"] == shard:
+        if (shard is None or segment["shard"] == shard) and issubclass(kind_of(segment["kind"]), kind):
             window = pa.PythonFile(_Window(file, segment["at"], segment["bytes"]), mode="r")
             try:
                 yield from _segment(window, kind_of(segment["kind"]), columns)

@@ -12,6 +12,8 @@ from curator.observe.graph import kept, ports
 LEVELS = ("error", "warning", "note")
 ROWS_MIN = 20  # with fewer rows, a rule that never fired or a constant column says nothing
 FAILED_MAX = 0.01  # share of the records above which failures are no longer single bad inputs
+CLUSTER_MIN = 10  # records in a cluster that is worth a word, however few there are in all
+SOURCES_SHOWN = 5  # alarms over sources that lost much
 DUPLICATE_MAX = 0.9  # share of a stage's rows above which they are one corpus read twice rather than repeats
 
 # Source: ISO 639-1:2002, the two-letter codes.
@@ -32,7 +34,7 @@ def find_alarms(stats: Stats) -> list[dict[str, Any]]:
     """The alarms of a run, worst first: `[{level, stage, text}]`; `stage` is None for what concerns the whole run."""
     found = [*_lost_rows(stats), *_empty(stats), *_failed(stats)]
     for stage in stats["stages"]:
-        found += [*_rules(stage), *_duplicates(stage), *_constants(stage), *_languages(stage)]
+        found += [*_rules(stage), *_duplicates(stage), *_clusters(stage), *_constants(stage), *_languages(stage)]
     alarms = [{"level": level, "stage": stage, "text": text} for level, stage, text in found]
     return sorted(alarms, key=lambda alarm: LEVELS.index(alarm["level"]))
 
@@ -117,6 +119,19 @@ def _duplicates(stage: Stats) -> Alarms:
     if rows >= ROWS_MIN and same > DUPLICATE_MAX * rows:
         yield ("warning", name, f"{count(same)} of {count(rows)} records are duplicates in stage {name}: check that "
                f"the input is not read twice and that the compared column is filled.")
+
+
+def _clusters(stage: Stats) -> Alarms:
+    """One cluster, or one source, that loses much: look-alikes that are none, a template, a source that is read twice."""
+    name, rows, above = stage["name"], stage["in"], stage.get("alarm_above", {})
+    largest = stage.get("clusters", {}).get("largest", 0)
+    if rows >= ROWS_MIN and largest > max(CLUSTER_MIN, above.get("cluster", 1.0) * rows):
+        yield ("warning", name, f"One cluster of stage {name} has {count(largest)} of {count(rows)} records "
+               f"({share(largest, rows)}): look at it in clusters/{name}; it may be a template, or an error page.")
+    for source, (out, same) in sorted(stage.get("by_source", {}).items(), key=lambda s: -s[1][1])[:SOURCES_SHOWN]:
+        if out + same >= ROWS_MIN and same > above.get("source", 1.0) * (out + same):
+            yield ("warning", name, f"Stage {name} took {count(same)} of {count(out + same)} records of source {source} for "
+                   f"duplicates ({share(same, out + same)}): check that this is meant, and which source `keep` prefers.")
 
 
 def _constants(stage: Stats) -> Alarms:

@@ -7,7 +7,8 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
     stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
-             they were measured, columns {column: summary} (see `curator.summary`)
+             they were measured, columns {column: summary} (see `curator.summary`), clusters {largest, sizes {range of
+             sizes: records in such clusters}} of a stage that finds clusters, by_source {source: [rows out, duplicates]}
     units    {done, total, skipped}
     files    [{path, rows, size_bytes, stage, port}]; port is "written" or the ending whose rows the file keeps
     alarms   [{level ("error" | "warning" | "note"), stage, text}]
@@ -16,12 +17,14 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from curator.counts import WRITTEN, Counts
 from curator.observe.alarms import find_alarms
 from curator.observe.graph import ENDINGS, ports, takers
+
+CLUSTERS = ("cluster_size", "cluster_sizes")  # columns by which a part of a stage says what clusters it found
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class StageInfo:
 
     `kind`: "source", "stage" or "sink". `after`: the stages and ports it takes rows from. `workers`: how many worked
     on it, 0 when unknown. `reasons`: each reason it can give for a drop, so that a rule that never fired is seen.
+    `alarm_above`: shares above which it raises an alarm.
     """
 
     name: str
@@ -37,6 +41,7 @@ class StageInfo:
     after: tuple[tuple[str, str], ...] = ()
     workers: int = 0
     reasons: tuple[str, ...] = ()
+    alarm_above: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +69,43 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
     for stage in stages:
         if columns and columns.get(stage["name"]):
             stage["columns"] = dict(columns[stage["name"]])
+            _tell_clusters(stage)
     stats = {"name": run.name, "status": run.status, "message": run.message, "records": records(stages),
              "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
              "units": {"done": 0, "total": 0, "skipped": 0, **run.units},
              "stages": stages, "files": [dict(f) for f in run.files]}
     stats["alarms"] = find_alarms(stats)
     return stats
+
+
+def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str]) -> dict[str, Counts]:
+    """The counts with those of the parts of composite stages (`part_of`: the main step of each) in their main steps.
+
+    Parts work on copies of what they compare, which are no records: only their work, their failures and what they found out are
+    counted. A main step absorbs nothing but what its parts sent it.
+    """
+    whole = {name: counts[name] for name in counts if name not in part_of}
+    for main in set(part_of.values()) & set(whole):
+        own = whole[main]
+        whole[main] = replace(own, rows_in=own.rows_in - own.absorbed, absorbed=0, errors=dict(own.errors),
+                              columns=dict(own.columns))
+    for name, main in part_of.items():
+        if name in counts and main in whole:
+            part, shown = counts[name], whole[main]
+            shown.busy_s += part.busy_s
+            shown.made += part.failed
+            shown.failed += part.failed
+            shown.errors |= part.errors
+            shown.columns |= {c: s for c, s in part.columns.items() if c in CLUSTERS}
+    return whole
+
+
+def _tell_clusters(stage: dict[str, Any]) -> None:
+    found = [stage["columns"].pop(name, None) for name in CLUSTERS]
+    if None not in found:
+        stage["clusters"] = {"largest": found[0].get("max", 0), "sizes": found[1].get("values", {})}
+    if not stage["columns"]:
+        del stage["columns"]
 
 
 def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list[dict[str, Any]]:
@@ -106,4 +142,6 @@ def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
             "dropped": {**dict.fromkeys(info.reasons, 0), **counts.dropped},
             "duplicate": counts.duplicate, "failed": counts.failed, "absorbed": counts.absorbed,
             "busy_s": round(counts.busy_s, 3), "workers": info.workers,
-            "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0}
+            "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0,
+            **({"by_source": dict(counts.by_source)} if counts.by_source else {}),
+            **({"alarm_above": dict(info.alarm_above)} if info.alarm_above else {})}

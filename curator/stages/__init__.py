@@ -8,6 +8,7 @@ from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
 from curator.stages.decontaminate import Decontaminate
 from curator.stages.dedup.exact import DedupExact
+from curator.stages.dedup.near import DedupNear
 from curator.stages.drop import Drop
 from curator.stages.limit import Limit
 from curator.stages.map import Map
@@ -19,11 +20,11 @@ from curator.stages.select import Select
 from curator.stages.top import Top
 
 __all__ = [
-    "STAGES", "Csv", "Decontaminate", "DedupExact", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route",
-    "Sample", "Select", "ToCsv", "ToJsonl", "ToParquet", "Top",
+    "STAGES", "Csv", "Decontaminate", "DedupExact", "DedupNear", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename",
+    "Route", "Sample", "Select", "ToCsv", "ToJsonl", "ToParquet", "Top",
 ]
 
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact,
-    Decontaminate,
+    DedupNear, Decontaminate,
 )

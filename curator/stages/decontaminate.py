@@ -42,7 +42,7 @@ class Decontaminate(Stage):
     around a match go, and a document that falls into more than ten pieces. datatrove drops the document, at 12 words.
     Known difference: question and answer are references of their own; no n-gram reaches from one into the other.
     Words are compared by 64-bit hashes: with a million n-grams to find, 10^12 words have a false match in one run of twenty.
-    Memory: 12 bytes an n-gram, and up to 128 MB.
+    Memory: 20 bytes an n-gram, and up to 128 MB.
     """
 
     references: str | list[str]
@@ -159,7 +159,7 @@ class Index:
             keys, owners = (np.concatenate(columns) for columns in zip(*parts, strict=True))
             keys, first = np.unique(keys, return_index=True)  # of equal ones the first
             self.tables[length] = keys, owners[first]
-        begins = np.unique(np.concatenate([np.empty(0, np.uint64), *self._begins]))
+        self.begins = begins = np.unique(np.concatenate([np.empty(0, np.uint64), *self._begins]))
         self._shift = np.uint64(64 - min(27, max(16, len(begins).bit_length() + 5)))
         self._likely = np.zeros(1 << 64 - int(self._shift), bool)  # by the upper bits: few others pass
         self._likely[begins >> self._shift] = True
@@ -178,7 +178,9 @@ class Index:
         hashes, sizes = hash_words(words), np.diff(words.of)
         if not len(hashes):
             return
-        maybe = np.flatnonzero(self._likely[rolling(hashes, self.min_words) >> self._shift])
+        begins = rolling(hashes, self.min_words)
+        maybe = np.flatnonzero(self._likely[begins >> self._shift])
+        maybe = maybe[self.begins[np.searchsorted(self.begins[:-1], begins[maybe])] == begins[maybe]]
         text = np.searchsorted(words.of, maybe, "right") - 1
         left = words.of[text + 1] - maybe  # words from there to the end of the text
         matches = []

@@ -255,7 +255,7 @@ class Runner:
         stage, counts = self.stages[0], self._count(self.only_unit, 0)
         began = time.perf_counter()
         stage.clear()
-        for batch in gathered(self.operator.reader.rows(unit, stage.columns)):
+        for batch in gathered(self.operator.reader.rows(unit, stage.columns, stage.absorbs)):
             self.progress()
             stage.absorb(batch)
         self.progress()
@@ -477,6 +477,8 @@ class Runner:
                     self._count_port(counts, port, rows)
                     if port not in ENDINGS:
                         self._summarise(counts, rows, self.adds[step])
+                    if self.stages[step].by_source:
+                        _count_sources(counts, port, rows)
 
     def _summarise(self, counts: Counts, batch: Batch, names: tuple[str, ...]) -> None:
         for name in names:
@@ -556,6 +558,13 @@ class Runner:
                 self.sidecars.write(answer.memory, _ipc(memory.rows))
         answer.seconds = time.perf_counter() - began
         return answer
+
+
+def _count_sources(counts: Counts, port: str, rows: Batch) -> None:
+    if port == "duplicate" or port not in ENDINGS:
+        for found in pc.value_counts(rows.rows.column("source")).to_pylist():
+            same = found["counts"] if port == "duplicate" else 0
+            counts.saw_source(str(found["values"]), found["counts"] - same, same)
 
 
 def _failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import xxhash
 
 from curator.tasks.batch import Batch
 
+# A record is named by its id, its source and `digest`, a hash of its sketch: two that share an id are not always one.
 SKETCH = pa.schema([
-    ("id", pa.string()), ("source", pa.string()),
+    ("id", pa.string()), ("source", pa.string()), ("digest", pa.uint64()),
     ("shard", pa.int64()),  # a value that leads to the shard
     ("keys", pa.list_(pa.uint64())),  # the buckets of this shard that the record is in
     ("sketch", pa.large_binary()),  # what similarity is computed from; all are equally long
@@ -17,11 +20,12 @@ SKETCH = pa.schema([
     ("reference", pa.bool_())])  # never removed
 SHINGLES = pa.field("shingles", pa.list_(pa.uint32()))  # beside these where similarity is to be exact: sorted, each once
 EDGE = pa.schema([
-    ("id", pa.string()), ("source", pa.string()), ("other_id", pa.string()), ("other_source", pa.string()),
+    ("id", pa.string()), ("source", pa.string()), ("digest", pa.uint64()),
+    ("other_id", pa.string()), ("other_source", pa.string()), ("other_digest", pa.uint64()),
     ("similarity", pa.float32()), ("rank", pa.list_(pa.float64())), ("other_rank", pa.list_(pa.float64())),
     ("reference", pa.bool_()), ("other_reference", pa.bool_())])
 VERDICT = pa.schema([
-    ("id", pa.string()), ("source", pa.string()),
+    ("id", pa.string()), ("source", pa.string()), ("digest", pa.uint64()),
     ("cluster", pa.string()),  # 16 hex digits: a hash of the (id, source) of its best record
     ("duplicate_of", pa.string()),  # null: this one is kept
     ("similarity", pa.float32()),  # to the record that is kept
@@ -42,3 +46,11 @@ class EdgeBatch(Batch):
 @dataclass
 class VerdictBatch(Batch):
     """What becomes of each record of a cluster. Columns: `VERDICT`."""
+
+
+def digests(sketches: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of each sketch (uint8 [n, width]), uint64 [n]."""
+    width = sketches.shape[1]
+    flat = np.ascontiguousarray(sketches).tobytes()
+    starts = range(0, len(flat), width) if width else [0] * len(sketches)
+    return np.array([xxhash.xxh3_64_intdigest(flat[at:at + width]) for at in starts], dtype=np.uint64)

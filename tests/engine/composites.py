@@ -1,0 +1,90 @@
+"""A composite stage for tests. Workers import this module, as they would a pack's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from curator import Batch, Composite, Contract, Outputs, Reduce, Stage, setting
+from curator.io.to_parquet import ToParquet
+
+
+@dataclass
+class Texts(Batch):
+    """Copies of what is compared."""
+
+
+@dataclass
+class Often(Batch):
+    """Texts that are there more than once, and who has them first."""
+
+
+@dataclass(kw_only=True)
+class Copy(Stage):
+    def process(self, batch):
+        if any(t is None for t in batch.column("text")):
+            raise ValueError("there is no text")
+        return Texts(batch.rows.select(["id", "source", "text", *(n for n in batch.rows.column_names if n.startswith("_"))]))
+
+
+@dataclass(kw_only=True)
+class FindTwice(Reduce):
+    key = "text"
+    shards: int = setting(default=2)
+
+    def clear(self) -> None:
+        self.ids: dict[str, list[str]] = {}
+
+    def absorb(self, batch) -> None:
+        for i, t in zip(batch.column("id"), batch.column("text"), strict=True):
+            self.ids.setdefault(t, []).append(i)
+
+    def finish(self):
+        rows = [{"id": i, "source": "found", "first": min(ids), "cluster_size": len(ids), "cluster_sizes": str(len(ids))}
+                for ids in self.ids.values() if len(ids) > 1 for i in ids]
+        if rows:
+            yield Often(pa.Table.from_pylist(rows))
+
+    def contract(self) -> Contract:
+        return Contract(adds={"first": pa.string(), "cluster_size": pa.int64(), "cluster_sizes": pa.string()})
+
+
+@dataclass(kw_only=True)
+class Decide(Reduce):
+    key = "id"
+    absorbs = Often
+    by_source = True
+    shards: int = setting(default=2)
+    alarm_above = {"source": 0.5}
+
+    def clear(self) -> None:
+        self.first: dict[str, str] = {}
+
+    def absorb(self, batch) -> None:
+        assert isinstance(batch, Often)
+        self.first |= dict(zip(batch.column("id"), batch.column("first"), strict=True))
+
+    def process(self, batch):
+        if isinstance(batch, Often):
+            return Outputs(absorbed=batch)
+        first = [self.first.get(i, i) for i in batch.column("id")]
+        same = [f != i for f, i in zip(first, batch.column("id"), strict=True)]
+        marked = batch.filter(same)
+        return Outputs(out=batch.filter([not s for s in same]),
+                       duplicate=marked.with_columns({"duplicate_of": [f for f, s in zip(first, same, strict=True) if s]}))
+
+
+@dataclass(kw_only=True)
+class Unlike(Composite):
+    """Keeps the first of equal texts, by way of copies."""
+
+    def contract(self) -> Contract:
+        return Contract(needs={"text"})
+
+    def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
+        often = (rows >> Copy() >> FindTwice()).to(ToParquet(path=folder, storage_options=storage_options))
+        return (rows + often) >> Decide()
+
+

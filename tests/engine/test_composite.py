@@ -1,0 +1,107 @@
+"""Stages that are made of others: users see one stage, whose records add up, whatever its parts do with copies."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from composites import Unlike
+from parts import JsonFiles, kept_aside, lines, write_lines, written
+
+from curator import ContractError, RecipeError, read
+from curator.plan import make_plan
+from curator.preview import preview
+from curator.stage import Composite
+
+CONTENT = {"a": ["one", "two", "three", "one"], "b": ["four", "two", "three"], "c": ["one", "six"]}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return write_lines(tmp_path / "in", **CONTENT)
+
+
+def made(texts, out, *after):
+    pipeline = lines(texts) >> Unlike()
+    for stage in after:
+        pipeline = pipeline >> stage
+    return pipeline >> JsonFiles(path=str(out))
+
+
+def by_name(stats):
+    return {s["name"]: s for s in stats["stages"]}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_the_funnel_shows_one_stage_and_adds_up(texts, tmp_path, workers, mode):
+    out = tmp_path / "out"
+    result = made(texts, out).run(workers=workers, mode=mode)
+    assert result.ok
+    assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
+    assert sorted(r["text"] for r in written(out)) == ["four", "one", "six", "three", "two"]
+    assert result.records == {"in": 9, "made": 0, "written": 5, "dropped": 0, "duplicate": 4, "failed": 0, "absorbed": 0}
+    stages = by_name(result.stats)
+    assert [s["name"] for s in result.stats["stages"]][1:-1] == ["unlike"]
+    assert stages["unlike"]["in"] == 9
+    assert stages["unlike"]["duplicate"] == 4
+    assert stages["unlike"]["clusters"] == {"largest": 3, "sizes": {"2": 4, "3": 3}}
+    assert sum(out + same for out, same in stages["unlike"]["by_source"].values()) == 9
+    assert len(kept_aside(out, "duplicate")) == 4
+    named = [f for f in result.stats["files"] if f["port"] == "clusters"]
+    assert {f["stage"] for f in named} == {"unlike"}
+    assert sum(f["rows"] for f in named) == 7
+    assert pq.read_table(out / "clusters" / "unlike").num_rows == 7
+
+
+def test_it_is_done_again_only_when_something_changed(texts, tmp_path):
+    out = tmp_path / "out"
+    made(texts, out).run(workers=0)
+    before = json.loads((out / "_run" / "stats.json").read_text())["files"]
+    again = made(texts, out).run(workers=0)
+    assert again.ok
+    assert again.stats["files"] == before
+    write_lines(tmp_path / "in", d=["six", "seven"])
+    more = made(texts, out).run(workers=0)
+    assert more.ok
+    assert sorted(r["text"] for r in written(out)) == ["four", "one", "seven", "six", "three", "two"]
+
+
+def test_two_in_a_row_have_names_of_their_own(texts, tmp_path):
+    result = made(texts, tmp_path / "out", Unlike()).run(workers=0)
+    stages = by_name(result.stats)
+    assert stages["unlike"]["duplicate"] == 4
+    assert stages["unlike-2"]["duplicate"] == 0
+    assert stages["unlike-2"]["in"] == 5
+
+
+def test_what_a_part_cannot_do_is_failed_and_counted_and_the_record_goes_on(texts, tmp_path):
+    rows = [{"id": f"r{n}", "text": text} for n, text in enumerate(["a", None, "a"])]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pipeline = read(str(tmp_path / "in.jsonl")) >> Unlike() >> JsonFiles(path=str(tmp_path / "out"))
+    result = pipeline.named("p", max_failed=1).run(workers=0, check=False)
+    assert result.records == {"in": 3, "made": 1, "written": 2, "dropped": 0, "duplicate": 1, "failed": 1, "absorbed": 0}
+    assert by_name(result.stats)["unlike"]["failed"] == 1
+    assert not [a for a in result.stats["alarms"] if a["level"] == "error"]
+
+
+def test_a_missing_column_is_told_in_its_name(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"body": "x"}\n')
+    with pytest.raises(ContractError, match="stage 'unlike' needs 'text'"):
+        make_plan(read(str(tmp_path / "a.jsonl")) >> Unlike() >> JsonFiles(path=str(tmp_path / "out")))
+
+
+def test_a_preview_shows_the_records_and_not_the_copies(texts, tmp_path):
+    shown = {p.name: p for p in preview(made(texts, tmp_path / "out"), 9)}
+    assert list(shown)[1:] == ["unlike"]
+    assert shown["unlike"].before.num_rows == 9
+    assert set(shown["unlike"].outputs) == {"out", "duplicate"}
+
+
+class Nothing(Composite):
+    def expand(self, rows, folder, storage_options):
+        return rows
+
+
+def test_a_composite_of_nothing_is_refused(texts, tmp_path):
+    with pytest.raises(RecipeError, match="nothing"):
+        make_plan(lines(texts) >> Nothing() >> JsonFiles(path=str(tmp_path / "out")))
