@@ -6,6 +6,7 @@ from curator.io.parquet import Parquet
 from curator.io.to_csv import ToCsv
 from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
+from curator.stages.decontaminate import Decontaminate
 from curator.stages.dedup.exact import DedupExact
 from curator.stages.dedup.near import DedupNear
 from curator.stages.dedup.semantic import DedupSemantic
@@ -24,6 +25,7 @@ STAGES: tuple[type, ...] = (
     DedupExact,
     DedupNear,
     DedupSemantic,
+    Decontaminate,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
