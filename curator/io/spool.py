@@ -125,6 +125,18 @@ def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
     return np.array([*hashed, 0], dtype=np.int64)[places.astype(np.int64)]
 
 
+@cache
+def shard_values(shards: int) -> np.ndarray:
+    """For each shard a number that `shard_of` leads to it, int64: for rows that know their shard and not a value."""
+    found = np.full(shards, -1, dtype=np.int64)
+    value = 0
+    while (found < 0).any():
+        shard = xxhash.xxh3_64_intdigest(_bytes(value)) % shards
+        found[shard] = value if found[shard] < 0 else found[shard]
+        value += 1
+    return found
+
+
 def _bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value

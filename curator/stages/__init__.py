@@ -7,6 +7,8 @@ from curator.io.to_csv import ToCsv
 from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
 from curator.stages.dedup.exact import DedupExact
+from curator.stages.dedup.lines import DedupLines
+from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
 from curator.stages.limit import Limit
 from curator.stages.map import Map
@@ -18,10 +20,11 @@ from curator.stages.select import Select
 from curator.stages.top import Top
 
 __all__ = [
-    "STAGES", "Csv", "DedupExact", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route", "Sample", "Select",
+    "STAGES", "Csv", "DedupExact", "DedupLines", "DedupSubstring", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route", "Sample", "Select",
     "ToCsv", "ToJsonl", "ToParquet", "Top",
 ]
 
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact,
+    DedupLines, DedupSubstring,
 )
