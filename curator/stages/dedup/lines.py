@@ -51,7 +51,6 @@ class DedupLines(Composite):
     """
 
     name = "dedup.lines"
-    ports = ("out", "duplicate")
 
     column: str = "text"
     unit: Literal["line", "paragraph"] = "line"
@@ -73,9 +72,6 @@ class DedupLines(Composite):
     def contract(self) -> Contract:
         return Contract(needs={self.column, self.scope} - {None}, adds={COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
-    def check(self, columns: dict[str, pa.DataType | None]) -> None:
-        check_text(self.name, self.column, columns[self.column])
-
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         compared = Compared(unit=self.unit, normalize=self.normalize, min_chars=self.min_chars, min_words=self.min_words)
         pieces = rows >> LinePieces(column=self.column, compared=compared, scope=self.scope, shards=self.shards)
@@ -94,6 +90,9 @@ class LinePieces(Stage):
 
     def contract(self) -> Contract:
         return Contract(needs={self.column, self.scope} - {None}, adds={f.name: f.type for f in list(PIECES)[2:]})
+
+    def check(self, columns: dict[str, pa.DataType | None]) -> None:
+        check_text(self.column, columns[self.column])
 
     def columns_after(self, columns: dict[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
         return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)

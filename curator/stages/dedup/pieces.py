@@ -159,9 +159,9 @@ def is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def check_text(stage: str, column: str, kind: pa.DataType | None) -> None:
+def check_text(column: str, kind: pa.DataType | None) -> None:
     if kind is not None and not is_text(kind):
-        raise RecipeError(f"{stage} cuts texts, and column {column!r} is {kind}")
+        raise RecipeError(f"texts can be cut, and column {column!r} is {kind}")
 
 
 def plain_text(column: pa.ChunkedArray) -> pa.LargeStringArray:

@@ -40,7 +40,6 @@ class DedupSubstring(Composite):
     """
 
     name = "dedup.substring"
-    ports = ("out", "duplicate")
 
     column: str = "text"
     tokens: int = 50
@@ -65,9 +64,6 @@ class DedupSubstring(Composite):
     def contract(self) -> Contract:
         return Contract(needs={self.column, self.scope} - {None}, adds={COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
-    def check(self, columns: dict[str, pa.DataType | None]) -> None:
-        check_text(self.name, self.column, columns[self.column])
-
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         pieces = rows >> WindowPieces(column=self.column, tokens=self.tokens, unit=self.unit, scope=self.scope, shards=self.shards)
         cuts = pieces >> Repeated(copies=self.copies, span=self.tokens, shards=self.shards)
@@ -87,6 +83,9 @@ class WindowPieces(Stage):
 
     def contract(self) -> Contract:
         return Contract(needs={self.column, self.scope} - {None}, adds={f.name: f.type for f in list(PIECES)[2:]})
+
+    def check(self, columns: dict[str, pa.DataType | None]) -> None:
+        check_text(self.column, columns[self.column])
 
     def columns_after(self, columns: dict[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
         return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
