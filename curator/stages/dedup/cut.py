@@ -107,9 +107,10 @@ class Cut(Reduce):
             cut, kept = ((rows[part] - low, places[part]) for rows, places in (found.cut, found.kept)
                          for part in [slice(*np.searchsorted(rows, [low, high]))])
             removal = self.remove(some, Found(cut, kept, found.best[low:high]))
-            begins = some.begins
-            chars, whole = some.count(begins & removal.removed), some.count(begins)
-            left = some.count(begins & ~removal.removed & ~some.space)
+            inner = ~some.begins  # bytes of a character but its first
+            chars = some.count(removal.removed) - some.count(inner & removal.removed)
+            whole = np.diff(some.starts) - some.count(inner)
+            left = whole - chars - some.count(some.space & ~removal.removed)
             share = chars / np.maximum(whole, 1)
             gone, trimmed = self.leaves(share, left, removal.spent)
             gone &= removal.count > 0

@@ -13,13 +13,13 @@ import xxhash
 from curator.errors import RecipeError
 from curator.stage import Composite, Contract, Outputs, Stage, setting
 from curator.stages.dedup.cut import Cut, Found, Removal
-from curator.stages.dedup.pieces import PIECES, Hashed, Pieces, Texts, check_text, chunks, mixed, piece_outputs
+from curator.stages.dedup.pieces import PIECES, Hashed, Pieces, Texts, check_text, chunks, marked_before, mixed, piece_outputs, translated
 from curator.stages.dedup.repeated import Repeated
 from curator.tasks.batch import Batch
 
 COUNTED = ("removed_lines", "removed_chars")
-NEWLINE, RETURN, BLANK = 10, 13, 32
-_LOWER = np.frombuffer(bytes(range(256)).lower(), dtype=np.uint8)
+NEWLINE, RETURN, BLANK = b"\n\r "
+_PLAIN = bytes(32 if byte in b" \t\n\r\v\f" else byte for byte in bytes(range(256)).lower())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,12 +157,12 @@ def measure(texts: Texts, compared: Compared) -> Measured:
     else:
         data, low, high = texts.data, pieces.start, pieces.end
     plain = Texts(data, np.array([0, len(data)]))
-    words = ~plain.space
-    words[1:] &= plain.space[:-1]
-    chars, words = (np.concatenate([[0], np.cumsum(marked)]) for marked in (plain.begins, words))
-    chars, words = chars[high] - chars[low], words[high] - words[low]
-    # A word that goes on from the piece before is none: pieces begin after white space, or where a text begins.
-    words += (low > 0) & (low < high) & ~plain.space[low - 1] & ~plain.space[np.minimum(low, len(data) - 1)]
+    inner, space = ~plain.begins, plain.space
+    chars = high - low - (marked_before(inner, high) - marked_before(inner, low))
+    ends = ~space  # of words, one byte behind; a word that goes on behind the piece (its text ends there) is counted apart
+    ends[:-1] &= space[1:]
+    words = marked_before(ends, high) - marked_before(ends, low)
+    words += (low < high) & ~space[high - 1] & ~ends[high - 1]
     return Measured(pieces, data, low, high, chars, (chars >= compared.min_chars) & (words >= max(1, compared.min_words)))
 
 
@@ -181,8 +181,8 @@ def lines_of(texts: Texts) -> Pieces:
 
 def paragraphs(texts: Texts, lines: Pieces) -> tuple[np.ndarray, np.ndarray]:
     """The first and the last line of each run of lines that are not blank."""
-    filled = np.concatenate([[0], np.cumsum(~texts.space)])
-    full = filled[lines.end] > filled[lines.start]
+    blanks = np.flatnonzero(texts.space)
+    full = np.searchsorted(blanks, lines.end) - np.searchsorted(blanks, lines.start) < lines.end - lines.start
     first, last = full.copy(), full.copy()
     joined = full[1:] & full[:-1] & (lines.row[1:] == lines.row[:-1])
     first[1:] &= ~joined
@@ -197,14 +197,15 @@ def normalized(texts: Texts, first: np.ndarray, last: np.ndarray) -> tuple[np.nd
         folded = [text if text.isascii() else _folded(text) for text in texts.array().to_pylist()]
         texts = Texts.of_array(pa.array(folded, pa.large_string()))
     lines = lines_of(texts)  # as many as before: no character that these forms change becomes or takes in a newline
-    space = texts.space
-    single = np.ones(len(space), dtype=bool)
-    single[1:] = ~(space[1:] & space[:-1])
+    data = translated(texts.data, _PLAIN)
+    blank = data == BLANK
+    double = np.zeros(len(data), dtype=bool)
+    double[1:] = blank[1:] & blank[:-1]
     begins = texts.starts[:-1][np.diff(texts.starts) > 0]
-    single[begins] = ~space[begins]
-    data = np.append(np.where(space, np.uint8(BLANK), _LOWER[texts.data])[single], np.uint8(BLANK))  # the last: never empty
-    at = np.concatenate([[0], np.cumsum(single)])
-    low, high = at[lines.start[first]], at[lines.end[last]]
+    double[begins] = blank[begins]
+    data = np.append(data[~double], np.uint8(BLANK))  # the last: never empty
+    gone = np.flatnonzero(double)
+    low, high = (at - np.searchsorted(gone, at) for at in (lines.start[first], lines.end[last]))
     # A blank that was kept for the white space before or after a piece is at most one byte on each side.
     low += (low < high) & (data[low] == BLANK)
     high -= (low < high) & (data[high - 1] == BLANK)

@@ -16,7 +16,7 @@ from curator.stage import Outputs
 from curator.stages.dedup.values import hash_values
 from curator.tasks.batch import Batch
 
-CHUNK_BYTES = 2 << 20  # of text that is worked on at a time, about: the arrays over its bytes take 30 times as much
+CHUNK_BYTES = 1 << 18  # of text that is worked on at a time, about: the arrays over its bytes take up to 50 times as much
 PIECES = pa.schema([
     ("id", pa.string()), ("source", pa.string()),
     ("shard", pa.int64()),  # a value that leads to the shard
@@ -33,8 +33,7 @@ CUTS = pa.schema([
     ("of", pa.string()),  # the record where the longest of the cut pieces (of several the first) is kept
     ("cluster", pa.uint64()),  # a hash of the id and source of that record
     ("of_size", pa.uint32()), ("of_place", pa.uint32())])  # characters and place of that piece
-_SPACE = np.zeros(256, dtype=bool)
-_SPACE[np.frombuffer(b" \t\n\r\v\f", dtype=np.uint8)] = True
+_SPACE = bytes(byte in b" \t\n\r\v\f" for byte in range(256))
 
 
 @dataclass
@@ -88,13 +87,12 @@ class Texts:
 
     def without(self, removed: np.ndarray) -> pa.LargeStringArray:
         """The texts without the bytes that are marked."""
-        data = self.data[~removed]
-        before = np.concatenate([[0], np.cumsum(removed)])[self.starts]
-        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(self.starts - before), pa.py_buffer(data))
+        starts = self.starts - marked_before(removed, self.starts)
+        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(starts), pa.py_buffer(self.data[~removed]))
 
     def count(self, marked: np.ndarray) -> np.ndarray:
         """How many bytes of each text are marked, int64."""
-        return np.diff(np.concatenate([[0], np.cumsum(marked)])[self.starts])
+        return np.diff(marked_before(marked, self.starts))
 
     @property
     def begins(self) -> np.ndarray:
@@ -104,7 +102,7 @@ class Texts:
     @property
     def space(self) -> np.ndarray:
         """Whether each byte is white space (of ASCII)."""
-        return _SPACE[self.data]
+        return translated(self.data, _SPACE).view(bool)
 
 
 @dataclass(frozen=True)
@@ -138,6 +136,16 @@ class Pieces:
         edges[low] += 1
         edges[high] -= 1
         return np.cumsum(edges[:-1], dtype=np.int8).view(bool)
+
+
+def marked_before(marked: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """How many of `marked` are true before each of these places; quick where few are."""
+    return np.searchsorted(np.flatnonzero(marked), places)
+
+
+def translated(data: np.ndarray, table: bytes) -> np.ndarray:
+    """Each byte replaced by what `table` has for it; several times as fast as indexing an array."""
+    return np.frombuffer(data.tobytes().translate(table), dtype=np.uint8)
 
 
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from curator.errors import RecipeError
 from curator.stage import Composite, Contract, Outputs, Stage, setting
 from curator.stages.dedup.cut import Cut, Found, Removal
-from curator.stages.dedup.pieces import PIECES, Hashed, Pieces, Texts, check_text, chunks, mixed, piece_outputs
+from curator.stages.dedup.pieces import PIECES, Hashed, Pieces, Texts, check_text, chunks, mixed, piece_outputs, ranges
 from curator.stages.dedup.repeated import Repeated
 
 COUNTED = ("removed_spans", "removed_span_chars")
 FACTORS = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd, so that each has an inverse modulo 2^64
+LONG = 64  # bytes of a token that are hashed eight at a time
+_BYTES = mixed(np.arange(1, 257, dtype=np.uint64) * np.uint64(FACTORS[0]))  # a random number for each byte, and each small number
+_FIRST = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)  # keeps so many bytes of eight
 Tokens = Literal["words", "chars", "bytes"]
 
 
@@ -167,45 +170,52 @@ def windows(texts: Texts, unit: Tokens, width: int, base: int = 0) -> Hashed:
     """Every run of `width` tokens, by the number of its first one, with its hash. `base` is added to their rows.
 
     A hash is a polynomial of the hashes of the tokens, modulo 2^64, of which sums over prefixes give that of any run
-    (Karp & Rabin 1987). Bytes and tokens are replaced by random numbers before, for the low bits of such a sum are weak.
+    (Karp & Rabin 1987). Tokens are replaced by random numbers before, for the low bits of such a sum are weak.
     """
     tokens = tokens_of(texts, unit)
-    count = np.diff(tokens.first)
+    counts = np.maximum(np.diff(tokens.first) - width + 1, 0)
     values = token_hashes(texts, tokens, unit)
-    row = np.repeat(np.arange(len(count)), np.maximum(count - width + 1, 0))
-    place = ranges_from_zero(np.maximum(count - width + 1, 0))
-    at = tokens.first[row] + place
-    hashes, checks = (mixed(of_runs(values, at, at + width, factor)) for factor in FACTORS)
-    return Hashed(row + base, place.astype(np.uint32), hashes, (checks >> np.uint64(32)).astype(np.uint32))
-
-
-def ranges_from_zero(counts: np.ndarray) -> np.ndarray:
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+    at = ranges(tokens.first[:-1], counts)
+    place = at - np.repeat(tokens.first[:-1], counts)
+    hashes, checks = (mixed(of_runs(values, width, factor)[at]) for factor in FACTORS)
+    return Hashed(np.repeat(np.arange(base, base + len(counts)), counts), place.astype(np.uint32), hashes,
+                  (checks >> np.uint64(32)).astype(np.uint32))
 
 
 def token_hashes(texts: Texts, tokens: Pieces, unit: Tokens) -> np.ndarray:
-    values = _BYTES[texts.data]
-    return values if unit == "bytes" else mixed(of_runs(values, tokens.start, tokens.end, FACTORS[0]))
+    """A 64-bit hash of each token, from its bytes taken eight at a time."""
+    if unit == "bytes":
+        return _BYTES[texts.data]
+    size = tokens.end - tokens.start
+    eights = np.ndarray(len(texts.data), "<u8", np.append(texts.data, np.zeros(8, np.uint8)), strides=(1,))
+    hashes = mixed((eights[tokens.start] & _FIRST[np.minimum(size, 8)]) + _BYTES[np.minimum(size, LONG)])
+    for at in range(8, LONG, 8):
+        more = np.flatnonzero(size > at)
+        block = eights[tokens.start[more] + at] & _FIRST[np.minimum(size[more] - at, 8)]
+        hashes[more] = mixed(hashes[more] ^ block)
+    data = memoryview(texts.data)
+    for token in np.flatnonzero(size > LONG).tolist():
+        hashes[token] = xxhash.xxh3_64_intdigest(data[tokens.start[token]:tokens.end[token]])
+    return hashes
 
 
-def of_runs(values: np.ndarray, start: np.ndarray, end: np.ndarray, factor: int) -> np.ndarray:
-    """The sum of values[start + j] * factor^j over each run from `start` to `end`, modulo 2^64."""
+def of_runs(values: np.ndarray, width: int, factor: int) -> np.ndarray:
+    """The sum of values[i + j] * factor^j over j below `width`, for each i where there are so many values, modulo 2^64."""
+    if len(values) < width:
+        return np.empty(0, dtype=np.uint64)
     sums = np.zeros(len(values) + 1, dtype=np.uint64)
     np.cumsum(values * powers(factor, len(values)), out=sums[1:])
-    return (sums[end] - sums[start]) * powers(pow(factor, -1, 1 << 64), len(values) + 1)[start]
+    return (sums[width:] - sums[:-width]) * powers(pow(factor, -1, 1 << 64), len(values) - width + 1)
 
 
 def powers(factor: int, count: int) -> np.ndarray:
     """factor^0, factor^1, … modulo 2^64."""
-    return _powers(factor, max(16, (count - 1).bit_length()))[:count]
+    known = _POWERS.get(factor)
+    if known is None or len(known) < count:
+        known = np.full(1 << max(18, (count - 1).bit_length()), factor, dtype=np.uint64)
+        known[0] = 1
+        _POWERS[factor] = known = np.cumprod(known)
+    return known[:count]
 
 
-@cache
-def _powers(factor: int, bits: int) -> np.ndarray:
-    values = np.full(1 << bits, factor, dtype=np.uint64)
-    values[0] = 1
-    return np.cumprod(values)
-
-
-_BYTES = mixed(np.arange(1, 257, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+_POWERS: dict[int, np.ndarray] = {}
