@@ -127,14 +127,13 @@ def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
 
 @cache
 def shard_values(shards: int) -> np.ndarray:
-    """For each shard a number that `shard_of` leads to it, int64: for rows that know their shard and not a value."""
-    found = np.full(shards, -1, dtype=np.int64)
-    value = 0
-    while (found < 0).any():
-        shard = xxhash.xxh3_64_intdigest(_bytes(value)) % shards
-        found[shard] = value if found[shard] < 0 else found[shard]
-        value += 1
-    return found
+    """For each shard the smallest number, 0 or more, that `shard_of` sends there, int64 [shards]: so rows can be sent where one likes."""
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < shards:
+        found.setdefault(xxhash.xxh3_64_intdigest(_bytes(number)) % shards, number)
+        number += 1
+    return np.array([found[shard] for shard in range(shards)], dtype=np.int64)
 
 
 def _bytes(value: Any) -> bytes:

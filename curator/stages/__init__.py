@@ -8,6 +8,7 @@ from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
 from curator.stages.dedup.exact import DedupExact
 from curator.stages.dedup.lines import DedupLines
+from curator.stages.dedup.near import DedupNear
 from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
 from curator.stages.limit import Limit
@@ -20,11 +21,12 @@ from curator.stages.select import Select
 from curator.stages.top import Top
 
 __all__ = [
-    "STAGES", "Csv", "DedupExact", "DedupLines", "DedupSubstring", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route", "Sample", "Select",
+    "STAGES", "Csv", "DedupExact", "DedupLines", "DedupNear", "DedupSubstring", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet",
+    "Rename", "Route", "Sample", "Select",
     "ToCsv", "ToJsonl", "ToParquet", "Top",
 ]
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact,
+    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact, DedupNear,
     DedupLines, DedupSubstring,
 )

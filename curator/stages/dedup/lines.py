@@ -61,6 +61,7 @@ class DedupLines(Composite):
     min_left: int = 1
     scope: str | None = None
     shards: int = setting(default=16)
+    memory_bytes: int = setting(default=1 << 30)
 
     def __post_init__(self) -> None:
         if self.unit not in ("line", "paragraph"):
@@ -75,7 +76,7 @@ class DedupLines(Composite):
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         compared = Compared(unit=self.unit, normalize=self.normalize, min_chars=self.min_chars, min_words=self.min_words)
         pieces = rows >> LinePieces(column=self.column, compared=compared, scope=self.scope, shards=self.shards)
-        cuts = pieces >> Repeated(copies=self.copies, shards=self.shards)
+        cuts = pieces >> Repeated(copies=self.copies, shards=self.shards, memory_bytes=self.memory_bytes)
         return (rows + cuts) >> CutLines(column=self.column, compared=compared, min_left=self.min_left, shards=self.shards)
 
 

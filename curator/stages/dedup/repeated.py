@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.stage import Context, Contract, Reduce, setting
-from curator.stages.dedup.pieces import CUTS, PIECES, CutBatch, PieceBatch, ranges
+from curator.stages.dedup.pieces import CUTS, PIECES, CutBatch, PieceBatch
+from curator.stages.dedup.store import Growing, Keys
 from curator.stages.identity import record_keys
 from curator.tasks.batch import Batch
 
-SORT_ROWS = 1 << 22  # pieces that are sorted at a time
 SEND_ROWS = 1 << 14  # records in a batch that goes on
 _NAME = ["id", "source", "digest"]
 
@@ -27,12 +27,14 @@ class Repeated(Reduce):
     one that stays are neither cut nor counted. Pieces are equal when 96 bits of hash are: among n different ones some two
     are mistaken for each other with a probability of about n * n / 2^97 (a millionth at 4 * 10^11).
 
-    Memory: 16 bytes a piece of the shard (20 with sizes), and about 60 and its id a record with a piece there.
+    Memory: 20 bytes a piece of the shard (24 with sizes), what comes above `memory_bytes` in temporary files (in TMPDIR);
+    and about 60 and its id a record with a piece there.
     """
 
     copies: int = 1
     span: int = 1
     shards: int = setting(default=16)
+    memory_bytes: int = setting(default=1 << 30)
 
     key = "shard"
     absorbs = PieceBatch
@@ -41,37 +43,75 @@ class Repeated(Reduce):
         return Contract(needs=set(PIECES.names[2:]), adds={f.name: f.type for f in list(CUTS)[2:]})
 
     def setup(self, ctx: Context) -> None:
-        self.clear()
+        self._pieces = _Pieces(self.memory_bytes)
 
     def clear(self) -> None:
-        self._names: list[pa.Table] = []
-        self._pieces: list[tuple[np.ndarray, ...]] = []  # count a row; hash, check, place, size of each piece
+        self._pieces.close()
+        self._pieces = _Pieces(self.memory_bytes)
+
+    def close(self) -> None:
+        self._pieces.close()
 
     def absorb(self, batch: Batch) -> None:
-        rows = batch.rows.combine_chunks()
-        source = rows.column("source").cast(pa.string()).dictionary_encode()
-        self._names.append(pa.table({"id": rows.column("id").cast(pa.large_string()), "source": source,
-                                     "digest": rows.column("digest")}))
-        flat = [_flat(rows.column(name)) for name in ("hashes", "checks", "places", "sizes")]
-        self._pieces.append((pc.list_value_length(rows.column("hashes")).to_numpy(), *flat))
+        self._pieces.add(batch.rows)
 
     def finish(self) -> Iterator[CutBatch]:
-        if not self._names:
+        if not self._pieces.names:
             return
-        counts, hashes, checks, places, sizes = (np.concatenate(arrays) for arrays in zip(*self._pieces, strict=True))
-        self._pieces = []
-        table = pa.concat_tables(self._names).unify_dictionaries().combine_chunks()
+        table = pa.concat_tables(self._pieces.names).unify_dictionaries().combine_chunks()
         order, twin = ordered(table)
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        ends = np.cumsum(counts)
-        found = []
-        for some in candidates(hashes):
-            keys = rank[np.searchsorted(ends, some, side="right")] << 32 | places[some]
-            found.append(chosen(hashes[some], checks[some], keys, sizes[some] if len(sizes) else np.zeros(len(some), np.uint32),
-                                self.copies, self.span))
-        del hashes, checks, places, sizes
+        nothing = (np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
+        found = [nothing, *(chosen(*equals, self.copies, self.span) for equals in self._pieces.repeated(rank))]
+        self.clear()
         yield from _cut_rows(table, order, twin, *(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+
+
+class _Pieces:
+    """The pieces of a shard in compact arrays, in memory or, above a budget, in files."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.names: list[pa.Table] = []
+        self._memory_bytes, self._count = memory_bytes, 0
+        self._hashes = Keys()  # of pieces, by their number
+        self._check, self._place, self._size, self._per_row = (Growing(np.uint32) for _ in range(4))
+
+    @property
+    def _columns(self) -> list[Growing]:
+        return [self._hashes.keys, self._hashes.rows, self._check, self._place, self._size, self._per_row]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self._columns) + self._hashes.nbytes
+
+    def add(self, table: pa.Table) -> None:
+        source = table.column("source").cast(pa.string()).dictionary_encode()
+        self.names.append(pa.table({"id": table.column("id").cast(pa.large_string()), "source": source,
+                                    "digest": table.column("digest")}).combine_chunks())
+        hashes, *columns = (_flat(table.column(name)) for name in ("hashes", "checks", "places", "sizes"))
+        self._hashes.add(hashes, np.arange(self._count, self._count + len(hashes)))
+        self._count += len(hashes)
+        assert self._count < 1 << 32, f"{self._count} pieces are more than one shard can hold: ask for more shards"
+        for column, values in zip((self._check, self._place, self._size), columns, strict=True):
+            column.add(values)
+        self._per_row.add(pc.list_value_length(table.column("hashes")).to_numpy())
+        if self.nbytes > self._memory_bytes:
+            self._hashes.sort()
+            for column in self._columns:
+                column.spill()
+
+    def repeated(self, rank: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+        """Pieces whose hash is there twice or more, all of one hash together: a number for it, check, key, size."""
+        check, place, size = (column.whole() for column in (self._check, self._place, self._size))
+        ends = np.cumsum(self._per_row.whole(), dtype=np.int64)
+        for number, pieces in self._hashes.buckets():
+            keys = rank[np.searchsorted(ends, pieces.astype(np.int64), side="right")] << 32 | place[pieces]
+            yield number, check[pieces], keys, size[pieces] if len(size) else np.zeros(len(pieces), np.uint32)
+
+    def close(self) -> None:
+        for column in self._columns:
+            column.close()
 
 
 def _flat(lists: pa.ChunkedArray) -> np.ndarray:
@@ -92,26 +132,11 @@ def ordered(names: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     return order, np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
 
 
-def candidates(hashes: np.ndarray) -> Iterator[np.ndarray]:
-    """Places of hashes that occur twice or more, a range of hashes at a time; at least one array, maybe empty."""
-    parts = max(1, -(-len(hashes) // SORT_ROWS))
-    bits = (parts - 1).bit_length()
-    for part in range(1 << bits):
-        among = np.arange(len(hashes)) if not bits else np.flatnonzero(hashes >> np.uint64(64 - bits) == part)
-        order = among[np.argsort(hashes[among])]
-        values = hashes[order]
-        same = values[1:] == values[:-1]
-        twice = np.zeros(len(order), dtype=bool)
-        twice[1:] |= same
-        twice[:-1] |= same
-        yield order[twice]
-
-
 def chosen(hashes: np.ndarray, checks: np.ndarray, keys: np.ndarray, sizes: np.ndarray, copies: int,
            span: int) -> tuple[np.ndarray, ...]:
     """Of equal pieces those to cut, as (key, size, key of the first one), and the keys of those that stay in their stead.
 
-    A key is the rank of the record, shifted by 32 bits, and the place.
+    There is at least one piece, and those of one hash stand together. A key is the rank of the record, shifted by 32 bits, and the place.
     """
     order = np.lexsort((keys, checks, hashes))
     hashes, checks, keys, sizes = hashes[order], checks[order], keys[order], sizes[order]
@@ -121,7 +146,7 @@ def chosen(hashes: np.ndarray, checks: np.ndarray, keys: np.ndarray, sizes: np.n
     group = np.cumsum(fresh) - 1
     stays, index = np.zeros(len(order), dtype=bool), np.arange(len(order))
     free = np.ones(len(order), dtype=bool)  # behind all that stay, and not overlapping them
-    for _ in range(copies if len(order) else 0):
+    for _ in range(copies):
         chosen_one = np.minimum.reduceat(np.where(free, index, len(order)), first)
         there = chosen_one < len(order)
         stays[chosen_one[there]] = True
@@ -131,8 +156,6 @@ def chosen(hashes: np.ndarray, checks: np.ndarray, keys: np.ndarray, sizes: np.n
             break
     lost = np.zeros(len(first), dtype=bool)
     lost[group[free]] = True
-    if not len(order):
-        free = stays
     kept = stays & lost[group] if span > 1 else np.zeros(len(order), dtype=bool)  # what is one place long cannot be cut into
     return keys[free], sizes[free], keys[first[group[free]]], keys[kept]
 

@@ -53,6 +53,7 @@ class DedupSubstring(Composite):
     min_share: float = 0.5
     scope: str | None = None
     shards: int = setting(default=16)
+    memory_bytes: int = setting(default=1 << 30)
 
     def __post_init__(self) -> None:
         for field, known in (("unit", ("words", "chars", "bytes")), ("action", ("cut", "drop"))):
@@ -69,7 +70,7 @@ class DedupSubstring(Composite):
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         pieces = rows >> WindowPieces(column=self.column, tokens=self.tokens, unit=self.unit, scope=self.scope, shards=self.shards)
-        cuts = pieces >> Repeated(copies=self.copies, span=self.tokens, shards=self.shards)
+        cuts = pieces >> Repeated(copies=self.copies, span=self.tokens, shards=self.shards, memory_bytes=self.memory_bytes)
         return (rows + cuts) >> CutWindows(column=self.column, tokens=self.tokens, unit=self.unit, min_left=self.min_left,
                                            min_share=self.min_share if self.action == "drop" else None, shards=self.shards)
 

@@ -17,7 +17,7 @@ from curator.pipeline import from_source
 from curator.plan import make_plan
 from curator.recipe import load
 from curator.stages import DedupLines, Jsonl, ToJsonl
-from curator.stages.dedup import repeated
+from curator.stages.dedup import repeated, store
 from curator.stages.dedup.pieces import Texts
 
 SPACE = " \t\n\r\v\f"
@@ -173,14 +173,15 @@ def test_a_column_keeps_its_type(kind):
         assert texts(run(DedupLines(min_chars=1), batch(given_texts))) == ["one line", "two", None]
 
 
-def test_more_pieces_than_are_sorted_at_a_time(monkeypatch):
+def test_more_pieces_than_memory_may_hold_and_than_are_sorted_at_a_time(monkeypatch):
     chooser = random.Random(3)
     some = ["\n".join(f"line {chooser.randrange(300)}" for _ in range(20)) for _ in range(50)]
     records = [(f"r{i:03}", "s", text) for i, text in enumerate(some)]
-    stage = DedupLines(min_chars=1, shards=2)
-    monkeypatch.setattr(repeated, "SORT_ROWS", 64)
+    monkeypatch.setattr(store, "RUN", 64)
     monkeypatch.setattr(repeated, "SEND_ROWS", 7)
-    assert told(run(stage, batch(some))) == expected(stage, records)
+    for memory_bytes in (1, 2000, 1 << 30):
+        stage = DedupLines(min_chars=1, shards=2, memory_bytes=memory_bytes)
+        assert told(run(stage, *split_at(batch(some), 6, 1))) == expected(stage, records)
 
 
 def test_a_slice_of_a_column_is_read_from_its_own_place():

@@ -38,9 +38,8 @@ def tokens_of(text, unit):
     """(value, first byte, byte behind) of each token of the bytes of a text."""
     if unit == "words":
         return [(m.group(), m.start(), m.end()) for m in re.finditer(f"[^{SPACE}]+".encode(), text)]
-    step = rb"(?s)." if unit == "bytes" else "(?s).".encode()
     if unit == "bytes":
-        return [(m.group(), m.start(), m.end()) for m in re.finditer(step, text)]
+        return [(m.group(), m.start(), m.end()) for m in re.finditer(rb"(?s).", text)]
     found, at = [], 0
     for character in text.decode():
         found.append((character, at, at := at + len(character.encode())))
@@ -190,8 +189,9 @@ def test_nonsense_is_refused(options, told):
 
 def test_only_texts_can_be_cut(tmp_path):
     pq.write_table(pa.table({"id": ["a"], "text": [1]}), tmp_path / "in.parquet")
-    pipeline = from_source(Parquet(path=str(tmp_path / "in.parquet"))) >> DedupSubstring() >> ToParquet(path=str(tmp_path / "out"))
-    with pytest.raises(RecipeError, match="stage 'dedup.substring': .* 'text' is int64"):
+    start = from_source(Parquet(path=str(tmp_path / "in.parquet")))
+    pipeline = start >> DedupSubstring() >> ToParquet(path=str(tmp_path / "out"))
+    with pytest.raises(RecipeError, match=r"stage 'dedup.substring': .* 'text' is int64"):
         make_plan(pipeline)
 
 
