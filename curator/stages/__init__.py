@@ -8,8 +8,10 @@ from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
 from curator.stages.decontaminate import Decontaminate
 from curator.stages.dedup.exact import DedupExact
+from curator.stages.dedup.lines import DedupLines
 from curator.stages.dedup.near import DedupNear
 from curator.stages.dedup.semantic import DedupSemantic
+from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
 from curator.stages.limit import Limit
 from curator.stages.map import Map
@@ -25,6 +27,8 @@ STAGES: tuple[type, ...] = (
     DedupExact,
     DedupNear,
     DedupSemantic,
+    DedupLines,
+    DedupSubstring,
     Decontaminate,
 )
 
