@@ -194,7 +194,8 @@ def matches(place: IndexPlace, made_by: str, keys: np.ndarray, rows: np.ndarray)
             yield from _in_file(folder.sub(part), name.removesuffix(".keys"), made_by, keys, rows)
 
 
-def _in_file(folder: Folder, name: str, made_by: str, keys: np.ndarray, rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Table]]:
+def _in_file(folder: Folder, name: str, made_by: str, keys: np.ndarray,
+             rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Table]]:
     reader = pa.ipc.open_file(pa.py_buffer(_mapped(folder, f"{name}.rows")))
     by = (reader.schema.metadata or {}).get(_MADE_BY, b"").decode()
     if by != made_by:

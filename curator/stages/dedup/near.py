@@ -23,21 +23,23 @@ ALARM_ABOVE = {"cluster": 0.05, "source": 0.5}  # shares of the records in one c
 
 @dataclass(kw_only=True)
 class DedupNear(Composite):
-    """Let one of records that are nearly alike through; the others go to `duplicate`, with `duplicate_of`, `similarity`, `cluster`.
+    """Let one of records that are nearly alike through; the others go to `duplicate`, naming it in `duplicate_of`.
 
-    `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate: at least
-    `threshold`. With `distance`: bit hashes (perceptual hashes of images, audio fingerprints), at most so many bits apart.
-    `keep`: which one stays: `first` (by id), `longest`, `{by: quality, order: desc}`, `{newest: date}`, `{sources: [good/*, …]}`,
-    `none`, or a list of these. `scope`: a column; records are compared within each of its values only. `reference`: a condition in
-    SQL; records for which it is true are never removed, and come first. `radius`: 1, so that each duplicate is itself similar to
-    the record that stays; null for whole chains of look-alikes. `verify`: `signature`, or `exact` to compute the Jaccard similarity
-    of each candidate from the `shingles` column. `bands`, `rows`: of the search for candidates; by default those that find 99 % of
-    pairs at the threshold. `index`: a folder that keeps what stays, so that later runs, with outputs of their own, compare new records
-    with it; what stays here is added. `alarm_above`: shares above which one `cluster`, or what one `source` loses, raises an alarm.
-
-    `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order, workers or shards.
+    `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate, which
+    is to be at least `threshold`. With `distance` bit hashes (of images, of audio), which differ in at most so many bits.
+    `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order or workers.
     `stream` decides as records flow by, in the memory of one worker: of those that are alike the first to arrive stays.
-    Source: Broder 1997 (MinHash); Indyk & Motwani 1998 (bands of hashes).
+    `keep`: which one stays: `first` (by id), `longest`, `{by: quality, order: desc}`, `{newest: date}`, `{sources: [good/*]}`,
+    `none`, or a list of these. `scope`: a column; records are compared with those that have the same value there. `reference`: a
+    condition in SQL; records for which it is true are never removed, and come first.
+    `radius`: 1, so that each duplicate is itself similar to the record that stays; null for whole chains of look-alikes.
+    `verify`: `signature`, or `exact` to compute the Jaccard similarity of each candidate from the column `shingles`.
+    `bands`, `rows`: of the search for candidates; by default those that find 99 % of the pairs at the threshold.
+    `index`: a folder that keeps what stays, for later runs, with outputs of their own, to compare their records with.
+    `alarm_above`: the shares above which one `cluster`, or what one `source` loses, raises an alarm.
+
+    Beside `duplicate_of` a duplicate has `similarity` and `cluster`; all clusters are in `clusters/<stage>/` of the output.
+    Source: Broder 1997 (MinHash); Indyk and Motwani 1998 (bands of hashes).
     """
 
     column: str = "minhash"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,7 +25,8 @@ EDGES = 100_000  # rows of a batch, at most
 BLOCK_BYTES = 1 << 20  # of sketches that are compared at a time: they should stay in a core's cache
 BLOCK_SHINGLES = 1 << 20  # of pairs whose shingles are compared at a time, about
 LEADERS_BYTES = 1 << 18  # of sketches that are read for each record of one bucket, at most
-log = logging.getLogger(__name__)
+CROWDED = ("times a record shared a key with so many records unlike it that not all of its pairs were looked at: what many have in "
+           "common (a template, boilerplate) hides their duplicates. Cut it out before, or use more rows a band.")
 
 
 @dataclass(kw_only=True)
@@ -37,9 +37,9 @@ class FindPairs(Reduce):
     similarity is the Jaccard similarity of the column `shingles`, computed for each pair whose sketches do not rule it out
     (`MinHash.doubtful`: one true pair in millions is lost so). Two references are no pair.
 
-    Where more than 64 records share a key, not all pairs are found, but for each record up to three better ones that it is similar
-    to. Where thousands share a key and are not similar, some pairs may not be found at all, and a warning is logged; see `candidates`.
-    Such a crowd costs at most 256 KB of sketches read a record, 0.3 ms.
+    Where more than 64 records share a key, not all pairs are found, but for each record up to three better ones that it is
+    similar to. Where thousands share a key and are not similar, some pairs may not be found at all, and the run says so in a warning;
+    see `candidates`. Such a crowd costs at most 256 KB of sketches read a record, 0.3 ms.
 
     `index`: an index of records that stayed in earlier runs, made with this measure and `scope`; pairs with these come too.
 
@@ -81,6 +81,10 @@ class FindPairs(Reduce):
         self.clear()
 
     def clear(self) -> None:
+        self._empty()
+        self._found = Found()
+
+    def _empty(self) -> None:
         self.close()
         self._store = RowStore(self.memory_bytes, shingles=self.exact)
 
@@ -92,17 +96,15 @@ class FindPairs(Reduce):
         self._store.add(batch)
 
     def finish(self) -> Iterator[EdgeBatch]:
-        found = Found()
         try:
-            yield from _edges(self._store, self.measure, self.exact, self._device, found)
+            yield from _edges(self._store, self.measure, self.exact, self._device, self._found)
             if self.index is not None:
                 yield from _edges_to(self.index, self._store, self.measure, made_by(self.measure, self.scope))
         finally:
-            self.clear()
-        if found.crowded:
-            log.warning("%s: %d records share a key with so many records unlike them (%d crowds) that not all of their pairs were "
-                        "looked at: what many records have in common (a template, boilerplate) hides their duplicates. Remove it "
-                        "before, or use more rows a band", self.name, found.crowded, found.buckets)
+            self._empty()
+
+    def notes(self) -> dict[str, int]:
+        return {CROWDED: self._found.crowded} if self._found.crowded else {}
 
 
 def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None, found: Found) -> Iterator[EdgeBatch]:
@@ -207,7 +209,7 @@ def _tagged(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.nda
 
 
 def _distinct(parts: Iterator[Pairs]) -> tuple[np.ndarray, np.ndarray]:
-    """Each pair of these once, the better place in the high half, in order; and their similarity. 12 bytes a pair, up to twice that."""
+    """Each pair of these once, the better place in the high half, in order; and their similarity. 12 to 24 bytes a pair."""
     pairs, similarity = np.zeros(0, np.uint64), np.zeros(0, np.float32)
     waiting: list[tuple[np.ndarray, np.ndarray]] = []
     fresh = 0  # pairs that wait

@@ -1,7 +1,6 @@
 """Edges between similar records, beside a search through all pairs."""
 
 import itertools
-import logging
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator import Batch, RecipeError
+from curator import Batch, Context, RecipeError
 from curator.io.spool import shard_of
 from curator.stages.dedup import candidates, pairs, store
 from curator.stages.dedup.keep import Keep
@@ -201,20 +200,24 @@ def test_copies_need_few_edges():
     assert {other for _, _, other, _ in found} == {f"r{i:05}" for i in range(1, 1000)}
 
 
-def test_a_crowd_of_unlike_records_is_told(monkeypatch, caplog):
+def test_a_crowd_of_unlike_records_is_told(monkeypatch):
     monkeypatch.setattr(pairs, "LEADERS_BYTES", 0)
     rng = np.random.default_rng(1)
     template = rng.integers(0, 2**32, (300, 32), dtype=np.uint32)
     template[:, :2] = 7
     template[299] = template[298]
-    with caplog.at_level(logging.WARNING):
-        shard, = shards_of(records([t.tolist() for t in template]), MEASURE)
-        stage = FindPairs(measure=MEASURE)
-        stage.clear()
-        stage.absorb(shard)
-        found = [row for batch in stage.finish() for row in batch.rows.to_pylist()]
+    shard, = shards_of(records([t.tolist() for t in template]), MEASURE)
+    stage = FindPairs(measure=MEASURE)
+    stage.setup(Context())
+    stage.clear()
+    stage.absorb(shard)
+    found = [row for batch in stage.finish() for row in batch.rows.to_pylist()]
     assert [(e["id"], e["other_id"]) for e in found] == [("r00298", "r00299")]
-    assert "236 records share a key with so many records unlike them (1 crowds)" in caplog.text
+    (text, times), = stage.notes().items()
+    assert times == 236
+    assert "so many records unlike it" in text
+    stage.clear()
+    assert not stage.notes()
 
 
 def test_nothing_is_left_of_what_was_spilled(tmp_path):
