@@ -171,18 +171,12 @@ class _Records:
         sources = rows.column(f"{side}source").cast(pa.large_string()).combine_chunks().dictionary_encode()
         ranks, reference = from_lists(rows.column(f"{side}rank")), rows.column(f"{side}reference").to_numpy().astype(bool)
         digests = rows.column(f"{side}digest").to_numpy()
-        hashes = _hashes(ids, sources, digests)
-        numbers = self._index.find(hashes)
-        absent = np.flatnonzero(numbers < 0)
-        if absent.size:
-            sorting = absent[np.lexsort(hashes[absent].T)]
-            new = np.concatenate([[True], (hashes[sorting[1:]] != hashes[sorting[:-1]]).any(axis=1)])
-            added = self._index.add(hashes[sorting[new]])
-            numbers[sorting] = added[np.cumsum(new) - 1]
+        numbers, new = self._index.find_or_add(_hashes(ids, sources, digests))
+        if new.size:
             self._grow(ranks.shape[1])
-            self.ranks[added], self.digests[added] = ranks[sorting[new]], digests[sorting[new]]
-            self._ids.append(ids.take(pa.array(sorting[new])))
-            self._sources.append(sources.take(pa.array(sorting[new])))
+            self.ranks[numbers[new]], self.digests[numbers[new]] = ranks[new], digests[new]
+            self._ids.append(ids.take(pa.array(new)))
+            self._sources.append(sources.take(pa.array(new)))
         better = np.flatnonzero((ranks < self.ranks[numbers]).any(axis=1))
         np.minimum.at(self.ranks, numbers[better], ranks[better])
         self.reference[numbers[reference]] = True
