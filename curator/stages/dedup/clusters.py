@@ -122,7 +122,8 @@ def verdicts(columns: Mapping[str, Any], sizes: np.ndarray) -> VerdictBatch:
 
 def cluster_keys(ids: pa.ChunkedArray, sources: pa.ChunkedArray, digests: np.ndarray) -> np.ndarray:
     """What the clusters of these best records are called, uint64: a hash of source, id and digest."""
-    named = zip(sources.to_pylist(), ids.to_pylist(), digests.tolist(), strict=True)
+    # By way of numpy, which makes Python's texts several times faster than `to_pylist`.
+    named = zip(np.asarray(sources.cast(pa.large_string())), np.asarray(ids), digests.tolist(), strict=True)
     return np.array([xxhash.xxh3_64_intdigest(f"{source}\0{record}".encode(), digest) for source, record, digest in named],
                     dtype=np.uint64)
 
@@ -163,7 +164,9 @@ class _Records:
 
     def names(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         """The ids and the sources of all, in order of number."""
-        return pa.chunked_array(self._ids), pa.chunked_array(self._sources).unify_dictionaries()
+        self._ids = [pa.concat_arrays(self._ids)]  # rows of one piece are taken much faster
+        self._sources = [pa.chunked_array(self._sources).unify_dictionaries().combine_chunks()]
+        return pa.chunked_array(self._ids), pa.chunked_array(self._sources)
 
     def number(self, rows: pa.Table, side: str) -> np.ndarray:
         """The numbers of the records on one side of pairs (`other_` before the columns' names), uint32; new ones are added."""
