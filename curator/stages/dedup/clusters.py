@@ -34,7 +34,7 @@ class Clusters(Reduce):
     cluster, and has a verdict though it be alone in it; which of its rows stays is for the next stage to say.
     If pairs disagree about the rank of a record its best ranks count, and a record that any pair calls a reference is one.
 
-    Memory: 12 bytes a pair, and a record 40 to 60 bytes, its id, and 8 bytes for each keep order; three times that while
+    Memory: 12 bytes a pair, and a record 50 to 70 bytes, its id, and 8 bytes for each keep order; three times that while
     `finish` works.
     """
 
