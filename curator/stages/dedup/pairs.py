@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
-from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
+from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, distinct, verified
 from curator.stages.dedup.measures import Measure, MinHash
 from curator.stages.dedup.rows import EDGE, SHINGLES, SKETCH, EdgeBatch, SketchBatch
 from curator.stages.dedup.store import Names, RowStore, keep_order
@@ -32,9 +32,9 @@ class FindPairs(Reduce):
     similarity is the Jaccard similarity of the column `shingles`, computed for each pair whose sketches do not rule it out
     (`MinHash.doubtful`: one true pair in millions is lost so). Two references are no pair.
 
-    Where more than 64 records share a key, not all pairs are found, but for each record up to three better ones that it is similar
-    to. Where thousands share a key and are not similar, some pairs may not be found at all, and a warning is logged; see `candidates`.
-    Such a crowd costs at most 256 KB of sketches read a record, 0.3 ms.
+    Where more than 64 records share a key, not all pairs are found, but for each record up to three better ones that it is
+    similar to. Where thousands share a key and are not similar, some may not be found at all, and a warning is logged; see
+    `candidates`. Such a crowd costs a record at most 256 KB of sketches to be compared with, about 0.3 ms.
 
     The same edges are found in whatever order rows come and into however many `shards` keys are divided; an edge comes once from
     each shard that finds it.
@@ -87,9 +87,9 @@ class FindPairs(Reduce):
         finally:
             self.clear()
         if found.crowded:
-            log.warning("%s: %d records share a key with so many records unlike them (%d crowds) that not all of their pairs were "
-                        "looked at: what many records have in common (a template, boilerplate) hides their duplicates. Remove it "
-                        "before, or use more rows a band", self.name, found.crowded, found.buckets)
+            log.warning("%s: %d records share a key with so many records unlike them (%d crowds) that not all of their pairs "
+                        "were looked at: what many records have in common (a template, boilerplate) hides their duplicates. "
+                        "Remove it before, or use more rows a band", self.name, found.crowded, found.buckets)
 
 
 def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iterator[EdgeBatch]:
@@ -104,7 +104,7 @@ def _edges(store: RowStore, measure: Measure, exact: bool, found: Found) -> Iter
     verify = Verify(judge.similar, judge.looks, np.asarray(store.reference.whole()[ordered]))
     rounds = max(64, LEADERS_BYTES // max(1, store.width))
     pairs, similarity = _distinct(part for number, rows in store.keys.buckets()
-                                  for part in verified(np.unique(number << HALF | place[rows]), verify, rounds, found))
+                                  for part in verified(distinct(number << HALF | place[rows]), verify, rounds, found))
     for at in range(0, len(pairs), EDGES):
         yield _edge_batch(store, names, ordered, pairs[at:at + EDGES], similarity[at:at + EDGES])
 
@@ -168,7 +168,7 @@ def _tagged(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.nda
 
 
 def _distinct(parts: Iterator[Pairs]) -> tuple[np.ndarray, np.ndarray]:
-    """Each pair of these once, the better place in the high half, in order; and their similarity. 12 bytes a pair, up to twice that."""
+    """Each pair of these once, the better place in the high half, in order; and their similarity."""
     pairs, similarity = np.zeros(0, np.uint64), np.zeros(0, np.float32)
     waiting: list[tuple[np.ndarray, np.ndarray]] = []
     fresh = 0  # pairs that wait
