@@ -164,7 +164,7 @@ def _look_alikes(entries: np.ndarray, verify: Verify, found: Found) -> Iterator[
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """Each value once, in order. (numpy's `unique` hashes integers since 2.3: 100 times slower for millions of different ones.)"""
+    """Each value once, in order. (Since 2.3 numpy's `unique` hashes integers: 100 times slower for millions like these.)"""
     values = np.sort(values)
     first = np.ones(len(values), dtype=bool)
     first[1:] = values[1:] != values[:-1]

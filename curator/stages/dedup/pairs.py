@@ -40,7 +40,7 @@ class FindPairs(Reduce):
     each shard that finds it.
 
     `memory_bytes`: what a shard holds in memory, about; more is spilled to temporary files (in TMPDIR). While edges are looked
-    for, it takes up to 200 MB more, 16 bytes for each row and 24 for each edge.
+    for, it takes up to 250 MB more, 16 bytes for each row and 24 for each edge.
     """
 
     measure: Measure

@@ -274,6 +274,12 @@ def test_it_keeps_the_rules(exact):
     check_stage(FindPairs(measure=MEASURE, exact=exact), shard, skip={"nulls"})  # `Sketch` makes none
 
 
+def test_a_shard_without_rows_has_no_edges():
+    stage = FindPairs(measure=MEASURE)
+    stage.clear()
+    assert list(stage.finish()) == []
+
+
 def test_what_it_makes_has_the_columns_of_edges():
     shard, = shards_of(records([list(range(32))] * 3), MEASURE)
     made = run_stage(FindPairs(measure=MEASURE), shard)["out"]
