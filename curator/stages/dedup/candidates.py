@@ -22,6 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from curator.stages.dedup.blocks import Near, led
+
 SMALL = 64  # places: a bucket in which all pairs are verified
 LEADERS = 3
 PAIRS = 1 << 21  # that are held at a time, 8 bytes each, and a few times that while they are sorted
@@ -35,11 +37,13 @@ class Verify:
 
     `similar(a, b)`: float32 [m], how alike the places a[i] and b[i] are, NaN where they are no pair. `looks(places)`: uint64 [m],
     equal for places whose sketches are. `reference`: bool by place; two of these are never a pair.
+    `near`: see `blocks`; None where sketches are compared pair by pair.
     """
 
     similar: Callable[[np.ndarray, np.ndarray], np.ndarray]
     looks: Callable[[np.ndarray], np.ndarray]
     reference: np.ndarray
+    near: Near | None = None
 
 
 @dataclass
@@ -63,7 +67,10 @@ def verified(entries: np.ndarray, verify: Verify, rounds: int, found: Found) -> 
     small = sizes <= SMALL
     for pairs in _distinct(_all_pairs(entries, starts[small], sizes[small])):
         yield from _judged(pairs >> HALF, pairs & LOW, verify, found)
-    if not small.all():
+    if verify.near is not None:
+        for start, size in zip(starts[~small].tolist(), sizes[~small].tolist(), strict=True):
+            yield from led((entries[start:start + size] & LOW).astype(np.int64), verify.near, verify.reference, LEADERS)
+    elif not small.all():
         yield from _lead(entries[np.repeat(~small, sizes)], verify, rounds, found)
 
 

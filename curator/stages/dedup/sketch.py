@@ -71,11 +71,10 @@ class Sketch(Stage):
     def process(self, batch: Batch) -> Outputs:
         present, sketches = self.measure.encode(batch)
         rows, sketches = batch.filter(present), sketches[present]
-        keys = self.measure.keys(rows, sketches) if len(rows) else np.zeros((0, 0), dtype=np.uint64)
+        keys = bucket_keys(self.measure, rows, sketches, self.scope)
         if not keys.size:
             return Outputs(absorbed=batch)
-        scope = mix(hash_values(rows, [self.scope])[0][:, :1]) if self.scope is not None else np.uint64(0)
-        row, place, counts, keys = by_shard(mix(keys ^ scope), self.shards)
+        row, place, counts, keys = by_shard(keys, self.shards)
         lists = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), pa.array(keys))
         columns = {"shard": pa.array(self._shard_values[place]), "keys": lists, "sketch": _binary(sketches[row])}
         columns |= {name: values.take(pa.array(row)) for name, values in self._of_records(rows, sketches).items()}
@@ -95,6 +94,14 @@ class Sketch(Stage):
         if self.shingles is not None:
             columns["shingles"] = sets(flat(batch.rows.column(self.shingles)))
         return columns
+
+
+def bucket_keys(measure: Measure, batch: Batch, sketches: np.ndarray, scope: str | None) -> np.ndarray:
+    """The measure's keys of these rows, uint64 [n, bands], so that only rows with the same value in the column `scope` share one."""
+    keys = measure.keys(batch, sketches) if len(batch) else np.zeros((0, 0), dtype=np.uint64)
+    if not keys.size:
+        return keys
+    return mix(keys if scope is None else keys ^ mix(hash_values(batch, [scope])[0][:, :1]))
 
 
 def by_shard(keys: np.ndarray, shards: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
