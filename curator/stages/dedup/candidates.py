@@ -11,8 +11,8 @@ With one leader each, all that it leads would be lost if it is a duplicate itsel
 
 Places that share a bucket and are not similar (a template, boilerplate, a common block of a hash) lead one after the other,
 and that is the square again. So a bucket ends after `rounds` leaders. Of the places that have no leader by then, those with
-equal sketches still find each other; other pairs of them are not found here, but where they share another bucket. They are counted
-(`Found.crowded`).
+equal sketches still find each other; other pairs of them are not found here, but where they share another bucket. They are
+counted (`Found.crowded`).
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def _distinct(parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     for part in parts:
         waiting.append(part)
         if sum(map(len, waiting)) >= PAIRS:
-            yield np.unique(np.concatenate(waiting))
+            yield distinct(np.concatenate(waiting))
             waiting = []
     if waiting:
-        yield np.unique(np.concatenate(waiting))
+        yield distinct(np.concatenate(waiting))
 
 
 def _judged(a: np.ndarray, b: np.ndarray, verify: Verify, found: Found) -> Iterator[Pairs]:
@@ -139,7 +139,7 @@ def _lead(entries: np.ndarray, verify: Verify, rounds: int, found: Found) -> Ite
     entries, leaders = _unfinished(entries, leaders, verify)
     left = entries[leaders == 0]
     found.crowded += len(left)
-    found.buckets += len(np.unique(left >> HALF))
+    found.buckets += len(distinct(left >> HALF))
     yield from _look_alikes(left, verify, found)
 
 
@@ -168,6 +168,14 @@ def _look_alikes(entries: np.ndarray, verify: Verify, found: Found) -> Iterator[
     first[1:] = (looks[1:] != looks[:-1]) | (buckets[1:] != buckets[:-1])
     leader = entries[first][np.cumsum(first) - 1]
     yield from _judged(leader[~first] & LOW, entries[~first] & LOW, verify, found)
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Each value once, in order. (Since 2.3 numpy's `unique` hashes integers: 100 times slower for millions like these.)"""
+    values = np.sort(values)
+    first = np.ones(len(values), dtype=bool)
+    first[1:] = values[1:] != values[:-1]
+    return values[first]
 
 
 def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

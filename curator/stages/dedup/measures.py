@@ -82,7 +82,7 @@ class MinHash(Measure):
         if kind is None or pa.types.is_null(kind):
             return
         if not (_is_list(kind) and kind.value_type == pa.uint32()):
-            raise RecipeError(f"column {self.column!r} is {kind}; MinHash signatures are lists of uint32, as text.minhash adds them")
+            raise RecipeError(f"column {self.column!r} is {kind}; MinHash signatures are lists of uint32 (see text.minhash)")
         if pa.types.is_fixed_size_list(kind):
             self.shape(kind.list_size)
 
@@ -211,8 +211,8 @@ class Hamming(Measure):
         equal = math.comb(bits - self.distance, size) / math.comb(bits, size)
         samples = math.ceil(math.log(1 - RECALL) / math.log1p(-equal))
         if samples > SAMPLES_MAX:
-            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of {self.distance}, {samples} keys a "
-                              f"record would be needed, and {SAMPLES_MAX} is the most: ask for a smaller distance")
+            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of {self.distance}, {samples} "
+                              f"keys a record would be needed, and {SAMPLES_MAX} is the most: ask for a smaller distance")
         choice = np.random.Generator(np.random.PCG64(SEED))
         return [np.sort(choice.permutation(bits)[:size]) for _ in range(samples)]
 
@@ -240,8 +240,8 @@ class Hamming(Measure):
                 raise ValueError(f"column {self.column!r}: {wrong[0].as_py()[:80]!r} is no hexadecimal number of whole bytes")
         lengths = pc.unique(pc.binary_length(values)).to_pylist()
         if len(lengths) > 1:
-            raise ValueError(f"column {self.column!r} has hashes of different widths, such as {lengths[0]} and {lengths[1]}; only "
-                             "equally wide ones can be compared")
+            raise ValueError(f"column {self.column!r} has hashes of different widths, such as {lengths[0]} and {lengths[1]}; "
+                             "only equally wide ones can be compared")
         if not lengths:
             return np.zeros((0, 0), dtype=np.uint8)
         joined = b"".join(values.cast(pa.large_binary()).to_pylist())

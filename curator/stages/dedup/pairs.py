@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
-from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
+from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, distinct, verified
 from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.index import IndexPlace, made_by, matches
 from curator.stages.dedup.measures import Measure, MinHash
@@ -47,7 +47,7 @@ class FindPairs(Reduce):
     each shard that finds it.
 
     `memory_bytes`: what a shard holds in memory, about; more is spilled to temporary files (in TMPDIR). While edges are looked
-    for, it takes up to 200 MB more, 16 bytes for each row and 24 for each edge.
+    for, it takes up to 250 MB more, 16 bytes for each row and 24 for each edge.
     """
 
     measure: Measure
@@ -120,7 +120,7 @@ def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None, f
                     judge.near if isinstance(measure, Cosine) else None)
     rounds = max(64, LEADERS_BYTES // max(1, store.width))
     pairs, similarity = _distinct(part for number, rows in store.keys.buckets()
-                                  for part in verified(np.unique(number << HALF | place[rows]), verify, rounds, found))
+                                  for part in verified(distinct(number << HALF | place[rows]), verify, rounds, found))
     for at in range(0, len(pairs), EDGES):
         yield _edge_batch(store, names, ordered, pairs[at:at + EDGES], similarity[at:at + EDGES])
 

@@ -14,6 +14,7 @@ from curator import sql
 from curator.errors import RecipeError
 from curator.io.spool import shard_values
 from curator.stage import Context, Contract, Outputs, Stage, setting
+from curator.stages.dedup.candidates import distinct
 from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Measure, flat, mix
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
@@ -125,7 +126,7 @@ def sets(lists: pa.Array) -> pa.Array:
     values = pc.list_flatten(lists).drop_null().to_numpy(zero_copy_only=False)
     assert len(values) == sizes.sum(), "a list of shingles has nulls in it"
     low = values.astype(np.uint64) & np.uint64(0xFFFFFFFF)
-    tagged = np.unique(np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes) << np.uint64(32) | low)
+    tagged = distinct(np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes) << np.uint64(32) | low)
     counts = np.bincount((tagged >> np.uint64(32)).astype(np.int64), minlength=len(sizes))
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(tagged.astype(np.uint32)))

@@ -41,7 +41,7 @@ class Growing:
     def spill(self) -> None:
         """Put everything into the file."""
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="curator-dedup-")  # noqa: SIM115: open as long as the array is
+            self._file = tempfile.TemporaryFile(prefix="curator-dedup-")  # noqa: SIM115
         for part in self._parts:
             part.tofile(self._file)
         self._file.flush()
@@ -105,7 +105,7 @@ class Keys:
             self.rows.add(rows[order])
 
     def buckets(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Parts of all keys, of whole buckets of two entries or more: the number of the bucket and the row of each, uint64 [m]."""
+        """Parts of all keys, of whole buckets of two entries or more: number of the bucket and row of each, uint64 [m]."""
         self.sort()
         keys, rows = self.keys.whole(), self.rows.whole()
         parts = 1 << max(0, (len(keys) // RUN)).bit_length()
