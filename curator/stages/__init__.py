@@ -21,12 +21,12 @@ from curator.stages.select import Select
 from curator.stages.top import Top
 
 __all__ = [
-    "STAGES", "Csv", "DedupExact", "DedupLines", "DedupNear", "DedupSubstring", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet",
-    "Rename", "Route", "Sample", "Select",
+    "STAGES", "Csv", "DedupExact", "DedupLines", "DedupNear", "DedupSubstring", "Drop", "Jsonl", "Limit", "Map", "Merge",
+    "Parquet", "Rename", "Route", "Sample", "Select",
     "ToCsv", "ToJsonl", "ToParquet", "Top",
 ]
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact, DedupNear,
-    DedupLines, DedupSubstring,
+    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact,
+    DedupNear, DedupLines, DedupSubstring,
 )
