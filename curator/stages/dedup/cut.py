@@ -56,7 +56,7 @@ class Cut(Reduce):
     def remove(self, texts: Texts, found: Found) -> Removal:
         raise TypeError(f"{type(self).__name__} has no remove method")
 
-    def leaves(self, share: np.ndarray, left: np.ndarray, spent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def judge(self, share: np.ndarray, left: np.ndarray, spent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which records are duplicates, given the share of characters that stand elsewhere; and which go on with what is left."""
         gone = spent & (left < self.min_left)
         return gone, ~gone
@@ -101,7 +101,7 @@ class Cut(Reduce):
         return answer
 
     def _parts(self, texts: Texts, found: Found) -> Iterator[tuple]:
-        """For each text what is left, pieces and characters removed, whether it is a duplicate, and the share that is elsewhere."""
+        """For each text: what is left, pieces and characters removed, whether it is a duplicate, the share that is elsewhere."""
         for low, high in chunks(texts):
             some = texts.part(low, high)
             cut, kept = ((rows[part] - low, places[part]) for rows, places in (found.cut, found.kept)
@@ -112,7 +112,7 @@ class Cut(Reduce):
             whole = np.diff(some.starts) - some.count(inner)
             left = whole - chars - some.count(some.space & ~removal.removed)
             share = chars / np.maximum(whole, 1)
-            gone, trimmed = self.leaves(share, left, removal.spent)
+            gone, trimmed = self.judge(share, left, removal.spent)
             gone &= removal.count > 0
             removed = removal.removed & np.repeat(trimmed, np.diff(some.starts))
             yield some.without(removed), removal.count * trimmed, chars * trimmed, gone, share

@@ -13,7 +13,18 @@ import xxhash
 from curator.errors import RecipeError
 from curator.stage import Composite, Contract, Outputs, Stage, setting
 from curator.stages.dedup.cut import Cut, Found, Removal
-from curator.stages.dedup.pieces import PIECES, Hashed, Pieces, Texts, check_text, chunks, marked_before, mixed, piece_outputs, translated
+from curator.stages.dedup.pieces import (
+    PIECES,
+    Hashed,
+    Pieces,
+    Texts,
+    check_text,
+    chunks,
+    marked_before,
+    mixed,
+    piece_outputs,
+    translated,
+)
 from curator.stages.dedup.repeated import Repeated
 from curator.tasks.batch import Batch
 
@@ -42,12 +53,13 @@ class DedupLines(Composite):
 
     Records go on with what is left; `removed_lines` and `removed_chars` say what is gone. One that loses all its pieces but such
     short ones, and of which fewer than `min_left` characters are left, white space not counted, goes to `duplicate` as it was,
-    with `duplicate_of`: the record where its longest cut piece is kept, `similarity`: the share of its characters that were cut.
+    with `duplicate_of`: the record where its longest cut piece is kept, `similarity`: the share of its characters that were
+    cut. Memory and disk of `shards`, `memory_bytes`: see `Repeated`.
 
-    Source: CCNet (Wenzek et al. 2020, section 3.1) drops every paragraph, which is a line there, whose normalized hash was
-    seen in a group of files; FineWeb (Penedo et al. 2024, section 3.4) found that to cost good text and tried lines of 10 words or more
-    (`min_words: 10`); C4 (Raffel et al. 2020, section 2.2) drops spans of three sentences. Known difference: here the whole corpus
-    is seen, digits and punctuation count, and `min_chars: 20` lets brackets, headings and list marks stand.
+    Source: CCNet (Wenzek et al. 2020) drops every paragraph, which is a line there, whose normalized hash was seen before;
+    C4 (Raffel et al. 2020) drops spans of three sentences; FineWeb (Penedo et al. 2024) tried dropping repeated lines, and
+    those of 10 words or more only (`min_words: 10`). Known difference: digits and punctuation count here, unlike in CCNet, and
+    `min_chars: 20`, our own choice, lets brackets, headings and list marks stand.
     """
 
     name = "dedup.lines"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -77,12 +78,13 @@ class Texts:
         return Texts(self.data[starts[0]:starts[-1]], starts - starts[0])
 
     def array(self) -> pa.LargeStringArray:
-        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(np.ascontiguousarray(self.starts)), pa.py_buffer(self.data))
+        starts, data = pa.py_buffer(np.ascontiguousarray(self.starts)), pa.py_buffer(self.data)
+        return pa.LargeStringArray.from_buffers(len(self), starts, data)
 
     def digests(self) -> np.ndarray:
         """A 64-bit hash of each text."""
         data, bounds = memoryview(self.data), self.starts.tolist()
-        hashed = [xxhash.xxh3_64_intdigest(data[low:high]) for low, high in zip(bounds, bounds[1:], strict=False)]
+        hashed = [xxhash.xxh3_64_intdigest(data[low:high]) for low, high in itertools.pairwise(bounds)]
         return np.array(hashed, dtype=np.uint64)
 
     def without(self, removed: np.ndarray) -> pa.LargeStringArray:

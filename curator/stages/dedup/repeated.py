@@ -16,6 +16,7 @@ from curator.stages.identity import record_keys
 from curator.tasks.batch import Batch
 
 SEND_ROWS = 1 << 14  # records in a batch that goes on
+RANK, PLACE = 32, (1 << 32) - 1  # a key: the rank of a record shifted by so many bits, and a place below
 _NAME = ["id", "source", "digest"]
 
 
@@ -106,7 +107,7 @@ class _Pieces:
         check, place, size = (column.whole() for column in (self._check, self._place, self._size))
         ends = np.cumsum(self._per_row.whole(), dtype=np.int64)
         for number, pieces in self._hashes.buckets():
-            keys = rank[np.searchsorted(ends, pieces.astype(np.int64), side="right")] << 32 | place[pieces]
+            keys = rank[np.searchsorted(ends, pieces.astype(np.int64), side="right")] << RANK | place[pieces]
             yield number, check[pieces], keys, size[pieces] if len(size) else np.zeros(len(pieces), np.uint32)
 
     def close(self) -> None:
@@ -136,7 +137,7 @@ def chosen(hashes: np.ndarray, checks: np.ndarray, keys: np.ndarray, sizes: np.n
            span: int) -> tuple[np.ndarray, ...]:
     """Of equal pieces those to cut, as (key, size, key of the first one), and the keys of those that stay in their stead.
 
-    There is at least one piece, and those of one hash stand together. A key is the rank of the record, shifted by 32 bits, and the place.
+    There is at least one piece. A key is the rank of the record (see `RANK`) and the place.
     """
     order = np.lexsort((keys, checks, hashes))
     hashes, checks, keys, sizes = hashes[order], checks[order], keys[order], sizes[order]
@@ -162,37 +163,30 @@ def chosen(hashes: np.ndarray, checks: np.ndarray, keys: np.ndarray, sizes: np.n
 
 def _cut_rows(table: pa.Table, order: np.ndarray, twin: np.ndarray, cut: np.ndarray, size: np.ndarray, of: np.ndarray,
               kept: np.ndarray) -> Iterator[CutBatch]:
-    """Rows of `CutBatch` for what `chosen` found, in the order of records."""
+    """Rows of `CutBatch` for what `chosen` found, in the order of records. `order`, `twin`: of the rows of `table`, by rank."""
     by_key = np.argsort(cut)
-    cut, size, of = cut[by_key], size[by_key], of[by_key]
-    kept = np.sort(kept)
-    ranks = np.union1d(cut >> 32, kept >> 32)
-    cut_at, kept_at = (np.searchsorted(keys >> 32, np.append(ranks, np.iinfo(np.int64).max)) for keys in (cut, kept))
-    best = np.full(len(ranks), -1)
-    by_size = np.lexsort((cut, -size.astype(np.int64), cut >> 32))
-    has = np.diff(cut_at) > 0
-    best[has] = by_size[cut_at[:-1][has]]
+    cut, size, of, kept = cut[by_key], size[by_key], of[by_key], np.sort(kept)
+    ranks = np.union1d(cut >> RANK, kept >> RANK)
+    cut_at, kept_at = (np.searchsorted(keys >> RANK, np.append(ranks, np.iinfo(np.int64).max)) for keys in (cut, kept))
+    longest = np.lexsort((cut, -size.astype(np.int64), cut >> RANK))  # of each record the longest first, then the first
     for low in range(0, len(ranks), SEND_ROWS):
-        some = slice(low, low + SEND_ROWS)
-        rows = table.take(pa.array(order[ranks[some]]))
-        one = best[some]
-        null = one < 0
-        one = np.where(null, 0, one)
-        holder = (of[one] >> 32) if len(of) else np.zeros(len(one), np.int64)
-        holders = table.take(pa.array(order[holder]))
-        places = (cut[one] & 0xFFFFFFFF) if len(cut) else one
-
-        def lists(keys: np.ndarray, at: np.ndarray, some: slice = some) -> pa.Array:
-            bounds = at[some.start:some.start + SEND_ROWS + 1]
-            values = (keys[bounds[0]:bounds[-1]] & 0xFFFFFFFF).astype(np.uint32)
-            return pa.ListArray.from_arrays(pa.array((bounds - bounds[0]).astype(np.int32)), pa.array(values))
-
-        columns = {
+        some = ranks[low:low + SEND_ROWS]
+        bounds = slice(low, low + len(some) + 1)
+        rows = table.take(pa.array(order[some]))
+        loses = np.diff(cut_at[bounds]) > 0
+        best = longest[cut_at[low:low + len(some)][loses]]
+        holders = table.take(pa.array(order[of[best] >> RANK]))
+        at = pa.array(np.cumsum(loses) - 1, mask=~loses)  # null for a record that loses nothing
+        yield CutBatch(rows=pa.table({
             "id": rows.column("id").cast(pa.string()), "source": rows.column("source").cast(pa.string()),
-            "digest": rows.column("digest"), "twin": pa.array(twin[ranks[some]].astype(np.int32)),
-            "cut": lists(cut, cut_at), "kept": lists(kept, kept_at),
-            "of": pc.if_else(pa.array(null), None, holders.column("id").cast(pa.string())),
-            "cluster": pa.array(record_keys(Batch(holders)), mask=null),
-            "of_size": pa.array(size[one] if len(size) else one.astype(np.uint32), mask=null),
-            "of_place": pa.array(places.astype(np.uint32), mask=null)}
-        yield CutBatch(rows=pa.table(columns, schema=CUTS))
+            "digest": rows.column("digest"), "twin": pa.array(twin[some].astype(np.int32)),
+            "cut": _places(cut, cut_at[bounds]), "kept": _places(kept, kept_at[bounds]),
+            "of": holders.column("id").cast(pa.string()).take(at), "cluster": pa.array(record_keys(Batch(holders))).take(at),
+            "of_size": pa.array(size[best]).take(at), "of_place": pa.array((cut[best] & PLACE).astype(np.uint32)).take(at),
+        }, schema=CUTS))
+
+
+def _places(keys: np.ndarray, bounds: np.ndarray) -> pa.ListArray:
+    """The places in sorted keys as lists, one between every two bounds."""
+    places = (keys[bounds[0]:bounds[-1]] & PLACE).astype(np.uint32)
+    return pa.ListArray.from_arrays(pa.array((bounds - bounds[0]).astype(np.int32)), pa.array(places))

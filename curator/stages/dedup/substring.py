@@ -28,8 +28,8 @@ class DedupSubstring(Composite):
     """Cut out passages of `tokens` tokens or more that stand elsewhere in the corpus, or earlier in the record itself.
 
     `unit`: what a token is: `words` (between white space), `chars` (code points) or `bytes` (a character is never cut in two).
-    Of equal passages the first `copies` stay whole, in order of id, source and place. `scope`: a column; only records with the same
-    value there are compared.
+    Of equal passages the first `copies` stay whole, in order of id, source and place. `scope`: a column; only records with the
+    same value there are compared.
 
     `action: cut`: records go on with what is left; `removed_spans` and `removed_span_chars` say what is gone. One that holds
     nothing that others lose in its favour, and of which fewer than `min_left` characters are left, white space not
@@ -38,8 +38,11 @@ class DedupSubstring(Composite):
     There, `duplicate_of` is the record where its first such passage is kept, `similarity` the share of such passages.
 
     Source: Lee et al. 2022, "Deduplicating Training Data Makes Language Models Better", section 4.1: spans of 50 BPE tokens or
-    more that a suffix array finds twice. Known difference: every window of `tokens` tokens is hashed and the hashes are sorted, which
-    finds the same spans (a repeated span is a run of windows that each occur twice) and can be sharded; one copy stays.
+    more that a suffix array finds twice. Known difference: every window of `tokens` tokens is hashed and the hashes are
+    sorted, which finds the same spans (a repeated span is a run of windows that each occur twice) and can be sharded. A window
+    that stays for others is not cut into, so up to `tokens` - 1 tokens beside it stay too.
+
+    Memory and disk of `shards`, `memory_bytes`: see `Repeated`; there is one piece a token.
     """
 
     name = "dedup.substring"
@@ -69,10 +72,11 @@ class DedupSubstring(Composite):
         return Contract(needs={self.column, self.scope} - {None}, adds={COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
-        pieces = rows >> WindowPieces(column=self.column, tokens=self.tokens, unit=self.unit, scope=self.scope, shards=self.shards)
+        share = self.min_share if self.action == "drop" else None
+        windows = {"column": self.column, "tokens": self.tokens, "unit": self.unit, "shards": self.shards}
+        pieces = rows >> WindowPieces(**windows, scope=self.scope)
         cuts = pieces >> Repeated(copies=self.copies, span=self.tokens, shards=self.shards, memory_bytes=self.memory_bytes)
-        return (rows + cuts) >> CutWindows(column=self.column, tokens=self.tokens, unit=self.unit, min_left=self.min_left,
-                                           min_share=self.min_share if self.action == "drop" else None, shards=self.shards)
+        return (rows + cuts) >> CutWindows(**windows, min_left=self.min_left, min_share=share)
 
 
 @dataclass(kw_only=True)
@@ -102,7 +106,7 @@ class WindowPieces(Stage):
 
 @dataclass(kw_only=True)
 class CutWindows(Cut):
-    """Records without the passages that stand elsewhere. With `min_share` none is changed; those with such a share are duplicates."""
+    """Records without the passages that stand elsewhere; with `min_share` as they were, or duplicates."""
 
     tokens: int
     unit: Tokens
@@ -124,9 +128,9 @@ class CutWindows(Cut):
         begins[1:] &= ~cut[:-1] | (tokens.row[1:] != tokens.row[:-1])
         return Removal(removed, tokens.sums(begins), spent)
 
-    def leaves(self, share: np.ndarray, left: np.ndarray, spent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def judge(self, share: np.ndarray, left: np.ndarray, spent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.min_share is None:
-            return super().leaves(share, left, spent)
+            return super().judge(share, left, spent)
         return share >= self.min_share, np.zeros(len(share), dtype=bool)
 
 

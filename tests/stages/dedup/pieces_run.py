@@ -1,5 +1,7 @@
 """Runs the parts of `dedup.lines` and `dedup.substring` shard by shard, as the engine does."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 
@@ -56,4 +58,4 @@ def split_at(whole, parts, seed):
     random = np.random.default_rng(seed)
     mixed = whole.take(random.permutation(len(whole)))
     bounds = [0, *sorted(random.integers(0, len(whole) + 1, parts - 1).tolist()), len(whole)]
-    return [mixed.slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+    return [mixed.slice(a, b) for a, b in itertools.pairwise(bounds) if a < b]
