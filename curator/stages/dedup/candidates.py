@@ -1,16 +1,18 @@
 """From buckets of records to pairs that are verified. Pure: no rows, no files; whole arrays at a time.
 
-Records are known here by their place in keep order, 0 the best. An entry is a place that is in a bucket, as one uint64: the number of the
-bucket in the high half, the place in the low half; sorted and each once, so that a bucket is a run of places, the best one first.
+Records are known here by their place in keep order, 0 the best. An entry is a place that is in a bucket, as one uint64: the
+number of the bucket in the high half, the place in the low half. Entries are sorted and each is there once, so that a bucket is
+a run of places, the best one first.
 
-Up to `SMALL` places, all pairs of a bucket are verified. In a bigger one that would cost its square, and hold more pairs than anybody
-wants. There the best place leads: it is verified against all that come after it, then the next best leads, and so on; a place that
-`LEADERS` leaders were found for has enough and leaves. So n copies of one record cost `LEADERS` times n comparisons. (With one leader only,
-all of a bucket would be lost when that leader turns out to be a duplicate of a record elsewhere which they are not similar to.)
+Up to `SMALL` places, all pairs of a bucket are verified. In a bigger one that would cost its square, and make more edges than
+anybody wants. There the best place leads: it is verified against all that come after it, then the next best leads, and so on; a
+place that `LEADERS` leaders were found for has enough and leaves. So n copies of one record cost `LEADERS` times n comparisons.
+With one leader each, all that it leads would be lost if it is a duplicate itself, of a record that they are not similar to.
 
-Places that are in one bucket and not similar (a template, boilerplate, an unlucky block of a hash) lead one after the other, and that is the
-square again. So a bucket ends after `rounds` leaders. Of the places that are left then without any leader, those with equal sketches
-are found still; other pairs among them are not, unless they share another bucket. They are counted (`Found.crowded`).
+Places that share a bucket and are not similar (a template, boilerplate, a common block of a hash) lead one after the other,
+and that is the square again. So a bucket ends after `rounds` leaders. Of the places that have no leader by then, those with
+equal sketches still find each other; other pairs of them are not found here, but where they share another bucket. They are counted
+(`Found.crowded`).
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Verify:
 
 @dataclass
 class Found:
-    """What a search came upon on its way. `crowded`: places that a bucket was too crowded for, a place once for each such bucket."""
+    """What a search came upon on its way. `crowded`: places that a bucket was too crowded for, counted in each such bucket."""
 
     candidates: int = 0  # pairs that were compared
     crowded: int = 0

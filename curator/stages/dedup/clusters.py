@@ -94,7 +94,7 @@ class Clusters(Reduce):
         sizes = np.bincount(kept, minlength=len(kept)) + np.bincount(kept[twice], minlength=len(kept))
         best = np.flatnonzero(sizes > 1)
         keys = np.zeros(len(kept), dtype=np.uint64)
-        keys[best] = _cluster_keys(ids.take(pa.array(best)), sources.take(pa.array(best)), digests[best])
+        keys[best] = cluster_keys(ids.take(pa.array(best)), sources.take(pa.array(best)), digests[best])
         members = np.flatnonzero(sizes[kept] > 1)
         members = members[np.lexsort((order[members], kept[members], keys[kept[members]]))]
         gone = kept != np.arange(len(kept))
@@ -120,7 +120,7 @@ def verdicts(columns: Mapping[str, Any], sizes: np.ndarray) -> VerdictBatch:
 # -- names --------------------------------------------------------------------------------------------------------
 
 
-def _cluster_keys(ids: pa.ChunkedArray, sources: pa.ChunkedArray, digests: np.ndarray) -> np.ndarray:
+def cluster_keys(ids: pa.ChunkedArray, sources: pa.ChunkedArray, digests: np.ndarray) -> np.ndarray:
     """What the clusters of these best records are called, uint64: a hash of source, id and digest."""
     named = zip(sources.to_pylist(), ids.to_pylist(), digests.tolist(), strict=True)
     return np.array([xxhash.xxh3_64_intdigest(f"{source}\0{record}".encode(), digest) for source, record, digest in named],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,33 +14,24 @@ from curator import sql
 from curator.errors import RecipeError
 from curator.io.spool import shard_values
 from curator.stage import Context, Contract, Outputs, Stage, setting
+from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Measure, flat, mix
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
 from curator.stages.dedup.values import hash_values
 from curator.tasks.batch import HIDDEN, Batch
 
 
-class Order(Protocol):
-    """Which of two records is the better one."""
-
-    def needs(self) -> set[str]:
-        """The columns that are read."""
-
-    def ranks(self, batch: Batch) -> np.ndarray:
-        """float64 [n, k]: smaller is better, from left to right; never NaN."""
-
-
 @dataclass(kw_only=True)
 class Sketch(Stage):
-    """Make of each record a `SketchBatch` row for each shard that it has a key in; records without anything to compare are absorbed.
+    """Make of each record a `SketchBatch` row for each shard that it has a key in; what has nothing to compare is absorbed.
 
-    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same value there meet, those without
-    a value being one group. `reference`: a SQL condition; records for which it is true are never removed. `shingles`: a column of
-    hashes of shingles (lists of integers), where similarity is to be exact.
+    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same value there meet,
+    those without a value being one group. `reference`: a SQL condition; records for which it is true are never removed.
+    `shingles`: a column of hashes of shingles (lists of integers), where similarity is to be exact.
     """
 
     measure: Measure
-    keep: Order
+    keep: Keep
     scope: str | None = None
     reference: str | None = None
     shingles: str | None = None
@@ -49,7 +40,7 @@ class Sketch(Stage):
     def __post_init__(self) -> None:
         if self.shards < 1:
             raise RecipeError(f"shards must be 1 or more, got {self.shards}")
-        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles) if name is not None}
+        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles) if name}
         if self.reference is not None:
             self._needs |= sql.needs({"reference": self.reference})
 
@@ -65,6 +56,7 @@ class Sketch(Stage):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         self.measure.check(columns)
+        self.keep.check(columns)
         if self.reference is not None:
             sql.check_all({"reference": self.reference}, columns)
         kind = None if self.shingles is None else columns.get(self.shingles)
@@ -78,11 +70,10 @@ class Sketch(Stage):
     def process(self, batch: Batch) -> Outputs:
         present, sketches = self.measure.encode(batch)
         rows, sketches = batch.filter(present), sketches[present]
-        keys = self.measure.keys(rows, sketches) if len(rows) else np.zeros((0, 0), dtype=np.uint64)
+        keys = bucket_keys(self.measure, rows, sketches, self.scope)
         if not keys.size:
             return Outputs(absorbed=batch)
-        scope = mix(hash_values(rows, [self.scope])[0][:, :1]) if self.scope is not None else np.uint64(0)
-        row, place, counts, keys = by_shard(mix(keys ^ scope), self.shards)
+        row, place, counts, keys = by_shard(keys, self.shards)
         lists = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), pa.array(keys))
         columns = {"shard": pa.array(self._shard_values[place]), "keys": lists, "sketch": _binary(sketches[row])}
         columns |= {name: values.take(pa.array(row)) for name, values in self._of_records(rows, sketches).items()}
@@ -102,6 +93,14 @@ class Sketch(Stage):
         if self.shingles is not None:
             columns["shingles"] = sets(flat(batch.rows.column(self.shingles)))
         return columns
+
+
+def bucket_keys(measure: Measure, batch: Batch, sketches: np.ndarray, scope: str | None) -> np.ndarray:
+    """The measure's keys of these rows, uint64 [n, bands], so that only rows with the same value in the column `scope` share one."""
+    keys = measure.keys(batch, sketches) if len(batch) else np.zeros((0, 0), dtype=np.uint64)
+    if not keys.size:
+        return keys
+    return mix(keys if scope is None else keys ^ mix(hash_values(batch, [scope])[0][:, :1]))
 
 
 def by_shard(keys: np.ndarray, shards: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
