@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from curator.stages.dedup.centroids import Centroids
 from curator.stages.dedup.clusters import Clusters
 from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.keep import Keep
+from curator.stages.dedup.near import ALARM_ABOVE, check_clustering
 from curator.stages.dedup.pairs import FindPairs
 from curator.stages.dedup.sketch import Sketch
 from curator.stages.dedup.split import Split
@@ -40,7 +42,7 @@ class DedupSemantic(Composite):
     nearest) or `random`. `scope`: only records that have the same value in this column are compared. `reference`: a SQL
     condition; records for which it is true are never removed, only those like them. `seed`: of centers and planes.
     `shards`: into how many parts the work is divided; null for 16, and for 4 with `neighbours`, where every record is in
-    nearly all of them.
+    nearly all of them. `alarm_above`: as in `dedup.near`.
 
     With a GPU (`resources: {gpus: 1}`) centers, labels and comparisons are computed there, with the same result.
 
@@ -61,6 +63,7 @@ class DedupSemantic(Composite):
     radius: int | None = 1
     seed: int = 1
     shards: int | None = setting(default=None)
+    alarm_above: Mapping[str, float] = setting(default_factory=lambda: dict(ALARM_ABOVE))
 
     def __post_init__(self) -> None:
         if self.threshold is not None and self.eps is not None:
@@ -69,6 +72,7 @@ class DedupSemantic(Composite):
             raise RecipeError(f"dedup.semantic: eps must be 0 or more and below 1, got {self.eps}")
         if self.method not in ("kmeans", "neighbours"):
             raise RecipeError(f"dedup.semantic: method must be kmeans or neighbours, got {self.method!r}")
+        check_clustering("dedup.semantic", self.radius, 16 if self.shards is None else self.shards, self.alarm_above)
         by_center = self.keep in BY_CENTER if isinstance(self.keep, str) else False
         if by_center and self.method != "kmeans":
             raise RecipeError(f"dedup.semantic: keep: {self.keep} goes by the centers of clusters, so it needs method: kmeans")
@@ -93,8 +97,9 @@ class DedupSemantic(Composite):
                         shards=1 if self.method == "kmeans" else shards)
         centroids = Centroids(clusters=self.clusters, probes=self.probes, rank=self._rank, seed=self.seed, shards=shards)
         pairs = FindPairs(measure=self._measure, shards=shards)
-        return (sketch, centroids.with_(resources=self.resources), pairs.with_(resources=self.resources),
-                Clusters(radius=self.radius, drops_all=self._keep.drops_all), Split(measure=self._measure, shards=shards))
+        clusters = Clusters(radius=self.radius, drops_all=self._keep.drops_all)
+        split = Split(measure=self._measure, shards=shards, alarm_above=self.alarm_above)
+        return sketch, centroids.with_(resources=self.resources), pairs.with_(resources=self.resources), clusters, split
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         sketch, centroids, pairs, clusters, split = self._parts()
