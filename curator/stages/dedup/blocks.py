@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-LEADERS_BLOCK = 1024  # places that lead at a time
+LEADERS_BLOCK = 512  # places that lead at a time
 MEMBERS_BLOCK = 8192  # places that they are compared with at a time
 
 Near = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]

@@ -53,8 +53,8 @@ def pairs_over(a: np.ndarray, b: np.ndarray, least: float, device: str | None = 
     found_i, found_j = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     others = _on(b, device).T
     for rows in _blocks(len(a), len(b)):
-        over = (_on(a[rows], device) @ others) >= least
-        i, j = (_back(places) for places in (np.nonzero(over) if device is None else over.nonzero(as_tuple=True)))
+        over = ((_on(a[rows], device) @ others) >= least).ravel()
+        i, j = np.divmod(np.flatnonzero(over) if device is None else _back(over.nonzero()).ravel(), max(1, len(b)))
         found_i.append(i + rows.start)
         found_j.append(j)
     return np.concatenate(found_i), np.concatenate(found_j)

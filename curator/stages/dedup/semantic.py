@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,12 +14,14 @@ from curator.stages.dedup.centroids import Centroids
 from curator.stages.dedup.clusters import Clusters
 from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.keep import Keep
+from curator.stages.dedup.near import ALARM_ABOVE, check_clustering
 from curator.stages.dedup.pairs import FindPairs
 from curator.stages.dedup.sketch import Sketch
 from curator.stages.dedup.split import Split
 
 BY_CENTER = ("hard", "easy", "random")
 THRESHOLD = 0.95
+SHARDS = {"kmeans": 16, "neighbours": 4}
 
 
 @dataclass(kw_only=True)
@@ -38,7 +41,8 @@ class DedupSemantic(Composite):
     `keep`: which one is kept, as in `dedup.near`; with `kmeans` also `hard` (the farthest from its center), `easy` (the
     nearest) or `random`. `scope`: only records that have the same value in this column are compared. `reference`: a SQL
     condition; records for which it is true are never removed, only those like them. `seed`: of centers and planes.
-    `shards`: into how many parts the work is divided.
+    `shards`: into how many parts the work is divided; null for 16, and for 4 with `neighbours`, where every record is in
+    nearly all of them. `alarm_above`: as in `dedup.near`.
 
     With a GPU (`resources: {gpus: 1}`) centers, labels and comparisons are computed there, with the same result.
 
@@ -58,7 +62,8 @@ class DedupSemantic(Composite):
     reference: str | None = None
     radius: int | None = 1
     seed: int = 1
-    shards: int = setting(default=16)
+    shards: int | None = setting(default=None)
+    alarm_above: Mapping[str, float] = setting(default_factory=lambda: dict(ALARM_ABOVE))
 
     def __post_init__(self) -> None:
         if self.threshold is not None and self.eps is not None:
@@ -67,6 +72,7 @@ class DedupSemantic(Composite):
             raise RecipeError(f"dedup.semantic: eps must be 0 or more and below 1, got {self.eps}")
         if self.method not in ("kmeans", "neighbours"):
             raise RecipeError(f"dedup.semantic: method must be kmeans or neighbours, got {self.method!r}")
+        check_clustering("dedup.semantic", self.radius, 16 if self.shards is None else self.shards, self.alarm_above)
         by_center = self.keep in BY_CENTER if isinstance(self.keep, str) else False
         if by_center and self.method != "kmeans":
             raise RecipeError(f"dedup.semantic: keep: {self.keep} goes by the centers of clusters, so it needs method: kmeans")
@@ -86,12 +92,14 @@ class DedupSemantic(Composite):
 
     def _parts(self) -> tuple[Sketch, Centroids, FindPairs, Clusters, Split]:
         """The parts that are stages; those that multiply matrices get the resources of the whole."""
+        shards = SHARDS[self.method] if self.shards is None else self.shards
         sketch = Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
-                        shards=1 if self.method == "kmeans" else self.shards)
-        centroids = Centroids(clusters=self.clusters, probes=self.probes, rank=self._rank, seed=self.seed, shards=self.shards)
-        pairs = FindPairs(measure=self._measure, shards=self.shards)
-        return (sketch, centroids.with_(resources=self.resources), pairs.with_(resources=self.resources),
-                Clusters(radius=self.radius, drops_all=self._keep.drops_all), Split(measure=self._measure, shards=self.shards))
+                        shards=1 if self.method == "kmeans" else shards)
+        centroids = Centroids(clusters=self.clusters, probes=self.probes, rank=self._rank, seed=self.seed, shards=shards)
+        pairs = FindPairs(measure=self._measure, shards=shards)
+        clusters = Clusters(radius=self.radius, drops_all=self._keep.drops_all)
+        split = Split(measure=self._measure, shards=shards, alarm_above=self.alarm_above)
+        return sketch, centroids.with_(resources=self.resources), pairs.with_(resources=self.resources), clusters, split
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         sketch, centroids, pairs, clusters, split = self._parts()

@@ -161,13 +161,16 @@ def test_many_pairs_have_the_same_cosines_as_few():
     assert (cosines == measure.similarity(sketches[i], sketches[j])).all()
 
 
-def test_torch_finds_the_same_pairs():
-    pytest.importorskip("torch")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_torch_finds_the_same_pairs(device):
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
     random = np.random.default_rng(5)
     some = directions(random, 100, 96)
     _, sketches = encoded(Cosine("v"), np.concatenate([some, turned(random, some, 0.951), turned(random, some, 0.9495)]))
     measure = Cosine("v", 0.95)
-    for here, there in zip(measure.pairs(sketches, sketches), measure.pairs(sketches, sketches, "cpu"), strict=True):
+    for here, there in zip(measure.pairs(sketches, sketches), measure.pairs(sketches, sketches, device), strict=True):
         assert np.array_equal(here, there)
 
 

@@ -82,21 +82,32 @@ def test_one_row_has_the_answer_that_it_has_among_many():
         assert alone[1][0].tolist() == together[1][n].tolist()
 
 
+def torch_on(device):
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("width", [2, 50, 384])
-def test_torch_gives_the_same_centers_and_labels(width):
-    pytest.importorskip("torch")
+def test_torch_gives_the_same_centers_and_labels(width, device):
+    torch_on(device)
     vectors, _ = planted(20, 30, width, spread=1.0)
-    here, there = fit(vectors, 20), fit(vectors, 20, device="cpu")
+    here, there = fit(vectors, 20), fit(vectors, 20, device=device)
     assert np.array_equal(here, there)
-    for a, b in zip(nearest(vectors, here, 4), nearest(vectors, here, 4, device="cpu"), strict=True):
+    for a, b in zip(nearest(vectors, here, 4), nearest(vectors, here, 4, device=device), strict=True):
         assert np.array_equal(a, b)
 
 
-def test_torch_breaks_ties_as_numpy_does():
-    pytest.importorskip("torch")
+@pytest.mark.parametrize("device", DEVICES)
+def test_torch_breaks_ties_as_numpy_does(device):
+    torch_on(device)
     random = np.random.default_rng(0)
     x, c = random.integers(-1, 2, (500, 4)).astype(np.float32), random.integers(-1, 2, (300, 4)).astype(np.float32)
-    assert np.array_equal(nearest(x, c, 5)[0], nearest(x, c, 5, device="cpu")[0])
+    assert np.array_equal(nearest(x, c, 5)[0], nearest(x, c, 5, device=device)[0])
 
 
 def test_the_seed_decides_and_nothing_else():

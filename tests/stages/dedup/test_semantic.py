@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator import RecipeError, read, write
+from curator import RecipeError, Resources, read, write
 from curator.recipe import load
 from curator.stages import DedupSemantic
 
@@ -138,7 +138,7 @@ def test_vectors_of_two_widths_stop_the_run_and_say_so(tmp_path, method):
     pipeline = read(str(tmp_path / "*.parquet")) >> DedupSemantic(method=method) >> write(str(tmp_path / "out"))
     result = pipeline.run(workers=0, check=False)
     assert not result.ok
-    assert re.search("must all (have one width|be equally long)", result.stats["message"])
+    assert re.search("must all have one width|must be equally long", result.stats["message"])
 
 
 def test_hard_keeps_the_farthest_from_the_center_and_easy_the_nearest(tmp_path):
@@ -195,6 +195,13 @@ def test_eps_is_what_is_missing_to_one(tmp_path):
     assert len(deduplicated(tmp_path / "a", rows, eps=0.11)[0]) == 40
     assert len(deduplicated(tmp_path / "b", rows, eps=0.09)[0]) == 80
     assert DedupSemantic(eps=0.05)._least() == DedupSemantic()._least() == 0.95
+
+
+def test_what_multiplies_matrices_gets_the_resources_of_the_whole():
+    gpu = Resources(cpus=2, gpus=1)
+    sketch, centroids, pairs, clusters, split = DedupSemantic().with_(resources=gpu)._parts()
+    assert centroids.resources == pairs.resources == gpu
+    assert not any(part.resources.gpus for part in (sketch, clusters, split))
 
 
 @pytest.mark.parametrize(("options", "told"), [
