@@ -20,9 +20,9 @@ _HOST = re.compile(r"[a-z0-9._-]+")
 TRACKING = re.compile("|".join((
     r"utm_\w+|gclid|gclsrc|dclid|gbraid|wbraid|gad_\w+|srsltid|_ga|_gl",  # Google
     r"fbclid|fb_action_\w+|fb_source|igshid|igsh",  # Meta
-    r"msclkid|yclid|ysclid|twclid|ttclid|li_fat_id|epik|ref_src|ref_url|rb_clickid|zanpid|wickedid|s_kwcid|ef_id",  # other networks
+    r"msclkid|yclid|ysclid|twclid|ttclid|li_fat_id|epik|ref_src|ref_url|rb_clickid|zanpid|wickedid|s_kwcid|ef_id",  # others
     r"(?:mtm|pk|piwik|matomo)_\w+",  # Matomo
-    r"mc_cid|mc_eid|_hsenc|_hsmi|__hs\w+|hsctatracking|mkt_tok|vero_\w+|oly_(?:anon|enc)_id|_openstat|xtor|wt_mc",  # mail, analysis
+    r"mc_cid|mc_eid|_hsenc|_hsmi|__hs\w+|hsctatracking|mkt_tok|vero_\w+|oly_(?:anon|enc)_id|_openstat|xtor|wt_mc",  # mail
     r"phpsessid|jsessionid|aspsessionid\w*|cfid|cftoken",  # sessions
 )), re.IGNORECASE)
 
