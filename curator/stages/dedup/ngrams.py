@@ -19,7 +19,7 @@ _MIX = np.uint64(MULTIPLIER)
 _HALF = np.uint64(32)
 _WINDOW = 8  # bytes of a word hashed at once
 _WINDOWS_MAX = 8  # a word that is longer is hashed by itself
-GROUP_CHARS = 300_000  # worked on at once: below, the cost of numpy's calls shows; above, arrays leave the cache
+GROUP_CHARS = 200_000  # worked on at once: below, the cost of numpy's calls shows; above, arrays leave the cache
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WINDOW + 1)], np.uint64)
 
 
@@ -106,7 +106,7 @@ def char_grams(texts: list[str], n: int, normalize: bool = True) -> Grams:
     last = of[1:][of[1:] > of[:-1]] - 1
     kept[edges[1::2][last]] = False  # but none behind the last word of a text
     before = np.append(0, np.cumsum(kept))
-    return grams(mixed(folded.codes[kept] * _BASE), before[np.append(folded.starts, len(kept))], n)
+    return grams(folded.codes[kept].astype(np.uint64), before[np.append(folded.starts, len(kept))], n)
 
 
 def grams(hashes: np.ndarray, of: np.ndarray, n: int) -> Grams:
