@@ -125,6 +125,16 @@ def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
     return np.array([*hashed, 0], dtype=np.int64)[places.astype(np.int64)]
 
 
+def shard_values(shards: int) -> np.ndarray:
+    """For each shard the smallest number, 0 or more, that `shard_of` sends there, int64 [shards]: so rows can be sent where one likes."""
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < shards:
+        found.setdefault(xxhash.xxh3_64_intdigest(_bytes(number)) % shards, number)
+        number += 1
+    return np.array([found[shard] for shard in range(shards)], dtype=np.int64)
+
+
 def _bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value

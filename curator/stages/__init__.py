@@ -7,6 +7,7 @@ from curator.io.to_csv import ToCsv
 from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
 from curator.stages.dedup.exact import DedupExact
+from curator.stages.dedup.near import DedupNear
 from curator.stages.drop import Drop
 from curator.stages.limit import Limit
 from curator.stages.map import Map
@@ -18,10 +19,10 @@ from curator.stages.select import Select
 from curator.stages.top import Top
 
 __all__ = [
-    "STAGES", "Csv", "DedupExact", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route", "Sample", "Select",
+    "STAGES", "Csv", "DedupExact", "DedupNear", "Drop", "Jsonl", "Limit", "Map", "Merge", "Parquet", "Rename", "Route", "Sample", "Select",
     "ToCsv", "ToJsonl", "ToParquet", "Top",
 ]
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact,
+    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact, DedupNear,
 )

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from curator import AudioBatch, Batch, CuratorError, ImageBatch, InputError, TextBatch, VideoBatch
 from curator.io.files import FileInfo
-from curator.io.spool import FromSpool, ToSpool, pack, shard_of, shard_units, spool_units, unpack
+from curator.io.spool import FromSpool, ToSpool, pack, shard_of, shard_units, shard_values, spool_units, unpack
 from curator.tasks.batch import payload
 from curator.testing.run import same
 
@@ -125,6 +125,12 @@ def test_keys_may_be_lists_and_structs():
     shards = shard_of(pa.chunked_array([pa.array([["a"], ["b"], ["a"], None])]), 1000)
     assert shards[0] == shards[2] != shards[1]
     assert shard_of(pa.chunked_array([], pa.string()), 4).tolist() == []
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7, 16, 1000])
+def test_each_shard_has_a_value_that_leads_there(shards):
+    values = shard_values(shards)
+    assert shard_of(pa.chunked_array([pa.array(values)]), shards).tolist() == list(range(shards))
 
 
 def test_only_the_wanted_columns_are_read(tmp_path, monkeypatch):

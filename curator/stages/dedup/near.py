@@ -1,0 +1,107 @@
+"""Of records that are nearly alike, keep one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from curator.errors import RecipeError
+from curator.io.to_parquet import ToParquet
+from curator.stage import Composite, Contract, setting
+from curator.stages.dedup.clusters import Clusters
+from curator.stages.dedup.keep import Keep
+from curator.stages.dedup.measures import Hamming, Measure, MinHash
+from curator.stages.dedup.near_stream import NearStream
+from curator.stages.dedup.pairs import FindPairs
+from curator.stages.dedup.sketch import Sketch
+from curator.stages.dedup.split import Split
+
+ALARM_ABOVE = {"cluster": 0.05, "source": 0.5}  # shares of the records in one cluster, and of a source's that are lost
+
+
+@dataclass(kw_only=True)
+class DedupNear(Composite):
+    """Let one of records that are nearly alike through; the others go to `duplicate`, with `duplicate_of`, `similarity`, `cluster`.
+
+    `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate: at least
+    `threshold`. With `distance`: bit hashes (perceptual hashes of images, audio fingerprints), at most so many bits apart.
+    `keep`: which one stays: `first` (by id), `longest`, `{by: quality, order: desc}`, `{newest: date}`, `{sources: [good/*, …]}`,
+    `none`, or a list of these. `scope`: a column; records are compared within each of its values only. `reference`: a condition in
+    SQL; records for which it is true are never removed, and come first. `radius`: 1, so that each duplicate is itself similar to
+    the record that stays; null for whole chains of look-alikes. `verify`: `signature`, or `exact` to compute the Jaccard similarity
+    of each candidate from the `shingles` column. `bands`, `rows`: of the search for candidates; by default those that find 99 % of
+    pairs at the threshold. `alarm_above`: shares above which one `cluster`, or what one `source` loses, raises an alarm.
+
+    `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order, workers or shards.
+    `stream` decides as records flow by, in the memory of one worker: of those that are alike the first to arrive stays.
+    Source: Broder 1997 (MinHash); Indyk & Motwani 1998 (bands of hashes).
+    """
+
+    column: str = "minhash"
+    mode: Literal["cluster", "stream"] = "cluster"
+    threshold: float = 0.8
+    distance: int | None = None
+    keep: Any = "first"
+    scope: str | None = None
+    reference: str | None = None
+    radius: int | None = 1
+    verify: Literal["signature", "exact"] = "signature"
+    shingles: str = "shingles"
+    bands: int | None = None
+    rows: int | None = None
+    shards: int = setting(default=16)
+    alarm_above: Mapping[str, float] = setting(default_factory=lambda: dict(ALARM_ABOVE))
+
+    name = "dedup.near"
+
+    def __post_init__(self) -> None:
+        if self.verify not in ("signature", "exact"):
+            raise RecipeError(f"dedup.near: verify must be signature or exact, got {self.verify!r}")
+        if self.distance is not None and self.verify == "exact":
+            raise RecipeError("dedup.near: bit hashes have no shingles to verify by; leave out verify or distance")
+        if self.mode not in ("cluster", "stream"):
+            raise RecipeError(f"dedup.near: mode must be cluster or stream, got {self.mode!r}")
+        if self.mode == "stream":
+            self._check_stream()
+        check_clustering("dedup.near", self.radius, self.shards, self.alarm_above)
+        self._keep = Keep.parse(self.keep)
+        self._measure = self._measured()
+
+    def _check_stream(self) -> None:
+        """What decides as records flow by cannot choose among them."""
+        for name, usual in (("keep", "first"), ("reference", None), ("radius", 1), ("verify", "signature")):
+            if getattr(self, name) != usual:
+                raise RecipeError(f"dedup.near: {name} needs all records that are alike: set mode: cluster, or leave {name} out")
+
+    def _measured(self) -> Measure:
+        if self.distance is not None:
+            return Hamming(column=self.column, distance=self.distance)
+        return MinHash(column=self.column, threshold=self.threshold, bands=self.bands, rows=self.rows)
+
+    def contract(self) -> Contract:
+        return Contract(needs=self._measure.needs() | self._keep.needs())
+
+    def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
+        if self.mode == "stream":
+            return rows >> NearStream(measure=self._measure, scope=self.scope)
+        exact = self.verify == "exact"
+        sketches = rows >> Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
+                                  shards=self.shards, shingles=self.shingles if exact else None)
+        edges = sketches >> FindPairs(measure=self._measure, exact=exact, shards=self.shards)
+        verdicts = edges >> Clusters(radius=self.radius, drops_all=self._keep.drops_all)
+        verdicts = verdicts.to(ToParquet(path=folder, storage_options=storage_options))
+        return (rows + verdicts) >> Split(measure=self._measure, shards=self.shards, alarm_above=self.alarm_above)
+
+
+def check_clustering(stage: str, radius: int | None, shards: int, alarm_above: Mapping[str, float]) -> None:
+    """Raises:
+        RecipeError: a parameter that all stages have which make clusters is out of range.
+    """
+    if radius is not None and radius < 1:
+        raise RecipeError(f"{stage}: radius must be 1 or more, or null, got {radius}")
+    if shards < 1:
+        raise RecipeError(f"{stage}: shards must be 1 or more, got {shards}")
+    unknown = set(alarm_above) - set(ALARM_ABOVE)
+    if unknown:
+        raise RecipeError(f"{stage}: alarm_above has {', '.join(ALARM_ABOVE)}, not {', '.join(sorted(unknown))}")
