@@ -91,7 +91,7 @@ def python_of(tool: str) -> str:
     return str(python)
 
 
-def call(ask: Ask, task: str, corpus: Path, place: Path, clusters: bool = False) -> dict[str, Any]:
+def call(ask: Ask, task: str, corpus: Path, place: Path, *, clusters: bool = False, watched: bool = False) -> dict[str, Any]:
     """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
     try:
         python = python_of(ask.tool)
@@ -108,12 +108,13 @@ def call(ask: Ask, task: str, corpus: Path, place: Path, clusters: bool = False)
         process = subprocess.Popen([python, str(script), task, json.dumps(job)], stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, env=environment, start_new_session=True, cwd=place)
     while process.poll() is None and time.monotonic() - began < LIMIT_S:
-        watch.look()
-        time.sleep(0.05)
+        if watched:
+            watch.look()
+        time.sleep(0.1)
     seconds = time.monotonic() - began
     ended = process.poll() is not None
     sweep()
-    figures = {"seconds": seconds, "cpu_s": cpu_seconds() - before, "peak_mb": watch.peak / 1e6}
+    figures = {"seconds": seconds, "cpu_s": cpu_seconds() - before, **({"peak_mb": watch.peak / 1e6} if watched else {})}
     try:
         return json.loads((place / f"{task}.json").read_text(encoding="utf-8")) | figures
     except OSError:
@@ -230,7 +231,7 @@ def speed(folders: dict[int, Path], tools: list[str]) -> dict[str, Any]:
         heading("seconds", "CPU-s", "docs/s", "docs/CPU-s", "peak MB", "bytes/doc")
         for ask in (a for a in asks if a.tool in tools):
             with tempfile.TemporaryDirectory(prefix="dedup") as place:
-                told = call(ask, "dedup", folder / "corpus", Path(place))
+                told = call(ask, "dedup", folder / "corpus", Path(place), watched=True)
             told |= {} if "error" in told else {"docs_per_s": docs / told["seconds"], "docs_per_cpu_s": docs / told["cpu_s"]}
             sizes = found.setdefault(ask.name, {})
             for smaller, before in sizes.items():

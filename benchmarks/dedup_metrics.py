@@ -148,8 +148,8 @@ def clusters(truth: Truth, answer: Answer, threshold: float) -> float:
 def by_level(truth: Truth, answer: Answer, bands: int, rows: int) -> dict[str, dict[str, float]]:
     """Which share of the planted pairs of each level came into one cluster, beside what the bands and rows give.
 
-    `expected`: the mean of 1 - (1 - J^rows)^bands over the pairs' exact similarities J; `least`: that less 2.33 standard
-    deviations of such a count, below which one honest sample in a hundred lies.
+    `expected`: the mean of 1 - (1 - J^rows)^bands over the pairs' exact similarities J; `least`: what an honest tool falls
+    below once in a hundred times.
     """
     planted = (truth.kind[truth.first] == "near") & (truth.family[truth.first] == truth.family[truth.second])
     first, second, index = truth.first[planted], truth.second[planted], truth.jaccard[planted]
@@ -158,9 +158,12 @@ def by_level(truth: Truth, answer: Answer, bands: int, rows: int) -> dict[str, d
     for value in np.unique(level).tolist():
         at = level == value
         curve = 1 - (1 - index[at] ** rows) ** bands
-        spread = np.sqrt((curve * (1 - curve)).sum()) / at.sum()
+        counts = np.ones(1)  # the chance of each number of found pairs
+        for chance in curve.tolist():
+            counts = np.convolve(counts, (1 - chance, chance))
+        least = np.searchsorted(np.cumsum(counts), 0.01)
         told[f"{value:.2f}"] = {"found": float(found[at].mean()), "expected": float(curve.mean()),
-                                "least": float(curve.mean() - 2.33 * spread), "pairs": int(at.sum())}
+                                "least": float(least / at.sum()), "pairs": int(at.sum())}
     return told
 
 

@@ -147,3 +147,10 @@ def test_the_adjusted_rand_index_is_that_of_hubert_and_arabie(labels):
     if many * many != chance:
         wanted = (many * (both + neither) - chance) / (many * many - chance)
         assert metrics.adjusted_rand_index(first, second) == pytest.approx(wanted)
+
+
+def test_the_curve_is_that_of_the_bands_and_what_is_least_is_below_it(truth):
+    found = metrics.by_level(truth, one_each(truth), 14, 8)
+    for level, told in found.items():
+        assert told["least"] <= told["expected"] == pytest.approx(1 - (1 - float(level) ** 8) ** 14, abs=0.08)
+    assert found["0.95"]["least"] > 0.8 > found["0.50"]["expected"]
