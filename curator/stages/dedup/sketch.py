@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,33 +14,24 @@ from curator import sql
 from curator.errors import RecipeError
 from curator.io.spool import shard_values
 from curator.stage import Context, Contract, Outputs, Stage, setting
+from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Measure, flat, mix
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
 from curator.stages.dedup.values import hash_values
 from curator.tasks.batch import HIDDEN, Batch
 
 
-class Order(Protocol):
-    """Which of two records is the better one."""
-
-    def needs(self) -> set[str]:
-        """The columns that are read."""
-
-    def ranks(self, batch: Batch) -> np.ndarray:
-        """float64 [n, k]: smaller is better, from left to right; never NaN."""
-
-
 @dataclass(kw_only=True)
 class Sketch(Stage):
-    """Make of each record a `SketchBatch` row for each shard that it has a key in; records without anything to compare are absorbed.
+    """Make of each record a `SketchBatch` row for each shard that it has a key in; what has nothing to compare is absorbed.
 
-    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same value there meet, those without
-    a value being one group. `reference`: a SQL condition; records for which it is true are never removed. `shingles`: a column of
-    hashes of shingles (lists of integers), where similarity is to be exact.
+    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same value there meet,
+    those without a value being one group. `reference`: a SQL condition; records for which it is true are never removed.
+    `shingles`: a column of hashes of shingles (lists of integers), where similarity is to be exact.
     """
 
     measure: Measure
-    keep: Order
+    keep: Keep
     scope: str | None = None
     reference: str | None = None
     shingles: str | None = None
@@ -49,7 +40,7 @@ class Sketch(Stage):
     def __post_init__(self) -> None:
         if self.shards < 1:
             raise RecipeError(f"shards must be 1 or more, got {self.shards}")
-        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles) if name is not None}
+        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles) if name}
         if self.reference is not None:
             self._needs |= sql.needs({"reference": self.reference})
 
@@ -65,6 +56,7 @@ class Sketch(Stage):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         self.measure.check(columns)
+        self.keep.check(columns)
         if self.reference is not None:
             sql.check_all({"reference": self.reference}, columns)
         kind = None if self.shingles is None else columns.get(self.shingles)

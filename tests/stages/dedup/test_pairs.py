@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from curator import Batch, RecipeError
 from curator.io.spool import shard_of
 from curator.stages.dedup import candidates, pairs, store
+from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Hamming, MinHash, meet
 from curator.stages.dedup.pairs import FindPairs, jaccard
 from curator.stages.dedup.rows import EDGE, EdgeBatch, SketchBatch
@@ -25,13 +25,7 @@ from curator.testing import check_stage, run_stage
 MEASURE = MinHash(column="f", threshold=0.6, rows=2, bands=16)
 
 
-@dataclass(frozen=True)
-class ByRank:
-    def needs(self):
-        return {"rank"}
-
-    def ranks(self, batch):
-        return np.asarray(batch.rows.column("rank").to_numpy(), dtype=np.float64).reshape(-1, 1)
+BY_RANK = Keep.parse({"by": "rank", "order": "asc"})
 
 
 def records(values, *, kind=None, ids=None, rank=None, **columns):
@@ -43,7 +37,7 @@ def records(values, *, kind=None, ids=None, rank=None, **columns):
 
 def shards_of(rows, measure, shards=1, **options):
     """The rows of each shard, as the spool would divide them."""
-    rows = run_stage(Sketch(measure=measure, keep=ByRank(), shards=shards, **options), rows).get("out")
+    rows = run_stage(Sketch(measure=measure, keep=BY_RANK, shards=shards, **options), rows).get("out")
     if rows is None:
         return []
     place = shard_of(rows.rows.column("shard"), shards)
