@@ -17,15 +17,19 @@ def shingle(job: common.Job) -> str:
 
 
 def recipe(job: common.Job) -> dict:
-    near = {"column": "minhash", "threshold": job.threshold, "keep": "longest", "bands": job.bands, "rows": job.rows}
+    """Survivors as the peers write them, so uncompressed and without the signatures."""
+    minhash = {"shingle": shingle(job), "hashes": job.hashes}
+    near = {"threshold": job.threshold, "keep": "longest"}
+    if job.bands:
+        near |= {"bands": job.bands, "rows": job.rows}
     if job.variant == "exact":
-        near["verify"] = "exact"
+        minhash["shingles"], near["verify"] = "shingles", "exact"
     if job.variant == "components":
         near["radius"] = None
-    near = {key: value for key, value in near.items() if value is not None or key == "radius"}
+    made = ["minhash", *(["shingles"] if job.variant == "exact" else [])]
     return {"read": {"jsonl": {"path": f"{job.corpus}/*.jsonl"}},
-            "steps": [{"text.minhash": {"shingle": shingle(job), "hashes": job.hashes}}, {"dedup.near": near}],
-            "write": {"jsonl": {"path": f"{job.place}/out"}}}
+            "steps": [{"text.minhash": minhash}, {"dedup.near": near}, {"select": {"drop": made}}],
+            "write": {"jsonl": {"path": f"{job.place}/out", "compression": None}}}
 
 
 def dedup(job: common.Job) -> dict:
