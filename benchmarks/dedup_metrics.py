@@ -36,6 +36,17 @@ class Truth:
                    first, second, pairs["jaccard"].to_numpy())
 
 
+    def without_chains(self, answer: Answer) -> tuple[Truth, Answer]:
+        """Truth and answer for the records that are in no chain: whether a chain's ends belong together is open."""
+        stays = self.kind != "chain"
+        number = np.cumsum(stays) - 1
+        pair = stays[self.first] & stays[self.second]
+        ids = [name for name, kept in zip(self.ids, stays.tolist(), strict=True) if kept]
+        truth = Truth(ids, self.kind[stays], self.family[stays], self.level[stays], self.words[stays],
+                      number[self.first[pair]], number[self.second[pair]], self.jaccard[pair])
+        return truth, Answer(answer.kept[stays], answer.cluster[stays])
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a tool did: which records it kept, and in which cluster each is (a number; records by themselves have their own)."""
@@ -135,14 +146,10 @@ def adjusted_rand_index(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def clusters(truth: Truth, answer: Answer, threshold: float) -> float:
-    """The adjusted Rand index against the connected components of all pairs of `threshold` or more.
-
-    Chains of look-alikes are left out: whether their ends belong together is the very question.
-    """
+    """The adjusted Rand index against the connected components of all pairs of `threshold` or more."""
     alike = truth.jaccard >= threshold
     whole = components(len(truth.ids), truth.first[alike], truth.second[alike])
-    judged = truth.kind != "chain"
-    return adjusted_rand_index(whole[judged], answer.cluster[judged])
+    return adjusted_rand_index(whole, answer.cluster)
 
 
 def by_level(truth: Truth, answer: Answer, bands: int, rows: int) -> dict[str, dict[str, float]]:

@@ -155,3 +155,13 @@ def test_the_curve_is_that_of_the_bands_and_what_is_least_is_below_it(truth):
         assert told["expected"] == pytest.approx(1 - (1 - float(level) ** 8) ** 14, abs=0.08)
         assert told["least"] * told["pairs"] <= round(told["expected"] * told["pairs"])
     assert found["0.95"]["least"] > 0.8 > found["0.50"]["expected"]
+
+
+def test_without_chains_all_else_stays_as_it_is(truth):
+    fair, given = truth.without_chains(one_each(truth))
+    assert len(fair.ids) == int((truth.kind != "chain").sum()) == len(given.cluster)
+    known = {frozenset((truth.ids[a], truth.ids[b])): j for a, b, j in zip(truth.first, truth.second, truth.jaccard, strict=True)}
+    for a, b, j in zip(fair.first, fair.second, fair.jaccard, strict=True):
+        assert known[frozenset((fair.ids[a], fair.ids[b]))] == j
+    assert metrics.clusters(fair, given, 1.0) == 1
+    assert metrics.pairs(fair, given, 1.0)["f1"] == 1
