@@ -8,7 +8,8 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
              they were measured, columns {column: summary} (see `curator.summary`), clusters {largest, sizes {range of
-             sizes: records in such clusters}} of a stage that finds clusters, by_source {source: [rows out, duplicates]}, notes {sentence: rows}
+             sizes: records in such clusters}} of a stage that finds clusters, by_source {source: [rows out, duplicates]}, notes
+             {sentence: rows}
     units    {done, total, skipped}
     files    [{path, rows, size_bytes, stage, port}]; port is "written" or the ending whose rows the file keeps
     alarms   [{level ("error" | "warning" | "note"), stage, text}]

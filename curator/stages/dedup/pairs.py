@@ -25,8 +25,8 @@ EDGES = 100_000  # rows of a batch, at most
 BLOCK_BYTES = 1 << 20  # of sketches that are compared at a time: they should stay in a core's cache
 BLOCK_SHINGLES = 1 << 20  # of pairs whose shingles are compared at a time, about
 LEADERS_BYTES = 1 << 18  # of sketches that are read for each record of one bucket, at most
-CROWDED = ("times a record shared a key with so many records unlike it that not all of its pairs were looked at: what many have in "
-           "common (a template, boilerplate) hides their duplicates. Cut it out before, or use more rows a band.")
+CROWDED = ("times a record shared a key with so many records unlike it that not all of its pairs were looked at: what many have "
+           "in common (a template, boilerplate) hides their duplicates. Cut it out before, or use more rows a band.")
 
 
 @dataclass(kw_only=True)
@@ -38,8 +38,8 @@ class FindPairs(Reduce):
     (`MinHash.doubtful`: one true pair in millions is lost so). Two references are no pair.
 
     Where more than 64 records share a key, not all pairs are found, but for each record up to three better ones that it is
-    similar to. Where thousands share a key and are not similar, some pairs may not be found at all, and the run says so in a warning;
-    see `candidates`. Such a crowd costs at most 256 KB of sketches read a record, 0.3 ms.
+    similar to. Where thousands share a key and are not similar, some pairs may not be found at all, and the run says so in a
+    warning; see `candidates`. Such a crowd costs at most 256 KB of sketches read a record, 0.3 ms.
 
     `index`: an index of records that stayed in earlier runs, made with this measure and `scope`; pairs with these come too.
 
@@ -240,6 +240,7 @@ def _named(store: RowStore, names: Names, rows: np.ndarray) -> dict[str, pa.Arra
     """Who these rows are, and how they stand in keep order."""
     ranks = np.asarray(store.rank.whole()[rows])
     offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(store.ranks)
-    return {"id": names.ids(rows).cast(pa.string()), "source": names.sources(rows), "digest": pa.array(store.digest.whole()[rows]),
+    return {"id": names.ids(rows).cast(pa.string()), "source": names.sources(rows),
+            "digest": pa.array(store.digest.whole()[rows]),
             "rank": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ranks.ravel(), pa.float64())),
             "reference": pa.array(store.reference.whole()[rows], pa.bool_())}

@@ -63,7 +63,8 @@ def test_the_index_has_what_stayed_and_no_more(snapshots, tmp_path):
 
     snap(tmp_path, snapshots[0], 0)
     snap(tmp_path, snapshots[1], 1)
-    ids = [i for path in Path(tmp_path / "index").rglob("*.rows") for i in pa.ipc.open_file(str(path)).read_all()["id"].to_pylist()]
+    files = Path(tmp_path / "index").rglob("*.rows")
+    ids = [i for path in files for i in pa.ipc.open_file(str(path)).read_all()["id"].to_pylist()]
     assert sorted(ids) == sorted([*written(tmp_path / "out0"), *written(tmp_path / "out1")])
 
 

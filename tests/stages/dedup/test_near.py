@@ -37,7 +37,8 @@ def duplicates(out, stage="dedup.near"):
 
 
 def outcome(out):
-    return sorted(written(out)), {i: (r["duplicate_of"], round(r["similarity"], 4), r["cluster"]) for i, r in duplicates(out).items()}
+    return sorted(written(out)), {
+        i: (r["duplicate_of"], round(r["similarity"], 4), r["cluster"]) for i, r in duplicates(out).items()}
 
 
 @pytest.fixture(scope="module")
