@@ -238,6 +238,7 @@ def _named(store: RowStore, names: Names, rows: np.ndarray) -> dict[str, pa.Arra
     """Who these rows are, and how they stand in keep order."""
     ranks = np.asarray(store.rank.whole()[rows])
     offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(store.ranks)
-    return {"id": names.ids(rows).cast(pa.string()), "source": names.sources(rows), "digest": pa.array(store.digest.whole()[rows]),
+    return {"id": names.ids(rows).cast(pa.string()), "source": names.sources(rows),
+            "digest": pa.array(store.digest.whole()[rows]),
             "rank": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ranks.ravel(), pa.float64())),
             "reference": pa.array(store.reference.whole()[rows], pa.bool_())}

@@ -97,7 +97,7 @@ class Sketch(Stage):
 
 
 def bucket_keys(measure: Measure, batch: Batch, sketches: np.ndarray, scope: str | None) -> np.ndarray:
-    """The measure's keys of these rows, uint64 [n, bands], so that only rows with the same value in the column `scope` share one."""
+    """The measure's keys of these rows, uint64 [n, bands]: only rows with the same value in the column `scope` share one."""
     keys = measure.keys(batch, sketches) if len(batch) else np.zeros((0, 0), dtype=np.uint64)
     if not keys.size:
         return keys
