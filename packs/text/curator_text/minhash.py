@@ -75,7 +75,8 @@ class Minhash(Stage):
         signatures = np.empty((len(texts), self.hashes), np.uint32)
         present = np.zeros(len(texts), bool)
         sets: dict[int, np.ndarray] = {}
-        chars = GPU_GROUP_CHARS if self._device else GROUP_CHARS if self._of_words else GROUP_CHARS // 4  # these are 5 times as many
+        chars = GROUP_CHARS if self._of_words else GROUP_CHARS // 4  # there are about as many shingles, then
+        chars = GPU_GROUP_CHARS if self._device else chars
         for rows in groups(texts, chars):
             grams = self.grams([texts[row] or "" for row in rows])
             present[rows] = np.diff(grams.of) > 0
