@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from curator.stages.dedup.arrays import distinct
 from curator.stages.dedup.blocks import Near, led
 
 SMALL = 64  # places: a bucket in which all pairs are verified
@@ -168,14 +169,6 @@ def _look_alikes(entries: np.ndarray, verify: Verify, found: Found) -> Iterator[
     first[1:] = (looks[1:] != looks[:-1]) | (buckets[1:] != buckets[:-1])
     leader = entries[first][np.cumsum(first) - 1]
     yield from _judged(leader[~first] & LOW, entries[~first] & LOW, verify, found)
-
-
-def distinct(values: np.ndarray) -> np.ndarray:
-    """Each value once, in order. (Since 2.3 numpy's `unique` hashes integers: 100 times slower for millions like these.)"""
-    values = np.sort(values)
-    first = np.ones(len(values), dtype=bool)
-    first[1:] = values[1:] != values[:-1]
-    return values[first]
 
 
 def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

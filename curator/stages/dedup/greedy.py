@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from curator.stages.dedup.arrays import distinct, first_of_each
+
 NOBODY = np.uint32(2**32 - 1)
 WORTHWHILE = 0.9  # a parallel round that leaves more of the pairs than this is slower than going through them in turn
 
@@ -85,7 +87,7 @@ def _neighbouring(better: np.ndarray, worse: np.ndarray, count: int) -> np.ndarr
 
 
 def _in_turn(better: np.ndarray, worse: np.ndarray, taken: np.ndarray) -> None:
-    nodes, starts = np.unique(better, return_index=True)
+    nodes, starts = first_of_each(better)
     ends = np.append(starts[1:], len(better))
     flags = memoryview(taken.view(np.uint8))
     for node, start, end in zip(memoryview(nodes), memoryview(starts), memoryview(ends), strict=True):
@@ -97,14 +99,14 @@ def _within(better: np.ndarray, worse: np.ndarray, fixed: np.ndarray, radius: in
     """Any radius: a search from each record that is kept, in turn."""
     kept = np.where(fixed, np.arange(len(fixed), dtype=np.uint32), NOBODY)
     neighbours = _Neighbours.of_pairs(better, worse, len(fixed))
-    for node in memoryview(np.unique(better)):  # one without a worse neighbour takes nobody
+    for node in memoryview(distinct(better)):  # one without a worse neighbour takes nobody
         if kept[node] not in (NOBODY, node):
             continue
         kept[node] = node
         frontier = np.array([node], dtype=np.uint32)
         for _ in range(radius):
             reached = neighbours.to[neighbours.pairs(frontier)]
-            frontier = np.unique(reached[kept[reached] == NOBODY])
+            frontier = distinct(reached[kept[reached] == NOBODY])
             if not frontier.size:
                 break
             kept[frontier] = node
@@ -177,7 +179,7 @@ def _similarities(better: np.ndarray, worse: np.ndarray, similarity: np.ndarray,
         fresh = np.isnan(found[neighbours.to[pairs]])
         origin, pairs = origin[fresh], pairs[fresh]
         reached, lowest = neighbours.to[pairs], np.minimum(found[origin], similarity[neighbours.pair[pairs]])
-        frontier = np.unique(reached)
+        frontier = distinct(reached)
         found[frontier] = -np.inf
         np.maximum.at(found, reached, lowest)
     return found

@@ -24,6 +24,7 @@ import pyarrow as pa
 from curator.errors import InputError
 from curator.io.files import Folder
 from curator.stage import Contract, Outputs, Sink, Stage, Writer, WrittenFile, setting
+from curator.stages.dedup.arrays import distinct
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
 from curator.tasks.batch import Batch, concat_tables
@@ -211,7 +212,7 @@ def _in_file(folder: Folder, name: str, made_by: str, keys: np.ndarray,
     hit = np.flatnonzero(found)
     total = found[hit]
     at = np.repeat(first[hit] - np.cumsum(total) + total, total) + np.arange(total.sum())
-    pairs = np.unique(np.repeat(rows[hit], total) << 32 | numbers[at])
+    pairs = distinct(np.repeat(rows[hit], total) << 32 | numbers[at])
     if len(pairs):
         yield pairs >> 32, reader.read_all().take(pa.array(pairs & 0xFFFFFFFF))
 

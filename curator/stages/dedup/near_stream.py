@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
+from curator.stages.dedup.arrays import distinct
 from curator.stages.dedup.clusters import cluster_keys, cluster_names
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
@@ -143,7 +144,7 @@ class Postings:
             total = count[hit]
             at = np.repeat(first[hit] - np.cumsum(total) + total, total) + np.arange(total.sum())
             found.append(np.repeat(rows[hit], total) << 32 | numbers[at])
-        pairs = np.unique(np.concatenate(found))
+        pairs = distinct(np.concatenate(found))
         return pairs >> 32, pairs & 0xFFFFFFFF
 
 

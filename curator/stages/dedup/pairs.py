@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
-from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, distinct, verified
+from curator.stages.dedup.arrays import distinct, first_of_each
+from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
 from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.index import IndexPlace, made_by, matches
 from curator.stages.dedup.measures import Measure, MinHash
@@ -224,7 +225,7 @@ def _distinct(parts: Iterator[Pairs]) -> tuple[np.ndarray, np.ndarray]:
 
 def _merged(pairs: np.ndarray, similarity: np.ndarray,
             more: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    pairs, first = np.unique(np.concatenate([pairs, *(m[0] for m in more)]), return_index=True)
+    pairs, first = first_of_each(np.concatenate([pairs, *(m[0] for m in more)]))
     return pairs, np.concatenate([similarity, *(m[1] for m in more)])[first]
 
 

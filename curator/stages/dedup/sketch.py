@@ -14,7 +14,7 @@ from curator import sql
 from curator.errors import RecipeError
 from curator.io.spool import shard_values
 from curator.stage import Context, Contract, Outputs, Stage, setting
-from curator.stages.dedup.candidates import distinct
+from curator.stages.dedup.arrays import distinct
 from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Measure, flat, mix
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
@@ -97,7 +97,7 @@ class Sketch(Stage):
 
 
 def bucket_keys(measure: Measure, batch: Batch, sketches: np.ndarray, scope: str | None) -> np.ndarray:
-    """The measure's keys of these rows, uint64 [n, bands], made so that only rows with one value in the column `scope` share one."""
+    """The measure's keys of these rows, uint64 [n, bands]: only rows with the same value in the column `scope` share one."""
     keys = measure.keys(batch, sketches) if len(batch) else np.zeros((0, 0), dtype=np.uint64)
     if not keys.size:
         return keys

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from curator import RecipeError
 from curator.stage import Context, Contract, Stage
+from curator.stages.dedup.arrays import distinct
 from curator.stages.dedup.folding import warm_up
 from curator.stages.dedup.ngrams import GROUP_CHARS, Grams, char_grams, groups, word_grams
 from curator.tasks.batch import Batch
@@ -98,7 +99,7 @@ class Minhash(Stage):
 def shingle_sets(grams: Grams) -> Iterator[np.ndarray]:
     """Of each text the hashes of its shingles, 32 bits of each, sorted, each once."""
     texts = np.repeat(np.arange(len(grams.of) - 1, dtype=np.uint64), np.diff(grams.of))
-    both = np.unique(texts << np.uint64(32) | grams.hashes >> np.uint64(32))
+    both = distinct(texts << np.uint64(32) | grams.hashes >> np.uint64(32))
     ends = np.searchsorted(both >> np.uint64(32), np.arange(len(grams.of), dtype=np.uint64))
     values = both.astype(np.uint32)
     return (values[start:stop] for start, stop in pairwise(ends))

@@ -1,0 +1,25 @@
+"""Sets of integers as sorted arrays. Since version 2.3 numpy's `unique` hashes integers: 100 times slower for millions of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Each value once, in order."""
+    values = np.sort(values)
+    return values[_begins(values)]
+
+
+def first_of_each(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each value once, in order, and where each stands first."""
+    order = np.argsort(values, kind="stable")
+    begins = _begins(values[order])
+    return values[order[begins]], order[begins]
+
+
+def _begins(ordered: np.ndarray) -> np.ndarray:
+    """Where a value differs from the one before it."""
+    first = np.ones(len(ordered), dtype=bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return first
