@@ -1,4 +1,4 @@
-"""Sets of integers as sorted arrays. Since version 2.3 numpy's `unique` hashes integers: 100 times slower for millions of them."""
+"""Sets of integers as sorted arrays. Since 2.3 numpy's `unique` hashes integers: 100 times slower for millions of them."""
 
 from __future__ import annotations
 
