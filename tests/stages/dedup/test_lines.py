@@ -155,6 +155,21 @@ def test_short_lines_are_left_alone():
         same, "of " * 10, same, "y"]
 
 
+def test_a_record_that_keeps_a_line_of_its_own_is_no_duplicate_however_little_is_left():
+    assert texts(run(DedupLines(min_chars=1, min_left=3), batch(["a", "a\nb"]))) == ["a", "b"]
+
+
+def test_of_records_with_one_id_the_first_source_keeps_the_line():
+    for some in (["x\none", "x\ntwo"], ["x\ntwo", "x\none"]):  # whichever text has the smaller hash
+        answer = run(DedupLines(min_chars=1), batch(some, ["a", "a"], ["s", "t"]))
+        assert {r["source"]: r["text"] for r in answer["out"]} == {"s": some[0], "t": some[1][2:]}
+
+
+def test_the_longest_cut_line_says_of_whom_it_is_a_duplicate():
+    answer = run(DedupLines(min_chars=1), batch(["short", "much longer", "short\nmuch longer"]))
+    assert [r["duplicate_of"] for r in answer["duplicate"]] == ["r001"]
+
+
 def test_a_line_ends_as_it_did_when_the_last_is_cut():
     answer = run(DedupLines(min_chars=1), batch(["x\n", "a\nx", "b\nx\n", "c\r\nx", "x\nd", "x\r\ne\r\n"]))
     assert texts(answer) == ["x\n", "a", "b\n", "c", "d", "e\r\n"]
