@@ -21,7 +21,8 @@ class Counts:
     (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the endings aside;
     a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
     `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
-    `by_source`: for a stage that asks for it, rows out and duplicates by the value of `source`.
+    `by_source`: for a stage that asks for it, rows out and duplicates by the value of `source`. `notes`: what a reduction wants
+    people to know, with the number of rows that it is about.
     """
 
     rows_in: int = 0
@@ -35,6 +36,7 @@ class Counts:
     errors: dict[str, int] = field(default_factory=dict)
     columns: dict[str, ColumnSummary] = field(default_factory=dict)
     by_source: dict[str, list[int]] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
         """Take in the counts of another unit or attempt of the same stage."""
@@ -55,6 +57,8 @@ class Counts:
             self.columns.setdefault(name, ColumnSummary()).merge(summary)
         for source, (out, duplicate) in other.by_source.items():
             self.saw_source(source, out, duplicate)
+        for note, rows in other.notes.items():
+            self.notes[note] = self.notes.get(note, 0) + rows
 
     def saw_source(self, source: str, out: int, duplicate: int) -> None:
         """Count rows of a source, if there are not too many sources already."""
@@ -79,7 +83,8 @@ class Counts:
         named = {"in": self.rows_in, "made": self.made, "out": dict(self.out), "dropped": dict(self.dropped),
                  "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
                  "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
-                 "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_source": dict(self.by_source)}
+                 "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_source": dict(self.by_source),
+                 "notes": dict(self.notes)}
         return {name: value for name, value in named.items() if value}
 
     @classmethod

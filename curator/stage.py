@@ -243,6 +243,11 @@ class Reduce(Stage):
         """Rows made of what was learned, with `id` and `source`; called after the last `absorb`, also when there was none."""
         return None
 
+    def notes(self) -> Mapping[str, int]:
+        """What people should know of this shard: sentences for the alarms of the run, each with the number of rows that it is
+        about, which are summed over the shards and stand before it. Called after `finish`."""
+        return {}
+
     def process(self, batch: Batch) -> Result:
         """Pass two: what becomes of rows of the shard. By default they are absorbed: only what `finish` makes goes on."""
         return Outputs(absorbed=batch)

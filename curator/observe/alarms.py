@@ -128,6 +128,8 @@ def _clusters(stage: Stats) -> Alarms:
     if rows >= ROWS_MIN and largest > max(CLUSTER_MIN, above.get("cluster", 1.0) * rows):
         yield ("warning", name, f"One cluster of stage {name} has {count(largest)} of {count(rows)} records "
                f"({share(largest, rows)}): look at it in clusters/{name}; it may be a template, or an error page.")
+    for note, about in stage.get("notes", {}).items():
+        yield "warning", name, f"Stage {name}: {count(about)} {note}"
     for source, (out, same) in sorted(stage.get("by_source", {}).items(), key=lambda s: -s[1][1])[:SOURCES_SHOWN]:
         if out + same >= ROWS_MIN and same > above.get("source", 1.0) * (out + same):
             yield ("warning", name, f"Stage {name} took {count(same)} of {count(out + same)} records of source {source} for "

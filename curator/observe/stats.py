@@ -8,7 +8,8 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
              they were measured, columns {column: summary} (see `curator.summary`), clusters {largest, sizes {range of
-             sizes: records in such clusters}} of a stage that finds clusters, by_source {source: [rows out, duplicates]}
+             sizes: records in such clusters}} of a stage that finds clusters, by_source {source: [rows out, duplicates]}, notes
+             {sentence: rows}
     units    {done, total, skipped}
     files    [{path, rows, size_bytes, stage, port}]; port is "written" or the ending whose rows the file keeps
     alarms   [{level ("error" | "warning" | "note"), stage, text}]
@@ -88,7 +89,7 @@ def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str]) -> dict
     for main in set(part_of.values()) & set(whole):
         own = whole[main]
         whole[main] = replace(own, rows_in=own.rows_in - own.absorbed, absorbed=0, errors=dict(own.errors),
-                              columns=dict(own.columns))
+                              notes=dict(own.notes), columns=dict(own.columns))
     for name, main in part_of.items():
         if name in counts and main in whole:
             part, shown = counts[name], whole[main]
@@ -96,6 +97,7 @@ def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str]) -> dict
             shown.made += part.failed
             shown.failed += part.failed
             shown.errors |= part.errors
+            shown.notes |= part.notes
             shown.columns |= {c: s for c, s in part.columns.items() if c in CLUSTERS}
     return whole
 
@@ -144,4 +146,5 @@ def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
             "busy_s": round(counts.busy_s, 3), "workers": info.workers,
             "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0,
             **({"by_source": dict(counts.by_source)} if counts.by_source else {}),
+            **({"notes": dict(counts.notes)} if counts.notes else {}),
             **({"alarm_above": dict(info.alarm_above)} if info.alarm_above else {})}

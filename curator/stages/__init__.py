@@ -6,9 +6,11 @@ from curator.io.parquet import Parquet
 from curator.io.to_csv import ToCsv
 from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
+from curator.stages.decontaminate import Decontaminate
 from curator.stages.dedup.exact import DedupExact
 from curator.stages.dedup.lines import DedupLines
 from curator.stages.dedup.near import DedupNear
+from curator.stages.dedup.semantic import DedupSemantic
 from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
 from curator.stages.limit import Limit
@@ -20,13 +22,14 @@ from curator.stages.sample import Sample
 from curator.stages.select import Select
 from curator.stages.top import Top
 
-__all__ = [
-    "STAGES", "Csv", "DedupExact", "DedupLines", "DedupNear", "DedupSubstring", "Drop", "Jsonl", "Limit", "Map", "Merge",
-    "Parquet", "Rename", "Route", "Sample", "Select",
-    "ToCsv", "ToJsonl", "ToParquet", "Top",
-]
-
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, DedupExact,
-    DedupNear, DedupLines, DedupSubstring,
+    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top,
+    DedupExact,
+    DedupNear,
+    DedupSemantic,
+    DedupLines,
+    DedupSubstring,
+    Decontaminate,
 )
+
+__all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

@@ -265,6 +265,7 @@ class Runner:
             if self.pending_bytes >= CHUNK_BYTES:
                 yield
         counts.busy_s += time.perf_counter() - began
+        counts.add(Counts(notes=dict(stage.notes())))
         sent = time.perf_counter()
         for batch in gathered(self.operator.reader.rows(unit), self._size(0)):
             for some in cut(self._stamped(batch), self._size(0)):

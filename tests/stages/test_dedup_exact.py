@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from curator.errors import RecipeError
 from curator.stage import Context
 from curator.stages import DedupExact
+from curator.stages.dedup.exact_stream import ExactStream
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.dedup.values import normalized
 from curator.tasks import ImageBatch, TextBatch
@@ -25,8 +26,12 @@ def batch(texts, ids=None, unit=0, source="s", **columns):
                                "_unit": pa.array([unit] * rows, pa.int32()), "text": values, **columns}))
 
 
+def streaming(column="text", **parameters):
+    return ExactStream(column=[column] if isinstance(column, str) else column, **parameters)
+
+
 def dedup(**parameters):
-    stage = DedupExact(**parameters)
+    stage = streaming(**parameters)
     stage.setup(Context())
     return stage
 
@@ -69,6 +74,22 @@ def test_null_equals_nothing_and_empty_texts_are_equal():
     pa.chunked_array([["zz", "a"], ["b", "a"], [None]]).slice(1)])
 def test_values_of_any_type_can_be_compared(values):
     assert answers(dedup(), batch(values)) == [None, None, "u0-0", None]
+
+
+def test_only_records_with_the_same_scope_are_compared():
+    given = batch(["x", "x", "x", "x", "a", "b", None], scope=["a", "b", "a", None, "a", "b", "a"])
+    assert answers(dedup(scope="scope"), given) == [None, None, "u0-0", None, None, None, None]
+    assert answers(dedup(scope="source"), batch(["x", "x"])) == [None, "u0-0"]
+    two = dedup(scope="source")
+    assert answers(two, batch(["x"])) + answers(two, batch(["x"], source="t", unit=1)) == [None, None]
+
+
+def test_duplicates_say_how_similar_they_are_and_to_which_cluster_they_belong():
+    copies = dedup().process(batch(["x", "y", "x", "y", "x"]))["duplicate"].rows
+    assert copies.schema.field("similarity").type == pa.float32()
+    assert copies.column("similarity").to_pylist() == [1.0] * 3
+    x, y, again = copies.column("cluster").to_pylist()
+    assert (x == again, x == y, len(x)) == (True, False, 16)
 
 
 def test_numbers_are_equal_by_value_across_types():
@@ -274,7 +295,7 @@ def test_many_records_take_little_memory():
 
 def test_the_stage_keeps_the_rules():
     given = batch(["one", "two", "one", None, "", "One "], title=["a", None, "a", "b", "c", "A"])
-    for stage in (DedupExact(), DedupExact(column=["text", "title"]), DedupExact(normalize=True)):
+    for stage in (streaming(), streaming(column=["text", "title"]), streaming(normalize=True), streaming(scope="title")):
         check_stage(stage, given)
 
 

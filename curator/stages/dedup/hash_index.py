@@ -54,6 +54,17 @@ class HashIndex:
         self._place(hashes, numbers)
         return numbers
 
+    def find_or_add(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each hash, added where it is not there; and for each number that is new a row that has it, in order."""
+        numbers = self.find(hashes)
+        absent = np.flatnonzero(numbers < 0)
+        if not absent.size:
+            return numbers, absent
+        rows = absent[np.lexsort(hashes[absent].T)]
+        first = np.concatenate([[True], (hashes[rows[1:]] != hashes[rows[:-1]]).any(axis=1)])
+        numbers[rows] = self.add(hashes[rows[first]])[np.cumsum(first) - 1]
+        return numbers, rows[first]
+
     def _place(self, hashes: np.ndarray, numbers: np.ndarray) -> None:
         at, mark = self._first_slots(hashes), (numbers + 1).astype(np.uint32)
         while mark.size:

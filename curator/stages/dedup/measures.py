@@ -37,7 +37,7 @@ class Measure(Protocol):
         """Which rows have anything to compare, bool [n]; their sketches, uint8 [n, width], zeros for the others."""
 
     def keys(self, batch: Batch, sketches: np.ndarray) -> np.ndarray:
-        """uint64 [n, bands]: rows that share a key meet. The number of the band is in the key: rows meet within one band only."""
+        """uint64 [n, bands]: rows that share a key meet. The band's number is mixed into the key: rows meet within one band."""
 
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """float32 [m]: how alike the sketches a[i] and b[i] are, each uint8 [m, width]; 1 is equal."""
@@ -52,9 +52,9 @@ class MinHash(Measure):
     """Jaccard similarity of sets, from their MinHash signatures.
 
     `column`: list<uint32> of K values, all rows as many (fixed_size_list too); null or empty: nothing to compare. `threshold`:
-    least Jaccard similarity. `bands`, `rows`: rows meet where all `rows` values of one of the `bands` agree, that is with
-    probability 1 - (1 - J^rows)^bands. By default the most rows, which bring the fewest wrong candidates, for which this is at least
-    0.99 at the threshold.
+    least Jaccard similarity. `bands`, `rows`: records meet where all `rows` values of one of the `bands` agree, that is with
+    probability 1 - (1 - J^rows)^bands. By default the most rows, which bring the fewest wrong candidates, for which this is at
+    least 0.99 at the threshold.
 
     A sketch keeps one byte of each value, so that two different values agree once in 256 times: J = (share of equal
     bytes - 1/256) / (1 - 1/256), with a standard error of about sqrt(J (1 - J) / K), 0.04 at J = 0.8 and K = 112.
@@ -82,7 +82,7 @@ class MinHash(Measure):
         if kind is None or pa.types.is_null(kind):
             return
         if not (_is_list(kind) and kind.value_type == pa.uint32()):
-            raise RecipeError(f"column {self.column!r} is {kind}; MinHash signatures are lists of uint32, such as text.minhash adds")
+            raise RecipeError(f"column {self.column!r} is {kind}; MinHash signatures are lists of uint32 (see text.minhash)")
         if pa.types.is_fixed_size_list(kind):
             self.shape(kind.list_size)
 
@@ -100,8 +100,8 @@ class MinHash(Measure):
             rows = self.rows
         bands = self.bands or values // rows
         if not bands or bands * rows > values:
-            raise RecipeError(f"column {self.column!r} has signatures of {values} values, too few for {max(1, bands)} bands of {rows}: "
-                              "ask for fewer, or for longer signatures")
+            raise RecipeError(f"column {self.column!r} has signatures of {values} values, too few for {max(1, bands)} bands of "
+                              f"{rows}: ask for fewer, or for longer signatures")
         return bands, rows
 
     def encode(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
@@ -161,8 +161,8 @@ class Hamming(Measure):
     nothing to compare. `distance`: the most bits in which a pair differs.
 
     Hashes are cut into distance + 1 blocks, one of which is equal in each such pair, so that all pairs meet; where a block would
-    be shorter than 12 bits, samples of 16 bits at random places are taken instead, as many as make 99 % of the pairs meet that are
-    `distance` bits apart.
+    be shorter than 12 bits, samples of 16 bits at random places are taken instead, as many as make 99 % of the pairs meet that
+    are `distance` bits apart.
 
     Source: the pigeonhole blocks of Manku et al. 2007; bit sampling of Indyk and Motwani 1998.
     """
@@ -193,7 +193,8 @@ class Hamming(Measure):
         elif pa.types.is_fixed_size_binary(kind):
             self.blocks(8 * kind.byte_width)
         elif not (_is_bytes(kind) or _is_text(kind)):
-            raise RecipeError(f"column {self.column!r} is {kind}; hashes are binary, uint64, int64 or strings of hexadecimal digits")
+            raise RecipeError(f"column {self.column!r} is {kind}; hashes are binary, uint64, int64 or strings of hexadecimal "
+                              "digits")
 
     def blocks(self, bits: int) -> list[np.ndarray]:
         """The places of the bits that make each key, for hashes of so many bits.
@@ -210,7 +211,7 @@ class Hamming(Measure):
         equal = math.comb(bits - self.distance, size) / math.comb(bits, size)
         samples = math.ceil(math.log(1 - RECALL) / math.log1p(-equal))
         if samples > SAMPLES_MAX:
-            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; a distance of {self.distance} is so far that {samples} "
+            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of {self.distance}, {samples} "
                               f"keys a record would be needed, and {SAMPLES_MAX} is the most: ask for a smaller distance")
         choice = np.random.Generator(np.random.PCG64(SEED))
         return [np.sort(choice.permutation(bits)[:size]) for _ in range(samples)]
@@ -239,8 +240,8 @@ class Hamming(Measure):
                 raise ValueError(f"column {self.column!r}: {wrong[0].as_py()[:80]!r} is no hexadecimal number of whole bytes")
         lengths = pc.unique(pc.binary_length(values)).to_pylist()
         if len(lengths) > 1:
-            raise ValueError(f"column {self.column!r} has hashes of different widths, such as {lengths[0]} and {lengths[1]}; only equally "
-                             "wide ones can be compared")
+            raise ValueError(f"column {self.column!r} has hashes of different widths, such as {lengths[0]} and {lengths[1]}; "
+                             "only equally wide ones can be compared")
         if not lengths:
             return np.zeros((0, 0), dtype=np.uint8)
         joined = b"".join(values.cast(pa.large_binary()).to_pylist())
@@ -298,8 +299,9 @@ def flat(values: pa.ChunkedArray) -> pa.Array:
     """As one array, not as a dictionary."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    joined = values.combine_chunks()
-    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks) if joined.num_chunks else pa.array([], joined.type)
+    if values.num_chunks == 1:
+        return values.chunk(0)
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
 
 
 def _is_list(kind: pa.DataType) -> bool:

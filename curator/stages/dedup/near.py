@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from curator.errors import RecipeError
 from curator.io.to_parquet import ToParquet
 from curator.stage import Composite, Contract, setting
 from curator.stages.dedup.clusters import Clusters
+from curator.stages.dedup.index import IndexPlace, IndexRows, ToIndex, made_by
 from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Hamming, Measure, MinHash
 from curator.stages.dedup.near_stream import NearStream
@@ -22,20 +23,23 @@ ALARM_ABOVE = {"cluster": 0.05, "source": 0.5}  # shares of the records in one c
 
 @dataclass(kw_only=True)
 class DedupNear(Composite):
-    """Let one of records that are nearly alike through; the others go to `duplicate`, with `duplicate_of`, `similarity`, `cluster`.
+    """Let one of records that are nearly alike through; the others go to `duplicate`, naming it in `duplicate_of`.
 
-    `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate: at least
-    `threshold`. With `distance`: bit hashes (perceptual hashes of images, audio fingerprints), at most so many bits apart.
-    `keep`: which one stays: `first` (by id), `longest`, `{by: quality, order: desc}`, `{newest: date}`, `{sources: [good/*, …]}`,
-    `none`, or a list of these. `scope`: a column; records are compared within each of its values only. `reference`: a condition in
-    SQL; records for which it is true are never removed, and come first. `radius`: 1, so that each duplicate is itself similar to
-    the record that stays; null for whole chains of look-alikes. `verify`: `signature`, or `exact` to compute the Jaccard similarity
-    of each candidate from the `shingles` column. `bands`, `rows`: of the search for candidates; by default those that find 99 % of
-    pairs at the threshold. `alarm_above`: shares above which one `cluster`, or what one `source` loses, raises an alarm.
-
-    `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order, workers or shards.
+    `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate, which
+    is to be at least `threshold`. With `distance` bit hashes (of images, of audio), which differ in at most so many bits.
+    `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order or workers.
     `stream` decides as records flow by, in the memory of one worker: of those that are alike the first to arrive stays.
-    Source: Broder 1997 (MinHash); Indyk & Motwani 1998 (bands of hashes).
+    `keep`: which one stays: `first` (by id), `longest`, `{by: quality, order: desc}`, `{newest: date}`, `{sources: [good/*]}`,
+    `none`, or a list of these. `scope`: a column; records are compared with those that have the same value there. `reference`: a
+    condition in SQL; records for which it is true are never removed, and come first.
+    `radius`: 1, so that each duplicate is itself similar to the record that stays; null for whole chains of look-alikes.
+    `verify`: `signature`, or `exact` to compute the Jaccard similarity of each candidate from the column `shingles`.
+    `bands`, `rows`: of the search for candidates; by default those that find 99 % of the pairs at the threshold.
+    `index`: a folder that keeps what stays, for later runs, with outputs of their own, to compare their records with.
+    `alarm_above`: the shares above which one `cluster`, or what one `source` loses, raises an alarm.
+
+    Beside `duplicate_of` a duplicate has `similarity` and `cluster`; all clusters are in `clusters/<stage>/` of the output.
+    Source: Broder 1997 (MinHash); Indyk and Motwani 1998 (bands of hashes).
     """
 
     column: str = "minhash"
@@ -50,6 +54,7 @@ class DedupNear(Composite):
     shingles: str = "shingles"
     bands: int | None = None
     rows: int | None = None
+    index: str | None = None
     shards: int = setting(default=16)
     alarm_above: Mapping[str, float] = setting(default_factory=lambda: dict(ALARM_ABOVE))
 
@@ -58,6 +63,8 @@ class DedupNear(Composite):
     def __post_init__(self) -> None:
         if self.verify not in ("signature", "exact"):
             raise RecipeError(f"dedup.near: verify must be signature or exact, got {self.verify!r}")
+        if self.index is not None and self.verify == "exact":
+            raise RecipeError("dedup.near: an index keeps signatures, not shingles; leave out verify or index")
         if self.distance is not None and self.verify == "exact":
             raise RecipeError("dedup.near: bit hashes have no shingles to verify by; leave out verify or distance")
         if self.mode not in ("cluster", "stream"):
@@ -70,7 +77,7 @@ class DedupNear(Composite):
 
     def _check_stream(self) -> None:
         """What decides as records flow by cannot choose among them."""
-        for name, usual in (("keep", "first"), ("reference", None), ("radius", 1), ("verify", "signature")):
+        for name, usual in (("keep", "first"), ("reference", None), ("radius", 1), ("verify", "signature"), ("index", None)):
             if getattr(self, name) != usual:
                 raise RecipeError(f"dedup.near: {name} needs all records that are alike: set mode: cluster, or leave {name} out")
 
@@ -88,10 +95,17 @@ class DedupNear(Composite):
         exact = self.verify == "exact"
         sketches = rows >> Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
                                   shards=self.shards, shingles=self.shingles if exact else None)
-        edges = sketches >> FindPairs(measure=self._measure, exact=exact, shards=self.shards)
+        place = None if self.index is None else IndexPlace(self.index, folder, storage_options)
+        edges = sketches >> FindPairs(measure=self._measure, exact=exact, index=place, scope=self.scope, shards=self.shards)
         verdicts = edges >> Clusters(radius=self.radius, drops_all=self._keep.drops_all)
         verdicts = verdicts.to(ToParquet(path=folder, storage_options=storage_options))
-        return (rows + verdicts) >> Split(measure=self._measure, shards=self.shards, alarm_above=self.alarm_above)
+        survivors = (rows + verdicts) >> Split(measure=self._measure, shards=self.shards, alarm_above=self.alarm_above)
+        if place is None:
+            return survivors
+        indexed = survivors >> IndexRows(measure=self._measure, scope=self.scope) >> ToIndex(
+            path=f"{self.index.rstrip('/')}/{place.own}", place=place, made_by=made_by(self._measure, self.scope),
+            storage_options=storage_options)
+        return replace(survivors, sinks=indexed.sinks)
 
 
 def check_clustering(stage: str, radius: int | None, shards: int, alarm_above: Mapping[str, float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,33 +14,25 @@ from curator import sql
 from curator.errors import RecipeError
 from curator.io.spool import shard_values
 from curator.stage import Context, Contract, Outputs, Stage, setting
+from curator.stages.dedup.candidates import distinct
+from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Measure, flat, mix
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
 from curator.stages.dedup.values import hash_values
 from curator.tasks.batch import HIDDEN, Batch
 
 
-class Order(Protocol):
-    """Which of two records is the better one."""
-
-    def needs(self) -> set[str]:
-        """The columns that are read."""
-
-    def ranks(self, batch: Batch) -> np.ndarray:
-        """float64 [n, k]: smaller is better, from left to right; never NaN."""
-
-
 @dataclass(kw_only=True)
 class Sketch(Stage):
-    """Make of each record a `SketchBatch` row for each shard that it has a key in; records without anything to compare are absorbed.
+    """Make of each record a `SketchBatch` row for each shard that it has a key in; what has nothing to compare is absorbed.
 
-    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same value there meet, those without
-    a value being one group. `reference`: a SQL condition; records for which it is true are never removed. `shingles`: a column of
-    hashes of shingles (lists of integers), where similarity is to be exact.
+    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same value there meet,
+    those without a value being one group. `reference`: a SQL condition; records for which it is true are never removed.
+    `shingles`: a column of hashes of shingles (lists of integers), where similarity is to be exact.
     """
 
     measure: Measure
-    keep: Order
+    keep: Keep
     scope: str | None = None
     reference: str | None = None
     shingles: str | None = None
@@ -49,7 +41,7 @@ class Sketch(Stage):
     def __post_init__(self) -> None:
         if self.shards < 1:
             raise RecipeError(f"shards must be 1 or more, got {self.shards}")
-        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles) if name is not None}
+        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles) if name}
         if self.reference is not None:
             self._needs |= sql.needs({"reference": self.reference})
 
@@ -65,6 +57,7 @@ class Sketch(Stage):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         self.measure.check(columns)
+        self.keep.check(columns)
         if self.reference is not None:
             sql.check_all({"reference": self.reference}, columns)
         kind = None if self.shingles is None else columns.get(self.shingles)
@@ -104,7 +97,7 @@ class Sketch(Stage):
 
 
 def bucket_keys(measure: Measure, batch: Batch, sketches: np.ndarray, scope: str | None) -> np.ndarray:
-    """The measure's keys of these rows, uint64 [n, bands], so that only rows with the same value in the column `scope` share one."""
+    """The measure's keys of these rows, uint64 [n, bands], made so that only rows with one value in the column `scope` share one."""
     keys = measure.keys(batch, sketches) if len(batch) else np.zeros((0, 0), dtype=np.uint64)
     if not keys.size:
         return keys
@@ -133,7 +126,7 @@ def sets(lists: pa.Array) -> pa.Array:
     values = pc.list_flatten(lists).drop_null().to_numpy(zero_copy_only=False)
     assert len(values) == sizes.sum(), "a list of shingles has nulls in it"
     low = values.astype(np.uint64) & np.uint64(0xFFFFFFFF)
-    tagged = np.unique(np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes) << np.uint64(32) | low)
+    tagged = distinct(np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes) << np.uint64(32) | low)
     counts = np.bincount((tagged >> np.uint64(32)).astype(np.int64), minlength=len(sizes))
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(tagged.astype(np.uint32)))

@@ -17,7 +17,7 @@ from curator.stages.dedup.measures import flat
 from curator.tasks.batch import Batch
 
 RUN = 1 << 21  # keys that are sorted at a time, 12 bytes each
-SINGLE = np.uint32(0xFFFFFFFF)
+ROWS_MAX = 1 << 32
 
 
 class Growing:
@@ -41,7 +41,7 @@ class Growing:
     def spill(self) -> None:
         """Put everything into the file."""
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="curator-dedup-")
+            self._file = tempfile.TemporaryFile(prefix="curator-dedup-")  # noqa: SIM115
         for part in self._parts:
             part.tofile(self._file)
         self._file.flush()
@@ -105,7 +105,7 @@ class Keys:
             self.rows.add(rows[order])
 
     def buckets(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Parts of all keys, each with whole buckets of two entries or more: number of the bucket, row; uint64 [m], grouped by bucket."""
+        """Parts of all keys, of whole buckets of two entries or more: number of the bucket and row of each, uint64 [m]."""
         self.sort()
         keys, rows = self.keys.whole(), self.rows.whole()
         parts = 1 << max(0, (len(keys) // RUN)).bit_length()
@@ -168,8 +168,9 @@ class RowStore:
             self.width, self.ranks = lengths[0], len(ranks) // count
             self.sketch, self.rank = Growing(np.uint8, self.width), Growing(np.float64, self.ranks)
         if lengths != [self.width] or len(ranks) != count * self.ranks:
-            raise ValueError(f"records have sketches of {', '.join(str(n) for n in sorted({*lengths, self.width}))} bytes and {self.ranks} "
-                             "ranks: all fingerprints must be equally long to be compared")
+            widths = ", ".join(str(n) for n in sorted({*lengths, self.width}))
+            raise ValueError(f"records have sketches of {widths} bytes and {self.ranks} ranks: all fingerprints must be equally "
+                             "long to be compared")
         self.sketch.add(_data(sketches).reshape(count, self.width))
         self.rank.add(ranks.reshape(count, self.ranks))
         self.reference.add(flat(table.column("reference")).to_numpy(zero_copy_only=False))
@@ -186,7 +187,7 @@ class RowStore:
         rows = np.repeat(np.arange(self.count, self.count + count), pc.list_value_length(keys).to_numpy(zero_copy_only=False))
         self.keys.add(pc.list_flatten(keys).to_numpy(zero_copy_only=False), rows)
         self.count += count
-        assert self.count < SINGLE, f"{self.count} rows are more than one shard can hold: ask for more shards"
+        assert self.count < ROWS_MAX, f"{self.count} rows are more than one shard can hold: ask for more shards"
         if self.nbytes > self.memory_bytes:
             self.spill()
 
@@ -227,7 +228,8 @@ def keep_order(store: RowStore, names: Names, rows: np.ndarray) -> np.ndarray:
     Rows that agree in all of that are one record that is there several times.
     """
     ranks = np.asarray(store.rank.whole()[rows]) + 0.0  # -0.0 becomes 0.0
-    table = pa.table({"later": (~store.reference.whole()[rows]).view(np.uint8), **{f"rank{i}": ranks[:, i] for i in range(store.ranks)},
+    table = pa.table({"later": (~store.reference.whole()[rows]).view(np.uint8),
+                      **{f"rank{at}": ranks[:, at] for at in range(store.ranks)},
                       "id": names.ids(rows), "source": names.sources(rows), "digest": store.digest.whole()[rows]})
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
     return rows[order.to_numpy()]

@@ -25,7 +25,7 @@ def points(values, reach, reference=()):
 
 
 def entries(buckets):
-    return np.array(sorted((number << 32) | place for number, places in enumerate(buckets) for place in set(places)), dtype=np.uint64)
+    return np.array(sorted((number << 32) | place for number, bucket in enumerate(buckets) for place in set(bucket)), np.uint64)
 
 
 def find(buckets, verify, rounds=10**6):
@@ -62,8 +62,8 @@ BUCKETS = st.lists(st.lists(st.integers(0, 39), max_size=40), max_size=8)
 
 
 @settings(deadline=None, max_examples=200)
-@given(BUCKETS, st.lists(st.integers(0, 30), min_size=40, max_size=40), st.integers(0, 6), st.sets(st.integers(0, 39), max_size=15),
-       st.integers(2, 12))
+@given(BUCKETS, st.lists(st.integers(0, 30), min_size=40, max_size=40), st.integers(0, 6),
+       st.sets(st.integers(0, 39), max_size=15), st.integers(2, 12))
 def test_it_finds_what_a_search_one_by_one_would(buckets, values, reach, reference, small):
     order = sorted(range(40), key=lambda place: place not in reference)  # references come first in keep order
     rename = {place: at for at, place in enumerate(order)}

@@ -18,8 +18,8 @@ def batch(values, kind=None, name="f"):
 def minhashes(sets, count, seed=0):
     """Signatures of sets of integers with `count` independent hash functions, uint32 [n, count]."""
     functions = mix(np.arange(count, dtype=np.uint64) + np.uint64(1000 * (seed + 1)))
-    return np.array([(mix(mix(np.array(list(s), np.uint64))[:, None] ^ functions[None, :]) >> np.uint64(32)).min(axis=0) for s in sets],
-                    dtype=np.uint32)
+    hashed = (mix(mix(np.array(list(s), np.uint64))[:, None] ^ functions) >> np.uint64(32) for s in sets)
+    return np.array([h.min(axis=0) for h in hashed], dtype=np.uint32)
 
 
 def overlapping(similarity, size, rng):
@@ -43,7 +43,8 @@ def test_the_estimate_is_without_bias_and_as_exact_as_it_says(similarity):
     assert np.std(errors) <= 1.15 * expected + 1e-6
 
 
-@pytest.mark.parametrize(("threshold", "values", "shape"), [(0.8, 112, (18, 6)), (0.8, 128, (21, 6)), (0.8, 256, (32, 8)), (0.5, 128, (42, 3))])
+@pytest.mark.parametrize(("threshold", "values", "shape"), [(0.8, 112, (18, 6)), (0.8, 128, (21, 6)), (0.8, 256, (32, 8)),
+                                                            (0.5, 128, (42, 3))])
 def test_bands_are_as_narrow_as_recall_allows(threshold, values, shape):
     bands, rows = MinHash(column="f", threshold=threshold).shape(values)
     assert (bands, rows) == shape
@@ -58,8 +59,8 @@ def test_bands_and_rows_can_be_asked_for():
     assert meet(0.8, 10, rows) >= RECALL > meet(0.8, 10, rows + 1)
 
 
-SIGNATURES = st.integers(1, 12).flatmap(lambda k: st.lists(st.one_of(st.none(), st.lists(st.integers(0, 2), min_size=k, max_size=k)),
-                                                          min_size=1, max_size=12))
+SIGNATURES = st.integers(1, 12).flatmap(lambda k: st.lists(
+    st.one_of(st.none(), st.lists(st.integers(0, 2), min_size=k, max_size=k)), min_size=1, max_size=12))
 
 
 @settings(deadline=None, max_examples=100)
@@ -118,7 +119,8 @@ def test_a_hash_is_compared_alike_whatever_type_it_has(hashes):
     measure = Hamming(column="f", distance=4)
     as_bytes = [h.to_bytes(8, "big") for h in hashes]
     columns = [pa.array(hashes, pa.uint64()), pa.array(np.array(hashes, np.uint64).astype(np.int64)), pa.array(as_bytes),
-               pa.array(as_bytes, pa.binary(8)), pa.array([h.hex() for h in as_bytes]), pa.array([h.hex().upper() for h in as_bytes]),
+               pa.array(as_bytes, pa.binary(8)), pa.array([h.hex() for h in as_bytes]),
+               pa.array([h.hex().upper() for h in as_bytes], pa.large_string()),
                pa.chunked_array([pa.array(as_bytes)]).dictionary_encode()]
     encoded = [measure.encode(batch(column))[1] for column in columns]
     for other in encoded[1:]:
@@ -154,8 +156,8 @@ def test_samples_of_bits_find_nearly_all(bits, distance):
     assert (keys[0] == keys[1]).any(axis=1).mean() >= RECALL - 0.01
 
 
-@pytest.mark.parametrize(("values", "told"), [([b"ab", b"abc"], "different widths, such as 2 and 3"), (["zz"], "'zz' is no hexadecimal"),
-                                              (["abc"], "whole bytes")])
+@pytest.mark.parametrize(("values", "told"), [([b"ab", b"abc"], "different widths, such as 2 and 3"), (["abc"], "whole bytes"),
+                                              (["zz"], "'zz' is no hexadecimal")])
 def test_broken_hashes_are_named(values, told):
     with pytest.raises(ValueError, match=told):
         Hamming(column="f", distance=3).encode(batch(values))

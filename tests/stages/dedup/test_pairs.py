@@ -1,11 +1,9 @@
 """Edges between similar records, beside a search through all pairs."""
 
 import itertools
-import logging
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator import Batch, RecipeError
+from curator import Batch, Context, RecipeError
 from curator.io.spool import shard_of
 from curator.stages.dedup import candidates, pairs, store
+from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Hamming, MinHash, meet
 from curator.stages.dedup.pairs import FindPairs, jaccard
 from curator.stages.dedup.rows import EDGE, EdgeBatch, SketchBatch
@@ -25,25 +24,19 @@ from curator.testing import check_stage, run_stage
 MEASURE = MinHash(column="f", threshold=0.6, rows=2, bands=16)
 
 
-@dataclass(frozen=True)
-class ByRank:
-    def needs(self):
-        return {"rank"}
-
-    def ranks(self, batch):
-        return np.asarray(batch.rows.column("rank").to_numpy(), dtype=np.float64).reshape(-1, 1)
+BY_RANK = Keep.parse({"by": "rank", "order": "asc"})
 
 
 def records(values, *, kind=None, ids=None, rank=None, **columns):
     count = len(values)
     return Batch(pa.table({
-        "id": ids or [f"r{i:05}" for i in range(count)], "source": ["s"] * count, "f": pa.array(values, kind or pa.list_(pa.uint32())),
-        "rank": pa.array(rank or [0.0] * count, pa.float64())} | columns))
+        "id": ids or [f"r{i:05}" for i in range(count)], "source": ["s"] * count,
+        "f": pa.array(values, kind or pa.list_(pa.uint32())), "rank": pa.array(rank or [0.0] * count, pa.float64())} | columns))
 
 
 def shards_of(rows, measure, shards=1, **options):
     """The rows of each shard, as the spool would divide them."""
-    rows = run_stage(Sketch(measure=measure, keep=ByRank(), shards=shards, **options), rows).get("out")
+    rows = run_stage(Sketch(measure=measure, keep=BY_RANK, shards=shards, **options), rows).get("out")
     if rows is None:
         return []
     place = shard_of(rows.rows.column("shard"), shards)
@@ -84,11 +77,13 @@ def all_pairs(rows, measure):
     a, b = np.array(list(itertools.combinations(places, 2))).reshape(-1, 2).T
     similarity = measure.similarity(sketches[a], sketches[b])
     ids = rows.rows.column("id").to_pylist()
-    return {(ids[i], ids[j]): s for i, j, s in zip(a, b, similarity, strict=True) if s >= np.float32(measure.least(sketches.shape[1]))}
+    least = np.float32(measure.least(sketches.shape[1]))
+    return {(ids[i], ids[j]): s for i, j, s in zip(a, b, similarity, strict=True) if s >= least}
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 2**32), st.integers(1, 8), st.integers(1, 4), st.sampled_from([1, 3000, 1 << 30]), st.sampled_from([2, 4, 64]))
+@given(st.integers(0, 2**32), st.integers(1, 8), st.integers(1, 4), st.sampled_from([1, 3000, 1 << 30]),
+       st.sampled_from([2, 4, 64]))
 def test_the_edges_are_the_same_whatever_the_order_the_shards_and_the_memory(seed, shards, parts, memory_bytes, small):
     rng = np.random.default_rng(seed)
     signatures = near_copies(rng, 12, most=9)
@@ -113,7 +108,8 @@ def test_the_edges_are_the_same_whatever_the_order_the_shards_and_the_memory(see
 def test_an_edge_is_a_pair_that_is_similar_the_better_record_first(seed, few):
     rng = np.random.default_rng(seed)
     signatures = near_copies(rng, 8)
-    rows = records(signatures, rank=[float(r) for r in rng.integers(-2, 3, len(signatures))], bench=pa.array(rng.random(len(signatures)) < 0.3))
+    count = len(signatures)
+    rows = records(signatures, rank=[float(r) for r in rng.integers(-2, 3, count)], bench=pa.array(rng.random(count) < 0.3))
     similar = all_pairs(rows, MEASURE)
     known = {row["id"]: row for row in rows.rows.to_pylist()}
     with pytest.MonkeyPatch.context() as patch:
@@ -164,8 +160,8 @@ def shingled(rng, groups):
             gone = rng.random(60) < rng.uniform(0, 0.3)
             chosen.append(sorted({*base[~gone].tolist(), *rng.choice(10**6, int(gone.sum())).tolist()}))
     family = rng.integers(1, 2**63, 64, dtype=np.uint64) | np.uint64(1)
-    signatures = [((np.array(c, np.uint64)[:, None] * family) >> np.uint64(32)).astype(np.uint32).min(axis=0).tolist() for c in chosen]
-    return chosen, signatures
+    hashed = ((np.array(c, np.uint64)[:, None] * family) >> np.uint64(32) for c in chosen)
+    return chosen, [h.min(axis=0).tolist() for h in hashed]
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
@@ -207,20 +203,24 @@ def test_copies_need_few_edges():
     assert {other for _, _, other, _ in found} == {f"r{i:05}" for i in range(1, 1000)}
 
 
-def test_a_crowd_of_unlike_records_is_told(monkeypatch, caplog):
+def test_a_crowd_of_unlike_records_is_told(monkeypatch):
     monkeypatch.setattr(pairs, "LEADERS_BYTES", 0)
     rng = np.random.default_rng(1)
     template = rng.integers(0, 2**32, (300, 32), dtype=np.uint32)
     template[:, :2] = 7
     template[299] = template[298]
-    with caplog.at_level(logging.WARNING):
-        shard, = shards_of(records([t.tolist() for t in template]), MEASURE)
-        stage = FindPairs(measure=MEASURE)
-        stage.clear()
-        stage.absorb(shard)
-        found = [row for batch in stage.finish() for row in batch.rows.to_pylist()]
+    shard, = shards_of(records([t.tolist() for t in template]), MEASURE)
+    stage = FindPairs(measure=MEASURE)
+    stage.setup(Context())
+    stage.clear()
+    stage.absorb(shard)
+    found = [row for batch in stage.finish() for row in batch.rows.to_pylist()]
     assert [(e["id"], e["other_id"]) for e in found] == [("r00298", "r00299")]
-    assert "236 records share a key with so many records unlike them (1 crowds)" in caplog.text
+    (text, times), = stage.notes().items()
+    assert times == 236
+    assert "so many records unlike it" in text
+    stage.clear()
+    assert not stage.notes()
 
 
 def test_nothing_is_left_of_what_was_spilled(tmp_path):
@@ -234,7 +234,8 @@ stage.clear()
 stage.absorb(shard)
 assert stage._store.nbytes == 0
 held = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
-print(sum("(deleted)" in os.readlink(link) for link in held if os.path.islink(link)), os.listdir(os.environ["TMPDIR"]), flush=True)
+files = sum("(deleted)" in os.readlink(link) for link in held if os.path.islink(link))
+print(files, os.listdir(os.environ["TMPDIR"]), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
@@ -276,13 +277,20 @@ def test_it_keeps_the_rules(exact):
     check_stage(FindPairs(measure=MEASURE, exact=exact), shard, skip={"nulls"})  # `Sketch` makes none
 
 
+def test_a_shard_without_rows_has_no_edges():
+    stage = FindPairs(measure=MEASURE)
+    stage.clear()
+    assert list(stage.finish()) == []
+
+
 def test_what_it_makes_has_the_columns_of_edges():
     shard, = shards_of(records([list(range(32))] * 3), MEASURE)
     made = run_stage(FindPairs(measure=MEASURE), shard)["out"]
     assert made.rows.schema.equals(EDGE)
 
 
-@pytest.mark.parametrize("make", [lambda: FindPairs(measure=Hamming("f", 3), exact=True), lambda: FindPairs(measure=MEASURE, shards=0)])
+@pytest.mark.parametrize("make", [lambda: FindPairs(measure=Hamming("f", 3), exact=True),
+                                  lambda: FindPairs(measure=MEASURE, shards=0)])
 def test_nonsense_is_refused(make):
     with pytest.raises(RecipeError):
         make()

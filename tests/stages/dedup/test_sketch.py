@@ -1,30 +1,16 @@
 """What is made of each record before it is compared."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from curator import RecipeError, TextBatch
 from curator.io.spool import shard_of
+from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Hamming, MinHash
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch
 from curator.stages.dedup.sketch import Sketch, by_shard, sets
 from curator.testing import check_stage, run_stage
-
-
-@dataclass(frozen=True)
-class Highest:
-    """The record with the highest value of a column is the best; null comes last."""
-
-    column: str = "quality"
-
-    def needs(self):
-        return {self.column}
-
-    def ranks(self, batch):
-        return np.array([[np.inf if v is None else -v] for v in batch.rows.column(self.column).to_pylist()]).reshape(-1, 1)
 
 
 def batch(count=12, **columns):
@@ -38,7 +24,7 @@ def batch(count=12, **columns):
 
 
 def sketch(**options):
-    return Sketch(**({"measure": MinHash(bands=8, rows=3), "keep": Highest(), "shards": 4} | options))
+    return Sketch(**({"measure": MinHash(bands=8, rows=3), "keep": Keep.parse({"by": "quality"}), "shards": 4} | options))
 
 
 def answer(stage, data):
@@ -123,7 +109,8 @@ def test_it_keeps_the_rules(options):
 
 @pytest.mark.parametrize(("options", "columns", "told"), [
     ({}, {"minhash": pa.string()}, "column 'minhash' is string"),
-    ({"reference": "quality > 1"}, {"quality": pa.list_(pa.int8())}, "reference: "),
+    ({}, {"quality": pa.string()}, "keep: by wants numbers"),
+    ({"reference": "text > 1"}, {"text": pa.list_(pa.int8())}, "reference: "),
     ({"shingles": "text"}, {"text": pa.string()}, "column 'text' is string; shingles are lists of integers"),
     ({"shingles": "text"}, {"text": pa.list_(pa.string())}, "shingles are lists of integers")])
 def test_columns_that_will_not_do_are_refused(options, columns, told):
