@@ -15,8 +15,9 @@ from curator.testing.run import call, fresh, marked, run_stage
 def batch(texts, ids=None, source="s", **columns):
     ids = [f"r{i:03}" for i in range(len(texts))] if ids is None else ids
     values = texts if isinstance(texts, (pa.Array, pa.ChunkedArray)) else pa.array(texts, pa.string())
-    return TextBatch(pa.table({"id": pa.array(ids, pa.string()), "source": pa.array([source] * len(ids), pa.string()),
-                               "text": values, **columns}))
+    sources = [source] * len(ids) if isinstance(source, str) else source
+    return TextBatch(pa.table({"id": pa.array(ids, pa.string()), "source": pa.array(sources, pa.string()), "text": values,
+                               **columns}))
 
 
 def sharded(rows, key, shards):
@@ -25,7 +26,7 @@ def sharded(rows, key, shards):
 
 
 def run(stage, *batches):
-    """What the composite answers to these batches, by port: a list of records, in the order of (id, source)."""
+    """What the composite answers to these batches, by port: a list of records, in the order of (id, text)."""
     nodes = stage.expand(from_source(Jsonl(path="nothing")), "", None).nodes()
     pieces, repeated, cut = (node.stage for node in nodes[1:])
     found = [run_stage(pieces, some).get("out") for some in batches]
@@ -46,7 +47,7 @@ def run(stage, *batches):
             own = sharded(some, "id", cut.shards)[shard]
             for port, rows_out in call(working, marked(own)).items() if len(own) else ():
                 answers[port] += rows_out.visible().to_pylist()
-    return {port: sorted(some, key=lambda r: (r["id"], r["source"], str(r["text"]))) for port, some in answers.items()}
+    return {port: sorted(some, key=lambda r: (r["id"], str(r["text"]), r["source"])) for port, some in answers.items()}
 
 
 def texts(answer, port="out"):

@@ -5,6 +5,7 @@ import random
 import re
 import unicodedata
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
@@ -109,10 +110,11 @@ def test_it_cuts_what_plain_python_would_in_any_order_and_number_of_shards(some,
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(st.tuples(st.sampled_from("ab"), TEXTS), min_size=1, max_size=7), STAGES, st.integers(0, 99))
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("st"), TEXTS), min_size=1, max_size=7), STAGES,
+       st.integers(0, 99))
 def test_records_that_share_an_id_are_told_apart(some, stage, seed):
-    records = [(name, "s", text) for name, text in some]
-    whole = batch([text for _, text in some], [name for name, _ in some])
+    records = [(name, source, text) for name, source, text in some]
+    whole = batch([text for *_, text in some], [name for name, *_ in some], [source for _, source, _ in some])
     assert told(run(stage, *split_at(whole, 2, seed))) == expected(stage, records)
 
 
@@ -153,6 +155,21 @@ def test_short_lines_are_left_alone():
         same, "of " * 10, same, "y"]
 
 
+def test_a_record_that_keeps_a_line_of_its_own_is_no_duplicate_however_little_is_left():
+    assert texts(run(DedupLines(min_chars=1, min_left=3), batch(["a", "a\nb"]))) == ["a", "b"]
+
+
+def test_of_records_with_one_id_the_first_source_keeps_the_line():
+    for some in (["x\none", "x\ntwo"], ["x\ntwo", "x\none"]):  # whichever text has the smaller hash
+        answer = run(DedupLines(min_chars=1), batch(some, ["a", "a"], ["s", "t"]))
+        assert {r["source"]: r["text"] for r in answer["out"]} == {"s": some[0], "t": some[1][2:]}
+
+
+def test_the_longest_cut_line_says_of_whom_it_is_a_duplicate():
+    answer = run(DedupLines(min_chars=1), batch(["short", "much longer", "short\nmuch longer"]))
+    assert [r["duplicate_of"] for r in answer["duplicate"]] == ["r001"]
+
+
 def test_a_line_ends_as_it_did_when_the_last_is_cut():
     answer = run(DedupLines(min_chars=1), batch(["x\n", "a\nx", "b\nx\n", "c\r\nx", "x\nd", "x\r\ne\r\n"]))
     assert texts(answer) == ["x\n", "a", "b\n", "c", "d", "e\r\n"]
@@ -182,6 +199,12 @@ def test_more_pieces_than_memory_may_hold_and_than_are_sorted_at_a_time(monkeypa
     for memory_bytes in (1, 2000, 1 << 30):
         stage = DedupLines(min_chars=1, shards=2, memory_bytes=memory_bytes)
         assert told(run(stage, *split_at(batch(some), 6, 1))) == expected(stage, records)
+
+
+def test_what_agrees_in_64_bits_but_not_in_96_is_not_equal():
+    hashes, keys, sizes = np.array([7, 7, 7], np.uint64), np.array([0, 1, 2]), np.array([5, 5, 5], np.uint32)
+    cut, *_ = repeated.chosen(hashes, np.array([1, 2, 1], np.uint32), keys, sizes, copies=1, span=1)
+    assert cut.tolist() == [2]
 
 
 def test_a_slice_of_a_column_is_read_from_its_own_place():
