@@ -107,7 +107,7 @@ class Clusters(Reduce):
             yield verdicts({
                 "id": ids.take(pa.array(rows)), "source": sources.take(pa.array(rows)), "digest": digests[rows],
                 "cluster": cluster_names(keys[best]), "duplicate_of": ids.take(pa.array(best.astype(np.int64), mask=lost)),
-                "similarity": pa.array(found[rows], pa.float32(), mask=lost)}, sizes[best])
+                "similarity": pa.array(found[rows], pa.float32(), mask=lost), "reference": reference[rows]}, sizes[best])
 
 
 def verdicts(columns: Mapping[str, Any], sizes: np.ndarray) -> VerdictBatch:

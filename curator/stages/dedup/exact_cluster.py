@@ -97,7 +97,7 @@ class Equals(Reduce):
     shards: int = setting(default=16)
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns), removes=set(self.columns),
+        return Contract(needs=set(self.columns), removes={"value", "rank"},
                         adds={field.name: field.type for field in VERDICT if field.name not in ("id", "source")})
 
     def setup(self, ctx: Context) -> None:
@@ -122,7 +122,7 @@ class Equals(Reduce):
         for name in ("duplicate_of", "similarity"):
             told[name] = pc.if_else(pa.array(kept), pa.scalar(None, told[name].type), told[name])
         told |= {"digest": digests(hashes.view(np.uint8)), "cluster_size": sizes, "cluster_sizes": size_names(sizes)}
-        verdicts = VerdictBatch(judged.with_columns(told).without(self.columns).rows)
+        verdicts = VerdictBatch(judged.with_columns(told).without(("value", "rank")).rows)
         return Outputs(out=verdicts, absorbed=batch.filter(~several))
 
 

@@ -29,6 +29,7 @@ VERDICT = pa.schema([
     ("cluster", pa.string()),  # 16 hex digits: a hash of the (id, source) of its best record
     ("duplicate_of", pa.string()),  # null: this one is kept
     ("similarity", pa.float32()),  # to the record that is kept
+    ("reference", pa.bool_()),
     ("cluster_size", pa.int32()),
     ("cluster_sizes", pa.string())])  # "2", "3-4", "5-8", …: few values, so that the stats have them as a histogram
 

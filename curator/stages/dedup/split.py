@@ -16,6 +16,7 @@ from curator.stages.identity import record_keys
 from curator.tasks.batch import Batch, concat_tables
 
 ADDED = ("duplicate_of", "similarity", "cluster")  # columns on the port `duplicate`
+_TOLD = ["id", "source", "digest", "reference", *ADDED]
 
 
 @dataclass(kw_only=True)
@@ -23,7 +24,8 @@ class Split(Reduce):
     """Records of which a verdict says that they are duplicates go to `duplicate`, the others on.
 
     Takes records and `VerdictBatch` rows; absorbs the latter. `measure`: what was compared; a record is known again by its id,
-    its source and what was compared of it. Of records that have all three in common the first one that comes goes on.
+    its source and what was compared of it. Of records that have all three in common the first one that comes goes on; if they
+    are references, all.
     `alarm_above`: the shares of all records in one `cluster`, and of a `source` lost, above which the run raises an alarm.
     Memory: about 100 bytes a verdict.
     """
@@ -66,10 +68,11 @@ class _Verdicts:
 
     tables: list[pa.Table] = field(default_factory=list)
     names: np.ndarray | None = None
+    reference: np.ndarray | None = None
     shown: np.ndarray | None = None  # of verdicts to keep: the record has gone on
 
     def add(self, verdicts: pa.Table) -> None:
-        self.tables.append(verdicts.select(["id", "source", "digest", *ADDED]))
+        self.tables.append(verdicts.select(_TOLD))
 
     def find(self, keys: np.ndarray, digest: np.ndarray, present: np.ndarray) -> np.ndarray:
         """The number of the verdict over each record, -1 where there is none."""
@@ -82,10 +85,11 @@ class _Verdicts:
         return np.where(present & (self.names[at] == names), at, -1)
 
     def _sort(self) -> None:
-        table = concat_tables(self.tables or [VERDICT.empty_table().select(["id", "source", "digest", *ADDED])]).combine_chunks()
+        table = concat_tables(self.tables or [VERDICT.empty_table().select(_TOLD)]).combine_chunks()
         names = record_keys(VerdictBatch(table)) ^ table.column("digest").to_numpy()
-        order = np.argsort(names, kind="stable")
-        self.names, self.shown = names[order], np.zeros(len(order), dtype=bool)
+        reference = table.column("reference").to_numpy()
+        order = np.lexsort((~reference, names))  # of several with one name, that of a reference first
+        self.names, self.reference, self.shown = names[order], reference[order], np.zeros(len(order), dtype=bool)
         self.tables = [table.take(pa.array(order)).select(list(ADDED))]
         self.kept = self.tables[0].column("duplicate_of").is_null().to_numpy(zero_copy_only=False)
 
@@ -97,8 +101,9 @@ class _Verdicts:
         """Which records are duplicates, and what these are given."""
         judged = found >= 0
         keeps = judged & self.kept[found] if len(self.kept) else judged
+        once = keeps & ~self.reference[found] if len(self.kept) else keeps  # a reference stays as often as it is there
         again = np.zeros(len(found), dtype=bool)  # it is kept, and one like it went on before
-        rows = np.flatnonzero(keeps)
+        rows = np.flatnonzero(once)
         _, first = np.unique(found[rows], return_index=True)
         repeated = np.ones(len(rows), dtype=bool)
         repeated[first] = self.shown[found[rows[first]]]
