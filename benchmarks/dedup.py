@@ -4,9 +4,10 @@
                                [--docs 20000] [--quality-docs 6000] [--seed 1]
 
 Makes a virtual environment for each peer beside this file (once; delete it to get newer ones) with what the package index has.
-Results are printed, and written to benchmarks/results/dedup.json. Linux; about 20 minutes on two cores. dedup_truth.py plants
-look-alikes in real text, that of --text or else what each Python installation holds, and counts the exact similarity of all
-pairs. What the figures mean is said in dedup_metrics.py, how each tool is asked in dedup_peers/.
+Results are printed, and written to benchmarks/results/dedup.json, which keeps what it has of other rows and tools. Linux; about
+half an hour on two cores. dedup_truth.py plants look-alikes in real text, that of --text or else what each Python installation
+holds, and counts the exact similarity of all pairs. What the figures mean is said in dedup_metrics.py, how each tool is asked in
+dedup_peers/.
 
 - `quality`: at thresholds of 0.7, 0.8 and 0.9. Each tool with bands of 14 x 8, and with those that suit the threshold: ours by
   its own default for the signature's 112 hashes, the peers by the rule of datasketch (least area of errors), which text-dedup
@@ -149,10 +150,12 @@ def suited(threshold: float, hashes: int = HASHES) -> tuple[int, int]:
 # -- rows -----------------------------------------------------------------------------------------------------------
 
 
-def quality(folder: Path, tools: list[str]) -> dict[str, Any]:
+Found = Iterator[tuple[tuple[str, ...], dict[str, Any]]]  # figures, and the keys under which they stand in the results
+
+
+def quality(folder: Path, tools: list[str]) -> Found:
     """Each tool's figures by threshold and way of asking."""
     truth = metrics.Truth.read(folder)
-    found: dict[str, Any] = {}
     answers: dict[str, dict] = {}
     for threshold in THRESHOLDS:
         bands, rows = suited(threshold)
@@ -163,15 +166,14 @@ def quality(folder: Path, tools: list[str]) -> dict[str, Any]:
         alike = int((truth.jaccard >= threshold).sum())
         print(f"quality at {threshold}: {len(truth.ids):,} records, {alike:,} pairs", flush=True)
         heading("removals P", "R", "F1", "P-0.1", "lost", "pairs F1", "core", "macro F1", "ARI", "chains", "templates")
-        rows_here = found.setdefault(f"{threshold}", {})
         for ask in (a for a in asks if a.tool in tools):
             told = answers.get(ask.name) or answer(ask, folder)
             if ask.tool != "ours" and not ask.variant:
                 answers[ask.name] = told  # these know no threshold but their bands
-            rows_here[ask.name] = {"error": told["error"]} if "error" in told else judged(truth, told, threshold)
-            show(ask.name, rows_here[ask.name], "precision", "recall", "f1", "precision_near", "lost", "pairs_f1", "core",
+            result = told if "error" in told else judged(truth, told, threshold)
+            yield (f"{threshold}", ask.name), result
+            show(ask.name, result, "precision", "recall", "f1", "precision_near", "lost", "pairs_f1", "core",
                  "macro_f1", "ari", "chains_merged", "templates_lost")
-    return found
 
 
 def judged(truth: metrics.Truth, told: dict[str, Any], threshold: float) -> dict[str, Any]:
@@ -185,44 +187,39 @@ def judged(truth: metrics.Truth, told: dict[str, Any], threshold: float) -> dict
         "templates_lost": metrics.lost(truth, given, "template"), "seconds": told["seconds"]}
 
 
-def curve(folder: Path, tools: list[str]) -> dict[str, Any]:
+def curve(folder: Path, tools: list[str]) -> Found:
     """Found shares of the planted pairs by level, beside what bands and rows promise."""
     truth = metrics.Truth.read(folder)
-    found: dict[str, Any] = {}
     print("planted pairs in one cluster, by similarity, 14 bands of 8 rows", flush=True)
     heading(*(f"{level:.2f}" for level in dedup_truth.LEVELS))
-    for ask in (Ask("ours", "components", threshold=0.3), Ask("datatrove"), Ask("text-dedup")):
-        if ask.tool not in tools:
-            continue
+    alone = {"kept": truth.ids, "clusters": {}}
+    promised = metrics.by_level(truth, metrics.Answer.of(alone, truth.ids), 14, 8)
+    for line in ("expected", "least"):
+        show(f"S-curve, {line}", {at: value[line] for at, value in promised.items()}, *promised)
+    asks = (Ask("ours", "components", threshold=0.3), Ask("datatrove"), Ask("text-dedup"))
+    for ask in (a for a in asks if a.tool in tools):
         told = answer(ask, folder)
-        if "error" in told:
-            found[ask.name] = {"error": told["error"]}
-            show(ask.name, found[ask.name])
-            continue
-        found[ask.name] = metrics.by_level(truth, metrics.Answer.of(told, truth.ids), ask.bands, ask.rows)
-        levels = found[ask.name]
-        for line in ("expected", "least") if len(found) == 1 else ():
-            show(f"S-curve, {line}", {level: value[line] for level, value in levels.items()}, *levels)
-        show(ask.name, {level: value["found"] for level, value in levels.items()}, *levels)
-    return found
+        if "error" not in told:
+            told = metrics.by_level(truth, metrics.Answer.of(told, truth.ids), ask.bands, ask.rows)
+        yield (ask.name,), told
+        show(ask.name, told if "error" in told else {at: value["found"] for at, value in told.items()}, *told)
 
 
-def signatures(folder: Path, tools: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def signatures(folder: Path, tools: list[str]) -> Found:
     print("signatures only, one process", flush=True)
     heading("docs/CPU-s", "MB/CPU-s")
     asks = [*(Ask(tool, bands=b, rows=r, label=f"{b}x{r}") for b, r in ((14, 8), (20, 13)) for tool in TOOLS),
             Ask("ours", bands=20, rows=13, chars=24, label="20x13 of 24 chars")]
     for ask in (a for a in asks if a.tool in tools):
         with tempfile.TemporaryDirectory(prefix="dedup") as place:
-            found[ask.name] = call(ask, "signatures", folder / "corpus", Path(place))
-        show(ask.name, found[ask.name], "docs_per_cpu_s", "mb_per_cpu_s")
-    return found
+            told = call(ask, "signatures", folder / "corpus", Path(place))
+        yield (ask.name,), told
+        show(ask.name, told, "docs_per_cpu_s", "mb_per_cpu_s")
 
 
-def speed(folders: dict[int, Path], tools: list[str]) -> dict[str, Any]:
+def speed(folders: dict[int, Path], tools: list[str]) -> Found:
     """Whole deduplications, of a quarter of the documents and of all. `bytes_per_doc`: how much the peak grows between."""
-    found: dict[str, Any] = {}
+    before: dict[str, tuple[int, float]] = {}
     asks = [*(Ask(tool, variant, b, r, label=f"{b}x{r}") for b, r in ((14, 8), (20, 13))
               for tool, variant in (("ours", ""), ("datatrove", ""), ("text-dedup", ""))),
             Ask("ours", "exact", label="14x8"), Ask("text-dedup", "verified", label="14x8"),
@@ -233,13 +230,14 @@ def speed(folders: dict[int, Path], tools: list[str]) -> dict[str, Any]:
         for ask in (a for a in asks if a.tool in tools):
             with tempfile.TemporaryDirectory(prefix="dedup") as place:
                 told = call(ask, "dedup", folder / "corpus", Path(place), watched=True)
-            told |= {} if "error" in told else {"docs_per_s": docs / told["seconds"], "docs_per_cpu_s": docs / told["cpu_s"]}
-            sizes = found.setdefault(ask.name, {})
-            for smaller, before in sizes.items():
-                told["bytes_per_doc"] = (told["peak_mb"] - before["peak_mb"]) * 1e6 / (docs - int(smaller))
-            sizes[str(docs)] = told
+            if "error" not in told:
+                told |= {"docs_per_s": docs / told["seconds"], "docs_per_cpu_s": docs / told["cpu_s"]}
+                if ask.name in before:
+                    smaller, peak_mb = before[ask.name]
+                    told["bytes_per_doc"] = (told["peak_mb"] - peak_mb) * 1e6 / (docs - smaller)
+                before[ask.name] = docs, told["peak_mb"]
+            yield (ask.name, f"{docs}"), told
             show(ask.name, told, "seconds", "cpu_s", "docs_per_s", "docs_per_cpu_s", "peak_mb", "bytes_per_doc")
-    return found
 
 
 # -- tables ---------------------------------------------------------------------------------------------------------
@@ -265,18 +263,19 @@ def prepared(texts: list[str], docs: int, told: argparse.Namespace, place: Path,
     return folder
 
 
-def rows(told: argparse.Namespace, place: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The figures of each row asked for, when they are there."""
+def rows(told: argparse.Namespace, place: Path) -> Found:
+    """The figures of each row asked for, as they come."""
     texts, tools = dedup_truth.read_texts(told.text), told.tools.split(",")
     for name in told.only.split(","):
         if name == "speed":
             sizes = (told.docs // 4, told.docs)
-            yield name, speed({docs: prepared(texts, docs, told, place, plain=False) for docs in sizes}, tools)
+            found = speed({docs: prepared(texts, docs, told, place, plain=False) for docs in sizes}, tools)
         elif name == "signatures":
-            yield name, signatures(prepared(texts, told.docs // 4, told, place, plain=False), tools)
+            found = signatures(prepared(texts, told.docs // 4, told, place, plain=False), tools)
         else:
             row = {"quality": quality, "curve": curve}[name]
-            yield name, row(prepared(texts, told.quality_docs, told, place, plain=True), tools)
+            found = row(prepared(texts, told.quality_docs, told, place, plain=True), tools)
+        yield from (((name, *keys), result) for keys, result in found)
 
 
 def main() -> None:
@@ -294,17 +293,15 @@ def main() -> None:
     kept = json.loads(path.read_text()) if path.exists() else {}
     place = Path(tempfile.mkdtemp(prefix="dedup"))
     try:
-        for name, found in rows(told, place):
-            kept[name] = merged(kept.get(name, {}), found, deep=name == "quality")
+        for (*above, last), result in rows(told, place):
+            entry = kept
+            for key in above:
+                entry = entry.setdefault(key, {})
+            entry[last] = result
             kept["cpus"] = os.cpu_count()
             path.write_text(json.dumps(kept, indent=1))
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def merged(before: dict[str, Any], now: dict[str, Any], deep: bool) -> dict[str, Any]:
-    """What a run found, beside what the file has of other tools; `deep`: by threshold."""
-    return before | {k: before.get(k, {}) | v if deep else v for k, v in now.items()}
 
 
 if __name__ == "__main__":
