@@ -134,7 +134,8 @@ def test_records_that_share_their_id_are_not_mixed_up(tmp_path):
 
 def test_a_reference_stays_as_often_as_it_is_there(tmp_path):
     text = " ".join(f"a{n}" for n in range(50))
-    rows = [{"id": "same", "source": "s", "text": text, "lang": "de"}] * 3 + [{"id": "x", "source": "s", "text": text, "lang": "en"}]
+    rows = [{"id": "same", "source": "s", "text": text, "lang": "de"}] * 3
+    rows += [{"id": "x", "source": "s", "text": text, "lang": "en"}]
     run(write(rows, tmp_path / "in", files=1), tmp_path / "out", reference="lang = 'de'")
     assert [r["id"] for p in (tmp_path / "out").glob("*.parquet") for r in pq.read_table(p).to_pylist()] == ["same"] * 3
 
