@@ -102,6 +102,10 @@ def _rows(line: Line, before: Line | None, taken: Mapping[tuple[str, str], Seque
     for ending, reason, n in _losses(stage, reasons_max):
         text = f"{indent}    {ending}{': ' if reason else ''}{reason}"
         yield (text, f"-{count(n)}", share(n, rows), "", ""), STYLES[ending]
+    if stage.get("clusters", {}).get("largest"):
+        sizes = stage["clusters"]["sizes"]
+        text = f"{indent}    {count(sum(sizes.values()))} records in clusters of up to {count(stage['clusters']['largest'])}"
+        yield (text, "", "", "", ""), "dim"
 
 
 def _losses(stage: Stage, reasons_max: int) -> Iterator[tuple[str, str, int]]:

@@ -12,6 +12,7 @@ from curator.observe.funnel import balance, file_groups, inside, reasons_of
 from curator.observe.graph import ENDINGS, kept, ports, takers
 
 FILES_MAX = 200  # files named one by one; beyond, the folders say enough
+SOURCES_MAX = 20  # sources whose losses are listed
 REASONS_MAX = 4  # named beside a stage; the table below has them all
 
 Stats = Mapping[str, Any]
@@ -31,7 +32,8 @@ def render_report(stats: Stats, recipe: str = "") -> str:
         balance=balance(stats), ended=shares({name: records[name] for name in ("written", *ENDINGS, "absorbed")}),
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, rows=_flow(stats), times=_times(stats),
         reasons=_reasons(stats), groups=file_groups(stats), files=stats["files"][:FILES_MAX],
-        more_files=max(0, len(stats["files"]) - FILES_MAX), columns=_columns(stats))
+        more_files=max(0, len(stats["files"]) - FILES_MAX), columns=_columns(stats),
+        clusters=_clusters(stats), sources=_sources(stats))
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
@@ -70,6 +72,25 @@ def _reasons(stats: Stats) -> list[dict[str, Any]]:
              "percent": 100 * n / most if most else 0}
             for stage in stats["stages"]
             for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _clusters(stats: Stats) -> list[dict[str, Any]]:
+    """How large the clusters of alike records are: records by size of their cluster, for each stage that finds clusters."""
+    found = []
+    for stage in stats["stages"]:
+        sizes = stage.get("clusters", {}).get("sizes", {})
+        most = max(sizes.values(), default=0)
+        found += [{"stage": stage["name"], "size": size, "rows": n, "share": fmt.share(n, stage["in"]), "percent": 100 * n / most}
+                  for size, n in sorted(sizes.items(), key=lambda item: int(item[0].split("-")[0]))]
+    return found
+
+
+def _sources(stats: Stats) -> list[dict[str, Any]]:
+    """What each source lost as duplicates, the greatest losses first."""
+    found = [{"stage": stage["name"], "source": source, "rows": same, "had": out + same, "share": fmt.share(same, out + same),
+              "percent": 100 * same / (out + same)}
+             for stage in stats["stages"] for source, (out, same) in stage.get("by_source", {}).items() if same]
+    return sorted(found, key=lambda row: -row["rows"])[:SOURCES_MAX]
 
 
 def _columns(stats: Stats) -> list[dict[str, Any]]:
