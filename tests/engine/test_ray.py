@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from driven import Driven, inline, job_of, rows, text_batch
 from parts import (
@@ -31,7 +34,9 @@ from test_gang import SumOverRanks
 
 from curator import CuratorError, Resources, Stage
 from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, StopWorker, WorkerLost, WorkerReady
+from curator.pipeline import from_source
 from curator.resources import Place
+from curator.stages import DedupNear, Parquet
 
 pytest.importorskip("ray")
 import ray
@@ -411,6 +416,29 @@ def test_a_stage_that_cannot_be_set_up_is_told_as_on_this_machine(cluster, tmp_p
     result = (lines(texts) >> NoSetup() >> JsonFiles(path=str(tmp_path / "out"))).run(check=False, ray=cluster.address)
     assert not result.ok
     assert "the model file is not there" in result.stats["message"]
+
+
+def test_near_duplicates_are_the_same_as_on_this_machine(cluster, tmp_path):
+    """Four phases, three of them reductions, of which two are sharded over the nodes."""
+    rng = random.Random(2)
+    hashes = [rng.getrandbits(64) for _ in range(150)]
+    hashes = [h ^ sum(1 << bit for bit in rng.sample(range(64), rng.randint(0, 3)))
+              for h in hashes for _ in range(rng.randint(1, 4))]
+    rng.shuffle(hashes)
+    table = pa.table({"id": [f"r{number:03}" for number in range(len(hashes))], "phash": pa.array(hashes, pa.uint64())})
+    for part in range(4):
+        pq.write_table(table.slice(part * len(hashes) // 4, (part + 1) * len(hashes) // 4 - part * len(hashes) // 4),
+                       tmp_path / f"{part}.parquet")
+    found = []
+    for name, options in (("here", {"workers": 0}), ("there", {"ray": cluster.address})):
+        pipeline = from_source(Parquet(path=str(tmp_path / "*.parquet"))) >> DedupNear(column="phash", distance=6)
+        result = (pipeline >> JsonFiles(path=str(tmp_path / name))).run(**options)
+        gone = [r for p in (tmp_path / name / "duplicate/dedup.near").glob("*.parquet") for r in pq.read_table(p).to_pylist()]
+        found.append(([r["id"] for r in written(tmp_path / name)],
+                      sorted((r["id"], r["duplicate_of"], r["cluster"]) for r in gone)))
+        assert result.records["in"] == len(hashes) == len(found[-1][0]) + len(gone)
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 150
 
 
 # -- the command line -----------------------------------------------------------------------------------------------
