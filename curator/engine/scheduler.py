@@ -78,7 +78,8 @@ class Scheduler:
                 self._ignore(getattr(event, "outputs", ()))
                 continue
             self._take(event)
-            self._check_failed()
+            if self.failed:
+                self._check_failed()
         return self._end()
 
     def tick(self, now: float) -> list[ev.Action]:
@@ -127,7 +128,8 @@ class Scheduler:
         if not self.finished:
             dispatch(self.state)
             self._finish_if_done()
-        actions, self.state.actions = self.state.actions, []
+        actions = self.state.actions.copy()
+        self.state.actions.clear()
         return actions
 
     def _finish_if_done(self) -> None:
@@ -178,7 +180,8 @@ class Scheduler:
             self.state.count(worker)
             operator = self.state.operators[worker.operator]
             operator.setup_failures, operator.setup_s = 0, event.setup_s
-            self._exhausted(operator, event.exhausted)
+            if event.exhausted:
+                self._exhausted(operator)
             if worker.leaving and not worker.stopping:
                 self.state.stop(worker)
 
@@ -189,7 +192,7 @@ class Scheduler:
         elif self._careful(call):
             for output in event.outputs:
                 self.state.hold(output.ref)
-            call.kept.extend(event.outputs)
+            call.kept += event.outputs
             start_clock(self.state, self.state.operators[call.operator], call)
             self.state.act(ev.Resume(call.worker, call.id))
         else:
@@ -207,40 +210,44 @@ class Scheduler:
         if call is None:  # of a worker that was given up meanwhile
             self._ignore(event.outputs)
             return
-        operator = self.state.operators[call.operator]
-        self._answers(call, (*call.kept, *event.outputs))
-        attempts = dict(call.units)
-        for index, by_step in event.counts.items():
-            unit = self.state.units[index]
-            if unit.attempt == attempts.get(index):
-                for step, counts in by_step.items():
-                    unit.count(call.operator, step).add(counts)
-                    self.failed += counts.failed
-                    self.read += counts.rows_in if operator.plan.kind == "source" else 0
+        operator, units = self.state.operators[call.operator], self.state.units
+        self._answers(call, call.kept + event.outputs if call.kept else event.outputs)
+        for index, attempt in call.units:
+            if index in event.counts and units[index].attempt == attempt:
+                self._count(operator, units[index], event.counts[index])
         self._learn_pace(operator, call, event)
-        self._exhausted(operator, event.exhausted)
+        if event.exhausted:
+            self._exhausted(operator)
         self._close(call)
         if call.kind == "flush":
             self._flushed(call, event)
         for index, attempt in call.units:
-            self._check_drained(self.state.units[index], attempt)
+            if not units[index].live:
+                self._check_drained(units[index], attempt)
+
+    def _count(self, operator: OperatorState, unit: UnitState, by_step: Mapping[int, Counts]) -> None:
+        for step, counts in by_step.items():
+            self.failed += counts.failed
+            if operator.plan.kind == "source":
+                self.read += counts.rows_in
+            unit.count(operator.plan.index, step, counts)
 
     def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
-        busy_s = event.seconds
-        if not call.leaked and call.kind == "process":
-            gap_s = max(0.0, self.state.now - call.began - busy_s)
-            self.state.gap_s += 0.1 * (gap_s - self.state.gap_s)
+        busy_s, rows, ordinary = event.seconds, call.rows, call.kind == "process"
         operator.busy_s += busy_s
         operator.calls += 1
-        read = (c.rows_in for by_step in event.counts.values() for c in by_step.values())
-        rows = sum(read) if call.kind == "read" else call.rows
+        if ordinary and not call.leaked:
+            gap_s = self.state.now - call.began - busy_s
+            self.state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - self.state.gap_s)
+        if call.kind == "read":
+            rows = sum(c.rows_in for by_step in event.counts.values() for c in by_step.values())
         if call.kind == "flush" or not rows:
             return
         operator.rows_in += rows
         for consumer, sent in call.sent.items():
             operator.sent[consumer] = operator.sent.get(consumer, 0) + sent
-        operator.rate.observe(rows, max(busy_s, 1e-6))
-        if call.kind == "process":
+        operator.rate.observe(rows, busy_s if busy_s > 1e-6 else 1e-6)
+        if ordinary:
             pace = busy_s / rows
             operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
 
@@ -260,11 +267,9 @@ class Scheduler:
     # -- answers --------------------------------------------------------------------------------------------
 
     def _answers(self, call: ev.Call, outputs: Sequence[ev.Output]) -> None:
-        operator, attempts = self.state.operators[call.operator], dict(call.units)
+        operator = self.state.operators[call.operator]
         unreserve(self.state, call)
-        delivered: dict[int, int] = {}
-        for output in outputs:
-            self.state.deliver(operator, output, call, attempts[output.unit], delivered)
+        delivered = self.state.deliver(operator, call, outputs)
         if call.kind != "flush":
             operator.learn(delivered, call.nbytes)
 
@@ -296,11 +301,10 @@ class Scheduler:
         unreserve(self.state, call)
         for output in call.kept:
             self.state.let_go(output.ref)
-        call.kept = []
+        call.kept = ()
 
     def _drop(self, call: ev.Call) -> None:
-        for piece in call.slices:
-            self.state.drop(piece)
+        self.state.drop_all(call.slices)
         if call.kind == "read":
             unit = self.state.units[call.units[0][0]]
             if unit.attempt == call.units[0][1]:
@@ -312,8 +316,8 @@ class Scheduler:
         for index, attempt in call.units:
             self._check_drained(self.state.units[index], attempt)
 
-    def _exhausted(self, operator: OperatorState, exhausted: bool) -> None:
-        if not exhausted or operator.exhausted:
+    def _exhausted(self, operator: OperatorState) -> None:
+        if operator.exhausted:
             return
         operator.exhausted = True
         if operator.plan.index not in self.gates:
@@ -546,9 +550,8 @@ class Scheduler:
     def _quarantine(self, operator: OperatorState, piece: ev.Slice, step: int, note: ev.Note) -> None:
         state, unit = self.state, self.state.units[piece.unit]
         for before in range(step):
-            counts = unit.count(operator.plan.index, before)
-            counts.add(Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
-        unit.count(operator.plan.index, step).add(Counts(rows_in=1, failed=1))
+            unit.count(operator.plan.index, before, Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
+        unit.count(operator.plan.index, step, Counts(rows_in=1, failed=1))
         self.failed += 1
         name = operator.plan.steps[step].name
         state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}",
@@ -561,7 +564,7 @@ class Scheduler:
         self.state.purge([unit.index])
         self._void(unit, again=False)
         unit.stage = "draining"
-        unit.count(operator.plan.index, 0).add(Counts(rows_in=1, failed=1))
+        unit.count(operator.plan.index, 0, Counts(rows_in=1, failed=1))
         self.read += 1
         self.failed += 1
         self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}",
