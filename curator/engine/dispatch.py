@@ -331,7 +331,8 @@ def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> Call
         if fits >= piece.rows:
             queue.popleft()
         elif fits > 0:
-            rest, piece = piece, split(state, piece, fits)
+            rest, piece = piece, piece.split(fits)
+            state.adopt(piece)
             gone_bytes -= rest.nbytes
         else:
             gone_bytes -= piece.nbytes
@@ -346,14 +347,6 @@ def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> Call
                 nbytes=CALL_BYTES - room)
 
 
-def split(state: State, piece: Slice, rows: int) -> Slice:
-    """Take the first rows off a slice; the slice itself is the rest from now on."""
-    first = Slice(piece.ref, piece.unit, piece.attempt, piece.start, piece.start + rows, piece.target, piece.note)
-    piece.begin_at(first.stop)
-    state.adopt(first)
-    return first
-
-
 def halves(state: State, slices: tuple[Slice, ...], charge: int) -> deque[Group]:
     """The rows of a call in two groups."""
     pieces, total = list(slices), sum(s.rows for s in slices)
@@ -363,7 +356,8 @@ def halves(state: State, slices: tuple[Slice, ...], charge: int) -> deque[Group]
         piece = pieces.pop(0)
         if piece.rows > left:
             pieces.insert(0, piece)
-            piece = split(state, piece, left)
+            piece = piece.split(left)
+            state.adopt(piece)
         first.append(piece)
         left -= piece.rows
     return deque(Group(tuple(g), charge) for g in (first, pieces) if g)
@@ -376,10 +370,10 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
     """What a call is expected to send fits behind it and on the node, or nothing at all is there."""
     total, busy = 0.0, False
     for index in operator.consumers:
-        behind = state.operators[index]
-        expected = operator.expected(index, nbytes)
-        if behind.load > 0:
-            if behind.load + expected > behind.limit:
+        behind, expected = state.operators[index], operator.expected(index, nbytes)
+        load = behind.nbytes + behind.reserved
+        if load > 0:
+            if load + expected > behind.limit:
                 return False
             busy = True
         total += expected
@@ -436,7 +430,7 @@ def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Ca
     worker.calls.append(call)
     state.count(worker)
     state.calls[call.id] = call
-    operator.inflight_bytes += call.nbytes
+    operator.nbytes += call.nbytes
     if len(worker.calls) == 1:
         begin(state, operator, call)
     state.act(Submit(call))
@@ -449,8 +443,9 @@ def submit_flush(state: State, operator: OperatorState, worker: WorkerState, uni
 
 def begin(state: State, operator: OperatorState, call: Call) -> None:
     """A call runs from now on. Not before does room count as taken: behind a held call it would be for nothing."""
-    start_clock(state, operator, call)
     call.began = state.now
+    if operator.plan.timeout_s is not None:
+        start_clock(state, operator, call)
     if operator.consumers and call.kind != "flush":
         call.expected = tuple([(i, int(operator.expected(i, call.nbytes))) for i in operator.consumers])
         _reserve(state, call, 1)
@@ -458,17 +453,17 @@ def begin(state: State, operator: OperatorState, call: Call) -> None:
 
 def unreserve(state: State, call: Call) -> None:
     """What the call was expected to send has come, or will not."""
-    if call.expected:
-        _reserve(state, call, -1)
-        call.expected = ()
+    _reserve(state, call, -1)
+    call.expected = ()
 
 
 def _reserve(state: State, call: Call, sign: int) -> None:
-    node = state.nodes.get(call.node)
+    total = 0
     for index, nbytes in call.expected:
         state.operators[index].reserved += sign * nbytes
-        if node is not None:
-            node.reserved += sign * nbytes
+        total += sign * nbytes
+    if call.node in state.nodes:
+        state.nodes[call.node].reserved += total
 
 
 def start_clock(state: State, operator: OperatorState, call: Call) -> None:

@@ -55,13 +55,17 @@ class Slice:
 
     def __init__(self, ref: Ref | None, unit: int, attempt: int, start: int, stop: int, target: int = 0,
                  note: Note | None = None) -> None:
-        self.ref, self.unit, self.attempt, self.stop, self.target, self.note = ref, unit, attempt, stop, target, note
-        self.begin_at(start)
+        self.ref, self.unit, self.attempt, self.target, self.note = ref, unit, attempt, target, note
+        self.start, self.stop, self.rows = start, stop, stop - start
+        self.nbytes = 256 if ref is None or not ref.rows else ref.nbytes * (stop - start) // ref.rows or 1
 
-    def begin_at(self, start: int) -> None:
-        """Rows before this one are no part of the slice any more."""
-        self.start, self.rows, ref = start, self.stop - start, self.ref
+    def split(self, rows: int) -> Slice:
+        """Give the first rows away, as another slice; this one is the rest."""
+        start, ref = self.start + rows, self.ref
+        first = Slice(ref, self.unit, self.attempt, self.start, start, self.target, self.note)
+        self.start, self.rows = start, self.stop - start
         self.nbytes = 256 if ref is None or not ref.rows else ref.nbytes * self.rows // ref.rows or 1
+        return first
 
 
 CallKind = Literal["read", "process", "flush"]

@@ -145,8 +145,7 @@ class OperatorState:
     late: dict[int, Lane] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
     moved: dict[int, Lane] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
     rows: int = 0  # sum over lanes
-    queued_bytes: int = 0  # sum over lanes
-    parked_bytes: int = 0  # sum over groups
+    nbytes: int = 0  # of rows that are here: sum over lanes, groups and the calls of its workers
     blocked: bool = False  # when last tried, there was no room behind it for its rows
     held: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
     working: int = 0  # workers that work
@@ -154,7 +153,6 @@ class OperatorState:
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
     idle: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those without a call, by node; never empty dicts
     behind: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those that may be given a second call, by node
-    inflight_bytes: int = 0  # bytes of rows in calls given to workers
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
     rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
@@ -172,7 +170,7 @@ class OperatorState:
     @property
     def load(self) -> float:
         """Bytes that are here or on their way."""
-        return self.queued_bytes + self.parked_bytes + self.inflight_bytes + self.reserved
+        return self.nbytes + self.reserved
 
     @property
     def has_work(self) -> bool:

@@ -17,8 +17,9 @@ Its rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop
+from typing import Any
 
 from curator.counts import Counts
 from curator.engine import events as ev
@@ -54,6 +55,10 @@ class Scheduler:
         self.read, self.failed = before
         self.stopped: str | None = None  # why the run ended early
         self.finished = False
+        self._take: dict[type, Callable[[Any], None]] = {
+            ev.Done: self._done, ev.Emitted: self._emitted, ev.Progress: self._progress, ev.WorkerReady: self._ready,
+            ev.WorkerLost: self._lost, ev.Failed: self._call_failed, ev.DataLost: self._data_lost, ev.NodeUp: self._node_up,
+            ev.NodeDown: self._node_down, ev.Stop: lambda event: self._stop(event.reason)}
 
     # -- what the loop calls ------------------------------------------------------------------------------
 
@@ -72,12 +77,12 @@ class Scheduler:
 
     def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
         """Take in what happened, in order, and say what to do."""
-        self.state.now = now
+        self.state.now, take = now, self._take
         for event in events:
             if self.finished:
                 self._ignore(getattr(event, "outputs", ()))
                 continue
-            self._take(event)
+            take[type(event)](event)
             if self.failed:
                 self._check_failed()
         return self._end()
@@ -144,34 +149,15 @@ class Scheduler:
 
     # -- events -------------------------------------------------------------------------------------------
 
-    def _take(self, event: ev.Event) -> None:
-        match event:
-            case ev.Done():
-                self._done(event)
-            case ev.Emitted():
-                self._emitted(event)
-            case ev.Progress():
-                call = self.state.calls.get(event.call)
-                if call is not None:
-                    start_clock(self.state, self.state.operators[call.operator], call)
-            case ev.WorkerReady():
-                self._ready(event)
-            case ev.WorkerLost():
-                self._lost(event)
-            case ev.Failed():
-                self._call_failed(event)
-            case ev.DataLost():
-                self._data_lost(event)
-            case ev.NodeUp():
-                self.state.add_node(event.number, event.node)
-                self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
-                seat(self.state, changed=True)
-            case ev.NodeDown():
-                self._node_down(event)
-                if self.state.nodes and wants_seats(self.state):
-                    seat(self.state, changed=True)
-            case ev.Stop():
-                self._stop(event.reason)
+    def _progress(self, event: ev.Progress) -> None:
+        call = self.state.calls.get(event.call)
+        if call is not None:
+            start_clock(self.state, self.state.operators[call.operator], call)
+
+    def _node_up(self, event: ev.NodeUp) -> None:
+        self.state.add_node(event.number, event.node)
+        self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
+        seat(self.state, changed=True)
 
     def _ready(self, event: ev.WorkerReady) -> None:
         worker = self.state.workers.get(event.worker)
@@ -297,14 +283,15 @@ class Scheduler:
     def _end_call(self, call: ev.Call) -> None:
         """Nothing more is expected of a call."""
         del self.state.calls[call.id]
-        self.state.operators[call.operator].inflight_bytes -= call.nbytes
-        unreserve(self.state, call)
+        self.state.operators[call.operator].nbytes -= call.nbytes
+        if call.expected:
+            unreserve(self.state, call)
         for output in call.kept:
             self.state.let_go(output.ref)
         call.kept = ()
 
     def _drop(self, call: ev.Call) -> None:
-        self.state.drop_all(call.slices)
+        self.state.drop(call.slices)
         if call.kind == "read":
             unit = self.state.units[call.units[0][0]]
             if unit.attempt == call.units[0][1]:
@@ -459,7 +446,7 @@ class Scheduler:
                 if piece.attempt == state.units[piece.unit].attempt:
                     state.enqueue(operator, piece, front=True)
                 else:
-                    state.drop(piece)
+                    state.drop([piece])
             if calls:
                 self._blame(operator, calls[0], event.step, note)
                 self._drop_and_check(calls[0])
@@ -495,10 +482,12 @@ class Scheduler:
                 if piece.unit not in lost and piece.attempt == state.units[piece.unit].attempt:
                     state.enqueue(operator, piece, front=True)
                 else:
-                    state.drop(piece)
+                    state.drop([piece])
         for unit in state.units:  # nothing goes round in circles as long as it is nodes that go
             unit.excused = unit.attempt + (unit.index in lost)
         self._restart([state.units[u] for u in sorted(lost)], f"node {event.number} is gone")
+        if state.nodes and wants_seats(state):
+            seat(state, changed=True)
 
     def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[ev.Call], note: ev.Note) -> None:
         """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""
@@ -557,7 +546,7 @@ class Scheduler:
         state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}",
                             operator.plan.index, unit.index))
         state.send_failed(operator, step, piece, note)
-        state.drop(piece)
+        state.drop([piece])
 
     def _give_up(self, operator: OperatorState, unit: UnitState, note: ev.Note) -> None:
         """A unit that cannot be read ends as one failed record."""
@@ -572,7 +561,7 @@ class Scheduler:
         nothing = ev.Slice(None, unit.index, unit.attempt, 0, 0)
         self.state.adopt(nothing)
         self.state.send_failed(operator, 0, nothing, note)
-        self.state.drop(nothing)
+        self.state.drop([nothing])
         self._check_drained(unit, unit.attempt)
 
     def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], note: ev.Note) -> bool:

@@ -122,7 +122,7 @@ class State:
 
     def count(self, worker: WorkerState, gone: bool = False) -> None:
         """Take in what a worker does now; called after everything that changes it."""
-        before, now = worker.status, OFF if gone else worker.doing
+        before, now = worker.status, worker.doing if not gone else OFF
         if now == before:
             return
         worker.status = now
@@ -175,7 +175,7 @@ class State:
         lane.rows += rows
         lane.nbytes += nbytes
         operator.rows += rows
-        operator.queued_bytes += nbytes
+        operator.nbytes += nbytes
         index, waiting = lane.index, operator.waiting
         if not lane.queue:
             waiting.pop(index, None)
@@ -200,17 +200,19 @@ class State:
             self.hold(piece.ref)
         self.units[piece.unit].live += 1
 
-    def drop(self, piece: ev.Slice) -> None:
-        """A slice is done with: let go of its batch and, if it is of the unit's present attempt, count it off."""
-        unit = self.units[piece.unit]
-        if unit.attempt == piece.attempt:
-            unit.live -= 1
-        if piece.ref is not None:
-            self.let_go(piece.ref)
-
-    def drop_all(self, pieces: Iterable[ev.Slice]) -> None:
+    def drop(self, pieces: Iterable[ev.Slice]) -> None:
+        """Slices are done with: let go of their batches and, if they are of the unit's present attempt, count them off."""
+        units = self.units
         for piece in pieces:
-            self.drop(piece)
+            unit, ref = units[piece.unit], piece.ref
+            if unit.attempt == piece.attempt:
+                unit.live -= 1
+            if ref is None:
+                continue
+            if ref.users > 1:
+                ref.users -= 1
+            else:
+                self.let_go(ref)
 
     def lane_of(self, operator: OperatorState, piece: ev.Slice) -> Lane:
         """The lane for a slice: that of its node where the operator has a worker there or may have one."""
@@ -274,7 +276,10 @@ class State:
                     self.enqueue(self.operators[index], ev.Slice(ref, output.unit, attempt, 0, output.rows, target.step))
                     delivered[index] = delivered.get(index, 0) + output.nbytes
                     sent[index] = sent.get(index, 0) + output.rows
-            self.let_go(ref)
+            if ref.users > 1:
+                ref.users -= 1
+            else:
+                self.let_go(ref)
         return delivered
 
     def send_failed(self, operator: OperatorState, step: int, piece: ev.Slice, note: ev.Note) -> None:
@@ -290,11 +295,11 @@ class State:
         """Rows are to be tried alone; the caller has already counted them (`adopt`)."""
         for group in groups:
             operator.groups.append(group)
-            operator.parked_bytes += group.nbytes
+            operator.nbytes += group.nbytes
 
     def unpark(self, operator: OperatorState) -> Group:
         group = operator.groups.popleft()
-        operator.parked_bytes -= group.nbytes
+        operator.nbytes -= group.nbytes
         return group
 
     def purge(self, units: Collection[int]) -> None:
@@ -305,10 +310,10 @@ class State:
                 if gone:
                     lane.queue = deque(s for s in lane.queue if s.unit not in units)
                     self.grow(operator, lane, -sum(s.rows for s in gone), -sum(s.nbytes for s in gone))
-                    self.drop_all(gone)
+                    self.drop(gone)
             for _ in range(len(operator.groups)):
                 group = self.unpark(operator)
-                self.drop_all(s for s in group.slices if s.unit in units)
+                self.drop(s for s in group.slices if s.unit in units)
                 group.slices = tuple(s for s in group.slices if s.unit not in units)
                 self.park(operator, [group] if group.slices else [])
 
@@ -414,10 +419,9 @@ class State:
                 assert (lane.index in operator.waiting) == bool(lane.queue), operator.plan.name
             assert operator.rows == sum(lane.rows for lane in operator.lanes.values()), operator.plan.name
             assert operator.late.keys() <= operator.waiting.keys(), operator.plan.name
-            assert operator.queued_bytes == sum(lane.nbytes for lane in operator.lanes.values()), operator.plan.name
-            assert operator.parked_bytes == sum(g.nbytes for g in operator.groups), operator.plan.name
             running = [c for w in operator.workers.values() for c in w.calls]
-            assert operator.inflight_bytes == sum(c.nbytes for c in running), operator.plan.name
+            here = [*operator.lanes.values(), *operator.groups, *running]
+            assert operator.nbytes == sum(part.nbytes for part in here), operator.plan.name
             waiting = [s for lane in operator.lanes.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices]
             pieces = waiting + [s for c in running for s in c.slices]
             for piece in pieces:
