@@ -18,7 +18,7 @@ The rules, in their order:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from heapq import heappush
 from math import ceil
 
@@ -215,7 +215,7 @@ def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> 
     scarce = holds_scarce(operator)
     if not (state.core_free or not operator.cpus or force or scarce) and all(n.cpus_used for n in state.nodes.values()):
         return
-    for lane in list(operator.waiting.values()):
+    for lane in operator.waiting.values():
         if force or not _waits_for_more(state, operator, lane):
             wanted = _bytes_wanted(lane, _rows_wanted(state, operator, lane))
             if not _room(state, operator, wanted, state.nodes.get(lane.index)):
@@ -232,7 +232,7 @@ def _process_lanes(state: State, operator: OperatorState, force: int) -> bool:
     lanes = list(operator.waiting.values())
     if len(lanes) > 16 and len(operator.idle) < len(lanes):
         nodes = _nodes_with_core(state, operator, operator.idle)
-        lanes = [operator.lanes[worker.lane] for node in nodes for worker in operator.idle[node.number].values()]
+        lanes = [operator.lanes[i] for n in nodes for w in operator.idle[n.number].values() if (i := w.lane) in operator.waiting]
     for lane in lanes:
         worker = operator.workers.get(lane.worker) if lane.worker is not None else None
         if lane.queue and worker is not None and worker.idle \
@@ -382,17 +382,16 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
 
 
 def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict],
-                     waiting: dict[int, Lane] | None = None) -> Iterator[NodeState]:
+                     waiting: dict[int, Lane] | None = None) -> list[NodeState]:
     """Of the nodes that have an idle worker, and maybe a lane, those that have a core for it now."""
     if not idle:
-        return
+        return []
     ahead = not state.core_free and _reads_ahead(state, operator)
     found: Collection[int] = idle if waiting is None or len(idle) <= len(waiting) else waiting
     if not ahead and operator.cpus and len(state.core_free) < len(found):
         found = state.core_free
-    for node in [state.nodes[n] for n in found if n in idle and (waiting is None or n in waiting)]:
-        if ahead or node.has_core(operator.cpus):
-            yield node
+    nodes = [state.nodes[n] for n in found if n in idle and (waiting is None or n in waiting)]
+    return nodes if ahead else [node for node in nodes if node.has_core(operator.cpus)]
 
 
 def _reads_ahead(state: State, operator: OperatorState) -> bool:
