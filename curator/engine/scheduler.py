@@ -166,8 +166,7 @@ class Scheduler:
             self.state.count(worker)
             operator = self.state.operators[worker.operator]
             operator.setup_failures, operator.setup_s = 0, event.setup_s
-            if event.exhausted:
-                self._exhausted(operator)
+            self._exhausted(operator, event.exhausted)
             if worker.leaving and not worker.stopping:
                 self.state.stop(worker)
 
@@ -202,8 +201,7 @@ class Scheduler:
             if index in event.counts and units[index].attempt == attempt:
                 self._count(operator, units[index], event.counts[index])
         self._learn_pace(operator, call, event)
-        if event.exhausted:
-            self._exhausted(operator)
+        self._exhausted(operator, event.exhausted)
         self._close(call)
         if call.kind == "flush":
             self._flushed(call, event)
@@ -303,8 +301,8 @@ class Scheduler:
         for index, attempt in call.units:
             self._check_drained(self.state.units[index], attempt)
 
-    def _exhausted(self, operator: OperatorState) -> None:
-        if operator.exhausted:
+    def _exhausted(self, operator: OperatorState, exhausted: bool) -> None:
+        if not exhausted or operator.exhausted:
             return
         operator.exhausted = True
         if operator.plan.index not in self.gates:

@@ -155,7 +155,8 @@ class State:
         for place in worker.places:
             node = self.nodes.get(place.node)
             if node is not None:
-                node.cpus_used = used = round(node.cpus_used + change * worker.cpus, 6)
+                used = node.cpus_used + change * worker.cpus
+                node.cpus_used = used = used if worker.cpus == 1 else round(used, 6)  # whole cores bring no error
                 if used < node.node.cpus - 1e-6:
                     self.core_free[node.number] = node
                 else:
@@ -164,10 +165,7 @@ class State:
     def enqueue(self, operator: OperatorState, piece: ev.Slice, front: bool = False) -> None:
         """Put a slice into a lane; the caller has already counted it (`adopt`)."""
         lane = self.lane_of(operator, piece)
-        if front:
-            lane.queue.appendleft(piece)
-        else:
-            lane.queue.append(piece)
+        (lane.queue.appendleft if front else lane.queue.append)(piece)
         self.grow(operator, lane, piece.rows, piece.nbytes)
 
     def grow(self, operator: OperatorState, lane: Lane, rows: int, nbytes: int) -> None:
@@ -484,11 +482,7 @@ class State:
 
 
 def _put_in(places: dict[int, dict[int, WorkerState]], worker: WorkerState) -> None:
-    at = places.get(worker.node)
-    if at is None:
-        places[worker.node] = {worker.id: worker}
-    else:
-        at[worker.id] = worker
+    places.setdefault(worker.node, {})[worker.id] = worker
 
 
 def _take_out(places: dict[int, dict[int, WorkerState]], worker: WorkerState) -> None:
