@@ -19,7 +19,7 @@ FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has se
 
 # What a worker does, as `State.count` has it. Those after HELD use their cores; one that is ALONE has one ordinary call, behind
 # which a second one may wait.
-OFF, IDLE, HELD, STARTING, ALONE, BUSY = range(6)
+OFF, IDLE, ENDING, HELD, STARTING, ALONE, BUSY = range(7)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,13 +87,12 @@ class WorkerState:
         """What its status should be."""
         if not self.ready:
             return STARTING
-        ends = self.stopping or self.leaving
         if not self.calls:
-            return OFF if ends else IDLE
+            return ENDING if self.stopping else OFF if self.leaving else IDLE
         head = self.calls[0]
         if head.held:
             return HELD
-        return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.charge and not ends else BUSY
+        return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.charge and not self.leaving else BUSY
 
 
 @dataclass(slots=True, eq=False)

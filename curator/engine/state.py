@@ -14,6 +14,7 @@ from curator.balance.allocation import Allocation
 from curator.engine import events as ev
 from curator.engine.parts import (
     ALONE,
+    ENDING,
     HELD,
     IDLE,
     OFF,
@@ -133,6 +134,8 @@ class State:
             _take_out(operator.idle, worker)
         elif before == ALONE:
             _take_out(operator.behind, worker)
+        elif before == ENDING:
+            self.stopping -= 1
         elif before == HELD:
             del operator.held[worker.id]
         elif before == STARTING:
@@ -143,6 +146,8 @@ class State:
             _put_in(operator.behind, worker)
             if worker.lane in operator.waiting:
                 operator.moved[worker.lane] = operator.waiting[worker.lane]
+        elif now == ENDING:
+            self.stopping += 1
         elif now == HELD:
             operator.held[worker.id] = worker
         elif now == STARTING:
@@ -222,10 +227,7 @@ class State:
                 node = ANYWHERE
         else:
             node = next(iter(self.nodes)) if node == ANYWHERE and len(self.nodes) == 1 else ANYWHERE
-        lane = operator.lanes.get(node)
-        if lane is None:
-            lane = operator.lanes[node] = Lane(node, node)
-        return lane
+        return operator.lanes.get(node) or operator.lanes.setdefault(node, Lane(node, node))
 
     def _lane_of_unit(self, operator: OperatorState, unit: int, node: int) -> Lane:
         """Where the unit already is; else a lane on the node of its rows, the emptiest that is busy least."""
@@ -350,7 +352,6 @@ class State:
         """A worker is gone; the caller deals with its calls."""
         operator = self.operators[worker.operator]
         self.count(worker, gone=True)
-        self.stopping -= worker.stopping
         del self.workers[worker.id], operator.workers[worker.id]
         self.occupy(worker, -1)
         if operator.affine and operator.lanes[worker.lane].worker == worker.id:
@@ -393,7 +394,6 @@ class State:
     def stop(self, worker: WorkerState) -> None:
         """Ask a worker without a call to end; `WorkerLost` follows."""
         worker.stopping, worker.ends_by = True, self.now + CLOSE_S
-        self.stopping += 1
         operator = self.operators[worker.operator]
         if operator.affine:
             operator.unserved[worker.lane] = operator.lanes[worker.lane]
