@@ -48,17 +48,22 @@ class Counts:
         self.busy_s += other.busy_s
         for port, rows in other.out.items():
             self.out[port] = self.out.get(port, 0) + rows
-        for reason, rows in other.dropped.items():
-            self.dropped[reason] = self.dropped.get(reason, 0) + rows
-        for error, rows in other.errors.items():
-            if error in self.errors or len(self.errors) < ERRORS_MAX:
-                self.errors[error] = self.errors.get(error, 0) + rows
-        for name, summary in other.columns.items():
-            self.columns.setdefault(name, ColumnSummary()).merge(summary)
-        for source, (out, duplicate) in other.by_source.items():
-            self.saw_source(source, out, duplicate)
-        for note, rows in other.notes.items():
-            self.notes[note] = self.notes.get(note, 0) + rows
+        if other.dropped:  # this and what follows: mostly there is none, and this is done for every call of a run
+            for reason, rows in other.dropped.items():
+                self.dropped[reason] = self.dropped.get(reason, 0) + rows
+        if other.errors:
+            for error, rows in other.errors.items():
+                if error in self.errors or len(self.errors) < ERRORS_MAX:
+                    self.errors[error] = self.errors.get(error, 0) + rows
+        if other.columns:
+            for name, summary in other.columns.items():
+                self.columns.setdefault(name, ColumnSummary()).merge(summary)
+        if other.by_source:
+            for source, (out, duplicate) in other.by_source.items():
+                self.saw_source(source, out, duplicate)
+        if other.notes:
+            for note, rows in other.notes.items():
+                self.notes[note] = self.notes.get(note, 0) + rows
 
     def saw_source(self, source: str, out: int, duplicate: int) -> None:
         """Count rows of a source, if there are not too many sources already."""

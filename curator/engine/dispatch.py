@@ -18,7 +18,7 @@ The rules, in their order:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from heapq import heappush
 from math import ceil
 
@@ -124,7 +124,10 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
             if not _room(state, operator, nbytes, node):
                 break
             group = state.unpark(operator)
-            _submit(state, operator, _first(operator.idle[node.number]), _call_of(state, operator, group.slices, group.charge))
+            units = tuple(dict.fromkeys((s.unit, s.attempt) for s in group.slices))
+            call = Call(state.next_call(), operator.plan.index, "process", group.slices, units, charge=group.charge,
+                        rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
+            _submit(state, operator, _first(operator.idle[node.number]), call)
             if force:
                 return True
     if operator.groups and not operator.idle and _room(state, operator, operator.groups[0].nbytes, None):
@@ -212,7 +215,7 @@ def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> 
     scarce = holds_scarce(operator)
     if not (state.core_free or not operator.cpus or force or scarce) and all(n.cpus_used for n in state.nodes.values()):
         return
-    for lane in list(operator.waiting.values()):
+    for lane in operator.waiting.values():
         if force or not _waits_for_more(state, operator, lane):
             wanted = _bytes_wanted(lane, _rows_wanted(state, operator, lane))
             if not _room(state, operator, wanted, state.nodes.get(lane.index)):
@@ -229,7 +232,7 @@ def _process_lanes(state: State, operator: OperatorState, force: int) -> bool:
     lanes = list(operator.waiting.values())
     if len(lanes) > 16 and len(operator.idle) < len(lanes):
         nodes = _nodes_with_core(state, operator, operator.idle)
-        lanes = [operator.lanes[worker.lane] for node in nodes for worker in operator.idle[node.number].values()]
+        lanes = [operator.lanes[i] for n in nodes for w in operator.idle[n.number].values() if (i := w.lane) in operator.waiting]
     for lane in lanes:
         worker = operator.workers.get(lane.worker) if lane.worker is not None else None
         if lane.queue and worker is not None and worker.idle \
@@ -254,7 +257,7 @@ def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: Worker
     if not _room(state, operator, _bytes_wanted(lane, wanted), state.nodes[worker.node]):
         operator.blocked = True
         return False
-    _submit(state, operator, worker, _call_of(state, operator, _cut(state, operator, lane, wanted), 0))
+    _submit(state, operator, worker, _cut(state, operator, lane, wanted))
     return True
 
 
@@ -262,15 +265,16 @@ def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: Worker
 
 
 def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
-    batch = operator.plan.batch_size or 1
-    if operator.s_per_row is None:
-        return operator.plan.batch_size or FIRST_ROWS
-    most = min(CALL_S[1], max(CALL_S[0], GAPS * state.gap_s)) / (operator.s_per_row or 1e-9)
-    rows = most
+    batch, pace = operator.plan.batch_size, operator.s_per_row
+    if pace is None:
+        return batch or FIRST_ROWS
+    gaps_s = GAPS * state.gap_s
+    rows = (CALL_S[0] if gaps_s < CALL_S[0] else gaps_s if gaps_s < CALL_S[1] else CALL_S[1]) / (pace or 1e-9)
     if not operator.affine and operator.workers_max > 1:
         share = lane.rows / (operator.most_on.get(lane.index, operator.workers_max) or 1)
-        rows = most if share >= most else share if share > most / 10 else most / 10
-    return ceil(rows) if batch == 1 else max(1, ceil(rows / batch)) * batch
+        if share < rows:
+            rows = share if share > rows / 10 else rows / 10
+    return max(1, ceil(rows / batch)) * batch if batch else ceil(rows)
 
 
 def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
@@ -283,8 +287,9 @@ def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
 
 def _slight(state: State, operator: OperatorState, lane: Lane) -> bool:
     """So short a call would cost as much as it does; others may have the core as long as these rows have just come."""
-    work_s = lane.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0)
-    return work_s < SLIGHT_S and state.now - lane.since < PATIENCE_S and not operator.scarce
+    if operator.scarce or state.now - lane.since >= PATIENCE_S:
+        return False
+    return lane.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < SLIGHT_S
 
 
 def _may_send(state: State, operator: OperatorState) -> bool:
@@ -311,41 +316,35 @@ def _bytes_wanted(lane: Lane, rows: int) -> int:
     return nbytes if nbytes < CALL_BYTES else CALL_BYTES
 
 
-def _cut(state: State, operator: OperatorState, lane: Lane, rows: int) -> tuple[Slice, ...]:
-    """Take slices off the front of a lane, up to so many rows and `CALL_BYTES`; the last one may be cut in two."""
+def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> Call:
+    """A call over the front of a lane, up to so many rows and `CALL_BYTES`; the last slice may be cut in two."""
     taken: list[Slice] = []
-    room, queue = CALL_BYTES, lane.queue
+    units: dict[tuple[int, int], None] = {}
+    queue, rows, room = lane.queue, wanted, CALL_BYTES  # what may still be taken
     gone_rows = gone_bytes = 0
     while queue and rows > 0 and room > 0:
-        piece = queue.popleft()
+        piece = queue[0]
         gone_bytes += piece.nbytes
-        if piece.rows > rows or piece.nbytes > room:
+        fits = piece.rows
+        if fits > rows or piece.nbytes > room:
             fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
-            rest = piece if piece.rows and fits <= 0 else None
-            if piece.rows > fits > 0:
-                piece, rest = split(state, piece, fits)
-            if rest is not None:
-                queue.appendleft(rest)
-                gone_bytes -= rest.nbytes
-            if rest is piece:
-                break
+        if fits >= piece.rows:
+            queue.popleft()
+        elif fits > 0:
+            rest, piece = piece, piece.split(fits)
+            state.adopt(piece)
+            gone_bytes -= rest.nbytes
+        else:
+            gone_bytes -= piece.nbytes
+            break
         taken.append(piece)
+        units[piece.unit, piece.attempt] = None
         gone_rows += piece.rows
         rows -= piece.rows or 1
         room -= piece.nbytes
     state.grow(operator, lane, -gone_rows, -gone_bytes)
-    return tuple(taken)
-
-
-def split(state: State, piece: Slice, rows: int) -> tuple[Slice, Slice]:
-    """The first rows of a slice, and the rest."""
-    middle = piece.start + rows
-    first = Slice(piece.ref, piece.unit, piece.attempt, piece.start, middle, piece.target, piece.note)
-    rest = Slice(piece.ref, piece.unit, piece.attempt, middle, piece.stop, piece.target, piece.note)
-    state.adopt(first)
-    state.adopt(rest)
-    state.drop(piece)
-    return first, rest
+    return Call(state.next_call(), operator.plan.index, "process", tuple(taken), tuple(units), rows=wanted - rows,
+                nbytes=CALL_BYTES - room)
 
 
 def halves(state: State, slices: tuple[Slice, ...], charge: int) -> deque[Group]:
@@ -356,8 +355,9 @@ def halves(state: State, slices: tuple[Slice, ...], charge: int) -> deque[Group]
     while pieces and left > 0:
         piece = pieces.pop(0)
         if piece.rows > left:
-            piece, rest = split(state, piece, left)
-            pieces.insert(0, rest)
+            pieces.insert(0, piece)
+            piece = piece.split(left)
+            state.adopt(piece)
         first.append(piece)
         left -= piece.rows
     return deque(Group(tuple(g), charge) for g in (first, pieces) if g)
@@ -370,10 +370,10 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
     """What a call is expected to send fits behind it and on the node, or nothing at all is there."""
     total, busy = 0.0, False
     for index in operator.consumers:
-        behind = state.operators[index]
-        expected = operator.expected(index, nbytes)
-        if behind.load > 0:
-            if behind.load + expected > behind.limit:
+        behind, expected = state.operators[index], operator.expected(index, nbytes)
+        load = behind.nbytes + behind.reserved
+        if load > 0:
+            if load + expected > behind.limit:
                 return False
             busy = True
         total += expected
@@ -382,17 +382,16 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
 
 
 def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict],
-                     waiting: dict[int, Lane] | None = None) -> Iterator[NodeState]:
+                     waiting: dict[int, Lane] | None = None) -> list[NodeState]:
     """Of the nodes that have an idle worker, and maybe a lane, those that have a core for it now."""
     if not idle:
-        return
+        return []
     ahead = not state.core_free and _reads_ahead(state, operator)
     found: Collection[int] = idle if waiting is None or len(idle) <= len(waiting) else waiting
     if not ahead and operator.cpus and len(state.core_free) < len(found):
         found = state.core_free
-    for node in [state.nodes[n] for n in found if n in idle and (waiting is None or n in waiting)]:
-        if ahead or node.has_core(operator.cpus):
-            yield node
+    nodes = [state.nodes[n] for n in found if n in idle and (waiting is None or n in waiting)]
+    return nodes if ahead else [node for node in nodes if node.has_core(operator.cpus)]
 
 
 def _reads_ahead(state: State, operator: OperatorState) -> bool:
@@ -425,18 +424,12 @@ def _first(workers: dict[int, WorkerState]) -> WorkerState:
 # -- giving -----------------------------------------------------------------------------------------------------
 
 
-def _call_of(state: State, operator: OperatorState, slices: tuple[Slice, ...], charge: int) -> Call:
-    units = tuple(dict.fromkeys((s.unit, s.attempt) for s in slices))
-    return Call(state.next_call(), operator.plan.index, "process", slices, units, charge=charge,
-                rows=sum([s.rows or 1 for s in slices]), nbytes=sum([s.nbytes for s in slices]))
-
-
 def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Call) -> None:
     call.worker, call.node = worker.id, worker.node
     worker.calls.append(call)
     state.count(worker)
     state.calls[call.id] = call
-    operator.inflight_bytes += call.nbytes
+    operator.nbytes += call.nbytes
     if len(worker.calls) == 1:
         begin(state, operator, call)
     state.act(Submit(call))
@@ -449,24 +442,27 @@ def submit_flush(state: State, operator: OperatorState, worker: WorkerState, uni
 
 def begin(state: State, operator: OperatorState, call: Call) -> None:
     """A call runs from now on. Not before does room count as taken: behind a held call it would be for nothing."""
-    start_clock(state, operator, call)
     call.began = state.now
-    if call.kind != "flush":
-        call.expected = {i: int(operator.expected(i, call.nbytes)) for i in operator.consumers}
+    if operator.plan.timeout_s is not None:
+        start_clock(state, operator, call)
+    if operator.consumers and call.kind != "flush":
+        call.expected = tuple([(i, int(operator.expected(i, call.nbytes))) for i in operator.consumers])
         _reserve(state, call, 1)
 
 
 def unreserve(state: State, call: Call) -> None:
     """What the call was expected to send has come, or will not."""
     _reserve(state, call, -1)
-    call.expected = {}
+    call.expected = ()
 
 
 def _reserve(state: State, call: Call, sign: int) -> None:
-    for index, nbytes in call.expected.items():
+    total = 0
+    for index, nbytes in call.expected:
         state.operators[index].reserved += sign * nbytes
-        if call.node in state.nodes:
-            state.nodes[call.node].reserved += sign * nbytes
+        total += sign * nbytes
+    if call.node in state.nodes:
+        state.nodes[call.node].reserved += total
 
 
 def start_clock(state: State, operator: OperatorState, call: Call) -> None:

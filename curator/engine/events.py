@@ -48,38 +48,37 @@ class Note:
     source: str = ""
 
 
-@dataclass(slots=True)
 class Slice:
     """Rows [start, stop) of a batch, waiting for step `target` of an operator. Without `ref` it is a note alone."""
 
-    ref: Ref | None
-    unit: int
-    attempt: int
-    start: int
-    stop: int
-    target: int = 0
-    note: Note | None = None
-    rows: int = field(init=False)
-    nbytes: int = field(init=False)
+    __slots__ = ("attempt", "nbytes", "note", "ref", "rows", "start", "stop", "target", "unit")
 
-    def __post_init__(self) -> None:
-        rows, ref = self.stop - self.start, self.ref
-        self.rows = rows
-        self.nbytes = 256 if ref is None or not ref.rows else max(1, ref.nbytes * rows // ref.rows)
+    def __init__(self, ref: Ref | None, unit: int, attempt: int, start: int, stop: int, target: int = 0,
+                 note: Note | None = None) -> None:
+        self.ref, self.unit, self.attempt, self.target, self.note = ref, unit, attempt, target, note
+        self.start, self.stop, self.rows = start, stop, stop - start
+        self.nbytes = 256 if ref is None or not ref.rows else ref.nbytes * (stop - start) // ref.rows or 1
+
+    def split(self, rows: int) -> Slice:
+        """Give the first rows away, as another slice; this one is the rest."""
+        start, ref = self.start + rows, self.ref
+        first = Slice(ref, self.unit, self.attempt, self.start, start, self.target, self.note)
+        self.start, self.rows = start, self.stop - start
+        self.nbytes = 256 if ref is None or not ref.rows else ref.nbytes * self.rows // ref.rows or 1
+        return first
 
 
 CallKind = Literal["read", "process", "flush"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """One piece of work for one worker, and what the scheduler remembers of it.
 
     `units`: (unit, attempt) of the rows, or of what is read or flushed. `charge`: deaths that these very rows caused
-    before. `held`: it has sent a part of its answer and waits to be resumed. `leaked`: a part was sent on, so it
-    cannot be repeated without its units. `kept`: parts that are not sent on before the call has ended. `sent`: rows that went
-    to each consumer. `salvage`: a
-    read that fails now keeps what it read.
+    before. `expected`: bytes that its answer should bring to each consumer. `held`: it has sent a part of its answer and waits
+    to be resumed. `leaked`: a part was sent on, so it cannot be repeated without its units. `kept`: parts that are not sent on
+    before the call has ended. `sent`: rows that went to each consumer. `salvage`: a read that fails now keeps what it read.
     """
 
     id: int
@@ -91,11 +90,11 @@ class Call:
     node: int = -1
     rows: int = 0
     nbytes: int = 0
-    expected: dict[int, int] = field(default_factory=dict)
+    expected: tuple[tuple[int, int], ...] = ()
     charge: int = 0
     held: bool = False
     leaked: bool = False
-    kept: list[Output] = field(default_factory=list)
+    kept: tuple[Output, ...] = ()
     sent: dict[int, int] = field(default_factory=dict)
     salvage: bool = False
     began: float = 0.0
@@ -203,7 +202,7 @@ class Stop:
 Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost | NodeUp | NodeDown | Stop
 
 
-# -- actions: what the scheduler asks for -----------------------------------------------------------------------
+# -- actions: what the scheduler asks for. Those of every call are not frozen, which would triple what it costs to make one. ----
 
 
 @dataclass(slots=True, frozen=True)
@@ -227,7 +226,7 @@ class StopWorker:
     kill: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Submit:
     call: Call
 
@@ -248,7 +247,7 @@ class Forget:
     again: bool = True
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Release:
     ref: Ref
 

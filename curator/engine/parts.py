@@ -17,6 +17,10 @@ from curator.stage import ENDINGS
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
 
+# What a worker does, as `State.count` has it. Those after HELD use their cores; one that is ALONE has one ordinary call, behind
+# which a second one may wait.
+OFF, IDLE, ENDING, HELD, STARTING, ALONE, BUSY = range(7)
+
 
 @dataclass(slots=True, eq=False)
 class NodeState:
@@ -34,7 +38,8 @@ class NodeState:
 
     def has_core(self, cpus: float) -> bool:
         """Cores are lent by the call; who asks for more than there are gets all of them, alone."""
-        return not cpus or (not self.claimed and self.spare(cpus))
+        used = self.cpus_used
+        return not cpus or (not self.claimed and (not used or used + cpus <= self.node.cpus + 1e-6))
 
     def spare(self, cpus: float) -> bool:
         return not cpus or not self.cpus_used or self.cpus_used + cpus <= self.node.cpus + 1e-6
@@ -58,11 +63,11 @@ class WorkerState:
     stopping: bool = False  # asked to end; gets no call
     ends_by: float = inf  # when it is killed if it has not ended
     calls: deque[ev.Call] = field(default_factory=deque)  # first in, first out; only the first one runs
-    counted: tuple[bool, ...] = (False,) * 6  # what `State.count` has taken in
+    status: int = OFF  # what `State.count` has taken in
+    node: int = field(init=False)
 
-    @property
-    def node(self) -> int:
-        return self.places[0].node
+    def __post_init__(self) -> None:
+        self.node = self.places[0].node
 
     @property
     def head(self) -> ev.Call | None:
@@ -71,17 +76,23 @@ class WorkerState:
     @property
     def working(self) -> bool:
         """It uses its cores now: it starts, or its first call runs (a held one does not)."""
-        return not self.ready or (bool(self.calls) and not self.calls[0].held)
+        return self.doing > HELD
 
     @property
     def idle(self) -> bool:
-        return self.ready and not self.calls and not self.stopping and not self.leaving
+        return self.doing == IDLE
 
     @property
-    def may_queue(self) -> bool:
-        """Its one call is an ordinary one, so that a second one may wait behind it."""
-        return len(self.calls) == 1 and self.ready and not self.stopping and not self.leaving and not self.calls[0].held \
-            and self.calls[0].kind == "process" and not self.calls[0].charge
+    def doing(self) -> int:
+        """What its status should be."""
+        if not self.ready:
+            return STARTING
+        if not self.calls:
+            return ENDING if self.stopping else OFF if self.leaving else IDLE
+        head = self.calls[0]
+        if head.held:
+            return HELD
+        return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.charge and not self.leaving else BUSY
 
 
 @dataclass(slots=True, eq=False)
@@ -133,8 +144,7 @@ class OperatorState:
     late: dict[int, Lane] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
     moved: dict[int, Lane] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
     rows: int = 0  # sum over lanes
-    queued_bytes: int = 0  # sum over lanes
-    parked_bytes: int = 0  # sum over groups
+    nbytes: int = 0  # of rows that are here: sum over lanes, groups and the calls of its workers
     blocked: bool = False  # when last tried, there was no room behind it for its rows
     held: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
     working: int = 0  # workers that work
@@ -142,7 +152,6 @@ class OperatorState:
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
     idle: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those without a call, by node; never empty dicts
     behind: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those that may be given a second call, by node
-    inflight_bytes: int = 0  # bytes of rows in calls given to workers
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
     rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
@@ -160,7 +169,7 @@ class OperatorState:
     @property
     def load(self) -> float:
         """Bytes that are here or on their way."""
-        return self.queued_bytes + self.parked_bytes + self.inflight_bytes + self.reserved
+        return self.nbytes + self.reserved
 
     @property
     def has_work(self) -> bool:
@@ -168,16 +177,19 @@ class OperatorState:
 
     def expected(self, consumer: int, nbytes: int) -> float:
         """Bytes that the next part of an answer to `nbytes` should bring to this consumer."""
-        likely = not self.seen and consumer in self.likely
-        if self.plan.kind == "source":
-            return self.yields.get(consumer, FIRST_READ_BYTES if likely else 0.0)
-        return min(self.yields.get(consumer, 1.0 if likely else 0.0) * nbytes, CHUNK_BYTES)
+        source = self.plan.kind == "source"
+        if self.seen:
+            share = self.yields[consumer]
+        else:
+            share = (FIRST_READ_BYTES if source else 1.0) if consumer in self.likely else 0.0
+        nbytes = share if source else share * nbytes
+        return nbytes if source or nbytes < CHUNK_BYTES else CHUNK_BYTES
 
     def learn(self, delivered: dict[int, int], nbytes: int) -> None:
         """Take in what an answer brought to each consumer."""
+        of = 1 if self.plan.kind == "source" else nbytes or 1
         for consumer in self.consumers:
-            got = delivered.get(consumer, 0)
-            value = float(got) if self.plan.kind == "source" else got / max(1, nbytes)
+            value = delivered.get(consumer, 0) / of
             before = self.yields.get(consumer, value)
             # Rising at once and falling slowly: to expect too little costs memory, too much only a moment's overlap.
             self.yields[consumer] = value if value > before else 0.8 * before + 0.2 * value
@@ -202,8 +214,13 @@ class UnitState:
     def wants(self, target: Target) -> bool:
         return self.needed is None or target in self.needed
 
-    def count(self, operator: int, step: int) -> Counts:
-        return self.counts.setdefault((operator, step), Counts())
+    def count(self, operator: int, step: int, counts: Counts) -> None:
+        """Take in what a call of an operator counted for the unit; the counts are the unit's from now on."""
+        known = self.counts.get((operator, step))
+        if known is None:
+            self.counts[operator, step] = counts
+        else:
+            known.add(counts)
 
 
 def operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool) -> OperatorState:

@@ -63,19 +63,29 @@ def holds_scarce(operator: OperatorState) -> bool:
 
 
 def _candidates(state: State, operator: OperatorState, lane: Lane | None, force: int) -> list[NodeState]:
-    """Nodes that have a core for one more, the one with the rows first, then those with the most cores to spare."""
-    ahead = operator.plan.kind == "source" and not operator.workers  # reading need not wait for the cores of others
-    most, here = operator.most_on, operator.on_node
-    wanted = -1 if lane is None else lane.node
+    """Nodes that have a core for one more, the one with the rows first, then those with the most cores to spare. Only the
+    best one for a worker that fits on any."""
+    # Reading need not wait for the cores of others.
+    anyway = bool(force) or (operator.plan.kind == "source" and not operator.workers)
+    cpus, most, here = operator.cpus, operator.most_on, operator.on_node
+    wanted = state.nodes.get(lane.node) if lane is not None else None
 
     def able(node: NodeState) -> bool:
-        return (node.has_core(operator.cpus) or ahead or bool(force)) and (
-            operator.affine or here.get(node.number, 0) < (most[node.number] or 1))
+        number = node.number
+        return (operator.affine or number not in here or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
 
-    if wanted in state.nodes and not holds_scarce(operator) and able(state.nodes[wanted]):
-        return [state.nodes[wanted]]
-    nodes = [n for n in (state.nodes if ahead or force or not operator.cpus else state.core_free).values() if able(n)]
-    return sorted(nodes, key=lambda n: (n.number != wanted, n.cpus_used - n.node.cpus, n.number))
+    picky = holds_scarce(operator)
+    if wanted is not None and not picky and able(wanted):
+        return [wanted]
+    nodes = state.nodes if anyway or not cpus else state.core_free
+    if picky:
+        return sorted(filter(able, nodes.values()), key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
+    best, least = None, inf
+    for node in nodes.values():
+        used = node.cpus_used - node.node.cpus
+        if (used < least or (used == least and best is not None and node.number < best.number)) and able(node):
+            best, least = node, used
+    return [best] if best is not None else []
 
 
 # -- free places ----------------------------------------------------------------------------------------------------

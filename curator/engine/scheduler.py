@@ -17,8 +17,9 @@ Its rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop
+from typing import Any
 
 from curator.counts import Counts
 from curator.engine import events as ev
@@ -54,6 +55,10 @@ class Scheduler:
         self.read, self.failed = before
         self.stopped: str | None = None  # why the run ended early
         self.finished = False
+        self._take: dict[type, Callable[[Any], None]] = {
+            ev.Done: self._done, ev.Emitted: self._emitted, ev.Progress: self._progress, ev.WorkerReady: self._ready,
+            ev.WorkerLost: self._lost, ev.Failed: self._call_failed, ev.DataLost: self._data_lost, ev.NodeUp: self._node_up,
+            ev.NodeDown: self._node_down, ev.Stop: lambda event: self._stop(event.reason)}
 
     # -- what the loop calls ------------------------------------------------------------------------------
 
@@ -72,13 +77,14 @@ class Scheduler:
 
     def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
         """Take in what happened, in order, and say what to do."""
-        self.state.now = now
+        self.state.now, take = now, self._take
         for event in events:
             if self.finished:
                 self._ignore(getattr(event, "outputs", ()))
                 continue
-            self._take(event)
-            self._check_failed()
+            take[type(event)](event)
+            if self.failed:
+                self._check_failed()
         return self._end()
 
     def tick(self, now: float) -> list[ev.Action]:
@@ -127,7 +133,8 @@ class Scheduler:
         if not self.finished:
             dispatch(self.state)
             self._finish_if_done()
-        actions, self.state.actions = self.state.actions, []
+        actions = self.state.actions.copy()
+        self.state.actions.clear()
         return actions
 
     def _finish_if_done(self) -> None:
@@ -142,34 +149,15 @@ class Scheduler:
 
     # -- events -------------------------------------------------------------------------------------------
 
-    def _take(self, event: ev.Event) -> None:
-        match event:
-            case ev.Done():
-                self._done(event)
-            case ev.Emitted():
-                self._emitted(event)
-            case ev.Progress():
-                call = self.state.calls.get(event.call)
-                if call is not None:
-                    start_clock(self.state, self.state.operators[call.operator], call)
-            case ev.WorkerReady():
-                self._ready(event)
-            case ev.WorkerLost():
-                self._lost(event)
-            case ev.Failed():
-                self._call_failed(event)
-            case ev.DataLost():
-                self._data_lost(event)
-            case ev.NodeUp():
-                self.state.add_node(event.number, event.node)
-                self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
-                seat(self.state, changed=True)
-            case ev.NodeDown():
-                self._node_down(event)
-                if self.state.nodes and wants_seats(self.state):
-                    seat(self.state, changed=True)
-            case ev.Stop():
-                self._stop(event.reason)
+    def _progress(self, event: ev.Progress) -> None:
+        call = self.state.calls.get(event.call)
+        if call is not None:
+            start_clock(self.state, self.state.operators[call.operator], call)
+
+    def _node_up(self, event: ev.NodeUp) -> None:
+        self.state.add_node(event.number, event.node)
+        self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
+        seat(self.state, changed=True)
 
     def _ready(self, event: ev.WorkerReady) -> None:
         worker = self.state.workers.get(event.worker)
@@ -189,7 +177,7 @@ class Scheduler:
         elif self._careful(call):
             for output in event.outputs:
                 self.state.hold(output.ref)
-            call.kept.extend(event.outputs)
+            call.kept += event.outputs
             start_clock(self.state, self.state.operators[call.operator], call)
             self.state.act(ev.Resume(call.worker, call.id))
         else:
@@ -207,40 +195,43 @@ class Scheduler:
         if call is None:  # of a worker that was given up meanwhile
             self._ignore(event.outputs)
             return
-        operator = self.state.operators[call.operator]
-        self._answers(call, (*call.kept, *event.outputs))
-        attempts = dict(call.units)
-        for index, by_step in event.counts.items():
-            unit = self.state.units[index]
-            if unit.attempt == attempts.get(index):
-                for step, counts in by_step.items():
-                    unit.count(call.operator, step).add(counts)
-                    self.failed += counts.failed
-                    self.read += counts.rows_in if operator.plan.kind == "source" else 0
+        operator, units = self.state.operators[call.operator], self.state.units
+        self._answers(call, call.kept + event.outputs if call.kept else event.outputs)
+        for index, attempt in call.units:
+            if index in event.counts and units[index].attempt == attempt:
+                self._count(operator, units[index], event.counts[index])
         self._learn_pace(operator, call, event)
         self._exhausted(operator, event.exhausted)
         self._close(call)
         if call.kind == "flush":
             self._flushed(call, event)
         for index, attempt in call.units:
-            self._check_drained(self.state.units[index], attempt)
+            if not units[index].live:
+                self._check_drained(units[index], attempt)
+
+    def _count(self, operator: OperatorState, unit: UnitState, by_step: Mapping[int, Counts]) -> None:
+        for step, counts in by_step.items():
+            self.failed += counts.failed
+            if operator.plan.kind == "source":
+                self.read += counts.rows_in
+            unit.count(operator.plan.index, step, counts)
 
     def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
-        busy_s = event.seconds
-        if not call.leaked and call.kind == "process":
-            gap_s = max(0.0, self.state.now - call.began - busy_s)
-            self.state.gap_s += 0.1 * (gap_s - self.state.gap_s)
+        busy_s, rows, ordinary = event.seconds, call.rows, call.kind == "process"
         operator.busy_s += busy_s
         operator.calls += 1
-        read = (c.rows_in for by_step in event.counts.values() for c in by_step.values())
-        rows = sum(read) if call.kind == "read" else call.rows
+        if ordinary and not call.leaked:
+            gap_s = self.state.now - call.began - busy_s
+            self.state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - self.state.gap_s)
+        if call.kind == "read":
+            rows = sum(c.rows_in for by_step in event.counts.values() for c in by_step.values())
         if call.kind == "flush" or not rows:
             return
         operator.rows_in += rows
         for consumer, sent in call.sent.items():
             operator.sent[consumer] = operator.sent.get(consumer, 0) + sent
-        operator.rate.observe(rows, max(busy_s, 1e-6))
-        if call.kind == "process":
+        operator.rate.observe(rows, busy_s if busy_s > 1e-6 else 1e-6)
+        if ordinary:
             pace = busy_s / rows
             operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
 
@@ -260,11 +251,9 @@ class Scheduler:
     # -- answers --------------------------------------------------------------------------------------------
 
     def _answers(self, call: ev.Call, outputs: Sequence[ev.Output]) -> None:
-        operator, attempts = self.state.operators[call.operator], dict(call.units)
+        operator = self.state.operators[call.operator]
         unreserve(self.state, call)
-        delivered: dict[int, int] = {}
-        for output in outputs:
-            self.state.deliver(operator, output, call, attempts[output.unit], delivered)
+        delivered = self.state.deliver(operator, call, outputs)
         if call.kind != "flush":
             operator.learn(delivered, call.nbytes)
 
@@ -292,15 +281,15 @@ class Scheduler:
     def _end_call(self, call: ev.Call) -> None:
         """Nothing more is expected of a call."""
         del self.state.calls[call.id]
-        self.state.operators[call.operator].inflight_bytes -= call.nbytes
-        unreserve(self.state, call)
+        self.state.operators[call.operator].nbytes -= call.nbytes
+        if call.expected:
+            unreserve(self.state, call)
         for output in call.kept:
             self.state.let_go(output.ref)
-        call.kept = []
+        call.kept = ()
 
     def _drop(self, call: ev.Call) -> None:
-        for piece in call.slices:
-            self.state.drop(piece)
+        self.state.drop(call.slices)
         if call.kind == "read":
             unit = self.state.units[call.units[0][0]]
             if unit.attempt == call.units[0][1]:
@@ -455,7 +444,7 @@ class Scheduler:
                 if piece.attempt == state.units[piece.unit].attempt:
                     state.enqueue(operator, piece, front=True)
                 else:
-                    state.drop(piece)
+                    state.drop([piece])
             if calls:
                 self._blame(operator, calls[0], event.step, note)
                 self._drop_and_check(calls[0])
@@ -491,10 +480,12 @@ class Scheduler:
                 if piece.unit not in lost and piece.attempt == state.units[piece.unit].attempt:
                     state.enqueue(operator, piece, front=True)
                 else:
-                    state.drop(piece)
+                    state.drop([piece])
         for unit in state.units:  # nothing goes round in circles as long as it is nodes that go
             unit.excused = unit.attempt + (unit.index in lost)
         self._restart([state.units[u] for u in sorted(lost)], f"node {event.number} is gone")
+        if state.nodes and wants_seats(state):
+            seat(state, changed=True)
 
     def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[ev.Call], note: ev.Note) -> None:
         """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""
@@ -546,22 +537,21 @@ class Scheduler:
     def _quarantine(self, operator: OperatorState, piece: ev.Slice, step: int, note: ev.Note) -> None:
         state, unit = self.state, self.state.units[piece.unit]
         for before in range(step):
-            counts = unit.count(operator.plan.index, before)
-            counts.add(Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
-        unit.count(operator.plan.index, step).add(Counts(rows_in=1, failed=1))
+            unit.count(operator.plan.index, before, Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
+        unit.count(operator.plan.index, step, Counts(rows_in=1, failed=1))
         self.failed += 1
         name = operator.plan.steps[step].name
         state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}",
                             operator.plan.index, unit.index))
         state.send_failed(operator, step, piece, note)
-        state.drop(piece)
+        state.drop([piece])
 
     def _give_up(self, operator: OperatorState, unit: UnitState, note: ev.Note) -> None:
         """A unit that cannot be read ends as one failed record."""
         self.state.purge([unit.index])
         self._void(unit, again=False)
         unit.stage = "draining"
-        unit.count(operator.plan.index, 0).add(Counts(rows_in=1, failed=1))
+        unit.count(operator.plan.index, 0, Counts(rows_in=1, failed=1))
         self.read += 1
         self.failed += 1
         self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}",
@@ -569,7 +559,7 @@ class Scheduler:
         nothing = ev.Slice(None, unit.index, unit.attempt, 0, 0)
         self.state.adopt(nothing)
         self.state.send_failed(operator, 0, nothing, note)
-        self.state.drop(nothing)
+        self.state.drop([nothing])
         self._check_drained(unit, unit.attempt)
 
     def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], note: ev.Note) -> bool:

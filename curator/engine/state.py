@@ -5,13 +5,29 @@ Each field's comment is an invariant. `State.check` asserts them; tests run it a
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from curator.balance.allocation import Allocation
 from curator.engine import events as ev
-from curator.engine.parts import Group, Lane, NodeState, OperatorState, UnitState, WorkerState, operator_state, workers_of_node
+from curator.engine.parts import (
+    ALONE,
+    ENDING,
+    HELD,
+    IDLE,
+    OFF,
+    STARTING,
+    Group,
+    Lane,
+    NodeState,
+    OperatorState,
+    UnitState,
+    WorkerState,
+    operator_state,
+    workers_of_node,
+)
 from curator.plan import Operator, Target
 from curator.resources import Node, Place
 
@@ -39,6 +55,7 @@ class State:
             self.waiting.setdefault(unit.source, deque()).append(unit.index)
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[ev.Action] = []
+        self.act = self.actions.append
         self.now = 0.0  # of the events that are being taken in
         self.patient = False  # rows that make a very short call are left for later
         self.claims = 0  # nodes whose free cores are claimed
@@ -57,22 +74,11 @@ class State:
         self.seated_at = 0.0  # when the allocation was asked last,
         self.seated_on: list[tuple[bool, bool, float]] = []  # and what it was told
         self.clocks: list[tuple[float, int]] = []  # a heap of (deadline, call); what is out of date is skipped
-        self._next_call = self._next_worker = 0
+        self.next_call, self.next_worker = itertools.count(1).__next__, itertools.count(1).__next__
         for number, node in nodes.items():
             self.add_node(number, node)
 
     # -- small moves ------------------------------------------------------------------------------------
-
-    def act(self, action: ev.Action) -> None:
-        self.actions.append(action)
-
-    def next_call(self) -> int:
-        self._next_call += 1
-        return self._next_call
-
-    def next_worker(self) -> int:
-        self._next_worker += 1
-        return self._next_worker
 
     def add_node(self, number: int, node: Node) -> None:
         """A node has joined. What may wait before an operator grows with the memory that there is."""
@@ -97,70 +103,69 @@ class State:
             operator.most_on = {n.number: workers_of_node(operator, n.node) for n in self.nodes.values()}
             operator.workers_max = 1 if operator.plan.kind == "stateful" else max(1, sum(operator.most_on.values()))
 
-    def room_changed(self, node: NodeState) -> None:
-        if node.number in self.nodes and node.cpus_used < node.node.cpus - 1e-6:
-            self.core_free[node.number] = node
-        else:
-            self.core_free.pop(node.number, None)
-
     def hold(self, ref: ev.Ref) -> None:
-        if ref.users == 0:
-            self._count_bytes(ref, ref.nbytes)
+        if not ref.users:
+            self.live_bytes += ref.nbytes
             if self.live_bytes > self.live_bytes_max:
                 self.live_bytes_max = self.live_bytes
+            if ref.node in self.nodes:
+                self.nodes[ref.node].live_bytes += ref.nbytes
         ref.users += 1
 
-    def let_go(self, ref: ev.Ref | None) -> None:
-        if ref is None:
-            return
+    def let_go(self, ref: ev.Ref) -> None:
         ref.users -= 1
-        assert ref.users >= 0, "a batch was released twice"
-        if ref.users == 0:
-            self._count_bytes(ref, -ref.nbytes)
+        if ref.users <= 0:
+            assert not ref.users, "a batch was released twice"
+            self.live_bytes -= ref.nbytes
+            if ref.node in self.nodes:
+                self.nodes[ref.node].live_bytes -= ref.nbytes
             self.act(ev.Release(ref))
-
-    def _count_bytes(self, ref: ev.Ref, nbytes: int) -> None:
-        self.live_bytes += nbytes
-        if ref.node in self.nodes:
-            self.nodes[ref.node].live_bytes += nbytes
 
     def count(self, worker: WorkerState, gone: bool = False) -> None:
         """Take in what a worker does now; called after everything that changes it."""
-        if gone:
-            now = (False,) * 6
-        else:
-            calls, ready = worker.calls, worker.ready
-            head = calls[0] if calls else None
-            held, free = head is not None and head.held, ready and not worker.stopping and not worker.leaving
-            now = (not ready or (head is not None and not held), held, not ready, free and head is None, free and len(calls) == 1
-                   and not held and head.kind == "process" and not head.charge, worker.stopping)
-        before = worker.counted
+        before, now = worker.status, worker.doing if not gone else OFF
         if now == before:
             return
-        worker.counted = now
+        worker.status = now
         operator = self.operators[worker.operator]
-        change = now[0] - before[0]
-        if change:
-            self.working += change
-            operator.working += change
-            for place in worker.places:
-                node = self.nodes.get(place.node)
-                if node is not None:
-                    node.cpus_used = round(node.cpus_used + change * worker.cpus, 6)
-                    self.room_changed(node)
-        if now[1] != before[1]:
-            if now[1]:
-                operator.held[worker.id] = worker
-            else:
-                del operator.held[worker.id]
-        operator.starting += now[2] - before[2]
-        if now[3] != before[3]:
-            _put(operator.idle, worker, now[3])
-        if now[4] != before[4]:
-            _put(operator.behind, worker, now[4])
-            if now[4] and worker.lane in operator.waiting:
+        if (now > HELD) != (before > HELD):
+            self._count_work(operator, worker, 1 if now > HELD else -1)
+        if before == IDLE:
+            _take_out(operator.idle, worker)
+        elif before == ALONE:
+            _take_out(operator.behind, worker)
+        elif before == ENDING:
+            self.stopping -= 1
+        elif before == HELD:
+            del operator.held[worker.id]
+        elif before == STARTING:
+            operator.starting -= 1
+        if now == IDLE:
+            _put_in(operator.idle, worker)
+        elif now == ALONE:
+            _put_in(operator.behind, worker)
+            if worker.lane in operator.waiting:
                 operator.moved[worker.lane] = operator.waiting[worker.lane]
-        self.stopping += now[5] - before[5]
+        elif now == ENDING:
+            self.stopping += 1
+        elif now == HELD:
+            operator.held[worker.id] = worker
+        elif now == STARTING:
+            operator.starting += 1
+
+    def _count_work(self, operator: OperatorState, worker: WorkerState, change: int) -> None:
+        """A worker begins (1) or ends (-1) to use its cores."""
+        self.working += change
+        operator.working += change
+        for place in worker.places:
+            node = self.nodes.get(place.node)
+            if node is not None:
+                used = node.cpus_used + change * worker.cpus
+                node.cpus_used = used = used if worker.cpus == 1 else round(used, 6)  # whole cores bring no error
+                if used < node.node.cpus - 1e-6:
+                    self.core_free[node.number] = node
+                else:
+                    self.core_free.pop(node.number, None)
 
     def enqueue(self, operator: OperatorState, piece: ev.Slice, front: bool = False) -> None:
         """Put a slice into a lane; the caller has already counted it (`adopt`)."""
@@ -173,22 +178,23 @@ class State:
         lane.rows += rows
         lane.nbytes += nbytes
         operator.rows += rows
-        operator.queued_bytes += nbytes
-        index = lane.index
+        operator.nbytes += nbytes
+        index, waiting = lane.index, operator.waiting
         if not lane.queue:
-            operator.waiting.pop(index, None)
+            waiting.pop(index, None)
             operator.late.pop(index, None)
             operator.moved.pop(index, None)
             return
-        if index not in operator.waiting:
+        if index not in waiting:
             lane.since = self.now
-        operator.waiting[index] = operator.moved[index] = lane
+            waiting[index] = lane
+        operator.moved[index] = lane
         if operator.affine:
             return
-        here = operator.on_node.get(index, 0)
+        here = operator.on_node.get(index)
         if not here or lane.rows * (operator.s_per_row or 0.0) > AWAY_S * here:
             operator.late[index] = lane
-        else:
+        elif operator.late:
             operator.late.pop(index, None)
 
     def adopt(self, piece: ev.Slice) -> None:
@@ -197,25 +203,31 @@ class State:
             self.hold(piece.ref)
         self.units[piece.unit].live += 1
 
-    def drop(self, piece: ev.Slice) -> None:
-        """A slice is done with: let go of its batch and, if it is of the unit's present attempt, count it off."""
-        unit = self.units[piece.unit]
-        if unit.attempt == piece.attempt:
-            unit.live -= 1
-        self.let_go(piece.ref)
+    def drop(self, pieces: Iterable[ev.Slice]) -> None:
+        """Slices are done with: let go of their batches and, if they are of the unit's present attempt, count them off."""
+        units = self.units
+        for piece in pieces:
+            unit, ref = units[piece.unit], piece.ref
+            if unit.attempt == piece.attempt:
+                unit.live -= 1
+            if ref is None:
+                continue
+            if ref.users > 1:
+                ref.users -= 1
+            else:
+                self.let_go(ref)
 
     def lane_of(self, operator: OperatorState, piece: ev.Slice) -> Lane:
         """The lane for a slice: that of its node where the operator has a worker there or may have one."""
         node = piece.ref.node if piece.ref is not None and piece.ref.node is not None else ANYWHERE
         if operator.affine:
             return self._lane_of_unit(operator, piece.unit, node)
-        if len(self.nodes) == 1 and (node in self.nodes or node == ANYWHERE):
-            node = next(iter(self.nodes))
-        elif node not in self.nodes or (operator.scarce and not operator.on_node.get(node)):
-            node = ANYWHERE
-        if node not in operator.lanes:
-            operator.lanes[node] = Lane(node, node)
-        return operator.lanes[node]
+        if node in self.nodes:
+            if operator.scarce and len(self.nodes) > 1 and not operator.on_node.get(node):
+                node = ANYWHERE
+        else:
+            node = next(iter(self.nodes)) if node == ANYWHERE and len(self.nodes) == 1 else ANYWHERE
+        return operator.lanes.get(node) or operator.lanes.setdefault(node, Lane(node, node))
 
     def _lane_of_unit(self, operator: OperatorState, unit: int, node: int) -> Lane:
         """Where the unit already is; else a lane on the node of its rows, the emptiest that is busy least."""
@@ -249,18 +261,26 @@ class State:
         """The node whose cores are least in use."""
         return max(self.nodes.values(), key=lambda n: (n.node.cpus - n.cpus_used, -n.number), default=NodeState(0, Node())).number
 
-    def deliver(self, operator: OperatorState, output: ev.Output, call: ev.Call, attempt: int, delivered: dict[int, int]) -> None:
-        """Send an output of a call to everything that takes its port; `delivered` collects bytes by consumer."""
-        unit = self.units[output.unit]
-        self.hold(output.ref)
-        for target in operator.plan.routes.get((output.step, output.port), ()) if unit.attempt == attempt else ():
-            if unit.wants(target):
-                piece = ev.Slice(output.ref, output.unit, attempt, 0, output.rows, target.step)
-                self.adopt(piece)
-                self.enqueue(self.operators[target.operator], piece)
-                delivered[target.operator] = delivered.get(target.operator, 0) + output.nbytes
-                call.sent[target.operator] = call.sent.get(target.operator, 0) + output.rows
-        self.let_go(output.ref)
+    def deliver(self, operator: OperatorState, call: ev.Call, outputs: Iterable[ev.Output]) -> dict[int, int]:
+        """Send outputs of a call to everything that takes their ports; gives the bytes that each consumer got."""
+        delivered: dict[int, int] = {}
+        attempts, routes, sent = dict(call.units), operator.plan.routes, call.sent
+        for output in outputs:
+            unit, ref, attempt = self.units[output.unit], output.ref, attempts[output.unit]
+            self.hold(ref)
+            for target in routes.get((output.step, output.port), ()) if unit.attempt == attempt else ():
+                if unit.needed is None or target in unit.needed:
+                    ref.users += 1
+                    unit.live += 1
+                    index = target.operator
+                    self.enqueue(self.operators[index], ev.Slice(ref, output.unit, attempt, 0, output.rows, target.step))
+                    delivered[index] = delivered.get(index, 0) + output.nbytes
+                    sent[index] = sent.get(index, 0) + output.rows
+            if ref.users > 1:
+                ref.users -= 1
+            else:
+                self.let_go(ref)
+        return delivered
 
     def send_failed(self, operator: OperatorState, step: int, piece: ev.Slice, note: ev.Note) -> None:
         """Rows that a worker cannot survive go to the `failed` port of a step, with the reason."""
@@ -275,11 +295,11 @@ class State:
         """Rows are to be tried alone; the caller has already counted them (`adopt`)."""
         for group in groups:
             operator.groups.append(group)
-            operator.parked_bytes += group.nbytes
+            operator.nbytes += group.nbytes
 
     def unpark(self, operator: OperatorState) -> Group:
         group = operator.groups.popleft()
-        operator.parked_bytes -= group.nbytes
+        operator.nbytes -= group.nbytes
         return group
 
     def purge(self, units: Collection[int]) -> None:
@@ -290,16 +310,12 @@ class State:
                 if gone:
                     lane.queue = deque(s for s in lane.queue if s.unit not in units)
                     self.grow(operator, lane, -sum(s.rows for s in gone), -sum(s.nbytes for s in gone))
-                    self._drop_all(gone)
+                    self.drop(gone)
             for _ in range(len(operator.groups)):
                 group = self.unpark(operator)
-                self._drop_all(s for s in group.slices if s.unit in units)
+                self.drop(s for s in group.slices if s.unit in units)
                 group.slices = tuple(s for s in group.slices if s.unit not in units)
                 self.park(operator, [group] if group.slices else [])
-
-    def _drop_all(self, pieces: Iterable[ev.Slice]) -> None:
-        for piece in pieces:
-            self.drop(piece)
 
     def units_on(self, number: int, gone: Sequence[WorkerState]) -> set[int]:
         """Units of which something is lost with a node and its workers."""
@@ -401,10 +417,9 @@ class State:
                 assert (lane.index in operator.waiting) == bool(lane.queue), operator.plan.name
             assert operator.rows == sum(lane.rows for lane in operator.lanes.values()), operator.plan.name
             assert operator.late.keys() <= operator.waiting.keys(), operator.plan.name
-            assert operator.queued_bytes == sum(lane.nbytes for lane in operator.lanes.values()), operator.plan.name
-            assert operator.parked_bytes == sum(g.nbytes for g in operator.groups), operator.plan.name
             running = [c for w in operator.workers.values() for c in w.calls]
-            assert operator.inflight_bytes == sum(c.nbytes for c in running), operator.plan.name
+            here = [*operator.lanes.values(), *operator.groups, *running]
+            assert operator.nbytes == sum(part.nbytes for part in here), operator.plan.name
             waiting = [s for lane in operator.lanes.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices]
             pieces = waiting + [s for c in running for s in c.slices]
             for piece in pieces:
@@ -421,7 +436,7 @@ class State:
             for counts in unit.counts.values():
                 counts.check()
         for operator in self.operators:
-            reserved = sum(c.expected.get(operator.plan.index, 0) for c in self.calls.values())
+            reserved = sum(n for c in self.calls.values() for i, n in c.expected if i == operator.plan.index)
             assert operator.reserved == reserved, operator.plan.name
             held = {w.id for w in operator.workers.values() if w.head is not None and w.head.held}
             assert operator.held.keys() == held, operator.plan.name
@@ -440,7 +455,7 @@ class State:
             assert operator.starting == sum(not w.ready for w in mine), operator.plan.name
             assert operator.working == sum(w.working for w in mine), operator.plan.name
             assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
-            assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.may_queue}
+            assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.doing == ALONE}
         for index, vacant in self.vacant.items():
             taken = Counter(w.places for w in self.operators[index].workers.values() if not w.leaving)
             taken.update(vacant)
@@ -451,8 +466,7 @@ class State:
             assert all(-1e-6 <= free <= 1 + 1e-6 for free in node.gpu_free)
             for gpu, free in enumerate(node.gpu_free):
                 assert abs(1 - free - sum(w.share for w, p in here if gpu in p.gpus)) < 1e-3
-            expected = (c.expected for w in workers if w.node == node.number for c in w.calls)
-            assert node.reserved == sum(n for e in expected for n in e.values())
+            assert node.reserved == sum(n for w in workers if w.node == node.number for c in w.calls for _, n in c.expected)
             assert (node.number in self.core_free) == (node.cpus_used < node.node.cpus - 1e-6)
 
     def story(self) -> str:
@@ -467,10 +481,11 @@ class State:
         return "\n".join(lines)
 
 
-def _put(places: dict[int, dict[int, WorkerState]], worker: WorkerState, there: bool) -> None:
-    if there:
-        places.setdefault(worker.node, {})[worker.id] = worker
-        return
+def _put_in(places: dict[int, dict[int, WorkerState]], worker: WorkerState) -> None:
+    places.setdefault(worker.node, {})[worker.id] = worker
+
+
+def _take_out(places: dict[int, dict[int, WorkerState]], worker: WorkerState) -> None:
     at = places[worker.node]
     del at[worker.id]
     if not at:

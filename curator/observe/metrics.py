@@ -72,7 +72,7 @@ def look(state: State) -> dict[str, Any]:
         starting = sum(not w.ready for w in o.workers.values())
         operators.append({
             "name": o.plan.name, "queue_rows": o.rows, "queue_limit": o.limit,
-            "queue_bytes": o.queued_bytes + o.parked_bytes,
+            "queue_bytes": sum(part.nbytes for part in (*o.waiting.values(), *o.groups)),
             "workers": {"starting": starting, "working": working, "idle": len(o.workers) - working - starting},
             "rows_per_s": 1 / o.s_per_row if o.s_per_row else 0.0, "setup_s": o.setup_s, "calls": o.calls, "busy_s": o.busy_s})
     nodes = [{"node": str(n.number), "cores": n.node.cpus, "cores_used": n.cpus_used, "gpus": n.node.gpus,
