@@ -37,6 +37,7 @@ from curator.testing.run import (
     short,
     told,
 )
+from curator.testing.whole import as_one
 
 __all__ = ["CHECKS", "check_sink", "check_source", "check_stage", "run_stage"]
 
@@ -49,7 +50,7 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
     `batch`: records that the stage can work on, with all that its contract needs. `tolerance`: by how much, relatively,
     numbers may differ between two runs over the same records in other batches (models on a GPU). `skip`: checks to
     leave out, by name: see `CHECKS`. A `Stateful` stage may mind the order; it must remember and recall instead. A `Reduce` is
-    given the batch as one shard.
+    given the batch as one shard, and so is a `Composite`.
 
     Raises:
         AssertionError: what is wrong, and what to do.
@@ -59,6 +60,7 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
         raise ValueError(f"no check is called {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}")
     if isinstance(stage, (Source, Sink)):
         raise TypeError(f"{named(stage)} is a source or a sink: call check_source or check_sink")
+    stage = as_one(stage)
     _check_given(stage, batch)
     try:
         answered = answers(stage, batch)

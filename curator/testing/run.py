@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from curator.stage import ENDINGS, Context, Outputs, Reduce, Sink, Stage
 from curator.tasks.batch import HIDDEN, ROW, UNIT, Batch
+from curator.testing.whole import as_one
 
 Record = dict[str, Any]
 Answers = dict[str, list[tuple[int, Record]]]  # by port: position of the input row, and what became of it
@@ -23,12 +24,13 @@ AnyStage = TypeVar("AnyStage", bound=Stage)
 def run_stage(stage: Stage, *batches: Batch) -> Outputs:
     """What a stage answers to these batches, one after the other, as in a worker: pickled, set up, called, closed.
 
-    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers.
+    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers. So does a `Composite`, with all
+    its parts, sinks aside.
 
     Raises:
         AssertionError: it breaks a rule on the way (an unknown port, a row that is nowhere).
     """
-    working = fresh(stage)
+    working = fresh(as_one(stage))
     answers = [learn(working, batches), *(call(working, marked(batch)) for batch in batches)]
     working.close()
     ports = dict.fromkeys(port for answer in answers for port in answer)
@@ -68,7 +70,7 @@ def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
         return Outputs()
     stage.clear()
     for batch in batches:
-        if len(batch):
+        if len(batch) and isinstance(batch, stage.absorbs):
             wanted = stage.columns
             stage.absorb(batch if wanted is None else replace(
                 batch.select(wanted), **{name: None for name in batch.payloads() if name not in wanted}))

@@ -83,7 +83,8 @@ class DedupLines(Composite):
                 raise RecipeError(f"dedup.lines: {field} must be {least} or more, got {getattr(self, field)}")
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None}, adds={COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
+        return Contract(needs={self.column, self.scope} - {None},
+                        adds={self.column: None, COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         compared = Compared(unit=self.unit, normalize=self.normalize, min_chars=self.min_chars, min_words=self.min_words)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from curator import sql
 from curator.errors import RecipeError
 from curator.io.to_parquet import ToParquet
 from curator.stage import Composite, Contract, setting
@@ -87,7 +88,10 @@ class DedupNear(Composite):
         return MinHash(column=self.column, threshold=self.threshold, bands=self.bands, rows=self.rows)
 
     def contract(self) -> Contract:
-        return Contract(needs=self._measure.needs() | self._keep.needs())
+        more = {self.scope, self.shingles if self.verify == "exact" else None} - {None}
+        if self.reference is not None:
+            more |= sql.needs({"reference": self.reference})
+        return Contract(needs=self._measure.needs() | self._keep.needs() | more)
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         if self.mode == "stream":

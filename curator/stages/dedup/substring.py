@@ -69,7 +69,8 @@ class DedupSubstring(Composite):
             raise RecipeError(f"dedup.substring: min_share must be above 0 and at most 1, got {self.min_share}")
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None}, adds={COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
+        return Contract(needs={self.column, self.scope} - {None},
+                        adds={self.column: None, COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         share = self.min_share if self.action == "drop" else None

@@ -1,0 +1,91 @@
+"""A composite stage as one stage, so that it can be checked like any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from curator.expand import expand
+from curator.pipeline import End, Node, Pipeline
+from curator.stage import Composite, Context, Contract, Reduce, Sink, Stage
+from curator.tasks.batch import Batch
+
+FOLDER = "memory://checked"  # where sinks among the parts would write; they are not opened
+
+
+def as_one(stage: Stage) -> Stage:
+    """What a composite expands to, if that is a single stage; else a reduction that answers as its parts together do."""
+    if not isinstance(stage, Composite):
+        return stage
+    main, parts = _expanded(stage)
+    return Whole(stage) if parts else main.stage
+
+
+def _expanded(stage: Composite) -> tuple[Node, list[Node]]:
+    """Its main node and the other ones in order, sinks aside."""
+    rows = Node(Stage())
+    node = Node(stage, (End(rows),))
+    made = expand(Pipeline(ends=(End(node),)), {rows: "rows", node: stage.name}, FOLDER)
+    nodes = made.pipeline.nodes()
+    parts = [n for n in nodes if n in made.parts and not isinstance(n.stage, Sink)]
+    return made.pipeline.ends[0].node, parts
+
+
+class Whole(Reduce):
+    """Works through all parts of a composite in this process, over one shard of all records."""
+
+    key = None
+
+    def __init__(self, stage: Composite) -> None:
+        self.stage = stage
+        self.name, self.ports = stage.name, stage.ports
+
+    def contract(self) -> Contract:
+        return self.stage.contract()
+
+    def columns_after(self, columns: Any) -> Any:
+        return self.stage.columns_after(columns)
+
+    def fingerprint(self) -> str:
+        return self.stage.fingerprint()
+
+    def setup(self, ctx: Context) -> None:
+        self.main, self.parts = _expanded(self.stage)
+        for node in (self.main, *self.parts):
+            node.stage.setup(ctx)
+
+    def clear(self) -> None:
+        self._records: list[Batch] = []
+        self._learned = False
+
+    def absorb(self, batch: Batch) -> None:
+        self._records.append(batch)
+
+    def process(self, batch: Batch) -> Any:
+        if not self._learned:
+            self._learn()
+        return self.main.stage.process(batch)
+
+    def _learn(self) -> None:
+        """Have the parts work, and the main one take in what they found."""
+        from curator.testing.run import call, learn, marked
+
+        ends: dict[End, list[Batch]] = {}
+
+        def rows_of(node: Node) -> list[Batch]:
+            return [b for end in node.inputs for b in ends.get(end, ())] + (
+                self._records if any(end.node not in self.parts and end.node is not self.main for end in node.inputs) else [])
+
+        for node in self.parts:
+            if any(end.node is self.main for end in node.inputs):
+                continue  # it comes after, as an index does
+            batches = rows_of(node)
+            answers = [learn(node.stage, batches), *(call(node.stage, marked(b)) for b in batches)]
+            for answer in answers:
+                for port, rows in answer.items():
+                    ends.setdefault(End(node, port), []).append(rows)
+        learn(self.main.stage, rows_of(self.main))
+        self._records, self._learned = [], True
+
+    def close(self) -> None:
+        for node in (self.main, *self.parts):
+            node.stage.close()

@@ -1,0 +1,25 @@
+"""The conformance kit over whole deduplications, as for any other stage."""
+
+import pytest
+from looks import corpus, table
+
+from curator import TextBatch
+from curator.stages import DedupExact, DedupLines, DedupNear, DedupSubstring
+from curator.testing import check_stage, run_stage
+
+ROWS = corpus(seed=3, families=6, alone=5, words=30)
+BATCH = TextBatch(table(ROWS))
+
+STAGES = [DedupNear(), DedupNear(keep={"by": "quality"}), DedupNear(mode="stream"), DedupNear(scope="lang", radius=None),
+          DedupExact(), DedupExact(mode="cluster", keep="longest"), DedupLines(min_chars=1), DedupSubstring(tokens=5)]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: f"{s.name}-{STAGES.index(s)}")
+def test_the_stage_keeps_the_rules(stage):
+    check_stage(stage, BATCH)
+
+
+def test_run_stage_runs_all_parts():
+    got = run_stage(DedupNear(), BATCH)
+    assert len(set(got["out"].column("family"))) == len(got["out"]) == 11
+    assert set(got["duplicate"].column("duplicate_of")) <= set(got["out"].column("id"))
