@@ -46,7 +46,8 @@ from engine import REAP, Watch, newest_python, sweep
 
 HERE = Path(__file__).resolve().parent
 TOOLS = ("ours", "datatrove", "text-dedup")
-PACKAGES = {"datatrove": ("datatrove[io,processing]", "spacy>=3.8", "setuptools<81", "orjson"), "text-dedup": ("text-dedup",)}
+PACKAGES = {"datatrove": ("datatrove[io,processing]", "spacy>=3.8,<3.9", "setuptools<81", "orjson"),
+            "text-dedup": ("text-dedup",)}
 THRESHOLDS = (0.7, 0.8, 0.9)
 HASHES = 112
 LIMIT_S = 1800
