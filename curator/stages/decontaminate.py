@@ -23,7 +23,7 @@ COLUMNS: dict[str, pa.DataType | None] = {
 
 @dataclass(kw_only=True)
 class Decontaminate(Stage):
-    """Send records that share `ngram` words in a row with a benchmark to `dropped`, with the reason `contaminated`.
+    """Send records that share `ngram` words in a row with a benchmark to `dropped`; the reason is `contaminated: <file>`.
 
     `references`: the benchmark's texts: files, folders, globs or URLs of JSON Lines, Parquet, CSV or plain text (a line is a
     text). `columns`: the columns of these files that count, text or lists of texts; null for all columns of text.
@@ -35,8 +35,8 @@ class Decontaminate(Stage):
 
     `contaminated_by`: the file that has the first match, without its ending. `contaminated_match`: that match, as compared.
     `contaminated_ngrams`: how many n-grams match. `contaminated_share`: the share of the words that lie in them. `action`:
-    `drop` gives these columns to what is dropped; `mark` gives them to all records (null and 0 where nothing matches), drops
-    none, and so shows in the stats how many records each benchmark has matches in.
+    `drop` gives these columns to what is dropped; `mark` gives them to all records (null and 0 where nothing matches) and
+    drops none. Either way funnel or stats show how many records each benchmark has matches in.
 
     Source: GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C): 13 words; there, and in lm-evaluation-harness, 200 characters
     around a match go, and a document that falls into more than ten pieces. datatrove drops the document, at 12 words.
@@ -72,7 +72,7 @@ class Decontaminate(Stage):
         return Contract(needs={self.column: pa.string()}, adds=COLUMNS if self.action == "mark" else {})
 
     def reasons(self) -> tuple[str, ...]:
-        return ("contaminated",) if self.action == "drop" else ()
+        return tuple(_reason(reference.name) for reference in self._found()) if self.action == "drop" else ()
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         try:
@@ -104,13 +104,19 @@ class Decontaminate(Stage):
             return Outputs(out=self._told(batch, found, np.arange(len(batch))))
         bad = (found.by >= 0) & (found.ngrams >= self.min_matches) & (found.share >= self.min_share)
         dropped = self._told(batch.filter(bad), found, np.flatnonzero(bad))
-        return Outputs(out=batch.filter(~bad), dropped=dropped.with_reason("contaminated"))
+        reasons = [_reason(name) for name in dropped.column("contaminated_by")]
+        return Outputs(out=batch.filter(~bad), dropped=dropped.with_reason(reasons))
 
     def _told(self, batch: Batch, found: Found, rows: np.ndarray) -> Batch:
         names = [self._names[number] if number >= 0 else None for number in found.by[rows].tolist()]
         values = (names, found.match[rows], found.ngrams[rows], found.share[rows])
         return batch.with_columns({name: pa.array(column, kind)
                                    for (name, kind), column in zip(COLUMNS.items(), values, strict=True)})
+
+
+def _reason(name: str) -> str:
+    """Of its own for each benchmark, so that the funnel says how many records each one costs."""
+    return f"contaminated: {name}"
 
 
 @dataclass
