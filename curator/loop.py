@@ -19,6 +19,7 @@ from curator.plan import Phase
 from curator.profiles import load_profiles, save_profiles
 from curator.resources import Node
 from curator.stage import Stateful, Unit
+from curator.worker.processes import Processes
 from curator.worker.runner import UnitInfo
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
@@ -28,7 +29,8 @@ WATCH_S = 0.2  # watchers are told this often
 
 @dataclass
 class Means:
-    """What a run works with in every phase. `inline`: in the driver's own process. `keep`: a descriptor that workers hold.
+    """What a run works with in every phase. `inline`: in the driver's own process. `keep`: a descriptor that the nursery and
+    every worker hold open (the run's lock). `modules`: what workers of all phases import. To be closed.
 
     `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers`
     when the observer asks for the numbers of the run.
@@ -39,16 +41,26 @@ class Means:
     tell_numbers: Callable[[], None]
     inline: bool = False
     keep: int | None = None
+    modules: Sequence[str] = ()
     ray: str | None = None
     cores: int | None = None
     watch: Callable[[], None] | None = None
     asked: list[str] = field(default_factory=list)  # why the user wants the run to stop
+    processes: Processes | None = None  # of this machine, from the first phase on
+
+    def close(self) -> None:
+        if self.processes is not None:
+            self.processes.close()
 
 
 def make_runtime(job: Job, means: Means) -> tuple[Any, dict[int, Node]]:
     """Where the work is done: a runtime (`execute`, `wait`, `close`), and the nodes that it begins with."""
     if means.ray is None:
-        return InlineRuntime(job) if means.inline else LocalRuntime(job, means.keep), {0: means.machine}
+        if means.inline:
+            return InlineRuntime(job), {0: means.machine}
+        if means.processes is None:
+            means.processes = Processes(means.modules, () if means.keep is None else (means.keep,))
+        return LocalRuntime(job, means.processes), {0: means.machine}
     from curator.engine.runtime_ray import RayRuntime
 
     runtime = RayRuntime(job, means.ray, means.cores, lambda kind, text: means.observer.see((), [Report(kind, text)]))

@@ -19,6 +19,7 @@ from curator.balance.allocation import Allocation, in_words
 from curator.counts import WRITTEN, Counts
 from curator.engine.scheduler import SHARE_OF
 from curator.engine.seats import allocation_of
+from curator.engine.workers import modules_of
 from curator.errors import InputError
 from curator.io.files import FileInfo, Folder
 from curator.io.spool import shard_units, spool_units
@@ -96,8 +97,11 @@ def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | Non
         inline = workers == 0 or _in_memory(plan)
         work = _Run(plan, units, out, prune, watch)
         observer = held.enter_context(Observer(out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
-        return work.go(Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock.fd,
-                             None if inline else _ray_address(ray), workers))
+        means = Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock.fd,
+                      modules_of(o for phase in plan.phases for o in phase.operators),
+                      None if inline else _ray_address(ray), workers)
+        held.callback(means.close)
+        return work.go(means)
 
 
 def _ray_address(asked: str | bool | None) -> str | None:

@@ -25,12 +25,13 @@ NURSERY_DIED = ("the process that holds the workers has died (killed, or out of 
 class LocalRuntime:
     """Workers as processes. `execute` does what the scheduler asks; `wait` gives what happened.
 
-    `keep`: a descriptor that the nursery and every worker hold open (the run's lock).
+    `processes`: those of an earlier phase, which have all ended, to be used on; None for some of its own.
     """
 
-    def __init__(self, job: Job, keep: int | None = None) -> None:
+    def __init__(self, job: Job, processes: Processes | None = None) -> None:
         self.workers = Workers(job)
-        self.processes = Processes(job.modules(), () if keep is None else (keep,))
+        self.own = processes is None
+        self.processes = Processes(job.modules()) if processes is None else processes
 
     def execute(self, action: ev.Action) -> None:
         self.workers.do(action)
@@ -49,8 +50,11 @@ class LocalRuntime:
             getattr(self.processes, method)(*args)
 
     def close(self) -> None:
-        """End every worker, and remove the shared memory; returns when all are gone."""
-        self.processes.close()
+        """End every worker, and remove their batches; returns when all are gone."""
+        if self.own:
+            self.processes.close()
+        else:
+            self.processes.clear()
 
 
 # -- in this process ----------------------------------------------------------------------------------------------

@@ -245,11 +245,27 @@ class Processes:
 
     # -- the end ------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """End every process and the nursery, and remove the shared memory; returns when all are gone."""
+    def clear(self) -> None:
+        """End every process and remove all batches; returns when they are gone. New ones may be started then."""
+        self._let_end()
+        for process in list(self.alive):
+            self.stop(process, kill=True)
+        while self.alive:
+            self.wait(None)
+        for folder in self.folders:
+            for path in Path(folder).iterdir():
+                path.unlink(missing_ok=True)
+        self.files.clear()
+
+    def _let_end(self) -> None:
+        """Wait for processes that were asked to end, for a while."""
         until = time.monotonic() + GRACE_S
         while self.asked & self.alive and time.monotonic() < until:
             self.wait(0.1)
+
+    def close(self) -> None:
+        """End every process and the nursery, and remove the shared memory; returns when all are gone."""
+        self._let_end()
         self.nursery.close()  # the nursery kills who is left and removes the folders
         try:
             self.nursery_process.wait(GRACE_S)
