@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
-from curator.stages.dedup.arrays import distinct
+from curator.stages.dedup.arrays import distinct, grown
 from curator.stages.dedup.clusters import cluster_keys, cluster_names
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
@@ -168,7 +168,7 @@ class _Kept:
         first, self._count = self._count, self._count + len(names)
         numbers = np.arange(first, self._count, dtype=np.uint32)
         for name, values in (("unit", unit), ("_names", names), ("_sketches", sketches), ("_keys", keys)):
-            setattr(self, name, _grown(getattr(self, name), first, values))
+            setattr(self, name, grown(getattr(self, name), first, values))
         self._who.append(who)
         if len(self._who) > 256:
             self._who = [pa.concat_tables(self._who).combine_chunks()]
@@ -238,15 +238,3 @@ class _Kept:
                               for c, kind in (("sketch", np.uint8), ("keys", np.uint64)))
             self.keep(memory.column("name").to_numpy(), np.full(memory.num_rows, unit, dtype=np.int32), sketches, keys,
                       memory.select(_NOBODY.column_names))
-
-
-def _grown(array: np.ndarray | None, count: int, more: np.ndarray) -> np.ndarray:
-    """An array with rows added after its first `count`; doubled when it is full."""
-    wanted = count + len(more)
-    if array is None or len(array) < wanted:
-        grown = np.zeros((max(1024, 2 * wanted), *more.shape[1:]), dtype=more.dtype)
-        if array is not None:
-            grown[:count] = array[:count]
-        array = grown
-    array[count:wanted] = more
-    return array
