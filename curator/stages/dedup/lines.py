@@ -34,7 +34,7 @@ class DedupLines(Composite):
 
     `mode`: `cluster` is a barrier: everything before it is done first, and what stays does not depend on order or workers; for
     memory and disk, and for `shards` and `memory_bytes`, which are of this mode only, see `Repeated`. `stream` decides as
-    records flow by, in the memory of one worker: the first `copies` to arrive stay.
+    records flow by, in the memory of one worker: the first `copies` to arrive stay (`LinesStream` says how much that takes).
 
     Source: CCNet (Wenzek et al. 2020) drops every paragraph, which is a line there, whose normalized hash was seen before;
     C4 (Raffel et al. 2020) drops spans of three sentences; FineWeb (Penedo et al. 2024) tried dropping repeated lines, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curator.errors import InputError
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
 from curator.stages.dedup.arrays import distinct, grown
 from curator.stages.dedup.clusters import cluster_keys, cluster_names
@@ -37,6 +39,9 @@ class NearStream(Stateful):
 
     def contract(self) -> Contract:
         return Contract(needs=self.measure.needs() | ({self.scope} if self.scope else set()))
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        self.measure.check(columns)
 
     def setup(self, ctx: Context) -> None:
         self._kept = _Kept()
@@ -178,8 +183,15 @@ class _Kept:
 
     def match(self, keys: np.ndarray, sketches: np.ndarray, rows: np.ndarray, total: int,
               measure: Any) -> tuple[np.ndarray, np.ndarray]:
-        """For each of `total` rows the first record kept that is similar (-1: none), and how similar it is."""
+        """For each of `total` rows the first record kept that is similar (-1: none), and how similar it is.
+
+        Raises:
+            InputError: signatures or vectors of different widths.
+        """
         number, likeness = np.full(total, -1, dtype=np.int64), np.zeros(total, dtype=np.float32)
+        if len(rows) and self._sketches is not None and sketches.shape[1] != self._sketches.shape[1]:
+            raise InputError("what is compared must all have one width: some records have sketches of "
+                             f"{self._sketches.shape[1]} bytes, others of {sketches.shape[1]}")
         at, other = self._postings.find(keys)
         alive = self.unit[other] != NOBODY
         at, other = at[alive], other[alive]

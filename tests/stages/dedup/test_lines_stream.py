@@ -127,6 +127,19 @@ def test_a_record_that_is_there_twice_is_shown_again_as_two():
     assert [answers(made, twins.take([row]))[0] for row in range(3)] == before
 
 
+def test_a_record_that_is_in_two_units_has_claims_of_its_own_in_each():
+    made, both = stage(copies=3), batch(["aa", "aa", "aa"], unit=[0, 1, 2], ids=list("xxx"))
+    before = answers(made, both)
+    assert before == ["aa", "a", ["x"]]
+    for order in ([2, 1, 0], [0, 1, 2], [1, 2, 0]):
+        for unit in range(3):
+            made.again(unit)
+        assert answers(made, both.take(order)) == [before[unit] for unit in order]
+        for unit in range(3):
+            made.again(unit)
+        assert [answers(made, both.take([unit]))[0] for unit in order] == [before[unit] for unit in order]
+
+
 def test_records_that_share_an_id_are_told_apart():
     made, both = stage(), batch(["ab", "bc"], ids=["x", "x"])
     assert answers(made, both) == ["ab", "c"]
@@ -194,7 +207,9 @@ def first_copies(units, order, copies):
 @settings(deadline=None, max_examples=100)
 @given(UNITS, st.integers(1, 3), st.data())
 def test_each_line_stays_as_often_as_it_may_whatever_is_shown_again_and_wherever_the_run_was_cut(units, copies, data):
-    batches = [batch(texts, unit=unit) for unit, texts in enumerate(units)]
+    names = st.sampled_from(["x", None])
+    batches = [batch(texts, unit=unit, ids=[data.draw(names) or f"u{unit}-{row}" for row in range(len(texts))])
+               for unit, texts in enumerate(units)]
     first, last = stage(copies=copies), {}
     order = data.draw(st.permutations(range(len(units))))
     want = first_copies(units, order, copies)
