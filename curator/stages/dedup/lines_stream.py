@@ -212,6 +212,12 @@ class _Claims:
         self._claimed, self._records = 0, 0
         self._by_unit: dict[int, list[np.ndarray]] = {}  # records
 
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.index, self._latest, self._line, self._before, self.owner, self.pending, self.unit, self._names,
+                  self._keys, self._start, self._size, self._id_end)
+        return sum(array.nbytes for array in arrays) + len(self._ids)
+
     def add(self, hashes: np.ndarray, record: np.ndarray, who: pa.Table, unit: np.ndarray) -> None:
         """Claims on lines, uint64 [n, 2], by these new records, of which `record` has the numbers 0, 0, …, 1, …, rising."""
         if not len(hashes):

@@ -119,6 +119,31 @@ def test_part_of_a_unit_may_be_shown_before_it_starts_again():
     assert answers(made, whole) == ["ab", ["u0-0"], ["u1-0"]]
 
 
+def test_rows_that_are_shown_again_in_other_batches_are_answered_as_before():
+    made, given_ = stage(), batch(["ab", "bbc", None, "ca", "d"])
+    before = answers(made, given_)
+    made.again(0)
+    assert answers(made, given_.slice(0, 2)) + answers(made, given_.slice(2, 5)) == before
+    made.again(0)
+    order = (4, 3, 1, 2, 0)
+    assert [answers(made, given_.take([at]))[0] for at in order] == [before[at] for at in order]
+
+
+def test_a_call_that_raises_leaves_nothing_behind():
+    class Failing(TextBatch):
+        def with_columns(self, columns):
+            raise MemoryError
+
+    made, given_ = stage(), batch(["ab", "bc"])
+    with pytest.raises(MemoryError):
+        made.process(Failing(given_.rows))
+    assert answers(made, given_) == ["ab", "c"]
+    made.again(0)
+    with pytest.raises(MemoryError):
+        made.process(Failing(given_.rows))
+    assert answers(made, given_) == ["ab", "c"]
+
+
 def test_a_record_that_is_there_twice_is_shown_again_as_two():
     made, twins = stage(copies=3), batch(["aa", "aa", "aa"], ids=list("xxx"))
     before = answers(made, twins)
@@ -156,6 +181,13 @@ def test_another_one_takes_the_lines_of_a_forgotten_unit():
     assert answers(made, batch(["ab"], unit=3))[0][0] in ("u1-0", "u2-0")
 
 
+def through_a_file(rows):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=2)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
 def test_a_resumed_run_knows_what_finished_units_brought():
     made = stage()
     answers(made, batch(["ab", "ac", "b"]))
@@ -163,7 +195,7 @@ def test_a_resumed_run_knows_what_finished_units_brought():
     assert made.remember(1).depends == {0}
     resumed = stage()
     for unit, of in ((3, 1), (2, 0), (5, 4)):
-        resumed.recall(unit, made.remember(of).rows)
+        resumed.recall(unit, through_a_file(made.remember(of).rows))
     assert answers(resumed, batch(["da", "cf", "ae"], unit=7)) == [["u1-0"], "f", ["u0-0"]]
     assert resumed.remember(2).rows.equals(made.remember(0).rows)
     assert resumed.remember(7).depends == {2, 3}
@@ -276,6 +308,14 @@ def test_many_units_in_a_batch_and_many_batches_in_a_unit():
     assert sum(len(made.remember(unit).rows) for unit in range(6)) == 700
 
 
+def test_many_lines_take_little_memory():
+    made = stage()
+    for unit in range(4):
+        made.process(plain([f"{unit} {row} a\n{unit} {row} b\n{unit} {row} c\n{unit} {row} d" for row in range(3000)], unit=unit))
+    assert sum(len(made.remember(unit).rows) for unit in range(4)) == 12_000
+    assert made._claims.nbytes < 48_000 * 82 + 12_000 * (80 + 8)
+
+
 RECIPE = """
 name: lines
 read: {{jsonl: {{path: {source}/*.jsonl}}}}
@@ -301,6 +341,23 @@ def test_from_files_to_files(tmp_path, workers, copies):
     assert sum(row["removed_lines"] for row in written) > 0
     assert result.records["duplicate"] == len(rows) - len(written) > 0
     assert [p for p in (tmp_path / "out" / "duplicate" / "dedup.lines").rglob("*") if p.is_file()]
+
+
+def lines_of(folder):
+    return Counter(line for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
+                   for line in json.loads(row)["text"].split("\n"))
+
+
+def test_a_run_over_more_input_goes_on_where_the_last_one_ended(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "r.yaml").write_text(RECIPE.format(source=tmp_path / "in", out=tmp_path / "out", copies=2))
+    for run in range(3):
+        rows = [{"id": f"{run}-{n}", "text": "\n".join(f"line {n * k % 31 + 5 * run}" for k in range(4))} for n in range(12)]
+        (tmp_path / "in" / f"{run}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert load(str(tmp_path / "r.yaml"), {}).run(workers=0).ok
+        before = lines_of(tmp_path / "in")
+        assert max(before.values()) > 2
+        assert lines_of(tmp_path / "out") == {line: min(2, count) for line, count in before.items()}
 
 
 @pytest.mark.parametrize(("options", "told"), [({"mode": "streams"}, "mode must be"), (
