@@ -38,3 +38,14 @@ def grown(array: np.ndarray | None, count: int, more: np.ndarray) -> np.ndarray:
         array = grown
     array[count:wanted] = more
     return array
+
+
+def turns(*keys: np.ndarray) -> np.ndarray:
+    """How many of those before it have the same keys, for each row."""
+    order = np.lexsort(keys)
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
+    begins = np.flatnonzero(fresh)
+    turn = np.empty(len(order), dtype=np.int64)
+    turn[order] = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
+    return turn

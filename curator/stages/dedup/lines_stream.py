@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
-from curator.stages.dedup.arrays import distinct, first_of_each, grown
+from curator.stages.dedup.arrays import distinct, first_of_each, grown, turns
 from curator.stages.dedup.cut import Found
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.dedup.line_pieces import Compared, LineCutting, all_hashed
@@ -294,14 +294,3 @@ class _Claims:
         return self.who(records).combine_chunks().append_column("hashes", pa.ListArray.from_arrays(
             offsets, pa.array(lists["hashes"]))).append_column("checks", pa.ListArray.from_arrays(
                 offsets, pa.array(lists["checks"])))
-
-
-def turns(*keys: np.ndarray) -> np.ndarray:
-    """How many of those before it have the same keys, for each row."""
-    order = np.lexsort(keys)
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
-    begins = np.flatnonzero(fresh)
-    turn = np.empty(len(order), dtype=np.int64)
-    turn[order] = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
-    return turn

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,8 @@ from curator.pipeline import from_source
 from curator.recipe import load
 from curator.stage import Context
 from curator.stages import DedupLines, Jsonl
-from curator.stages.dedup.lines_stream import LinesStream, turns
+from curator.stages.dedup.arrays import turns
+from curator.stages.dedup.lines_stream import LinesStream
 from curator.testing import check_stage
 
 
@@ -291,8 +293,6 @@ def test_each_line_stays_as_often_as_it_may_when_units_are_forgotten_or_fail_hal
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12))
 def test_turns_count_those_before(pairs):
-    import numpy as np
-
     keys = [np.array([pair[which] for pair in pairs], dtype=np.int64) for which in (0, 1)]
     assert turns(*keys).tolist() == [pairs[:row].count(pair) for row, pair in enumerate(pairs)]
 
