@@ -1,10 +1,11 @@
-"""Cutting out of texts what `Repeated` found in them."""
+"""Cutting out of texts what stands elsewhere, as `Repeated` or a stage that decides as records flow by found it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,24 +32,20 @@ class Found:
 
     cut: tuple[np.ndarray, np.ndarray]
     kept: tuple[np.ndarray, np.ndarray]
-    best: np.ndarray  # a row of what was absorbed for each text, -1 for none
+    best: np.ndarray  # the row of the table of holders for each text, -1 for none
 
 
-@dataclass(kw_only=True)
-class Cut(Reduce):
-    """Base of the stages that cut: they say in `remove` which bytes go, and in `counted` how the columns of counts are called.
+class Cutting:
+    """What stages that cut have in common: they say in `remove` which bytes go, and in `counted` how the columns of counts
+    are called. They have the fields `column` and `min_left`.
 
     Records whose text is cut go on with what is left. One that holds nothing that others lose in its favour, and of which
     fewer than `min_left` characters are left, white space not counted, goes to `duplicate` as it was.
     """
 
-    column: str = "text"
-    min_left: int = 1
-    shards: int = setting(default=16)
-
-    key = "id"
-    absorbs = CutBatch
-    counted = ("removed_pieces", "removed_chars")
+    column: str
+    min_left: int
+    counted: ClassVar[tuple[str, str]] = ("removed_pieces", "removed_chars")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column}, adds={self.counted[0]: pa.int32(), self.counted[1]: pa.int64()})
@@ -61,44 +58,26 @@ class Cut(Reduce):
         gone = spent & (left < self.min_left)
         return gone, ~gone
 
-    def setup(self, ctx: Context) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self._rows: list[pa.Table] = []
-        self._learned: _Learned | None = None
-
-    def absorb(self, batch: Batch) -> None:
-        table = batch.rows.select(["digest", "twin", "cut", "kept", "of", "cluster", "of_size", "of_place"])
-        self._rows.append(table.append_column("key", pa.array(record_keys(batch))))
-
-    def process(self, batch: Batch) -> Outputs:
-        if isinstance(batch, CutBatch):
-            return Outputs(absorbed=batch)
-        if self._learned is None:
-            self._learned, self._rows = _Learned(self._rows), []
-        counts, chars = np.zeros(len(batch), np.int32), np.zeros(len(batch), np.int64)
-        keys = record_keys(batch)
-        touched = np.flatnonzero(self._learned.has(keys))
-        if not len(touched):
-            return Outputs(out=self._told(batch, counts, chars))
-        texts = Texts.of(batch.rows.column(self.column).take(pa.array(touched)))
-        found, seen = self._learned.find(keys[touched], texts.digests())
+    def cut(self, batch: Batch, rows: np.ndarray, texts: Texts, found: Found, holders: pa.Table) -> Outputs:
+        """The batch without what was found in the texts of these rows. `holders`: `of`, an id, and `cluster`, uint64."""
         parts = list(self._parts(texts, found))
         changed, *arrays = zip(*parts, strict=True)
         changed, (count, removed, gone, share) = pa.concat_arrays(changed), map(np.concatenate, arrays)
-        counts[touched], chars[touched] = count, removed
+        counts, chars = np.zeros(len(batch), np.int32), np.zeros(len(batch), np.int64)
+        counts[rows], chars[rows] = count, removed
         duplicate = np.zeros(len(batch), dtype=bool)
-        duplicate[touched] = gone
+        duplicate[rows] = gone
         out = batch
         if count[~gone].any():
-            out = batch.with_columns({self.column: _replaced(batch.rows.column(self.column), touched[count > 0],
+            out = batch.with_columns({self.column: _replaced(batch.rows.column(self.column), rows[count > 0],
                                                              changed.filter(pa.array(count > 0)))})
         answer = Outputs(out=self._told(out, counts, chars).filter(~duplicate))
         if gone.any():
-            answer["duplicate"] = self._named(batch.take(touched[gone]), found.best[gone], share[gone])
-        self._learned.saw(seen)  # last: a call that raised is repeated, and must find things as they were
+            answer["duplicate"] = _named(batch.take(rows[gone]), holders.take(pa.array(found.best[gone])), share[gone])
         return answer
+
+    def untouched(self, batch: Batch) -> Outputs:
+        return Outputs(out=self._told(batch, np.zeros(len(batch), np.int32), np.zeros(len(batch), np.int64)))
 
     def _parts(self, texts: Texts, found: Found) -> Iterator[tuple]:
         """For each text: what is left, pieces and characters removed, whether it is a duplicate, the share that is elsewhere."""
@@ -120,11 +99,49 @@ class Cut(Reduce):
     def _told(self, batch: Batch, counts: np.ndarray, chars: np.ndarray) -> Batch:
         return batch.with_columns({self.counted[0]: pa.array(counts, pa.int32()), self.counted[1]: pa.array(chars, pa.int64())})
 
-    def _named(self, batch: Batch, best: np.ndarray, share: np.ndarray) -> Batch:
-        rows = self._learned.rows.select(["of", "cluster"]).take(pa.array(best))
-        clusters = [f"{cluster:016x}" for cluster in rows.column("cluster").to_pylist()]
-        return batch.with_columns({"duplicate_of": rows.column("of"), "similarity": pa.array(share.astype(np.float32)),
-                                   "cluster": pa.array(clusters, pa.string())})
+
+@dataclass(kw_only=True)
+class Cut(Cutting, Reduce):
+    """Cuts what `Repeated` found."""
+
+    column: str = "text"
+    min_left: int = 1
+    shards: int = setting(default=16)
+
+    key = "id"
+    absorbs = CutBatch
+
+    def setup(self, ctx: Context) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._rows: list[pa.Table] = []
+        self._learned: _Learned | None = None
+
+    def absorb(self, batch: Batch) -> None:
+        table = batch.rows.select(["digest", "twin", "cut", "kept", "of", "cluster", "of_size", "of_place"])
+        self._rows.append(table.append_column("key", pa.array(record_keys(batch))))
+
+    def process(self, batch: Batch) -> Outputs:
+        if isinstance(batch, CutBatch):
+            return Outputs(absorbed=batch)
+        if self._learned is None:
+            self._learned, self._rows = _Learned(self._rows), []
+        keys = record_keys(batch)
+        touched = np.flatnonzero(self._learned.has(keys))
+        if not len(touched):
+            return self.untouched(batch)
+        texts = Texts.of(batch.rows.column(self.column).take(pa.array(touched)))
+        found, seen = self._learned.find(keys[touched], texts.digests())
+        answer = self.cut(batch, touched, texts, found, self._learned.rows)
+        self._learned.saw(seen)  # last: a call that raised is repeated, and must find things as they were
+        return answer
+
+
+def _named(batch: Batch, holders: pa.Table, share: np.ndarray) -> Batch:
+    clusters = [f"{cluster:016x}" for cluster in holders.column("cluster").to_pylist()]
+    return batch.with_columns({"duplicate_of": holders.column("of"), "similarity": pa.array(share.astype(np.float32)),
+                               "cluster": pa.array(clusters, pa.string())})
 
 
 def _replaced(column: pa.ChunkedArray, rows: np.ndarray, texts: pa.LargeStringArray) -> pa.ChunkedArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curator.errors import InputError
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
-from curator.stages.dedup.arrays import distinct
+from curator.stages.dedup.arrays import distinct, grown
 from curator.stages.dedup.clusters import cluster_keys, cluster_names
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
@@ -37,6 +39,9 @@ class NearStream(Stateful):
 
     def contract(self) -> Contract:
         return Contract(needs=self.measure.needs() | ({self.scope} if self.scope else set()))
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        self.measure.check(columns)
 
     def setup(self, ctx: Context) -> None:
         self._kept = _Kept()
@@ -168,7 +173,7 @@ class _Kept:
         first, self._count = self._count, self._count + len(names)
         numbers = np.arange(first, self._count, dtype=np.uint32)
         for name, values in (("unit", unit), ("_names", names), ("_sketches", sketches), ("_keys", keys)):
-            setattr(self, name, _grown(getattr(self, name), first, values))
+            setattr(self, name, grown(getattr(self, name), first, values))
         self._who.append(who)
         if len(self._who) > 256:
             self._who = [pa.concat_tables(self._who).combine_chunks()]
@@ -178,8 +183,15 @@ class _Kept:
 
     def match(self, keys: np.ndarray, sketches: np.ndarray, rows: np.ndarray, total: int,
               measure: Any) -> tuple[np.ndarray, np.ndarray]:
-        """For each of `total` rows the first record kept that is similar (-1: none), and how similar it is."""
+        """For each of `total` rows the first record kept that is similar (-1: none), and how similar it is.
+
+        Raises:
+            InputError: signatures or vectors of different widths.
+        """
         number, likeness = np.full(total, -1, dtype=np.int64), np.zeros(total, dtype=np.float32)
+        if len(rows) and self._sketches is not None and sketches.shape[1] != self._sketches.shape[1]:
+            raise InputError("what is compared must all have one width: some records have sketches of "
+                             f"{self._sketches.shape[1]} bytes, others of {sketches.shape[1]}")
         at, other = self._postings.find(keys)
         alive = self.unit[other] != NOBODY
         at, other = at[alive], other[alive]
@@ -238,15 +250,3 @@ class _Kept:
                               for c, kind in (("sketch", np.uint8), ("keys", np.uint64)))
             self.keep(memory.column("name").to_numpy(), np.full(memory.num_rows, unit, dtype=np.int32), sketches, keys,
                       memory.select(_NOBODY.column_names))
-
-
-def _grown(array: np.ndarray | None, count: int, more: np.ndarray) -> np.ndarray:
-    """An array with rows added after its first `count`; doubled when it is full."""
-    wanted = count + len(more)
-    if array is None or len(array) < wanted:
-        grown = np.zeros((max(1024, 2 * wanted), *more.shape[1:]), dtype=more.dtype)
-        if array is not None:
-            grown[:count] = array[:count]
-        array = grown
-    array[count:wanted] = more
-    return array

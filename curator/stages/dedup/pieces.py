@@ -209,14 +209,21 @@ class Hashed:
     size: np.ndarray | None = None
 
 
-def piece_outputs(batch: Batch, texts: Texts, found: list[Hashed], scope: str | None, shards: int) -> Outputs:
-    """A row for each record of the batch and shard that it has pieces in; records without any are absorbed."""
-    if not found:
-        return Outputs(absorbed=batch)
+def gathered(batch: Batch, found: list[Hashed], scope: str | None) -> Hashed:
+    """What was found in parts of the batch, one or more, together; hashes are those within the scope."""
     row, place, hashes, check = (np.concatenate([getattr(h, name) for h in found]) for name in ("row", "place", "hash", "check"))
     size = None if found[0].size is None else np.concatenate([h.size for h in found])
     if scope is not None:
         hashes = mixed(hashes ^ scopes(batch, scope)[row])
+    return Hashed(row, place, hashes, check, size)
+
+
+def piece_outputs(batch: Batch, texts: Texts, found: list[Hashed], scope: str | None, shards: int) -> Outputs:
+    """A row for each record of the batch and shard that it has pieces in; records without any are absorbed."""
+    if not found:
+        return Outputs(absorbed=batch)
+    together = gathered(batch, found, scope)
+    row, place, hashes, check, size = (getattr(together, name) for name in ("row", "place", "hash", "check", "size"))
     shard = (hashes % np.uint64(shards)).astype(np.uint16)
     order = np.argsort(shard, kind="stable")  # by shard, record, place
     shard, row = shard[order], row[order]

@@ -15,6 +15,7 @@ from curator.stages.dedup.clusters import Clusters
 from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.near import ALARM_ABOVE, check_clustering
+from curator.stages.dedup.near_stream import NearStream
 from curator.stages.dedup.pairs import FindPairs
 from curator.stages.dedup.sketch import Sketch
 from curator.stages.dedup.split import Split
@@ -32,11 +33,14 @@ class DedupSemantic(Composite):
     `threshold`: 0.95 by default; or `eps`, which is 1 - threshold (0.05; SemDeDup and NeMo Curator say it so). A duplicate
     has this cosine to the record in `duplicate_of`; with `radius: 2` it may be two such steps away, with null any number.
 
-    `method`: where pairs are looked for. `kmeans`: among records that have one of their `probes` nearest centers of
-    `clusters` in common (null: 1,000 records a cluster, from a million records on the square root of their number); other
-    pairs are not found, and more probes find more. `neighbours`: among records on the same sides of random planes; 99 % of
-    the pairs at the threshold are found, wherever they lie. The work grows where many records point about the same way, and
-    below a threshold of 0.9.
+    `mode`: `cluster` is a barrier, and who stays does not depend on order or workers. `stream` decides as records flow by, in
+    the memory of one worker (2 bytes a component and 24 a key for each that stays): the first to arrive stays.
+
+    `method`: where pairs are looked for. `kmeans` (by default; in mode `cluster` only): among records that have one of their
+    `probes` nearest centers of `clusters` in common (null: 1,000 records a cluster, from a million records on the square root
+    of their number); other pairs are not found, and more probes find more. `neighbours` (always so in mode `stream`): among
+    records on the same sides of random planes; 99 % of the pairs at the threshold are found, wherever they lie. The work
+    grows where many records point about the same way, and below a threshold of 0.9.
 
     `keep`: which one is kept, as in `dedup.near`; with `kmeans` also `hard` (the farthest from its center), `easy` (the
     nearest) or `random`. `scope`: only records that have the same value in this column are compared. `reference`: a SQL
@@ -52,9 +56,10 @@ class DedupSemantic(Composite):
     name = "dedup.semantic"
 
     column: str = "embedding"
+    mode: Literal["cluster", "stream"] = "cluster"
     threshold: float | None = None
     eps: float | None = None
-    method: Literal["kmeans", "neighbours"] = "kmeans"
+    method: Literal["kmeans", "neighbours"] | None = None
     clusters: int | None = None
     probes: int = 2
     keep: Any = "first"
@@ -70,16 +75,30 @@ class DedupSemantic(Composite):
             raise RecipeError("dedup.semantic: threshold and eps say the same (eps is 1 - threshold); give one of them")
         if self.eps is not None and not 0 <= self.eps < 1:
             raise RecipeError(f"dedup.semantic: eps must be 0 or more and below 1, got {self.eps}")
-        if self.method not in ("kmeans", "neighbours"):
+        if self.mode not in ("cluster", "stream"):
+            raise RecipeError(f"dedup.semantic: mode must be cluster or stream, got {self.mode!r}")
+        if self.mode == "stream":
+            self._check_stream()
+        if self.method not in ("kmeans", "neighbours", None):
             raise RecipeError(f"dedup.semantic: method must be kmeans or neighbours, got {self.method!r}")
         check_clustering("dedup.semantic", self.radius, 16 if self.shards is None else self.shards, self.alarm_above)
+        self._method = self.method or ("kmeans" if self.mode == "cluster" else "neighbours")
         by_center = self.keep in BY_CENTER if isinstance(self.keep, str) else False
-        if by_center and self.method != "kmeans":
+        if by_center and self._method != "kmeans":
             raise RecipeError(f"dedup.semantic: keep: {self.keep} goes by the centers of clusters, so it needs method: kmeans")
         self._rank = self.keep if by_center else None
         self._keep = Keep() if by_center else Keep.parse(self.keep)
-        self._measure = Cosine(self.column, self._least(), planes=self.method == "neighbours", seed=self.seed)
+        self._measure = Cosine(self.column, self._least(), planes=self._method == "neighbours", seed=self.seed)
         self._parts()  # nonsense in other fields is refused by these
+
+    def _check_stream(self) -> None:
+        """What decides as records flow by can neither choose among them nor make clusters of them."""
+        if self.method == "kmeans":
+            raise RecipeError("dedup.semantic: method: kmeans needs all records: set mode: cluster, or leave method out")
+        for name, usual in (("keep", "first"), ("reference", None), ("radius", 1), ("clusters", None)):
+            if getattr(self, name) != usual:
+                raise RecipeError(f"dedup.semantic: {name} needs all records that are alike: set mode: cluster, or leave "
+                                  f"{name} out")
 
     def _least(self) -> float:
         if self.eps is not None:
@@ -92,9 +111,9 @@ class DedupSemantic(Composite):
 
     def _parts(self) -> tuple[Sketch, Centroids, FindPairs, Clusters, Split]:
         """The parts that are stages; those that multiply matrices get the resources of the whole."""
-        shards = SHARDS[self.method] if self.shards is None else self.shards
+        shards = SHARDS[self._method] if self.shards is None else self.shards
         sketch = Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
-                        shards=1 if self.method == "kmeans" else shards)
+                        shards=1 if self._method == "kmeans" else shards)
         centroids = Centroids(clusters=self.clusters, probes=self.probes, rank=self._rank, seed=self.seed, shards=shards)
         pairs = FindPairs(measure=self._measure, shards=shards)
         clusters = Clusters(radius=self.radius, drops_all=self._keep.drops_all)
@@ -102,9 +121,11 @@ class DedupSemantic(Composite):
         return sketch, centroids.with_(resources=self.resources), pairs.with_(resources=self.resources), clusters, split
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
+        if self.mode == "stream":
+            return rows >> NearStream(measure=self._measure, scope=self.scope)
         sketch, centroids, pairs, clusters, split = self._parts()
         sketches = rows >> sketch
-        if self.method == "kmeans":
+        if self._method == "kmeans":
             sketches = sketches >> centroids
         verdicts = (sketches >> pairs >> clusters).to(ToParquet(path=folder, storage_options=storage_options))
         return (rows + verdicts) >> split

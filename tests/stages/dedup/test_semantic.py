@@ -204,7 +204,40 @@ def test_what_multiplies_matrices_gets_the_resources_of_the_whole():
     assert not any(part.resources.gpus for part in (sketch, clusters, split))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_in_mode_stream_the_first_to_arrive_stays(tmp_path, workers):
+    vectors, labels = planted(np.random.default_rng(7), cosine=0.99)
+    mixed = np.random.default_rng(7).permutation(len(vectors))
+    rows = table([None, *vectors[mixed], [0.0] * WIDTH], language=["de"] * (len(vectors) + 2))
+    labels = np.concatenate([[-1], labels[mixed], [-2]])
+    kept, gone = deduplicated(tmp_path / "a", rows, mode="stream", workers=workers, scope="language")
+    assert sorted(labels[int(name[1:])] for name in kept) == sorted({*labels})
+    assert all(row["duplicate_of"] in kept and row["similarity"] >= 0.95 for row in gone.values())
+    assert all(labels[int(name[1:])] == labels[int(row["duplicate_of"][1:])] for name, row in gone.items())
+    if workers == 0:
+        assert all(row["duplicate_of"] < name for name, row in gone.items())
+        other = table(vectors[mixed], language=[f"{n}" for n in range(len(vectors))])
+        assert not deduplicated(tmp_path / "b", other, mode="stream", scope="language")[1]
+
+
+def test_vectors_of_two_widths_in_mode_stream_stop_the_run_and_say_so(tmp_path):
+    pq.write_table(table([[1.0, 0.0]] * 10), tmp_path / "a.parquet")
+    pq.write_table(table([[1.0, 0.0, 0.0]] * 10), tmp_path / "b.parquet")
+    pipeline = read(str(tmp_path / "*.parquet")) >> DedupSemantic(mode="stream") >> write(str(tmp_path / "out"))
+    result = pipeline.run(workers=0, check=False)
+    assert not result.ok
+    assert "must all have one width" in result.stats["message"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("keep", "longest"), ("keep", "hard"), ("reference", "true"), ("radius", None),
+                                             ("clusters", 10), ("method", "kmeans")])
+def test_what_needs_all_records_is_refused_in_mode_stream(name, value):
+    with pytest.raises(RecipeError, match=rf"{name}.* needs all records"):
+        DedupSemantic(mode="stream", **{name: value})
+
+
 @pytest.mark.parametrize(("options", "told"), [
+    ({"mode": "flow"}, "cluster or stream"),
     ({"threshold": 0.9, "eps": 0.1}, "give one of them"), ({"eps": 1.0}, "eps must be"), ({"threshold": 1.5}, "threshold"),
     ({"method": "faiss"}, "kmeans or neighbours"), ({"method": "neighbours", "keep": "hard"}, "needs method: kmeans"),
     ({"keep": "hardest"}, "keep"), ({"clusters": 0}, "clusters must"), ({"probes": 0}, "probes must"), ({"radius": 0}, "radius"),
@@ -216,8 +249,10 @@ def test_nonsense_is_refused_before_anything_runs(options, told):
 
 def test_a_column_that_is_not_there_or_holds_no_vectors_is_refused_by_the_plan(tmp_path):
     pq.write_table(table([[1.0, 0.0]], text=["a"]), tmp_path / "a.parquet")
-    for column, told in (("embeding", "embedding"), ("text", "wants vectors: 'text' is")):
-        pipeline = read(str(tmp_path / "a.parquet")) >> DedupSemantic(column=column) >> write(str(tmp_path / "out"))
+    cases = [("embeding", "embedding", "cluster"), ("text", "wants vectors: 'text' is", "cluster"),
+             ("text", "wants vectors: 'text' is", "stream")]
+    for column, told, mode in cases:
+        pipeline = read(str(tmp_path / "a.parquet")) >> DedupSemantic(column=column, mode=mode) >> write(str(tmp_path / "out"))
         with pytest.raises(RecipeError, match=told):
             pipeline.run(workers=0)
 
