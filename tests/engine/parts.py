@@ -353,6 +353,6 @@ def remains(*killed: int) -> list[Path]:
 def wait_until(true, seconds: float = 120.0) -> None:
     """Wait for something that other processes do. The limit is for a machine that is slow and busy; it passes only on failure."""
     until = time.monotonic() + seconds
-    while not true() and time.monotonic() < until:
+    while not true():  # once it is: what other processes do may undo it again
+        assert time.monotonic() < until, "it did not come to pass"
         time.sleep(0.01)
-    assert true()
