@@ -253,7 +253,7 @@ class Processes:
         while self.alive:
             self.wait(None)
         for folder in self.folders:
-            for path in Path(folder).iterdir():
+            for path in Path(folder).glob("*"):  # there is none when the nursery has died, and the folder with it
                 path.unlink(missing_ok=True)
         self.files.clear()
 
