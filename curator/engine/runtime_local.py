@@ -25,13 +25,11 @@ NURSERY_DIED = ("the process that holds the workers has died (killed, or out of 
 class LocalRuntime:
     """Workers as processes. `execute` does what the scheduler asks; `wait` gives what happened.
 
-    `processes`: those of an earlier phase, which have all ended, to be used on; None for some of its own.
+    `processes`: of the run; none is alive when a phase begins.
     """
 
-    def __init__(self, job: Job, processes: Processes | None = None) -> None:
-        self.workers = Workers(job)
-        self.own = processes is None
-        self.processes = Processes(job.modules()) if processes is None else processes
+    def __init__(self, job: Job, processes: Processes) -> None:
+        self.workers, self.processes = Workers(job), processes
 
     def execute(self, action: ev.Action) -> None:
         self.workers.do(action)
@@ -51,10 +49,7 @@ class LocalRuntime:
 
     def close(self) -> None:
         """End every worker, and remove their batches; returns when all are gone."""
-        if self.own:
-            self.processes.close()
-        else:
-            self.processes.clear()
+        self.processes.clear()
 
 
 # -- in this process ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from curator.engine import events as ev
-from curator.engine.workers import Job, Request, Workers
+from curator.engine.workers import Job, Request, Workers, modules_of
 from curator.errors import CuratorError
 from curator.machine import this_machine
 from curator.resources import Node
@@ -380,7 +380,7 @@ class RayRuntime:
             name=f"curator-{self.run}-{lease.number}", num_cpus=lease.cpus, num_gpus=lease.gpus,
             memory=lease.memory_bytes or None,
             scheduling_strategy=NodeAffinitySchedulingStrategy(lease.node_id, soft=False),
-        ).remote(self.run, lease, self.job.modules(), [p for p in sys.path if p])
+        ).remote(self.run, lease, modules_of(self.job.operators), [p for p in sys.path if p])
         member = Member(lease, actor, time.monotonic())
         self.members[lease.number] = member
         self._call("up", member, actor.info.remote())

@@ -46,9 +46,6 @@ class Job:
         operator = self.operators[action.operator]
         return self.recall(operator.steps[0].name, action.recall) if operator.kind == "stateful" else []
 
-    def modules(self) -> list[str]:
-        return modules_of(self.operators)
-
 
 def modules_of(operators: Iterable[Operator]) -> list[str]:
     """Where the stages come from; a process imports them once."""

@@ -118,11 +118,11 @@ class Processes:
     def start(self, process: int, spec: bytes, seat: Seat, recalled: list[tuple[int, str, bool]]) -> None:
         """Fork a process and set it up. `spec`: the pickled operator, and the folder of sidecars."""
         ours, theirs = socket.socketpair()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the nursery is gone, and is about to be missed
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the nursery is gone, and is missed or about to be
             socket.send_fds(self.nursery, [REQUEST.pack(FORK, process)], [theirs.fileno()])
+            self.alive.add(process)
         theirs.close()
         self.lines[process] = Line(ours)
-        self.alive.add(process)
         self.selector.register(ours, selectors.EVENT_READ, process)
         devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in seat.visible)
         self.send(process, "setup", spec, list(self.folders), seat, devices, recalled)

@@ -15,6 +15,7 @@ from curator import Contract, Resources, Stage
 from curator.engine.events import Done, Failed, Ref, Release, StopWorker, WorkerLost, WorkerReady
 from curator.engine.runtime_local import LocalRuntime
 from curator.resources import Place
+from curator.worker.processes import Processes
 from curator.worker.store import Store
 
 GANG = Resources(cpus=2, gang=True)
@@ -96,7 +97,7 @@ def gang(tmp_path, monkeypatch):
     made = []
 
     def make(stage, ranks):
-        made.append(LocalRuntime(job_of(tmp_path, stage)))
+        made.append(LocalRuntime(job_of(tmp_path, stage), Processes([type(stage).__module__])))
         one = Gang(made[-1])
         one.start(1, 0, *(Place(0, (rank,)) for rank in range(ranks)))
         return one
@@ -104,6 +105,7 @@ def gang(tmp_path, monkeypatch):
     yield make
     for one in made:
         one.close()
+        one.processes.close()
     wait_until(lambda: not orphans(tmp_path.name))
     assert not folders(os.getpid())
 

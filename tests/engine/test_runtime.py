@@ -18,11 +18,11 @@ from parts import TOKEN, folders, orphans, wait_until
 from curator import Stage
 from curator.engine.events import StartWorker, Stop, StopWorker, WorkerLost, WorkerReady
 from curator.engine.runtime_local import LocalRuntime
-from curator.engine.workers import Job
+from curator.engine.workers import Job, modules_of
 from curator.io.files import Folder
 from curator.plan import Operator, Step
 from curator.worker import processes
-from curator.worker.processes import Line
+from curator.worker.processes import Line, Processes
 
 
 @dataclass(kw_only=True)
@@ -46,12 +46,13 @@ def runtime(tmp_path, monkeypatch):
     def make(stage=None):
         job = Job([Operator(0, "map", (Step("s", stage or Stage(), "key"),))], lambda unit, attempt: None, Folder(str(tmp_path)),
                   lambda step, committed: [])
-        made.append(LocalRuntime(job))
+        made.append(LocalRuntime(job, Processes(modules_of(job.operators))))
         return made[-1]
 
     yield make
     for one in made:
         one.close()
+        one.processes.close()
     wait_until(lambda: not orphans(tmp_path.name))
     assert not folders(os.getpid())
 
