@@ -17,7 +17,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Contract, Reduce, Sink, Source, Stage, Stateful
+from curator.stage import Contract, Outputs, Reduce, Sink, Source, Stage, Stateful
 from curator.tasks.batch import UNIT, Batch
 from curator.testing.io import check_sink, check_source
 from curator.testing.run import (
@@ -28,11 +28,11 @@ from curator.testing.run import (
     difference,
     equal,
     fresh,
+    joined,
     learn,
     marked,
     named,
     records,
-    run_stage,
     same,
     short,
     told,
@@ -42,6 +42,23 @@ from curator.testing.whole import as_one
 __all__ = ["CHECKS", "check_sink", "check_source", "check_stage", "run_stage"]
 
 IDENTITY = {"id", "source"}
+
+
+def run_stage(stage: Stage, *batches: Batch) -> Outputs:
+    """What a stage answers to these batches, one after the other, as in a worker: pickled, set up, called, closed.
+
+    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers. So does a `Composite`, with all
+    its parts, sinks aside.
+
+    Raises:
+        AssertionError: it breaks a rule on the way (an unknown port, a row that is nowhere).
+    """
+    working = fresh(as_one(stage))
+    answered = [learn(working, batches), *(call(working, marked(batch)) for batch in batches)]
+    working.close()
+    ports = dict.fromkeys(port for answer in answered for port in answer)
+    parts = {port: [answer[port] for answer in answered if port in answer] for port in ports}
+    return Outputs({port: joined(stage, port, batches) for port, batches in parts.items()})
 
 
 def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Collection[str] = ()) -> None:

@@ -13,29 +13,11 @@ import pyarrow as pa
 
 from curator.stage import ENDINGS, Context, Outputs, Reduce, Sink, Stage
 from curator.tasks.batch import HIDDEN, ROW, UNIT, Batch
-from curator.testing.whole import as_one
 
 Record = dict[str, Any]
 Answers = dict[str, list[tuple[int, Record]]]  # by port: position of the input row, and what became of it
 MADE = -1  # in place of the position: a row that `finish` made
 AnyStage = TypeVar("AnyStage", bound=Stage)
-
-
-def run_stage(stage: Stage, *batches: Batch) -> Outputs:
-    """What a stage answers to these batches, one after the other, as in a worker: pickled, set up, called, closed.
-
-    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers. So does a `Composite`, with all
-    its parts, sinks aside.
-
-    Raises:
-        AssertionError: it breaks a rule on the way (an unknown port, a row that is nowhere).
-    """
-    working = fresh(as_one(stage))
-    answers = [learn(working, batches), *(call(working, marked(batch)) for batch in batches)]
-    working.close()
-    ports = dict.fromkeys(port for answer in answers for port in answer)
-    parts = {port: [answer[port] for answer in answers if port in answer] for port in ports}
-    return Outputs({port: _joined(stage, port, batches) for port, batches in parts.items()})
 
 
 def named(stage: Stage) -> str:
@@ -81,7 +63,7 @@ def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
             assert not gone, f"{named(stage)}: finish made rows without {', '.join(gone)}; every record has both"
             if len(rows):
                 made.setdefault(port, []).append(rows)
-    return Outputs({port: _joined(stage, port, parts) for port, parts in made.items()})
+    return Outputs({port: joined(stage, port, parts) for port, parts in made.items()})
 
 
 def call(stage: Stage, batch: Batch) -> Outputs:
@@ -99,7 +81,7 @@ def call(stage: Stage, batch: Batch) -> Outputs:
     ids = ", ".join(batch.rows.column("id").take(pa.array(lost[:5])).to_pylist())
     assert not len(lost), (f"{named(stage)} loses {len(lost)} of {len(batch)} rows (records {ids}): send each row on, to "
                            "`dropped` (with_reason) if need be, or name it as absorbed")
-    return Outputs({port: _joined(stage, port, answers) for port, answers in parts.items()})
+    return Outputs({port: joined(stage, port, answers) for port, answers in parts.items()})
 
 
 def answers(stage: Stage, batch: Batch, groups: Sequence[np.ndarray] | None = None,
@@ -200,7 +182,7 @@ def _check_answer(stage: Stage, port: str, answer: Any, rows: int) -> None:
         assert "duplicate_of" in answer.columns, f"{who}: wants the column `duplicate_of`, the id of the record kept"
 
 
-def _joined(stage: Stage, port: str, batches: Sequence[Batch]) -> Batch:
+def joined(stage: Stage, port: str, batches: Sequence[Batch]) -> Batch:
     try:
         return Batch.concat(batches)
     except ValueError as error:

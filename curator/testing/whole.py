@@ -8,6 +8,7 @@ from curator.expand import expand
 from curator.pipeline import End, Node, Pipeline
 from curator.stage import Composite, Context, Contract, Reduce, Sink, Stage
 from curator.tasks.batch import Batch
+from curator.testing.run import call, learn, marked
 
 FOLDER = "memory://checked"  # where sinks among the parts would write; they are not opened
 
@@ -67,8 +68,6 @@ class Whole(Reduce):
 
     def _learn(self) -> None:
         """Have the parts work, and the main one take in what they found."""
-        from curator.testing.run import call, learn, marked
-
         ends: dict[End, list[Batch]] = {}
 
         def rows_of(node: Node) -> list[Batch]:
