@@ -38,7 +38,7 @@ class Clusters(Reduce):
     `finish` works.
     """
 
-    name = "dedup.clusters"
+    name = "clusters"
     key = None
     absorbs = EdgeBatch
     columns = tuple(name for name in EDGE.names if name not in ("id", "source"))
