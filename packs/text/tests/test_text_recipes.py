@@ -99,3 +99,15 @@ def test_documents_from_json_lines(tmp_path):
     done, stats, _ = run(tmp_path, "text/documents", "--set", f"read={{jsonl: {{path: {path}}}}}")
     assert done.exit_code == 0, done.output
     assert stats["records"]["written"] == 1
+
+
+def test_dedup_keeps_the_longest_of_look_alikes(tmp_path):
+    text = " ".join(SENTENCES)
+    texts = [text, text.upper(), f"{text} One more sentence stands here.", " ".join(SENTENCES[:4]), SPAM]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": f"d{n}", "text": t}) + "\n" for n, t in enumerate(texts)))
+    done, stats, out = run(tmp_path, "text/dedup", "--set", f"read.path={tmp_path}/a.jsonl")
+    assert done.exit_code == 0, done.output
+    assert (stats["records"]["written"], stats["records"]["duplicate"]) == (3, 2)
+    near = pq.read_table(out / "duplicate" / "dedup.near").to_pylist()
+    assert [(r["id"], r["duplicate_of"]) for r in near] == [("d0", "d2")]
+    assert 0.8 <= near[0]["similarity"] < 1
