@@ -9,7 +9,8 @@ from curator.io.spool import shard_of
 from curator.pipeline import from_source
 from curator.stages import Jsonl
 from curator.tasks import TextBatch
-from curator.testing.run import call, fresh, marked, run_stage
+from curator.testing import run_stage
+from curator.testing.run import call, fresh, marked
 
 
 def batch(texts, ids=None, source="s", **columns):
