@@ -49,3 +49,29 @@ def turns(*keys: np.ndarray) -> np.ndarray:
     turn = np.empty(len(order), dtype=np.int64)
     turn[order] = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
     return turn
+
+
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers starts[i], starts[i] + 1, …, counts[i] of them, for all i in turn."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """A bijection of uint64 that spreads any values over all bits: the finalizer of SplitMix64 (Steele et al. 2014)."""
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return values ^ (values >> np.uint64(31))
+
+
+def pairs_of_key(there: np.ndarray, numbers: np.ndarray, keys: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
+    """Pairs that share a key, the row in the high half and the number in the low one; int64. Of a key the first `most` numbers.
+
+    `there`: keys in ascending order, uint64; `numbers`: uint32, of who has each. `keys`: uint64 [k]; `rows`: int64 [k], of who
+    looks for each.
+    """
+    first = np.searchsorted(there, keys, "left")
+    counts = np.minimum(np.searchsorted(there, keys, "right") - first, most)
+    hit = np.flatnonzero(counts)
+    return np.repeat(rows[hit], counts[hit]) << 32 | numbers[ranges(first[hit], counts[hit])]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curator.stages.dedup.arrays import distinct
+from curator.stages.dedup.arrays import distinct, ranges
 from curator.stages.dedup.blocks import Near, led
 
 SMALL = 64  # places: a bucket in which all pairs are verified
@@ -79,7 +79,7 @@ def _all_pairs(entries: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> It
     """All pairs of places of small buckets, the better place in the high half, sorted by nothing."""
     places = entries & LOW
     ends = np.repeat(starts + sizes, sizes)
-    at = np.arange(len(ends)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(starts, sizes)
+    at = ranges(starts, sizes)
     for distance in range(1, SMALL):
         stays = at + distance < ends
         at, ends = at[stays], ends[stays]

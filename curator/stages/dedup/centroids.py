@@ -13,9 +13,10 @@ from curator.errors import InputError, RecipeError
 from curator.io.spool import shard_values
 from curator.resources import Resources
 from curator.stage import Context, Contract, Reduce, setting
+from curator.stages.dedup.arrays import mix
 from curator.stages.dedup.cosine import unit_vectors
 from curator.stages.dedup.kmeans import fit
-from curator.stages.dedup.measures import flat, mix
+from curator.stages.dedup.measures import flat
 from curator.stages.dedup.products import GRID, nearest, on_grid, torch_device
 from curator.stages.dedup.rows import SketchBatch
 from curator.stages.dedup.sketch import by_shard

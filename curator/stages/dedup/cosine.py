@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.errors import InputError, RecipeError
-from curator.stages.dedup.measures import RECALL, Measure, flat, mix
+from curator.stages.dedup.arrays import mix
+from curator.stages.dedup.measures import RECALL, Measure, flat
 from curator.stages.dedup.products import on_grid, pairs_over
 from curator.tasks.batch import Batch
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curator.stages.dedup.arrays import distinct, first_of_each
+from curator.stages.dedup.arrays import distinct, first_of_each, ranges
 
 NOBODY = np.uint32(2**32 - 1)
 WORTHWHILE = 0.9  # a parallel round that leaves more of the pairs than this is slower than going through them in turn
@@ -157,8 +157,7 @@ class _Neighbours:
 
     def pairs(self, nodes: np.ndarray) -> np.ndarray:
         """Where the pairs of these stand, one node after the other."""
-        begin, counts = self.starts[nodes], self.counts(nodes)
-        return np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return ranges(self.starts[nodes], self.counts(nodes))
 
     def counts(self, nodes: np.ndarray) -> np.ndarray:
         return self.starts[nodes.astype(np.int64) + 1] - self.starts[nodes]

@@ -24,7 +24,7 @@ import pyarrow as pa
 from curator.errors import InputError
 from curator.io.files import Folder
 from curator.stage import Contract, Outputs, Sink, Stage, Writer, WrittenFile, setting
-from curator.stages.dedup.arrays import distinct
+from curator.stages.dedup.arrays import distinct, pairs_of_key
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
 from curator.tasks.batch import Batch, concat_tables
@@ -207,12 +207,7 @@ def _in_file(folder: Folder, name: str, made_by: str, keys: np.ndarray,
         raise InputError(f"{folder.path_of(name)}.keys is damaged: remove this part of the index, and run again what made it")
     count = len(data) // 12
     there, numbers = data[:8 * count].view(np.uint64), data[8 * count:].view(np.uint32)
-    first = np.searchsorted(there, keys, "left")
-    found = np.minimum(np.searchsorted(there, keys, "right") - first, LOOK_AT)
-    hit = np.flatnonzero(found)
-    total = found[hit]
-    at = np.repeat(first[hit] - np.cumsum(total) + total, total) + np.arange(total.sum())
-    pairs = distinct(np.repeat(rows[hit], total) << 32 | numbers[at])
+    pairs = distinct(pairs_of_key(there, numbers, keys, rows, LOOK_AT))
     if len(pairs):
         yield pairs >> 32, reader.read_all().take(pa.array(pairs & 0xFFFFFFFF))
 

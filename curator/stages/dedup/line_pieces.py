@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from curator.stages.dedup.arrays import mix
 from curator.stages.dedup.cut import Cutting, Found, Removal
-from curator.stages.dedup.pieces import Hashed, Pieces, Texts, chunks, marked_before, mixed, translated
+from curator.stages.dedup.pieces import Hashed, Pieces, Texts, chunks, marked_before, translated
 
 COUNTED = ("removed_lines", "removed_chars")
 NEWLINE, RETURN, BLANK = b"\n\r "
@@ -69,7 +70,7 @@ def hashed(texts: Texts, compared: Compared, base: int = 0) -> Hashed:
     values = b"".join([xxhash.xxh3_128_digest(data[low:high]) for low, high in spans])
     both = np.frombuffer(values, dtype=np.uint64).reshape(-1, 2)
     row = pieces.row[which]
-    return Hashed(row + base, which - pieces.first[row], mixed(both[:, 0]), (both[:, 1] >> np.uint64(32)).astype(np.uint32),
+    return Hashed(row + base, which - pieces.first[row], mix(both[:, 0]), (both[:, 1] >> np.uint64(32)).astype(np.uint32),
                   measured.chars[which].astype(np.uint32))
 
 

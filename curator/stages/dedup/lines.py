@@ -8,11 +8,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curator.errors import RecipeError
-from curator.stage import Composite, Contract, Outputs, Stage, setting
+from curator.stage import Composite, Contract, Outputs, setting
 from curator.stages.dedup.cut import Cut
 from curator.stages.dedup.line_pieces import COUNTED, Compared, LineCutting, all_hashed
 from curator.stages.dedup.lines_stream import LinesStream
-from curator.stages.dedup.pieces import PIECES, Texts, check_text, piece_outputs
+from curator.stages.dedup.pieces import HashPieces, Texts, piece_outputs
 from curator.stages.dedup.repeated import Repeated
 from curator.tasks.batch import Batch
 
@@ -83,22 +83,10 @@ class DedupLines(Composite):
 
 
 @dataclass(kw_only=True)
-class LinePieces(Stage):
+class LinePieces(HashPieces):
     """The hashes of a record's lines, for `Repeated`."""
 
-    column: str
     compared: Compared
-    scope: str | None = None
-    shards: int = 16
-
-    def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None}, adds={f.name: f.type for f in list(PIECES)[2:]})
-
-    def check(self, columns: dict[str, pa.DataType | None]) -> None:
-        check_text(self.column, columns[self.column])
-
-    def columns_after(self, columns: dict[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
-        return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
 
     def process(self, batch: Batch) -> Outputs:
         texts = Texts.of(batch.rows.column(self.column))

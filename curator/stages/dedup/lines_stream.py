@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
-from curator.stages.dedup.arrays import distinct, first_of_each, grown, turns
+from curator.stages.dedup.arrays import distinct, first_of_each, grown, ranges, turns
 from curator.stages.dedup.cut import Found
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.dedup.line_pieces import Compared, LineCutting, all_hashed
-from curator.stages.dedup.pieces import Hashed, Texts, check_text, gathered, ranges
+from curator.stages.dedup.pieces import Hashed, Texts, check_text, gathered
 from curator.stages.identity import record_keys, units
 from curator.tasks.batch import Batch
 

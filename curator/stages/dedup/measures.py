@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.errors import RecipeError
+from curator.stages.dedup.arrays import mix
 from curator.tasks.batch import Batch
 
 RECALL = 0.99  # of pairs that are just alike enough, the share that is to meet
@@ -277,14 +278,6 @@ class Hamming(Measure):
 def meet(similarity: float, bands: int, rows: int) -> float:
     """The probability that two signatures agree in all rows of at least one band."""
     return 1 - (1 - similarity ** rows) ** bands
-
-
-def mix(values: np.ndarray) -> np.ndarray:
-    """A bijection of uint64 that spreads any values over all bits: the finalizer of SplitMix64 (Steele et al. 2014)."""
-    with np.errstate(over="ignore"):
-        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return values ^ (values >> np.uint64(31))
 
 
 def count_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from curator import sql
 from curator.errors import RecipeError
 from curator.io.to_parquet import ToParquet
 from curator.stage import Composite, Contract, setting
@@ -71,16 +70,10 @@ class DedupNear(Composite):
         if self.mode not in ("cluster", "stream"):
             raise RecipeError(f"dedup.near: mode must be cluster or stream, got {self.mode!r}")
         if self.mode == "stream":
-            self._check_stream()
+            check_stream(self, keep="first", reference=None, radius=1, verify="signature", index=None)
         check_clustering("dedup.near", self.radius, self.shards, self.alarm_above)
         self._keep = Keep.parse(self.keep)
         self._measure = self._measured()
-
-    def _check_stream(self) -> None:
-        """What decides as records flow by cannot choose among them."""
-        for name, usual in (("keep", "first"), ("reference", None), ("radius", 1), ("verify", "signature"), ("index", None)):
-            if getattr(self, name) != usual:
-                raise RecipeError(f"dedup.near: {name} needs all records that are alike: set mode: cluster, or leave {name} out")
 
     def _measured(self) -> Measure:
         if self.distance is not None:
@@ -88,19 +81,18 @@ class DedupNear(Composite):
         return MinHash(column=self.column, threshold=self.threshold, bands=self.bands, rows=self.rows)
 
     def contract(self) -> Contract:
-        more = {self.scope, self.shingles if self.verify == "exact" else None} - {None}
-        if self.reference is not None:
-            more |= sql.needs({"reference": self.reference})
-        return Contract(needs=self._measure.needs() | self._keep.needs() | more)
+        return Contract(needs=self._sketch().contract().needs)
+
+    def _sketch(self) -> Sketch:
+        return Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference, shards=self.shards,
+                      shingles=self.shingles if self.verify == "exact" else None)
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         if self.mode == "stream":
             return rows >> NearStream(measure=self._measure, scope=self.scope)
-        exact = self.verify == "exact"
-        sketches = rows >> Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
-                                  shards=self.shards, shingles=self.shingles if exact else None)
         place = None if self.index is None else IndexPlace(self.index, folder, storage_options)
-        edges = sketches >> FindPairs(measure=self._measure, exact=exact, index=place, scope=self.scope, shards=self.shards)
+        edges = rows >> self._sketch() >> FindPairs(measure=self._measure, exact=self.verify == "exact", index=place,
+                                                    scope=self.scope, shards=self.shards)
         verdicts = edges >> Clusters(radius=self.radius, drops_all=self._keep.drops_all)
         verdicts = verdicts.to(ToParquet(path=folder, storage_options=storage_options))
         survivors = (rows + verdicts) >> Split(measure=self._measure, shards=self.shards, alarm_above=self.alarm_above)
@@ -110,6 +102,17 @@ class DedupNear(Composite):
             path=f"{self.index.rstrip('/')}/{place.own}", place=place, made_by=made_by(self._measure, self.scope),
             storage_options=storage_options)
         return replace(survivors, sinks=indexed.sinks)
+
+
+def check_stream(stage: Composite, **usual: Any) -> None:
+    """What decides as records flow by cannot choose among them: these parameters must be as usual.
+
+    Raises:
+        RecipeError: naming the first that is not.
+    """
+    for name, value in usual.items():
+        if getattr(stage, name) != value:
+            raise RecipeError(f"{stage.name}: {name} needs all records that are alike: set mode: cluster, or leave {name} out")
 
 
 def check_clustering(stage: str, radius: int | None, shards: int, alarm_above: Mapping[str, float]) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from curator.errors import InputError
 from curator.stage import Context, Contract, Memory, Outputs, Stateful
-from curator.stages.dedup.arrays import distinct, grown
+from curator.stages.dedup.arrays import distinct, grown, pairs_of_key
 from curator.stages.dedup.clusters import cluster_keys, cluster_names
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
@@ -143,12 +143,7 @@ class Postings:
         flat, rows = keys.ravel(), np.repeat(np.arange(len(keys), dtype=np.int64), keys.shape[1])
         found = [np.zeros(0, dtype=np.int64)]
         for sorted_keys, numbers in self._runs:
-            first = np.searchsorted(sorted_keys, flat, "left")
-            count = np.minimum(np.searchsorted(sorted_keys, flat, "right") - first, most)
-            hit = np.flatnonzero(count)
-            total = count[hit]
-            at = np.repeat(first[hit] - np.cumsum(total) + total, total) + np.arange(total.sum())
-            found.append(np.repeat(rows[hit], total) << 32 | numbers[at])
+            found.append(pairs_of_key(sorted_keys, numbers, flat, rows, most))
         pairs = distinct(np.concatenate(found))
         return pairs >> 32, pairs & 0xFFFFFFFF
 

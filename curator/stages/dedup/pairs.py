@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curator.errors import RecipeError
 from curator.stage import Context, Contract, Reduce, setting
-from curator.stages.dedup.arrays import distinct, first_of_each
+from curator.stages.dedup.arrays import distinct, first_of_each, ranges
 from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
 from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.index import IndexPlace, made_by, matches
@@ -205,8 +205,7 @@ def jaccard(values: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: np.ndarra
 def _tagged(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The values of these sets, each with the number of its set (0, 1, …) in the high half; uint64."""
     number = np.repeat(np.arange(len(sizes)), sizes)
-    at = np.arange(len(number)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(starts, sizes)
-    return number.astype(np.uint64) << np.uint64(32) | values[at].astype(np.uint64)
+    return number.astype(np.uint64) << np.uint64(32) | values[ranges(starts, sizes)].astype(np.uint64)
 
 
 def _distinct(parts: Iterator[Pairs]) -> tuple[np.ndarray, np.ndarray]:

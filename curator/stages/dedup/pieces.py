@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,8 @@ import xxhash
 
 from curator.errors import RecipeError
 from curator.io.spool import shard_values
-from curator.stage import Outputs
+from curator.stage import Contract, Outputs, Stage
+from curator.stages.dedup.arrays import mix
 from curator.stages.dedup.values import hash_values
 from curator.tasks.batch import Batch
 
@@ -150,23 +151,28 @@ def translated(data: np.ndarray, table: bytes) -> np.ndarray:
     return np.frombuffer(data.tobytes().translate(table), dtype=np.uint8)
 
 
-def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The numbers starts[i], starts[i] + 1, …, counts[i] of them, for all i in turn."""
-    ends = np.cumsum(counts)
-    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
-
-
-def mixed(values: np.ndarray) -> np.ndarray:
-    """A permutation of 64-bit numbers in which each bit depends on all (the finalizer of SplitMix64, Steele et al. 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 def is_text(kind: pa.DataType) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
     return any(test(kind) for test in tests)
+
+
+@dataclass(kw_only=True)
+class HashPieces(Stage):
+    """The hashes of a record's pieces, for `Repeated`: subclasses say what a piece is (`process`)."""
+
+    column: str
+    scope: str | None = None
+    shards: int = 16
+
+    def contract(self) -> Contract:
+        return Contract(needs={self.column, self.scope} - {None}, adds={f.name: f.type for f in list(PIECES)[2:]})
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        check_text(self.column, columns[self.column])
+
+    def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
+        return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
 
 
 def check_text(column: str, kind: pa.DataType | None) -> None:
@@ -195,7 +201,7 @@ def chunks(texts: Texts, size: int = CHUNK_BYTES) -> Iterator[tuple[int, int]]:
 
 def scopes(batch: Batch, scope: str) -> np.ndarray:
     """What is mixed into the hashes of each row, uint64: pieces of rows with another value of `scope` do not meet."""
-    return mixed(hash_values(batch, [scope])[0][:, 0])
+    return mix(hash_values(batch, [scope])[0][:, 0])
 
 
 @dataclass(frozen=True)
@@ -214,7 +220,7 @@ def gathered(batch: Batch, found: list[Hashed], scope: str | None) -> Hashed:
     row, place, hashes, check = (np.concatenate([getattr(h, name) for h in found]) for name in ("row", "place", "hash", "check"))
     size = None if found[0].size is None else np.concatenate([h.size for h in found])
     if scope is not None:
-        hashes = mixed(hashes ^ scopes(batch, scope)[row])
+        hashes = mix(hashes ^ scopes(batch, scope)[row])
     return Hashed(row, place, hashes, check, size)
 
 

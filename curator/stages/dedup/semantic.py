@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from curator import sql
 from curator.errors import RecipeError
 from curator.io.to_parquet import ToParquet
 from curator.stage import Composite, Contract, setting
@@ -14,7 +13,7 @@ from curator.stages.dedup.centroids import Centroids
 from curator.stages.dedup.clusters import Clusters
 from curator.stages.dedup.cosine import Cosine
 from curator.stages.dedup.keep import Keep
-from curator.stages.dedup.near import ALARM_ABOVE, check_clustering
+from curator.stages.dedup.near import ALARM_ABOVE, check_clustering, check_stream
 from curator.stages.dedup.near_stream import NearStream
 from curator.stages.dedup.pairs import FindPairs
 from curator.stages.dedup.sketch import Sketch
@@ -92,13 +91,9 @@ class DedupSemantic(Composite):
         self._parts()  # nonsense in other fields is refused by these
 
     def _check_stream(self) -> None:
-        """What decides as records flow by can neither choose among them nor make clusters of them."""
         if self.method == "kmeans":
             raise RecipeError("dedup.semantic: method: kmeans needs all records: set mode: cluster, or leave method out")
-        for name, usual in (("keep", "first"), ("reference", None), ("radius", 1), ("clusters", None)):
-            if getattr(self, name) != usual:
-                raise RecipeError(f"dedup.semantic: {name} needs all records that are alike: set mode: cluster, or leave "
-                                  f"{name} out")
+        check_stream(self, keep="first", reference=None, radius=1, clusters=None)
 
     def _least(self) -> float:
         if self.eps is not None:
@@ -106,8 +101,7 @@ class DedupSemantic(Composite):
         return THRESHOLD if self.threshold is None else self.threshold
 
     def contract(self) -> Contract:
-        needs = {self.column} | self._keep.needs() | ({self.scope} if self.scope else set())
-        return Contract(needs=needs | (sql.needs({"reference": self.reference}) if self.reference else set()))
+        return Contract(needs=self._parts()[0].contract().needs)
 
     def _parts(self) -> tuple[Sketch, Centroids, FindPairs, Clusters, Split]:
         """The parts that are stages; those that multiply matrices get the resources of the whole."""

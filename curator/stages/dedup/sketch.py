@@ -14,9 +14,9 @@ from curator import sql
 from curator.errors import RecipeError
 from curator.io.spool import shard_values
 from curator.stage import Context, Contract, Outputs, Stage, setting
-from curator.stages.dedup.arrays import distinct
+from curator.stages.dedup.arrays import distinct, mix
 from curator.stages.dedup.keep import Keep
-from curator.stages.dedup.measures import Measure, flat, mix
+from curator.stages.dedup.measures import Measure, flat
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
 from curator.stages.dedup.values import hash_values
 from curator.tasks.batch import HIDDEN, Batch

@@ -10,15 +10,16 @@ import pyarrow as pa
 import xxhash
 
 from curator.errors import RecipeError
-from curator.stage import Composite, Contract, Outputs, Stage, setting
+from curator.stage import Composite, Contract, Outputs, setting
+from curator.stages.dedup.arrays import mix, ranges
 from curator.stages.dedup.cut import Cut, Found, Removal
-from curator.stages.dedup.pieces import PIECES, Hashed, Pieces, Texts, check_text, chunks, mixed, piece_outputs, ranges
+from curator.stages.dedup.pieces import Hashed, HashPieces, Pieces, Texts, chunks, piece_outputs
 from curator.stages.dedup.repeated import Repeated
 
 COUNTED = ("removed_spans", "removed_span_chars")
 FACTORS = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd, so that each has an inverse modulo 2^64
 LONG = 64  # bytes of a token that are hashed eight at a time
-_BYTES = mixed(np.arange(1, 257, dtype=np.uint64) * np.uint64(FACTORS[0]))  # a random number for each byte, and each small number
+_BYTES = mix(np.arange(1, 257, dtype=np.uint64) * np.uint64(FACTORS[0]))  # a random number for each byte, and each small number
 _FIRST = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)  # keeps so many bytes of eight
 Tokens = Literal["words", "chars", "bytes"]
 
@@ -81,23 +82,11 @@ class DedupSubstring(Composite):
 
 
 @dataclass(kw_only=True)
-class WindowPieces(Stage):
+class WindowPieces(HashPieces):
     """The hashes of a record's windows, for `Repeated`."""
 
-    column: str
     tokens: int
     unit: Tokens
-    scope: str | None = None
-    shards: int = 16
-
-    def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None}, adds={f.name: f.type for f in list(PIECES)[2:]})
-
-    def check(self, columns: dict[str, pa.DataType | None]) -> None:
-        check_text(self.column, columns[self.column])
-
-    def columns_after(self, columns: dict[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
-        return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
 
     def process(self, batch: Any) -> Outputs:
         texts = Texts.of(batch.rows.column(self.column))
@@ -183,7 +172,7 @@ def windows(texts: Texts, unit: Tokens, width: int, base: int = 0) -> Hashed:
     values = token_hashes(texts, tokens, unit)
     at = ranges(tokens.first[:-1], counts)
     place = at - np.repeat(tokens.first[:-1], counts)
-    hashes, checks = (mixed(of_runs(values, width, factor)[at]) for factor in FACTORS)
+    hashes, checks = (mix(of_runs(values, width, factor)[at]) for factor in FACTORS)
     return Hashed(np.repeat(np.arange(base, base + len(counts)), counts), place.astype(np.uint32), hashes,
                   (checks >> np.uint64(32)).astype(np.uint32))
 
@@ -194,11 +183,11 @@ def token_hashes(texts: Texts, tokens: Pieces, unit: Tokens) -> np.ndarray:
         return _BYTES[texts.data]
     size = tokens.end - tokens.start
     eights = np.ndarray(len(texts.data), "<u8", np.append(texts.data, np.zeros(8, np.uint8)), strides=(1,))
-    hashes = mixed((eights[tokens.start] & _FIRST[np.minimum(size, 8)]) + _BYTES[np.minimum(size, LONG)])
+    hashes = mix((eights[tokens.start] & _FIRST[np.minimum(size, 8)]) + _BYTES[np.minimum(size, LONG)])
     for at in range(8, LONG, 8):
         more = np.flatnonzero(size > at)
         block = eights[tokens.start[more] + at] & _FIRST[np.minimum(size[more] - at, 8)]
-        hashes[more] = mixed(hashes[more] ^ block)
+        hashes[more] = mix(hashes[more] ^ block)
     data = memoryview(texts.data)
     for token in np.flatnonzero(size > LONG).tolist():
         hashes[token] = xxhash.xxh3_64_intdigest(data[tokens.start[token]:tokens.end[token]])
