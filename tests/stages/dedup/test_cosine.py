@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vectors import directions, turned
 
 from curator import Batch, RecipeError
 from curator.errors import InputError
@@ -24,19 +25,6 @@ def records(vectors, kind=None):
 
 def encoded(measure, vectors):
     return measure.encode(records([list(map(float, v)) for v in vectors]))
-
-
-def directions(random, count, width):
-    vectors = random.standard_normal((count, width))
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def turned(random, vectors, cosine):
-    """A vector for each of these, at this cosine to it, in a random direction."""
-    aside = random.standard_normal(vectors.shape)
-    aside -= (aside * vectors).sum(axis=1, keepdims=True) * vectors
-    aside /= np.linalg.norm(aside, axis=1, keepdims=True)
-    return cosine * vectors + math.sqrt(1 - cosine**2) * aside
 
 
 @pytest.mark.parametrize("width", [2, 3, 16, 384, 1024])

@@ -7,25 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from vectors import directions, turned
 
 from curator import RecipeError, Resources, read, write
 from curator.recipe import load
 from curator.stages import DedupSemantic
 
 WIDTH = 32
-
-
-def directions(random, count, width=WIDTH):
-    vectors = random.standard_normal((count, width))
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def turned(random, vectors, cosine):
-    """A vector for each of these, at this cosine to it, in a random direction."""
-    aside = random.standard_normal(vectors.shape)
-    aside -= (aside * vectors).sum(axis=1, keepdims=True) * vectors
-    aside /= np.linalg.norm(aside, axis=1, keepdims=True)
-    return cosine * vectors + np.sqrt(1 - cosine**2) * aside
 
 
 def planted(random, singles=150, groups=40, size=3, cosine=0.98, width=WIDTH):
