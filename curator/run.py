@@ -162,6 +162,7 @@ class _Run:
         self.keepers = {s.name for s in steps if s.keeper}
         self.sources = {s.name for s in steps if isinstance(s.stage, Source)}
         self.sinks = {s.name for s in steps if isinstance(s.stage, Sink) and not s.keeper}
+        self.reasons = {s.name: s.stage.reasons() for s in steps}  # asked once: a stage may have to look for them in files
         self.part_of = {s.name: s.part_of for s in steps if s.part_of}
         self.spools = {s.name: (phase.number, s) for phase in plan.phases for s in phase.operators[-1].steps if s.spool}
         self.ledgers = [Ledger(out, phase.number, [s for s in steps if isinstance(s.stage, Sink)]) for phase in plan.phases]
@@ -347,8 +348,8 @@ class _Run:
     def _infos(self) -> list[StageInfo]:
         workers = {s.name: loop.workers.get(o.index, 0) for loop in self.loops for o in loop.phase.operators for s in o.steps}
         return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks else "stage",
-                          tuple(end for end in s.after if end[0] not in self.part_of), workers.get(s.name, 0), s.stage.reasons(),
-                          getattr(s.stage, "alarm_above", {}))
+                          tuple(end for end in s.after if end[0] not in self.part_of), workers.get(s.name, 0),
+                          self.reasons[s.name], getattr(s.stage, "alarm_above", {}))
                 for s in self.plan.steps if not s.keeper and not s.part_of]
 
     def _tell_deaths(self, stats: dict[str, Any]) -> None:
