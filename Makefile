@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml constraints.txt $(wildcard packs/*/pyproject.toml)
-PACKS := -e packs/text
+PACKS := -e packs/text -e packs/image
+MODELS := -e 'packs/image[models]'
 
 .PHONY: demo test lint bench clean
 
@@ -34,5 +35,5 @@ $(VENV)/demo.done: $(PROJECTS) | $(BIN)/python
 	@touch $@
 
 $(VENV)/test.done: $(PROJECTS) | $(BIN)/python
-	$(PIP) -e ".[dev]" $(PACKS)
+	$(PIP) -e ".[dev]" $(PACKS) $(MODELS)
 	@touch $@ $(VENV)/demo.done

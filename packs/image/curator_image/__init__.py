@@ -1,0 +1,14 @@
+"""Image stages for Curator: decoding, scores, perceptual hashes, faces, models, thumbnails."""
+
+from __future__ import annotations
+
+STAGES: tuple[type, ...] = (
+    # files and pixels
+
+    # scores, hashes and faces
+
+    # models
+
+)
+
+__all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
