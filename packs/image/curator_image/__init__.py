@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from curator_image.decode import Decode
+from curator_image.encode import Encode
+from curator_image.resize import Resize
+from curator_image.thumbnail import Thumbnail
+
 STAGES: tuple[type, ...] = (
     # files and pixels
+    Decode,
+    Encode,
+    Resize,
+    Thumbnail,
 
     # scores, hashes and faces
 
