@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from curator_image.hash import Hash
+
 STAGES: tuple[type, ...] = (
     # files and pixels
 
     # scores, hashes and faces
+    Hash,
 
     # models
 
