@@ -6,6 +6,7 @@ from curator_image.decode import Decode
 from curator_image.encode import Encode
 from curator_image.resize import Resize
 from curator_image.thumbnail import Thumbnail
+from curator_image.hash import Hash
 
 STAGES: tuple[type, ...] = (
     # files and pixels
@@ -15,6 +16,7 @@ STAGES: tuple[type, ...] = (
     Thumbnail,
 
     # scores, hashes and faces
+    Hash,
 
     # models
 
