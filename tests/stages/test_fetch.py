@@ -9,6 +9,7 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from curator.io.addresses import host_of, is_public, normalised
 from curator.io.confined import located
 from curator.io.media_types import ending_of, settled
 from curator.io.retry import pause_s, retry_after_s
+from curator.recipe import load
+from curator.run import run
 from curator.stages.fetch import Fetch
 from curator.stages.opt_out import OPT_OUT, opts_out
 from curator.stages.turns import Turns
@@ -523,3 +526,25 @@ def test_every_reason_of_a_run_is_one_that_the_stage_lists(web):
     assert "private_address" in Fetch().reasons()
 
 
+
+
+RECIPE = """
+name: from-a-manifest
+read: {csv: {path: FOLDER/manifest.csv}}
+steps:
+  - fetch: {private: true, content_types: [image/*], backoff_s: 0}
+  - drop: {small: octet_length(bytes) < 10}
+write: {parquet: {path: FOLDER/out/}}
+max_failed: 100%
+"""
+
+
+def test_a_manifest_becomes_a_dataset_and_every_record_is_accounted_for(web, tmp_path):
+    web.pages |= {"/a": page(), "/b": page(b"tiny"), "/c": page(status=500), "/d": redirect("/a")}
+    lines = [f"{web.url}{name},the caption of {name}" for name in ("/a", "/b", "/c", "/d", "/e")]
+    (tmp_path / "manifest.csv").write_text("url,caption\n" + "\n".join(lines) + "\n")
+    stats = run(load(RECIPE.replace("FOLDER", str(tmp_path))), workers=0).stats
+    assert {name: n for name, n in stats["records"].items() if n} == {"in": 5, "written": 2, "dropped": 2, "failed": 1}
+    rows = pa.concat_tables([pq.read_table(file) for file in (tmp_path / "out").glob("*.parquet")])
+    assert sorted(rows["caption"].to_pylist()) == ["the caption of /a", "the caption of /d"]
+    assert rows["bytes"].to_pylist() == [JPEG, JPEG]
