@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from curator_image.alignment import Alignment
+from curator_image.classify import Classify, Nsfw
+from curator_image.embed import Embed
+from curator_image.head import Aesthetic, Head
+from curator_image.zero_shot import ZeroShot
+
 STAGES: tuple[type, ...] = (
     # files and pixels
 
     # scores, hashes and faces
 
     # models
-
+    Embed,
+    Aesthetic,
+    Head,
+    Nsfw,
+    Classify,
+    ZeroShot,
+    Alignment,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
