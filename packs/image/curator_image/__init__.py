@@ -7,6 +7,11 @@ from curator_image.encode import Encode
 from curator_image.resize import Resize
 from curator_image.thumbnail import Thumbnail
 from curator_image.hash import Hash
+from curator_image.alignment import Alignment
+from curator_image.classify import Classify, Nsfw
+from curator_image.embed import Embed
+from curator_image.head import Aesthetic, Head
+from curator_image.zero_shot import ZeroShot
 
 STAGES: tuple[type, ...] = (
     # files and pixels
@@ -19,7 +24,13 @@ STAGES: tuple[type, ...] = (
     Hash,
 
     # models
-
+    Embed,
+    Aesthetic,
+    Head,
+    Nsfw,
+    Classify,
+    ZeroShot,
+    Alignment,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
