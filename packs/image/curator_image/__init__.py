@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from curator_image.ocr import Ocr
+
 STAGES: tuple[type, ...] = (
     # files and pixels
 
     # scores, hashes and faces
 
     # models
+    Ocr,
 
 )
 
