@@ -12,6 +12,7 @@ from curator_image.classify import Classify, Nsfw
 from curator_image.embed import Embed
 from curator_image.head import Aesthetic, Head
 from curator_image.zero_shot import ZeroShot
+from curator_image.ocr import Ocr
 
 STAGES: tuple[type, ...] = (
     # files and pixels
@@ -31,6 +32,8 @@ STAGES: tuple[type, ...] = (
     Classify,
     ZeroShot,
     Alignment,
+    Ocr,
+
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
