@@ -372,7 +372,7 @@ def test_a_source_without_a_fault_passes(tmp_path):
 @pytest.mark.parametrize(("fault", "problem"), [
     ("nothing", "lists no unit"), ("one key", "two units have one key"), ("lists anew", "lists other units the second time"),
     ("raises", r"raises OSError \(gone\) while reading u0: what cannot be read is a row on `failed`"),
-    ("chance", "reads u0 differently the second time"), ("same ids", r"gives several records one id \(0, 1, 2\)"),
+    ("chance", "reads u1 differently the second time"), ("same ids", r"gives several records one id \(0, 1, 2\)"),
     ("ids are numbers", "id is int64; make it a string"), ("no source", "rows lack the column 'source'"),
     ("no column", "'n' is missing, which `columns` or the contract names"), ("type", "column 'n' is double, and .* says int64"),
     ("hidden", "_x: names that begin with _"), ("port", "port 'rest': no such port"), ("table", "read gave Table")])
