@@ -78,9 +78,9 @@ def _installed(name: str) -> Pack:
 
 def _given(example: Any) -> _Given:
     parts = list(example) if isinstance(example, tuple) else [example]
-    options = parts.pop() if isinstance(parts[-1], Mapping) else {}
-    stage, batch = parts[0], parts[1] if len(parts) == 2 else None
-    fits = isinstance(stage, Stage) and len(parts) <= 2 and isinstance(batch, Batch) == (not isinstance(stage, Source))
+    options = parts.pop() if parts and isinstance(parts[-1], Mapping) else {}
+    stage, batch, *more = *parts, *[None] * (2 - len(parts))
+    fits = isinstance(stage, Stage) and not more and isinstance(batch, Batch) == (not isinstance(stage, Source))
     assert fits, (f"check_pack cannot use the example {short(example, 200)}: give (stage, batch), (sink, batch) or a source, "
                   "each made with its parameters")
     return _Given(stage, batch, options)

@@ -282,7 +282,7 @@ def _check_shards(subject: Subject) -> None:
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "pickling": _check_pickling, "empty": _check_empty, "contract": _check_contract, "needs": _check_needs,
-    "nulls": _check_nulls, "order": _check_order, "batch_size": _check_batch_size, "alone": _check_alone,
+    "nulls": _check_nulls, "alone": _check_alone, "order": _check_order, "batch_size": _check_batch_size,
     "resume": _check_resume, "determinism": _check_determinism, "input": _check_input, "memory": _check_memory,
     "shards": _check_shards,
 }
