@@ -172,7 +172,7 @@ def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: s
     inside = {_inside(folder, file.path): file for file in files}
     for path, file in inside.items():
         assert any(inner.startswith(name) for inner in path.split("/")), (
-            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`, nor does a folder that it is in: "
+            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`, nor does a folder it is in: "
             "it would not be known again after a crash")
         assert folder.exists(path), f"{who} reports {file.path}, which is not there when `close` is done"
         size = len(folder.read(path))
