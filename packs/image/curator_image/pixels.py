@@ -18,7 +18,7 @@ from curator_image.structure import BadImage
 # OpenCV's flags by how many times smaller a JPEG is decoded; its own turning is off: `upright` does it, for all formats.
 GREY = {1: cv2.IMREAD_GRAYSCALE, 2: cv2.IMREAD_REDUCED_GRAYSCALE_2, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
         8: cv2.IMREAD_REDUCED_GRAYSCALE_8}
-COLOUR = {1: cv2.IMREAD_COLOR, 2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4, 8: cv2.IMREAD_REDUCED_COLOR_8}
+COLOUR = {factor: flags | cv2.IMREAD_COLOR_RGB for factor, flags in GREY.items()}  # IMREAD_GRAYSCALE is 0: no colour flag yet
 BY_OPENCV = {"jpeg", "png", "webp", "bmp"}
 DEEP = {"I;16", "I;16L", "I;16B", "I;16N", "I", "F"}  # modes of more than 8 bits a sample
 SPACES = {"GRAY": "L", "RGB ": "RGB", "CMYK": "CMYK"}  # colour space of an ICC profile: the mode of pixels that it describes
@@ -128,7 +128,7 @@ def _by_opencv(data: bytes, header: Header, size: int | None) -> np.ndarray | No
         return None
     if pixels is None or pixels.shape[:2] != tuple(-(-side // factor) for side in image.size[::-1]):
         return None
-    return pixels if image.mode == "L" else cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
+    return pixels
 
 
 def _factor(full: tuple[int, int], size: int | None) -> int:
