@@ -7,9 +7,12 @@ blocks in order; a PNG's decoder sees it by the checksums, a JPEG's often does n
 
 from __future__ import annotations
 
+import re
 import struct
 
 PAGES_MAX = 65_535  # pages of a TIFF that are counted: a chain of directories can fill a file with millions
+
+SCAN_END = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a marker that is neither a stuffed FF nor a restart
 
 
 class BadImage(ValueError):
@@ -22,6 +25,19 @@ def check_jpeg(data: bytes) -> None:
     In compressed data a byte FF is followed by 00 or a restart marker, so that FF D9 is no part of it. What stands
     after the end (a second picture, a film) does not matter. Source: ITU-T T.81, B.1.1.5, B.2.1.
     """
+    if data.rfind(b"\xff\xd9", _first_scan(data)) < 0:
+        raise BadImage("truncated JPEG: no end marker")
+
+
+def prolonged_jpeg(data: bytes) -> bytes:
+    """A JPEG with some bytes more in its first scan. Where the scan was complete, it is decoded to the same pixels."""
+    end = SCAN_END.search(data, _first_scan(data) + 2)
+    at = len(data) if end is None else end.start()
+    return data[:at] + b"\x55" * 64 + data[at:]
+
+
+def _first_scan(data: bytes) -> int:
+    """Where the first SOS marker of a JPEG stands. Raises BadImage if there is none."""
     at = 2
     while data[at:at + 2] != b"\xff\xda":
         if data[at:at + 1] != b"\xff":
@@ -35,8 +51,7 @@ def check_jpeg(data: bytes) -> None:
             at += 1 if marker == b"\xff" else 2  # fill bytes and markers without a length
         else:
             at += 2 + max(2, int.from_bytes(data[at + 2:at + 4], "big"))
-    if data.rfind(b"\xff\xd9", at) < 0:
-        raise BadImage("truncated JPEG: no end marker")
+    return at
 
 
 def check_png(data: bytes) -> None:
