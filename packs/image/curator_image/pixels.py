@@ -59,7 +59,7 @@ def decode(data: bytes, size: int | None, limits: Limits) -> list[Frame]:
     kind = sniff(data)
     try:
         header = read_header(kind, data, limits.max_pixels)
-        if limits.max_frames is None:
+        if limits.max_frames is None or header.frames == 1:
             return [_first(data, header, size)]
         return list(_all(header, size, limits))
     except (BadImage, MemoryError):  # the engine knows what to do about memory

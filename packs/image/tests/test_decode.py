@@ -525,6 +525,17 @@ def test_bombs_in_chunks_of_a_png_fail():
         assert sum(map(len, outputs.values())) == 1
 
 
+@pytest.mark.parametrize(("data", "error"), [
+    (b"\xff\xd8" + b"\xff" * 1_000_000, "broken JPEG: no end of segments"),
+    (b"\xff\xd8" + b"\xff\xe0\0\2" * 200_000 + FILES["jpeg"][2:], "broken JPEG: no end of segments"),
+    (b"\x89PNG\r\n\x1a\n" + chunk(b"teXt", b"") * 200_000, "broken PNG: no end of chunks"),
+    (b"GIF89a\4\0\4\0\0\0\0;", "no pixels: a GIF without a picture"),
+])
+def test_files_of_empty_blocks_fail(data, error):
+    assert fault_of(data) == error
+    assert fault_of(data, frames="all") == error
+
+
 def test_a_tiff_whose_directories_go_in_circles_ends():
     data = bytearray(FILES["tiff"])
     first = struct.unpack_from("<I", data, 4)[0]
