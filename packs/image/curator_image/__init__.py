@@ -7,6 +7,7 @@ from curator_image.classify import Classify, Nsfw
 from curator_image.decode import Decode
 from curator_image.embed import Embed
 from curator_image.encode import Encode
+from curator_image.files import ImageFiles
 from curator_image.hash import Hash
 from curator_image.head import Aesthetic, Head
 from curator_image.ocr import Ocr
@@ -18,6 +19,7 @@ STAGES: tuple[type, ...] = (
     # files and pixels
     Decode,
     Encode,
+    ImageFiles,
     Resize,
     Thumbnail,
 
