@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from curator_image.caption_server import CaptionServer
+
 STAGES: tuple[type, ...] = (
     # files and pixels
 
     # scores, hashes and faces
 
     # models
-
+    CaptionServer,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
