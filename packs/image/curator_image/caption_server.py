@@ -33,8 +33,9 @@ class CaptionServer(Stage):
     The file is sent as it is: JPEG, PNG, WebP or GIF, of at most `max_bytes`; others leave on `failed`. `image.encode`
     behind `image.decode` makes any image one of these, upright and as small as the model needs. Rows whose question the
     server refuses, breaks off or does not answer in time leave on `failed` with its message. A server that cannot be
-    reached, has no time (HTTP 429, 502, 503, 504 after all tries) or does not let us in (401, 403, 404) is no fault of any row:
-    the run stops, no row is lost or failed for it, and the same command goes on from there.
+    reached, has no time (HTTP 429, 502, 503, 504 after all tries, by default two minutes) or does not let us in (401, 402,
+    404; 403 before it answered anything) is no fault of any row: the run stops, no row is lost or failed for it, and the
+    same command goes on from there.
 
     `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `prompt`: the question; `{name}` stands for
     the column of that name (nothing where it is null), `{{` for a brace. `system`: a system message before it. `column`: the

@@ -18,7 +18,7 @@ from urllib3 import exceptions as faults
 from curator.io.retry import TRANSIENT, pause_s, retry_after_s
 
 EXCERPT = 500  # characters of a server's message that are told
-NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405})  # wrong URL, model or key: so it is for every question
+NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 402, 404, 405})  # wrong URL, model or key: so it is for every question
 BUSY = frozenset({429, 502, 503, 504})  # the server, or what stands before it, has no time for anybody
 PATIENCE_S = 600.0  # the longest pause that a server may ask for
 
@@ -50,6 +50,7 @@ class Chat:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._pools = urllib3.PoolManager(maxsize=connections, headers=headers, retries=False,
                                           timeout=urllib3.Timeout(connect=10.0, read=answer_timeout_s))
+        self._let_in = False  # whether a question was answered
         self._stopped = threading.Event()
 
     def ask(self, question: Mapping[str, Any]) -> Reply:
@@ -89,9 +90,10 @@ class Chat:
         except faults.HTTPError as error:
             raise _Again(Rejected(f"the server broke off: {_cause(error)}")) from error
         if response.status == 200:
+            self._let_in = True
             return reply_of(response.data)
         told = f"HTTP {response.status} from {self._url}: {self._without_key(message_of(response.data))}"
-        if response.status in NOT_HERE:
+        if response.status in NOT_HERE or (response.status == 403 and not self._let_in):  # later it is about the question
             raise Unavailable(told)
         if response.status not in TRANSIENT:
             raise Rejected(told)

@@ -243,12 +243,20 @@ def test_nobody_there():
             run_stage(working, images(JPEG))
 
 
-@pytest.mark.parametrize("status", [307, 401, 403, 404])
+@pytest.mark.parametrize("status", [307, 401, 402, 403, 404])
 def test_a_wrong_address_model_or_key_stops_at_once(model, status):
     model.answer, model.extra = lambda question: (status, {"error": {"message": "no such model"}}), {"Location": "http://x.invalid/"}
     with pytest.raises(StageError, match=f"HTTP {status} .*no such model"):
         run_stage(stage(model, concurrency=1), images(JPEG))
     assert len(model.questions) == 1
+
+
+def test_who_was_let_in_is_refused_for_the_question(model):
+    ordinary = model.answer
+    model.answer = lambda question: ordinary(question) if caption_for(question).endswith("a png") else (403, b"flagged")
+    found = run_stage(stage(model, concurrency=1), images(PNG, JPEG, PNG))
+    assert found["failed"].rows["id"].to_pylist() == ["r1"]
+    assert found["out"].rows["id"].to_pylist() == ["r0", "r2"]
 
 
 def test_an_outage_stops_the_run_and_the_same_run_goes_on(model, tmp_path):
