@@ -279,7 +279,13 @@ def test_what_is_too_large_is_not_read_to_its_end(web):
         except OSError:
             endless.set()
 
-    web.pages |= {"/said": page(body), "/unsaid": page(body, length=False), "/fits": page(bytes(200_000)), "/endless": stream,
+    def said(handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000000000000")
+        handler.end_headers()
+        web.released.wait()
+
+    web.pages |= {"/said": said, "/unsaid": page(body, length=False), "/fits": page(bytes(200_000)), "/endless": stream,
                   "/bomb": page(gzip.compress(bytes(50_000_000)), Content_Encoding="gzip"),
                   "/bombs": page(gzip.compress(gzip.compress(bytes(50_000_000))), Content_Encoding="gzip, gzip")}
     names = ["/said", "/unsaid", "/fits", "/endless", "/bomb", "/bombs"]
