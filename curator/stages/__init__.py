@@ -2,10 +2,14 @@
 
 from curator.io.csv import Csv
 from curator.io.jsonl import Jsonl
+from curator.io.media_files import Files
 from curator.io.parquet import Parquet
 from curator.io.to_csv import ToCsv
+from curator.io.to_files import ToFiles
 from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
+from curator.io.to_webdataset import ToWebDataset
+from curator.io.webdataset import WebDataset
 from curator.stages.decontaminate import Decontaminate
 from curator.stages.dedup.exact import DedupExact
 from curator.stages.dedup.lines import DedupLines
@@ -24,7 +28,8 @@ from curator.stages.select import Select
 from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top,
+    Jsonl, Parquet, Csv, WebDataset, Files, ToJsonl, ToParquet, ToCsv, ToWebDataset, ToFiles,
+    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top,
     DedupExact,
     DedupNear,
     DedupSemantic,
