@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from curator_image.alignment import Alignment
+from curator_image.caption_server import CaptionServer
 from curator_image.classify import Classify, Nsfw
 from curator_image.decode import Decode
 from curator_image.embed import Embed
@@ -35,7 +36,7 @@ STAGES: tuple[type, ...] = (
     ZeroShot,
     Alignment,
     Ocr,
-
+    CaptionServer,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
