@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from curator_image.caption import Caption
 from curator_image.ocr import Ocr
 
 STAGES: tuple[type, ...] = (
@@ -10,6 +11,7 @@ STAGES: tuple[type, ...] = (
     # scores, hashes and faces
 
     # models
+    Caption,
     Ocr,
 
 )
