@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.errors import CuratorError
 from curator.resources import Resources
 from curator.stage import Context, Contract, Stage
 from curator.tasks import ImageBatch
+from curator_image.models import library
 
 
 @dataclass(kw_only=True)
@@ -22,9 +22,9 @@ class Caption(Stage):
     without pixels. The likeliest token is taken each time, so that an image gets the same caption again; in 16 bits, on a
     GPU, some words may still depend on the images that it shares a batch with.
 
-    `model`: a folder or an id of the Hugging Face hub that transformers' `AutoModelForImageTextToText` takes, with a chat
-    template. `prompt`: what the model is asked; for Florence-2, which has no template, its task: `<MORE_DETAILED_CAPTION>`.
-    `system`: a system message before it, None for none. `into`: the name of the column, and how those of the others begin.
+    `model`: a hub id, `id@revision` or a folder that transformers' `AutoModelForImageTextToText` takes, with a chat template.
+    `prompt`: what the model is asked; for Florence-2, which has no template, its task: `<MORE_DETAILED_CAPTION>`. `system`: a
+    system message before it, None for none. `into`: the name of the column, and how the names of the others begin.
     `image_options`: settings of the model's image processor, to say how large it sees an image, and so how long it takes:
     `size: {shortest_edge: 3136, longest_edge: 501760}` (Qwen-VL: the fewest and the most pixels), `max_patches: 4`
     (InternVL: tiles), `do_image_splitting: false` (Idefics3).
@@ -54,11 +54,11 @@ class Caption(Stage):
                                                 f"{self.into}_finish_reason": pa.string()})
 
     def setup(self, ctx: Context) -> None:
-        try:
-            from curator_image.captioner import Captioner, load
-        except ImportError as error:
-            raise CuratorError(f"image.caption needs a library: pip install 'curator-image[models]' ({error})") from error
-        model, processor = load(self.model, ctx, self.trust_remote_code)
+        for name in ("torch", "transformers"):
+            library(name)  # a missing one is an error with its remedy
+        from curator_image.captioner import Captioner, load_captioner
+
+        model, processor = load_captioner(self.model, ctx, trust_remote_code=self.trust_remote_code)
         self._captioner = Captioner(model, processor, prompt=self.prompt, system=self.system,
                                     max_new_tokens=self.max_new_tokens, image_options=self.image_options)
 

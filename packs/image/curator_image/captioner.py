@@ -14,6 +14,7 @@ from PIL import Image
 
 from curator.errors import CuratorError
 from curator.stage import Context
+from curator_image.models import Place, load, load_model, place_of
 
 
 @dataclass(frozen=True)
@@ -89,36 +90,36 @@ def greedy(settings: Any, max_new_tokens: int, pad_token_id: int) -> Any:
     return settings
 
 
-def load(name: str, ctx: Context, trust_remote_code: bool) -> tuple[Any, Any]:
-    """A model and its processor: in bfloat16 on the worker's GPU (float16 where that has none), in float32 on its cores.
+def load_captioner(name: str, ctx: Context, *, trust_remote_code: bool) -> tuple[Any, Any]:
+    """A model, where it computes, and its processor.
+
+    On a GPU in bfloat16: several of these models leave the range of float16.
 
     Raises:
-        CuratorError: the processor wants a package that is not installed, or the model cannot be asked.
+        CuratorError: one of them cannot be loaded, or the model cannot be asked.
     """
-    config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+    config = load("AutoConfig", name, trust_remote_code=trust_remote_code)
     processor = load_processor(name, config, trust_remote_code)
     if processor.chat_template is None and not config.is_encoder_decoder:
-        raise CuratorError(f"the model {name!r} has no chat template, so that nobody knows how to ask it: take one that has")
-    kind = torch.float32
+        raise CuratorError(f"{name!r} has no chat template, so that nobody knows how to ask it: name a model that has one")
+    place = place_of(ctx)
     if ctx.gpus:
-        kind = torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    else:
-        torch.set_num_threads(max(1, int(ctx.cpus)))
-    loader = transformers.AutoModelForImageTextToText
-    model = loader.from_pretrained(name, dtype=kind, trust_remote_code=trust_remote_code)
-    return model.to("cuda" if ctx.gpus else "cpu").eval(), processor
+        place = Place(place.device, torch.bfloat16)
+    model, _ = load_model("AutoModelForImageTextToText", name, place, trust_remote_code=trust_remote_code)
+    return model.to(place.device), processor
 
 
 def load_processor(name: str, config: Any, trust_remote_code: bool) -> Any:
     """A model's processor; where its part for videos cannot be loaded for lack of torchvision, without that part."""
     try:
-        return transformers.AutoProcessor.from_pretrained(name, trust_remote_code=trust_remote_code)
-    except (ImportError, ValueError) as error:
-        if "torchvision" not in str(error).lower():
+        return load("AutoProcessor", name, trust_remote_code=trust_remote_code)
+    except CuratorError as error:
+        whole = transformers.PROCESSOR_MAPPING.get(type(config), None)
+        if whole is None or "torchvision" not in str(error).lower():
             raise
         try:
-            return without_videos(transformers.PROCESSOR_MAPPING[type(config)]).from_pretrained(name)
-        except (ImportError, TypeError):
+            return load(without_videos(whole), name)
+        except (CuratorError, TypeError):
             raise CuratorError(f"{name!r} cannot be loaded without torchvision: pip install torchvision num2words") from error
 
 
