@@ -23,10 +23,10 @@ class Ocr(Stage):
     taken for a shape and left out.
 
     `side`: text is looked for in the picture scaled down until its longer side has this many pixels (never up). Sharp
-    capitals are found there from 5 pixels of height on; a smaller picture is quicker in proportion to its area. `score_min`: lines
-    that the model is less sure of are left out; at rapidocr's 0.5 most lines that 0.7 leaves out are a letter seen in a
-    texture. `boxes`: add `ocr_boxes` too: for each line of `ocr_text` the x and y of four corners, clockwise from the top
-    left of the text, as fractions of width and height.
+    capitals are found there from 5 pixels of height on; a smaller picture is quicker in proportion to its area.
+    `score_min`: lines that the model is less sure of are left out; at rapidocr's 0.5 most lines that 0.7 leaves out are a
+    letter seen in a texture. `boxes`: add `ocr_boxes` too: for each line of `ocr_text` the x and y of four corners,
+    clockwise from the top left of the text, as fractions of width and height.
 
     Source: PP-OCRv6 small (https://github.com/PaddlePaddle/PaddleOCR) as packaged by rapidocr
     (https://github.com/RapidAI/RapidOCR), both Apache-2.0; the detector's thresholds are rapidocr's.
