@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from curator_image.alignment import Alignment
 from curator_image.caption_server import CaptionServer
+from curator_image.caption import Caption
 from curator_image.classify import Classify, Nsfw
 from curator_image.decode import Decode
 from curator_image.embed import Embed
@@ -35,6 +36,7 @@ STAGES: tuple[type, ...] = (
     Classify,
     ZeroShot,
     Alignment,
+    Caption,
     Ocr,
     CaptionServer,
 )

@@ -59,10 +59,11 @@ def library(name: str) -> ModuleType:
         raise CuratorError(f"{name} is wanted and cannot be imported ({error}): {EXTRA}") from error
 
 
-def load(loader: str, model: str, **options: Any) -> Any:
-    """What `transformers.<loader>.from_pretrained` makes of a hub id, `id@revision`, or folder. No code of the model's runs.
+def load(loader: str | type, model: str, *, trust_remote_code: bool = False, **options: Any) -> Any:
+    """What `transformers.<loader>.from_pretrained` makes of a hub id, `id@revision`, or folder; `loader` may be a class too.
 
-    Workers that start together do not download twice: the hub's cache locks each file.
+    `trust_remote_code`: run code that comes with the model. Workers that start together do not download twice: the hub's
+    cache locks each file.
 
     Raises:
         CuratorError: it cannot be found or read; says where it was looked for.
@@ -74,18 +75,20 @@ def load(loader: str, model: str, **options: Any) -> Any:
     if revision:
         options["revision"] = revision
     try:
-        return getattr(transformers, loader).from_pretrained(name, trust_remote_code=False, **options)
+        maker = getattr(transformers, loader) if isinstance(loader, str) else loader
+        return maker.from_pretrained(name, trust_remote_code=trust_remote_code, **options)
     except (OSError, ValueError, ImportError) as error:
-        raise CuratorError(_not_loaded(loader, model, error)) from error
+        raise CuratorError(_not_loaded(getattr(loader, "__name__", loader), model, error)) from error
 
 
-def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ...] = ()) -> tuple[Any, bool]:
+def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ...] = (),
+               trust_remote_code: bool = False) -> tuple[Any, bool]:
     """A model ready to answer, still in main memory, and whether weights whose names begin with one of `optional` are missing.
 
     Raises:
         CuratorError: other weights are missing: the model would answer at random.
     """
-    loaded, told = load(loader, model, dtype=place.dtype, output_loading_info=True)
+    loaded, told = load(loader, model, dtype=place.dtype, output_loading_info=True, trust_remote_code=trust_remote_code)
     missing = sorted(told["missing_keys"])
     wanted = [key for key in missing if not key.startswith(optional)]
     if wanted:
