@@ -17,7 +17,7 @@ from curator.io.compression import DamagedStream
 from curator.io.lines import read_some
 
 BLOCK = 512
-CHUNK_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(BLOCK)
 _EXTENSION_BYTES = 1 << 20  # a longer name is none
 _KINDS = {b"0": "file", b"\0": "file", b"7": "file", b"5": "folder", b"1": "hard link", b"2": "symbolic link",
@@ -61,7 +61,7 @@ class TarReader:
         while True:
             self._pass()
             at = self._tape.position
-            block = self._tape.take(BLOCK)
+            block = bytes(self._tape.take(BLOCK))
             if len(block) < BLOCK:
                 yield from self._end(at, bool(block) or begin is not None, ended)
                 return
@@ -88,8 +88,8 @@ class TarReader:
             yield self._member(name, kind, size, begin, always | named)
             begin, named = None, {}
 
-    def content(self) -> bytes | None:
-        """The bytes of the present member, None if the archive ends before they do."""
+    def content(self) -> memoryview | None:
+        """The bytes of the present member, a part of what was read as one; None if the archive ends before they do."""
         size, self._left = self._left, 0
         data = self._tape.take(size)
         self._tape.missing += size - len(data)
@@ -112,7 +112,7 @@ class TarReader:
         """What an extended header says, None if it is damaged."""
         if size > _EXTENSION_BYTES:
             return None
-        data = self._tape.take(size)
+        data = bytes(self._tape.take(size))
         self._padding = -size % BLOCK
         if len(data) < size:
             return None
@@ -138,25 +138,26 @@ class _Tape:
     """A file read forwards in big pieces. `missing`: bytes that somebody wanted and that are not there."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._chunk, self._at = file, b"", 0
+        self._file, self._chunk, self._at = file, memoryview(b""), 0
         self.position = self.missing = 0
         self.damage: DamagedStream | None = None
 
-    def take(self, size: int) -> bytes:
-        """The next bytes, fewer at the end and before a damage."""
+    def take(self, size: int) -> memoryview:
+        """The next bytes, fewer at the end and before a damage. Nothing is copied where one piece has them all."""
         end = self._at + size
         if end <= len(self._chunk):
             data = self._chunk[self._at:end]
             self._at = end
         else:
             pieces = [self._chunk[self._at:]]
-            self._chunk, self._at = b"", 0
+            self._chunk, self._at = memoryview(b""), 0
             wanted = size - len(pieces[0])
             while wanted and (more := self._read(wanted if wanted > CHUNK_BYTES else CHUNK_BYTES)):
-                pieces.append(more[:wanted])
-                self._chunk, self._at = more, len(pieces[-1])
+                pieces.append(memoryview(more)[:wanted])
+                self._chunk, self._at = memoryview(more), len(pieces[-1])
                 wanted -= len(pieces[-1])
-            data = b"".join(pieces)
+            pieces = [piece for piece in pieces if len(piece)]
+            data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
         self.position += len(data)
         return data
 

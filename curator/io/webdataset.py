@@ -42,10 +42,10 @@ class Sample:
     error: Exception | None = None
     raw: bytes = b""
 
-    def fail(self, error: Exception, raw: bytes = b"") -> None:
+    def fail(self, error: Exception, raw: bytes | memoryview = b"") -> None:
         """The first thing that is wrong with it; what was read of it is let go."""
         if self.error is None:
-            self.error, self.raw, self.parts, self.json = error, raw[:4096], {}, None
+            self.error, self.raw, self.parts, self.json = error, bytes(raw[:4096]), {}, None
 
 
 @dataclass(kw_only=True)
@@ -232,28 +232,28 @@ def _column(name: str) -> str:
     return f"{name}_2" if name in _RESERVED else name
 
 
-def _one_line(content: bytes) -> bytes:
-    line = content.strip(b" \t\r\n")
+def _one_line(content: memoryview) -> bytes:
+    line = bytes(content).strip(b" \t\r\n")
     if not line:
         raise ValueError("not JSON: it is empty")
     return line.replace(b"\n", b" ").replace(b"\r", b" ")  # in JSON, both stand between values only
 
 
-def _whole_number(content: bytes) -> int:
-    value = int(content.strip())
+def _whole_number(content: memoryview) -> int:
+    value = int(bytes(content))
     if not -2**63 <= value < 2**63:
         raise ValueError(f"{value} is beyond 64 bits")
     return value
 
 
-def _utf8(content: bytes) -> str:
+def _utf8(content: memoryview) -> str:
     try:
-        return content.decode()
+        return str(content, "utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: byte {content[error.start]:#04x} at {error.start}") from None
 
 
-_READERS = {"media": bytes, "binary": bytes, "text": _utf8, "cls": _whole_number}
+_READERS = {"media": memoryview, "binary": memoryview, "text": _utf8, "cls": _whole_number}
 
 
 def _damaged(uri: str, damage: Damage) -> Failure:
