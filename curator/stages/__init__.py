@@ -17,6 +17,7 @@ from curator.stages.dedup.near import DedupNear
 from curator.stages.dedup.semantic import DedupSemantic
 from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
+from curator.stages.fetch import Fetch
 from curator.stages.limit import Limit
 from curator.stages.map import Map
 from curator.stages.merge import Merge
@@ -35,6 +36,7 @@ STAGES: tuple[type, ...] = (
     DedupLines,
     DedupSubstring,
     Decontaminate,
+    Fetch,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

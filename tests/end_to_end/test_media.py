@@ -30,6 +30,11 @@ def metadata(folder: Path) -> list[dict]:
     return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
+def members(path: Path) -> dict[str, int]:
+    with tarfile.open(path) as archive:
+        return {member.name: member.size for member in archive}
+
+
 RECIPE = """
 read: {files: {path: FOLDER/in, unit_bytes: 20000}}
 steps:
@@ -42,16 +47,13 @@ write:
 
 
 def test_files_to_shards_and_to_labelled_folders(files, tmp_path):
-    result = run(load(RECIPE.replace("FOLDER", str(tmp_path))), out=str(tmp_path / "out"), workers=0)
+    result = run(load(RECIPE.replace("FOLDER", str(tmp_path))), workers=0)
     assert result.records | {"in": 60, "dropped": 10, "failed": 0} == result.records
     about = metadata(tmp_path / "shards")
     assert len(about) == 50
     assert {row["size"] for row in about} == set(range(1010, 1060))
-    named = {}
-    for path in (tmp_path / "shards").glob("*.tar"):
-        with tarfile.open(path) as archive:
-            named |= {m.name: m.size for m in archive if m.name.endswith(".jpg")}
-    assert named == {f"{row['key']}.jpg": row["size"] for row in about}
+    named = {name: size for path in (tmp_path / "shards").glob("*.tar") for name, size in members(path).items()}
+    assert {f"{row['key']}.jpg": row["size"] for row in about} == {n: size for n, size in named.items() if n.endswith(".jpg")}
     placed = metadata(tmp_path / "files")
     assert {row["file_name"].split("/")[0] for row in placed} == {"0", "1", "2"}
     assert all((tmp_path / "files" / row["file_name"]).stat().st_size == row["size"] for row in placed)
@@ -77,8 +79,7 @@ print(result.records)
 """
 
 
-@pytest.mark.parametrize(("format", "to"), [("files", "webdataset"), ("files", "files"), ("webdataset", "files"),
-                                            ("webdataset", "webdataset")])
+@pytest.mark.parametrize(("format", "to"), [("files", "webdataset"), ("webdataset", "files")])
 def test_killed_between_and_run_again(files, tmp_path, format, to):
     path = files
     if format == "webdataset":
@@ -86,10 +87,10 @@ def test_killed_between_and_run_again(files, tmp_path, format, to):
         (read(str(files), format="files", unit_bytes=20000) >> write(path, format="webdataset")).run(workers=0)
     out = tmp_path / "out"
     ended = []
-    for after in (20, 40, 1000):
+    for after in (30, 1000):
         script = SCRIPT.format(marks=str(tmp_path / "marks"), after=after, path=str(path), format=format, out=str(out), to=to)
         ended.append(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False))
-    assert [e.returncode for e in ended] == [-signal.SIGKILL, -signal.SIGKILL, 0], ended[-1].stderr
+    assert [e.returncode for e in ended] == [-signal.SIGKILL, 0], ended[-1].stderr
     assert "'written': 60" in ended[-1].stdout
     about = metadata(out)
     assert len({row["id"] for row in about}) == len(about) == 60
@@ -98,12 +99,10 @@ def test_killed_between_and_run_again(files, tmp_path, format, to):
         assert sorted(left) == sorted(row["file_name"] for row in about)
     else:
         assert sorted(left) == sorted(p.with_suffix(".tar").name for p in out.glob("*.parquet"))
-        assert read(str(out / "*.tar")).run is not None
-        names = [name for path in out.glob("*.tar") for name in tarfile.open(path).getnames()]
-        assert len([name for name in names if name.endswith(".jpg")]) == 60
+        assert len([name for path in out.glob("*.tar") for name in members(path) if name.endswith(".jpg")]) == 60
 
 
 def test_formats_are_told_by_their_suffixes(tmp_path):
-    assert type(read(str(tmp_path / "*.tar.gz")).nodes[0].stage).__name__ == "WebDataset"
+    assert type(read(str(tmp_path / "*.tar.gz")).nodes()[0].stage).__name__ == "WebDataset"
     with pytest.raises(RecipeError, match="webdataset, files"):
         read("x.unknown")

@@ -295,7 +295,7 @@ def tables(draw):
     return pa.table({name: pa.array([draw(value) for _ in range(count)], kind) for name, (kind, value) in columns.items()})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables())
 def test_everything_comes_back(read_all, write_all, rows):
     place = f"memory://{uuid.uuid4().hex}"
@@ -317,7 +317,7 @@ ODD_KEYS = ["a", "A", "a/b", "../a", "/a", "a.b", "__x__/a", "__x__", ".", "a-2"
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.none() | KEYS | st.sampled_from(ODD_KEYS), min_size=1, max_size=8))
 def test_keys_of_any_kind_make_good_names(read_all, write_all, keys):
     place = f"memory://{uuid.uuid4().hex}"
