@@ -8,13 +8,13 @@ Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Ta
 
 from __future__ import annotations
 
+import io
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from curator.io.compression import DamagedStream
-from curator.io.lines import read_some
 
 BLOCK = 512
 CHUNK_BYTES = 1 << 20
@@ -145,19 +145,16 @@ class _Tape:
     def take(self, size: int) -> memoryview:
         """The next bytes, fewer at the end and before a damage. Nothing is copied where one piece has them all."""
         end = self._at + size
-        if end <= len(self._chunk):
-            data = self._chunk[self._at:end]
-            self._at = end
-        else:
-            pieces = [self._chunk[self._at:]]
-            self._chunk, self._at = memoryview(b""), 0
-            wanted = size - len(pieces[0])
-            while wanted and (more := self._read(wanted if wanted > CHUNK_BYTES else CHUNK_BYTES)):
-                pieces.append(memoryview(more)[:wanted])
-                self._chunk, self._at = memoryview(more), len(pieces[-1])
-                wanted -= len(pieces[-1])
-            pieces = [piece for piece in pieces if len(piece)]
-            data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        if end > len(self._chunk):
+            rest = self._chunk[self._at:]
+            if size >= CHUNK_BYTES // 2:
+                self._chunk, self._at = memoryview(b""), 0
+                data = self._filled(rest, size)
+                self.position += len(data)
+                return data
+            self._chunk, self._at, end = self._filled(rest, CHUNK_BYTES), 0, size
+        data = self._chunk[self._at:end]
+        self._at += len(data)
         self.position += len(data)
         return data
 
@@ -169,14 +166,21 @@ class _Tape:
                 return
             size -= passed
 
-    def _read(self, size: int) -> bytes:
-        if self.damage is not None:
-            return b""
+    def _filled(self, begun: memoryview, size: int) -> memoryview:
+        """So many bytes, of which some were read; fewer at the end and before a damage."""
+        data = memoryview(bytearray(size))
+        have = len(begun)
+        data[:have] = begun
         try:
-            return read_some(self._file, size)
+            while self.damage is None and have < size and (more := self._read(data[have:])):
+                have += more
         except DamagedStream as error:
             self.damage = error
-            return b""
+        return data[:have]
+
+    def _read(self, into: memoryview) -> int:
+        """One read, so that what stands before a damage is not lost with it."""
+        return self._file.readinto1(into) if isinstance(self._file, io.BufferedReader) else self._file.readinto(into)
 
 
 def _header(block: bytes) -> tuple[str, bytes, int] | None:

@@ -197,8 +197,8 @@ def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[Wri
     writer.write(marked(batch))
     beside.write(marked(batch.slice(0, 1)))
     strange = [n for n in set(folder.names(recursive=True)) - before if not any(part.startswith(NAME) for part in n.split("/"))]
-    assert not strange, (f"{who} begins the file {strange[0]}, of whose path no part begins with the name given to `open`: it "
-                         "would stay behind when the run is killed")
+    assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given to `open`: it would "
+                         "stay behind when the run is killed")
     writer.abort()
     again = worker.open(f"{NAME}-2")
     again.write(marked(batch))
