@@ -169,8 +169,6 @@ class WebDataset(FileSource):
             sample.fail(ValueError(f"{member.name} is a {member.kind}, not a file with content"))
         elif _slotted(ending) in sample.endings:
             sample.fail(ValueError(f"{member.name}: the part {ending!r} comes twice in one sample"))
-        elif sample.size + member.size > self.max_record_bytes:
-            sample.fail(ValueError(f"the sample {sample.key} has more than max_record_bytes ({self.max_record_bytes:,})"))
         sample.endings.add(_slotted(ending))
         if sample.error is not None:
             return
@@ -180,10 +178,15 @@ class WebDataset(FileSource):
         wanted = self.wanted()
         if wanted is not None and kind != "json" and column not in wanted:
             return
+        if sample.size + member.size > self.max_record_bytes:
+            sample.fail(ValueError(f"the sample {sample.key} has more than max_record_bytes ({self.max_record_bytes:,})"))
+            return
         content = reader.content()
         if content is None:  # the reader says where the archive ends
             sample.fail(EOFError(f"{member.name} is not whole: the archive ends in it"))
             return
+        if wanted is not None:  # or it would hold the memory of what is passed over, which was read as one with it
+            content = memoryview(bytes(content))
         sample.size += len(content)
         try:
             if kind == "json":

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import tracemalloc
 import uuid
 
 import pyarrow as pa
@@ -146,6 +147,19 @@ def test_only_selected_parts_are_read(shard):
     assert found.column("txt") == ["a cat\n", None]
     with pytest.raises(InputError, match=r"no column 'txd' \(did you mean 'txt'"):
         shard(tar(*SAMPLES), select=["txd"])
+
+
+def test_what_is_not_selected_takes_no_memory(tmp_path):
+    members = [(f"{i:02d}.{end}", data) for i in range(60) for end, data in (("jpg", bytes(1 << 20)), ("thumb.bin", b"t" * 99))]
+    (tmp_path / "a.tar").write_bytes(tar(*members))
+    source = WebDataset(path=str(tmp_path), select=["thumb"], max_record_bytes=1000)
+    tracemalloc.start()
+    try:
+        found = [row for unit in source.units() for batch in source.read(unit) for row in batch.rows.to_pylist()]
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    finally:
+        tracemalloc.stop()
+    assert [row["thumb"] for row in found] == [b"t" * 99] * 60
 
 
 def test_types_hold_for_all_shards(tmp_path, read_all):
