@@ -61,10 +61,10 @@ class WebDataset(FileSource):
 
     A sample with a part that is broken (no JSON object, no UTF-8, an ending that comes twice, more than `max_record_bytes`)
     leaves on `failed` with its place, and so do places where the archive is damaged and the samples next to them, which may
-    lack a part. Folders, files whose names begin with a dot, and WebDataset's own `__name__` are no samples.
+    lack a part. Folders, files whose names begin with a dot, and WebDataset's own `__name__` are no samples. With `select`,
+    parts that are not wanted are passed over. An archive is read as one unit, however big it is.
 
-    `media`: the endings that may become `bytes` (`[jpg, png]`), None for whichever comes first. With `select`, parts that are
-    not wanted are passed over. An archive is read as one unit, however big it is.
+    `media`: the endings that may become `bytes` (`[jpg, png]`), None for whichever comes first.
     """
 
     media: list[str] | None = None
