@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from curator_image.faces import Faces
 from curator_image.hash import Hash
 
 STAGES: tuple[type, ...] = (
     # files and pixels
 
     # scores, hashes and faces
+    Faces,
     Hash,
 
     # models
