@@ -15,8 +15,8 @@ from curator.stage import Context, Contract, Stage
 from curator.tasks import ImageBatch
 
 CASCADE = "haarcascade_frontalface_alt2.xml"
-# Of 113 photographs with 15 faces, the cascade marks 8 faces and nothing else with these; with 4 neighbours two more boxes, of
-# which one is no face.
+# In 113 photographs with about 16 faces, the cascade marks 8 faces and nothing else with these; with 4 neighbours the front of a
+# car too, with 3 up to two more faces and three other things.
 SCALE_STEP, NEIGHBORS = 1.1, 6
 WORKING_SIDE = 640  # pixels of the longer side that is searched; smaller faces than the cascade's 20 pixels are not found anyway
 SMALLEST = 20
@@ -35,10 +35,10 @@ class Faces(Stage):
     Adds `face_count` (int32) and `face_boxes` (a list of [x, y, width, height] in pixels of the image as it is displayed, before
     any reduction: int32; the largest first); null where the image is not decoded, 0 and an empty list where there is no face.
 
-    `blur`: leave of each face, and a tenth around it, 8 x 8 smoothed values in `pixels`: people do not know it any more; it is no
-    protection from a program that compares it with a list of suspects (McPherson et al. 2016). Faces that are not found
-    stay as they are. `model`: a YuNet file (face_detection_yunet_*.onnx of the OpenCV Zoo), which also finds faces that are
-    turned, partly hidden or badly lit; without, faces seen from the front are found, about every second one in photographs.
+    `blur`: leave of each face, and a tenth around it, 8 x 8 smoothed values in `pixels`: one sees that it is a face, not whose.
+    It is no protection from a program that compares it with a list of suspects (McPherson et al. 2016), and faces that are
+    not found stay as they are. `model`: a YuNet file (face_detection_yunet_*.onnx of the OpenCV Zoo), which also finds faces
+    that are turned, partly hidden or badly lit; without, only faces seen from the front are found, half of those in photographs.
     `score_min`: of the model, 0 to 1. `size_min`: the smallest face, as a share of the shorter side.
 
     Source: Viola and Jones 2001 (boosted cascades, as shipped with OpenCV); Wu et al. 2023, YuNet; Yang et al. 2022, A Study of
@@ -106,8 +106,8 @@ def yunet(model: str, score_min: float) -> Detect:
     import cv2
 
     if not Path(model).is_file():
-        raise InputError(f"there is no face model {model}: get face_detection_yunet_2023mar.onnx from the OpenCV Zoo, or leave out "
-                         "model")
+        raise InputError(f"there is no face model {model}: get face_detection_yunet_2023mar.onnx from the OpenCV Zoo, or leave "
+                         "out model")
     try:
         detector = cv2.FaceDetectorYN.create(model, "", (WORKING_SIDE, WORKING_SIDE), score_min, OVERLAP, MOST)
     except cv2.error as error:

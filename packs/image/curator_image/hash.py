@@ -30,8 +30,8 @@ class Hash(Stage):
     column is then a list of hashes, the image as it is first; give `dedup.near` `hashes: 2`, or 8.
 
     Copies differ in few bits: `dedup.near: {column: phash, distance: 6}` finds 99 % of what was resized, re-encoded, made grey,
-    lighter or darker, or cropped by 2 %, and 82 % of what was cropped by 5 %; no two of 116 different photographs have less than 14
-    (dhash: 6). Among many millions take `pdq` with a distance of 31, of which others have 90 and more; it finds fewer crops.
+    lighter or darker, or cropped by 2 %, and 82 % of what was cropped by 5 %; no two of 116 different photographs are nearer than
+    14 (dhash: 6). Among many millions take `pdq` with a distance of 31, of which others have 90 and more; it finds fewer crops.
 
     Source: see `curator_image.hashes`: Zauner 2010 (phash), Krawetz 2013 (dhash), Facebook 2019 (PDQ).
     """
