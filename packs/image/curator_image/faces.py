@@ -22,7 +22,7 @@ WORKING_SIDE = 640  # pixels of the longer side that is searched; smaller faces 
 SMALLEST = 20
 OVERLAP = 0.3  # of two boxes, above which the model's better one stays (OpenCV's own default for YuNet)
 MOST = 5000  # candidates that the model looks at (likewise)
-MARGIN = 0.1  # of the box's diagonal, that is blurred around it (Yang et al. 2022)
+MARGIN = 0.1  # of the box's diagonal, that is blurred around it (Yang et al. 2022 take as much of its longer side)
 TILES = 8  # values a side that are left of a blurred face
 
 Detect = Callable[[np.ndarray, int], list[list[float]]]
