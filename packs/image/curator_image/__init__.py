@@ -10,6 +10,7 @@ from curator_image.decode import Decode
 from curator_image.embed import Embed
 from curator_image.encode import Encode
 from curator_image.files import ImageFiles
+from curator_image.faces import Faces
 from curator_image.hash import Hash
 from curator_image.head import Aesthetic, Head
 from curator_image.ocr import Ocr
@@ -26,6 +27,7 @@ STAGES: tuple[type, ...] = (
     Thumbnail,
 
     # scores, hashes and faces
+    Faces,
     Hash,
 
     # models
