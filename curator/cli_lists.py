@@ -93,11 +93,12 @@ def doctor() -> None:
     wrong: dict[str, None] = {}  # each once, in order
     lacking: list[str] = []
     for pack in packs.installed():
-        faulty = [] if pack.error else faults(pack)
-        wrong |= dict.fromkeys([pack.error] if pack.error else faulty)
-        state = "broken" if pack.error else "faulty" if faulty else "ok"
-        made.add_row(pack.name, f"{pack.distribution} {pack.version}", state, "" if pack.error else _size_of(pack))
-        lacking += [] if pack.error else _lacking(pack)
+        error = pack.error
+        found = [error] if error else faults(pack)
+        wrong |= dict.fromkeys(found)
+        state = "broken" if error else "faulty" if found else "ok"
+        made.add_row(pack.name, f"{pack.distribution} {pack.version}", state, "" if error else _size_of(pack))
+        lacking += [] if error else _lacking(pack)
     machine = table("machine", "")
     for what, value in _machine():
         machine.add_row(what, value)
@@ -118,8 +119,9 @@ def _stages_of(pack: Pack) -> list[Any]:
     from curator.describe import doc_of, table
 
     title = f"{pack.name} ({pack.distribution} {pack.version})"
-    if pack.error is not None:
-        return [title, f"  {pack.error}", ""]
+    error = pack.error
+    if error is not None:
+        return [title, f"  {error}", ""]
     made = table("  name", "kind", "what you get")
     for name, factory in pack.stages().items():
         made.add_row(f"  {name}", packs.kind_of(factory), _first_line(doc_of(factory)))

@@ -59,6 +59,7 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     """
     assert len(batch) >= 2, f"check_sink wants 2 records or more; got {len(batch)}"
     check_fingerprint(sink)
+    assert hasattr(sink, "path"), f"{named(sink)} has no field `path`: every sink has one, and its files lie below it"
     who, folder = named(sink), Folder.open(sink.path, getattr(sink, "storage_options", None))
     before = set(_listing(folder))
     assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"

@@ -22,6 +22,8 @@ def site(site_of_others):
     install("loud", files={"recipes/loud.yaml": RECIPE, "rules/short.yaml": RULES})
     install("raises", IMPORTED + "import nothing_like_it_is_there\n", files={"rules/fine.yaml": RULES})
     install("divides", "1 / 0\n")
+    install("syntax", "import json\nx = (\n")
+    install("library", "import json\n\njson.loads('{')\n")
     install("exits", "raise SystemExit('no licence')\n")
     install("undeclared", "import a_library_nobody_has\n")
     install("declared", "import a_library_nobody_has\n", requires=["numpy>=2", "a-library-nobody-has (>=1)", "x; extra == 'dev'"])
@@ -31,6 +33,8 @@ def site(site_of_others):
     install("comma", stage.replace("(Shout,)", "(Shout)"))
     install("number", stage.replace("(Shout,)", "(Shout, 5)"))
     install("nameless", stage.replace("STAGES", "Shout.name = 5\nSTAGES"))
+    install("plain", stage.replace("@dataclass(kw_only=True)\n", ""))
+    install("untyped", stage.replace("mark: str", "mark"))
     install("moved", module="not a module")
     install("inside", stage, module="stranger_outside.inside", files={"recipes/inner.yaml": RECIPE})
     (site_of_others.folder / "stranger_outside" / "__init__.py").write_text("1 / 0\n")
@@ -48,6 +52,8 @@ def site(site_of_others):
 BROKEN = {
     "raises": "No module named 'nothing_like_it_is_there'",
     "divides": "ZeroDivisionError: division by zero; the error is in the pack's own code at",
+    "syntax": "stranger_syntax/__init__.py:2; tell its author",
+    "library": "stranger_library/__init__.py:3; tell its author",  # and not a line of json
     "exits": "SystemExit: no licence",
     "undeclared": "it needs 'a_library_nobody_has', which is not installed: pip install --upgrade curator-undeclared; if that "
                   "does not bring it, its author forgot to require it",
@@ -109,11 +115,13 @@ def test_the_others_run_and_only_what_is_named_is_imported(site):
 
 @pytest.mark.parametrize(("step", "why"), [
     ("raises.anything", "pack 'raises' (curator-raises 1.0) cannot be used"), ("twice.shout", "two packs claim the name 'twice'"),
-    ("voice.pitch", "(no pack 'voice' is installed; `curator doctor` lists those that are)")])
-def test_a_recipe_that_names_a_broken_pack_says_so_with_its_line(site, step, why):
+    ("voice.pitch", "(no pack 'voice' is installed; `curator doctor` lists those that are)"),
+    ("plain.shout: {mark: x}", "unknown parameter 'mark'; Shout is no dataclass: write @dataclass(kw_only=True) above the class"),
+    ("untyped.shout: {mark: x}", "unknown parameter 'mark'; Shout names it without a type: write mark: int = …, or what it is")])
+def test_a_recipe_that_names_a_broken_pack_or_stage_says_so_with_its_line(site, step, why):
     (site.folder / "mine.yaml").write_text(RECIPE.replace("loud.shout", step))
     words = site.curator("run", "mine.yaml", code=2)
-    assert f"mine.yaml:5: steps[0].{step}: " in words
+    assert f"mine.yaml:5: steps[0].{step.partition(':')[0]}" in words
     assert why in words
 
 
