@@ -469,7 +469,7 @@ def test_a_broken_sink_is_caught(tmp_path, faults, problem):
 
 
 def test_a_sink_has_a_path():
-    with pytest.raises(AssertionError, match="'nowhere' .* has no field `path`: every sink has one"):
+    with pytest.raises(AssertionError, match=r"'nowhere' .* has no field `path`: every sink has one"):
         check_sink(dataclass(kw_only=True)(type("Nowhere", (Sink,), {}))(), TEXTS)
 
 
