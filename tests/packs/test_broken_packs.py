@@ -113,16 +113,22 @@ def test_the_others_run_and_only_what_is_named_is_imported(site):
     assert list(site.folder.glob("*/imported")) == []
 
 
-@pytest.mark.parametrize(("step", "why"), [
-    ("raises.anything", "pack 'raises' (curator-raises 1.0) cannot be used"), ("twice.shout", "two packs claim the name 'twice'"),
-    ("voice.pitch", "(no pack 'voice' is installed; `curator doctor` lists those that are)"),
-    ("plain.shout: {mark: x}", "unknown parameter 'mark'; Shout is no dataclass: write @dataclass(kw_only=True) above the class"),
-    ("untyped.shout: {mark: x}", "unknown parameter 'mark'; Shout names it without a type: write mark: int = …, or what it is")])
-def test_a_recipe_that_names_a_broken_pack_or_stage_says_so_with_its_line(site, step, why):
-    (site.folder / "mine.yaml").write_text(RECIPE.replace("loud.shout", step))
+STEPS = {
+    "raises.anything": "pack 'raises' (curator-raises 1.0) cannot be used",
+    "twice.shout": "two packs claim the name 'twice'",
+    "voice.pitch": "(no pack 'voice' is installed; `curator doctor` lists those that are)",
+    "plain.shout: {mark: x}": "unknown parameter 'mark'; Shout is no dataclass: write @dataclass(kw_only=True) above the class",
+    "untyped.shout: {mark: x}": "unknown parameter 'mark'; Shout names it without a type: write mark: int = …, or what it is",
+}
+
+
+def test_a_recipe_that_names_broken_packs_or_stages_says_so_with_their_lines(site):
+    steps = "".join(f"\n  - {step}" for step in STEPS)
+    (site.folder / "mine.yaml").write_text(RECIPE.replace(" [loud.shout]", steps))
     words = site.curator("run", "mine.yaml", code=2)
-    assert f"mine.yaml:5: steps[0].{step.partition(':')[0]}" in words
-    assert why in words
+    for number, (step, why) in enumerate(STEPS.items()):
+        assert f"mine.yaml:{number + 6}: steps[{number}].{step.partition(':')[0]}" in words
+        assert why in words
 
 
 def test_a_recipe_that_was_not_packaged(site):
