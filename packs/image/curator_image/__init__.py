@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from curator_image.signals import Signals
+
 STAGES: tuple[type, ...] = (
     # files and pixels
 
     # scores, hashes and faces
+    Signals,
 
     # models
 
