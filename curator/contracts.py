@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.errors import ContractError, RecipeError
 from curator.pipeline import End, Node
-from curator.stage import Reduce, Source
+from curator.stage import FunctionStage, Reduce, Sink, Source, Stage
 
 ENDING_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
     "dropped": {"reason": pa.string()},
@@ -48,6 +48,24 @@ def check_contracts(nodes: list[Node], names: dict[Node, str], parts: Mapping[No
             raise type(error)(f"{place_of(node)}stage {names[node]!r}: {error}") from None
         after[node] = node.stage.columns_after(before)
     return after
+
+
+def wanted_behind(nodes: list[Node], takers: Mapping[tuple[Node, str], list[Node]]) -> dict[Node, frozenset[str] | None]:
+    """What each node, or one that its rows come to later, reads of the rows that it is given, as far as contracts say.
+
+    None where everything may be read: by a stage without a word about its needs.
+    """
+    wanted: dict[Node, frozenset[str] | None] = {}
+    for node in reversed(nodes):
+        stage, contract = node.stage, node.stage.contract()
+        later = [wanted[taker] for (of, _), found in takers.items() if of is node for taker in found]
+        silent = not contract.needs if isinstance(stage, FunctionStage) else type(stage).contract is Stage.contract
+        if None in later or (silent and not isinstance(stage, (Source, Sink))):
+            wanted[node] = None
+            continue
+        own = {*contract.needs, *((stage.key, *(stage.columns or ())) if isinstance(stage, Reduce) else ())} - {None}
+        wanted[node] = frozenset(own | (set().union(*later) - set(contract.adds)))
+    return wanted
 
 
 def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict | None:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from curator.contracts import check_contracts, place_of
+from curator.contracts import check_contracts, place_of, wanted_behind
 from curator.errors import RecipeError
 from curator.expand import expand
 from curator.io.files import Folder
@@ -66,8 +66,9 @@ class Target:
 class Operator:
     """Steps that one worker runs. `chain`: for each step but the last, the port that leads to the next one.
 
-    `routes`: where the rows of (step, port) go; a port that is not there is counted and let go. `spools`: the names of the
-    spools that it reads; `reader` reads them for a `Reduce`.
+    `routes`: where the rows of (step, port) go; a port that is not there is counted and let go. `payloads`: what a later stage
+    wants of the payloads of (step, port); the others end there (decoded images are not carried to the sinks). All go on where
+    nothing is said. `spools`: the names of the spools that it reads; `reader` reads them for a `Reduce`.
     """
 
     index: int
@@ -75,6 +76,7 @@ class Operator:
     steps: tuple[Step, ...]
     chain: tuple[str, ...] = ()
     routes: Mapping[tuple[int, str], tuple[Target, ...]] = field(default_factory=dict)
+    payloads: Mapping[tuple[int, str], frozenset[str]] = field(default_factory=dict)
     spools: tuple[str, ...] = ()
     reader: FromSpool | None = None
 
@@ -169,7 +171,7 @@ def make_plan(pipeline: Pipeline, mode: Mode = "stream") -> Plan:
     columns = check_contracts(nodes, names, parts)
     steps = _steps(whole, nodes, names, parts)
     groups = _fuse([n for n in nodes if not isinstance(n.stage, Sink)], takers)
-    graph = _Graph(whole, nodes, groups, steps, takers, _levels(nodes, groups, mode))
+    graph = _Graph(whole, nodes, groups, steps, takers, _levels(nodes, groups, mode), wanted_behind(nodes, takers), columns)
     phases = tuple(graph.phase(number) for number in range(max(graph.level.values()) + 1))
     return Plan(pipeline, phases, {names[n]: columns[n] for n in nodes})
 
@@ -300,6 +302,8 @@ class _Graph:
     steps: dict[Node, Step]
     takers: dict[tuple[Node, str], list[Node]]
     level: dict[Node, int]
+    wanted: Mapping[Node, frozenset[str] | None]
+    columns: Mapping[Node, Mapping[str, pa.DataType | None] | None]
 
     def phase(self, number: int) -> Phase:
         """The operators of one phase: readers of spools, then what begins it, then what follows."""
@@ -350,21 +354,37 @@ class _Graph:
         chain = tuple(node.inputs[0].port for node in group[1:])
         steps = tuple(self.steps[n] for n in group)
         head = group[0]
+        ports = ((at, node, port) for at, node in enumerate(group) for port in (*node.stage.ports, *ENDINGS))
+        wanted = {(at, port): self._wanted(node, port) for at, node, port in ports}
+        payloads = {key: names for key, names in wanted.items() if names is not None}
         if not isinstance(head.stage, Reduce):
-            return Operator(index, _kind(head.stage), steps, chain, routes)
+            return Operator(index, _kind(head.stage), steps, chain, routes, payloads)
         spools = tuple(dict.fromkeys(self._spool(end.node, end.port, head).name for end in head.inputs))
-        return Operator(index, "source", steps, chain, routes, spools, self._from_spool())
+        return Operator(index, "source", steps, chain, routes, payloads, spools, self._from_spool())
+
+    def _wanted(self, node: Node, port: str) -> frozenset[str] | None:
+        """What is read later of the rows of a port, None if that may be everything."""
+        found = [self.wanted[taker] for taker in self.takers.get((node, port), ())]
+        return None if None in found else frozenset().union(*found)
 
     def _spool(self, node: Node, port: str, taker: Node) -> Step:
         """The sink that keeps the rows of a port for a later phase: one for all that read it as it is, and one a `Reduce`."""
         of, reduce = self.steps[node], taker.stage if isinstance(taker.stage, Reduce) else None
         name = f"{SPOOL}{of.name}.{port}" + (f".{self.steps[taker].name}" if reduce is not None else "")
         column, shards = (reduce.key, reduce.shards) if reduce is not None and reduce.key is not None else (None, 1)
-        text = f"spool {FORMAT}\n{of.key}\n{port}\n{column}\n{shards}"
+        text = f"spool {FORMAT}\n{of.key}\n{port}\n{column}\n{shards}\n{self._carried(node, port)}"
         key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         sink = ToSpool(path=f"{_spool_folder(self.pipeline)}/{name.removeprefix(SPOOL)}", key=column, shards=shards,
                              storage_options=dict(self.pipeline.settings.storage_options) or None)
         return Step(name, sink, key, ((of.name, port),), spool=True)
+
+    def _carried(self, node: Node, port: str) -> list[str] | None:
+        """The payloads that a spool of a port holds (and columns of unknown type), None for all.
+
+        They count in the spool's key: an edit behind the barrier may ask for others.
+        """
+        wanted, columns = self._wanted(node, port), self.columns[node]
+        return None if wanted is None else sorted(n for n in wanted if columns is None or columns.get(n) is None)
 
     def _from_spool(self) -> FromSpool:
         return FromSpool(path=_spool_folder(self.pipeline), storage_options=dict(self.pipeline.settings.storage_options) or None)
@@ -373,7 +393,7 @@ class _Graph:
         """The source that reads a spool into a later phase."""
         step = self._spool(*end, next(n for n in self.takers[end] if not isinstance(n.stage, Reduce)))
         read = Step(READ + step.name, self._from_spool(), step.key, spool=True)
-        return Operator(index, "source", (read,), (), {(0, "out"): targets}, (step.name,))
+        return Operator(index, "source", (read,), (), {(0, "out"): targets}, spools=(step.name,))
 
 
 def _spool_folder(pipeline: Pipeline) -> str:

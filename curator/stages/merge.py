@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from curator.stage import Stage
+from curator.stage import Contract, Stage
 from curator.tasks.batch import Batch
 
 
@@ -14,6 +14,9 @@ class Merge(Stage):
 
     A column that only some of the branches have is null for the records of the others.
     """
+
+    def contract(self) -> Contract:
+        return Contract()
 
     def process(self, batch: Batch) -> Batch:
         return batch

@@ -342,11 +342,17 @@ class Runner:
         chained = self.operator.chain[step] if step < len(self.operator.chain) else None
         for port, answer in self._answer(step, batch, retries=1):
             if port == chained:
-                yield from self._feed(step + 1, answer)
+                yield from self._feed(step + 1, self._lightened(step, port, answer))
             else:
                 self._collect(step, port, answer)
             if self.pending_bytes >= CHUNK_BYTES:
                 yield
+
+    def _lightened(self, step: int, port: str, batch: Batch) -> Batch:
+        """Without the payloads that no later stage wants."""
+        wanted = self.operator.payloads.get((step, port))
+        gone = () if wanted is None else [name for name in batch.payloads() if name not in wanted]
+        return batch.with_payloads(**dict.fromkeys(gone)) if gone else batch
 
     def _answer(self, step: int, batch: Batch, retries: int) -> Iterator[tuple[str, Batch]]:
         """What a step says to a batch. What it raises is retried, then halved until the bad rows are alone."""
@@ -501,6 +507,7 @@ class Runner:
     def _collect(self, step: int, port: str, batch: Batch) -> None:
         if (step, port) not in self.operator.routes or not len(batch):
             return
+        batch = self._lightened(step, port, batch)
         for unit, rows in self._by_unit(batch).items():
             self.pending.setdefault((step, port, unit), []).append(rows)
         # An upper bound (a slice counts all that it is part of), forty times cheaper than the bytes themselves.

@@ -241,7 +241,7 @@ class Frames(Stage):
     resources = Resources(cpus=0.5)
 
     def contract(self) -> Contract:
-        return Contract(adds={"frames": None})
+        return Contract(needs={"text"}, adds={"frames": None, "timestamps": None})
 
     def process(self, batch):
         frames = [np.full((4, 256, 342, 3), len(t), dtype=np.uint8) for t in batch.column("text")]
@@ -250,11 +250,32 @@ class Frames(Stage):
 
 @dataclass(kw_only=True)
 class MeanFrame(Stage):
-    """Adds the mean of the frames and lets them go."""
+    """Adds the mean of the frames."""
+
+    def contract(self) -> Contract:
+        return Contract(needs={"frames"}, adds={"mean": pa.float64()})
 
     def process(self, batch):
-        means = [float(f.mean()) for f in batch.frames]
-        return batch.with_payloads(frames=None, timestamps=None).with_columns({"mean": means})
+        return batch.with_columns({"mean": [float(f.mean()) for f in batch.frames]})
+
+
+@dataclass(kw_only=True)
+class Payloads(Stage):
+    """Adds the names of the payloads that are there; says it needs `wanted`, or nothing at all about it."""
+
+    wanted: tuple[str, ...] = ()
+
+    def contract(self) -> Contract:
+        return Contract(needs=self.wanted, adds={"payloads": pa.string()})
+
+    def process(self, batch):
+        return batch.with_columns({"payloads": [" ".join(batch.payloads())] * len(batch)})
+
+
+class Unsaid(Payloads):
+    """Has no contract."""
+
+    contract = Stage.contract
 
 
 @stage(adds={"words": pa.int64()})

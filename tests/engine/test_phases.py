@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from parts import (
     Frames,
     JsonFiles,
     MeanFrame,
+    Payloads,
     Shout,
     Trouble,
+    Unsaid,
     folders,
     kept_aside,
     lines,
@@ -192,6 +195,40 @@ def test_files_of_records_and_a_store_in_memory(mode, tmp_path):
 def records_of(out):
     source = Parquet(path=out)
     return [row for unit in source.units() for batch in source.read(unit) for row in batch.rows.to_pylist()]
+
+
+@MODES
+def test_a_payload_ends_with_the_last_stage_that_names_it(tmp_path, texts, mode):
+    """So that decoded images and frames are not carried to the sinks, nor kept at a barrier."""
+    barrier = Top(by="text", n=100)
+    made = {"later": [Payloads(wanted=("timestamps",)), barrier, MeanFrame()], "now": [MeanFrame(), barrier, Payloads()],
+            "unsaid": [barrier, Unsaid()]}
+    seen = {}
+    for name, stages in made.items():
+        out = tmp_path / name
+        pipeline = reduce(lambda before, one: before >> one, [Frames(), *stages, sink(out / "all")], lines(texts))
+        sums_up(pipeline.named("x", out=str(out)).run(workers=0, mode=mode))
+        rows = written(out / "all")
+        seen[name] = {row.get("payloads") for row in rows} | ({"mean"} if all("mean" in row for row in rows) else set())
+    assert seen == {"later": {"frames timestamps", "mean"}, "now": {"", "mean"}, "unsaid": {"frames timestamps"}}
+
+
+def test_an_edit_behind_a_barrier_that_wants_a_payload_gets_it(tmp_path, texts):
+    def made(*more):
+        pipeline = lines(texts) >> Frames() >> MeanFrame() >> Top(by="mean", n=100)
+        for one in more:
+            pipeline = pipeline >> one
+        return (pipeline >> sink(tmp_path / "all")).named("x", out=str(tmp_path))
+
+    assert spools(made()) == spools(made(Shout()))
+    assert made().run(workers=0).ok
+    result = made(MeanFrame().with_(name="again"), Payloads(wanted=("frames",))).run(workers=0)
+    sums_up(result)
+    assert {row["payloads"] for row in written(tmp_path / "all")} == {"frames"}
+
+
+def spools(pipeline):
+    return [step.key for phase in make_plan(pipeline).phases for step in phase.steps if step.spool]
 
 
 # -- interruptions and edits ----------------------------------------------------------------------------------------------

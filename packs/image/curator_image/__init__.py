@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from curator_image.alignment import Alignment
+from curator_image.classify import Classify, Nsfw
+from curator_image.decode import Decode
+from curator_image.embed import Embed
+from curator_image.encode import Encode
+from curator_image.hash import Hash
+from curator_image.head import Aesthetic, Head
+from curator_image.ocr import Ocr
+from curator_image.resize import Resize
 from curator_image.signals import Signals
+from curator_image.thumbnail import Thumbnail
+from curator_image.zero_shot import ZeroShot
 
 STAGES: tuple[type, ...] = (
     # files and pixels
+    Decode,
+    Encode,
+    Resize,
+    Thumbnail,
 
     # scores, hashes and faces
     Signals,
+    Hash,
 
     # models
+    Embed,
+    Aesthetic,
+    Head,
+    Nsfw,
+    Classify,
+    ZeroShot,
+    Alignment,
+    Ocr,
 
 )
 

@@ -1,0 +1,175 @@
+"""Images beside imagededup, data-juicer and a plain Pillow loop: hashes and scores from files, and CLIP fed by a pipeline.
+
+    python benchmarks/image.py [--only hash,scores,clip] [--tools ours,imagededup,pillow,data-juicer] [--photos FOLDER]
+                               [--images 4000] [--sizes 500x375,2048x1536]
+
+Makes a virtual environment for each peer beside this file (once; delete it to get newer ones) with what the package index has.
+Results are printed, and written to benchmarks/results/image.json, which keeps what it has of other rows and tools. Linux; about a
+quarter of an hour on two cores. image_data.py makes the files, from the photographs of --photos where given.
+
+- `hash`: a 64-bit perceptual hash of each file, with two workers. Ours runs its engine with ledger, accounts and output.
+- `scores`: the same with scores of each image: ours all of `image.signals`, the others those that run_pillow.py and
+  run_data_juicer.py name.
+- `clip`: embeddings by CLIP ViT-B/32 with random weights. `bare` is the model alone on tensors in memory, with all cores;
+  `ours` reads, decodes, resizes and embeds files.
+
+Two runs each, of a quarter of the images and of all: `images/s` is of all, start and end of the process included; `more/s` is
+what the second run had more by what it took longer: the rate at which a long run goes. `CPU-s` is of all processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import image_data
+from engine import REAP, sweep
+
+HERE = Path(__file__).resolve().parent
+TOOLS = ("ours", "imagededup", "pillow", "data-juicer")
+PACKAGES = {"imagededup": ("imagededup",), "pillow": ("pillow", "numpy"),
+            "data-juicer": ("py-data-juicer", "aiohttp", "imagededup", "opencv-python")}
+CAN = {"hash": TOOLS, "scores": ("ours", "pillow", "data-juicer"), "clip": ("ours",)}
+LIMIT_S = 1800
+WORKERS = 2
+
+
+def python_of(tool: str) -> str:
+    """The interpreter that runs a tool; its environment is made when it is not there.
+
+    Raises:
+        CalledProcessError: pip could not install the peer; `stderr` says why.
+    """
+    if tool == "ours":
+        return sys.executable
+    place = HERE / f".venv-image-{tool}"
+    python = place / "bin" / "python"
+    if not (place / "made").exists():
+        print(f"making {place.name}", flush=True)
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *PACKAGES[tool]], check=True, capture_output=True, text=True)
+        (place / "made").touch()
+    return str(python)
+
+
+def call(tool: str, task: str, images: Path) -> dict[str, Any]:
+    """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
+    try:
+        python = python_of(tool)
+    except subprocess.CalledProcessError as error:
+        return {"error": "does not install: " + str(error.stderr).strip()[-300:]}
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    if tool == "ours":
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, (HERE.parent, *(HERE.parent / "packs").iterdir())))
+    with tempfile.TemporaryDirectory(prefix="image") as folder:
+        place = Path(folder)
+        job = {"images": str(images), "place": folder, "workers": WORKERS}
+        command = [python, str(HERE / "image_peers" / f"run_{tool.replace('-', '_')}.py"), task, json.dumps(job)]
+        before, began = cpu_seconds(), time.monotonic()
+        with (place / "output").open("wb") as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                       env=environment, start_new_session=True, cwd=folder)
+            try:
+                process.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                sweep()
+                return {"error": f"did not finish in {LIMIT_S} s"}
+        seconds = time.monotonic() - began
+        sweep()
+        try:
+            told = json.loads((place / f"{task}.json").read_text(encoding="utf-8"))
+        except OSError:
+            return {"error": " ".join((place / "output").read_text(errors="replace").strip().splitlines()[-3:])[-300:]}
+        return told | {"seconds": seconds, "cpu_s": cpu_seconds() - before}
+
+
+def cpu_seconds() -> float:
+    """Processor time of all processes that were below this one and ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def rated(tool: str, task: str, quarter: Path, whole: Path) -> dict[str, Any]:
+    """Rates of a task: of the larger run, and of what it had more than the smaller one."""
+    small, large = call(tool, task, quarter), call(tool, task, whole)
+    if "error" in small or "error" in large:
+        return small if "error" in small else large
+    more = large["images"] - small["images"]
+    return large | {"images_per_s": large["images"] / large["seconds"],
+                    "more_per_s": more / max(1e-9, large["seconds"] - small["seconds"]),
+                    "images_per_cpu_s": more / max(1e-9, large["cpu_s"] - small["cpu_s"])}
+
+
+def clip(quarter: Path, whole: Path) -> dict[str, dict[str, Any]]:
+    """The bare model, and ours beside it."""
+    alone, fed = rated("ours", "bare", quarter, whole), rated("ours", "clip", quarter, whole)
+    if "error" not in alone:
+        alone["more_per_s"] = alone["images"] / alone["model_s"]
+    return {"bare": alone, "ours": fed}
+
+
+def show(name: str, told: dict[str, Any], first: dict[str, Any] | None = None) -> None:
+    if "error" in told:
+        print(f"  {name:14} {told['error']}", flush=True)
+        return
+    figures = "".join(f"{told[key]:12,.1f}" for key in ("seconds", "cpu_s", "images_per_s", "more_per_s", "images_per_cpu_s"))
+    ratio = f"{first['more_per_s'] / told['more_per_s']:10.2f}" if first and "error" not in first else ""
+    print(f"  {name:14}{figures}{ratio}", flush=True)
+
+
+def rows(told: argparse.Namespace, place: Path) -> Any:
+    """(row, size, tool), figures."""
+    for size in told.sizes.split(","):
+        shape = tuple(int(side) for side in size.split("x"))
+        for row in told.only.split(","):
+            count = told.images if shape[0] <= 1000 else told.images // 4
+            if row == "clip":
+                count = told.clip_images
+            quarter, whole = (image_data.make(place / f"{size}-{n}/images", n, shape, told.photos) for n in (count // 4, count))
+            heads = "".join(f"{head:>12}" for head in ("seconds", "CPU-s", "images/s", "more/s", "more/CPU-s"))
+            print(f"{row}, {count:,} images of {size}, {WORKERS} workers\n{'':16}{heads}  ours is x", flush=True)
+            if row == "clip":
+                found = clip(quarter, whole)
+            else:
+                found = {tool: rated(tool, row, quarter, whole) for tool in CAN[row] if tool in told.tools.split(",")}
+            for tool, figures in found.items():
+                show(tool, figures, found.get("ours") if tool != "ours" else None)
+                yield (row, size, tool), figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="hash,scores,clip", help="rows")
+    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--photos", type=Path, help="a folder of photographs; by default images are made")
+    parser.add_argument("--images", type=int, default=4000, help="a quarter of that of sizes above 1,000 pixels")
+    parser.add_argument("--clip-images", type=int, default=1024)
+    parser.add_argument("--sizes", default="500x375,2048x1536")
+    told = parser.parse_args()
+    ctypes.CDLL(None).prctl(REAP, 1, 0, 0, 0)
+    path = HERE / "results" / "image.json"
+    path.parent.mkdir(exist_ok=True)
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    place = Path(tempfile.mkdtemp(prefix="image"))
+    try:
+        for (row, size, tool), figures in rows(told, place):
+            kept.setdefault(row, {}).setdefault(size, {})[tool] = figures
+            kept["cpus"] = os.cpu_count()
+            path.write_text(json.dumps(kept, indent=1))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
