@@ -6,6 +6,8 @@ with captions and tiled marks drawn over them, and rendered pages; they are pixe
 
 from __future__ import annotations
 
+from functools import cache
+
 import cv2
 import numpy as np
 
@@ -24,6 +26,7 @@ TILING_SIDE = 256  # pixels square to which the picture is brought for the Fouri
 TILING_SIDE_MIN = 128  # pixels of the shorter side: less shows too few repetitions
 FINE = 3  # pixels: what is finer than their mean is detail, where an overlay shows
 FINE_CLIP = 3.0  # levels of 255: an overlay is weak and everywhere, the picture's own edges are strong and few
+FLOOR = 0.6  # levels of 255 of white noise that count as there: so that two edges in a smooth picture are no repetition
 WHITENING = 3  # square roots of the power spectrum: all frequencies count nearly alike, so that repeats are sharp peaks
 PEAK_RADIUS = 3  # pixels within which a peak ends; a ridge, from a straight line in the picture, does not
 LAG_MIN, AXIS = 12, 3  # pixels: nearer to the origin is texture; on the axes lie block grids, fences and blinds
@@ -80,14 +83,20 @@ def repetition(grey: np.ndarray) -> float:
     square = cv2.resize(grey, (side, side), interpolation=cv2.INTER_LINEAR).astype(np.float32)
     detail = np.clip(square - cv2.blur(square, (FINE, FINE)), -FINE_CLIP, FINE_CLIP)
     spectrum = cv2.dft(detail - detail.mean())
-    power = np.maximum(cv2.mulSpectrums(spectrum, spectrum, 0, conjB=True), 0)  # the imaginary parts are zeros
+    power = np.maximum(cv2.mulSpectrums(spectrum, spectrum, 0, conjB=True), 0) + _floor()
     for _ in range(WHITENING):
         cv2.sqrt(power, power)
     repeats = cv2.idft(power, flags=cv2.DFT_SCALE)
-    if repeats[0, 0] <= 0:
-        return 0.0
     half = np.roll(repeats[:side // 2 + 1], side // 2, axis=1)  # the other half is the same, turned by 180 degrees
     return max(0.0, float(_peaks(half).max() / repeats[0, 0]))
+
+
+@cache
+def _floor() -> np.ndarray:
+    """The power spectrum of white noise, packed as OpenCV packs spectra: the imaginary parts are 0."""
+    point = np.zeros((TILING_SIDE, TILING_SIDE), np.float32)
+    point[0, 0] = 1  # its spectrum is 1 at all frequencies
+    return cv2.dft(point) * (TILING_SIDE * FLOOR) ** 2
 
 
 def _peaks(half: np.ndarray) -> np.ndarray:

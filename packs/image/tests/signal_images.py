@@ -22,6 +22,17 @@ def texture(height=384, width=512, seed=0):
     return np.clip(picture + 120, 0, 255).astype(np.uint8)
 
 
+def photo(height=384, width=512, seed=0):
+    """A texture with things in it that have sharp edges, and some noise."""
+    rng, image = np.random.default_rng(seed), texture(height, width, seed)
+    for _ in range(25):
+        centre = (int(rng.integers(0, width)), int(rng.integers(0, height)))
+        axes = (int(rng.integers(8, 70)), int(rng.integers(8, 70)))
+        colour = [int(level) for level in rng.integers(0, 256, 3)]
+        cv2.ellipse(image, centre, axes, float(rng.uniform(0, 180)), 0, 360, colour, -1, cv2.LINE_AA)
+    return noisy(image, 2, seed)
+
+
 def flat(value, height=384, width=512):
     return np.full((height, width, 3), value, np.uint8)
 
