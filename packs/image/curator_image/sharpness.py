@@ -23,9 +23,10 @@ def sharpness(views: Views) -> dict[str, float | None]:
     grey = views.grey
     if min(grey.shape) < SIDE_MIN:
         return {"sharpness": None, "sharpness_max": None}
-    edges = cv2.Laplacian(grey, cv2.CV_32F)[1:-1, 1:-1]
+    edges = cv2.Laplacian(grey, cv2.CV_16S)[1:-1, 1:-1]
     deviation = float(cv2.meanStdDev(edges)[1][0, 0])
-    return {"sharpness": deviation ** 2, "sharpness_max": float(tile_means(edges * edges, SHARP_TILE).max())}
+    squares = cv2.multiply(edges, edges, dtype=cv2.CV_32F)
+    return {"sharpness": deviation ** 2, "sharpness_max": float(tile_means(squares, SHARP_TILE).max())}
 
 
 def noise(views: Views) -> dict[str, float | None]:
@@ -33,7 +34,7 @@ def noise(views: Views) -> dict[str, float | None]:
     grey = views.native
     if min(grey.shape) < SIDE_MIN:
         return {"noise": None}
-    response = np.abs(cv2.sepFilter2D(grey, cv2.CV_32F, _SECOND, _SECOND)[1:-1, 1:-1])
+    response = np.abs(cv2.sepFilter2D(grey, cv2.CV_16S, _SECOND, _SECOND)[1:-1, 1:-1])
     smooth = np.quantile(tile_means(response, NOISE_TILE), NOISE_QUANTILE)
     return {"noise": math.sqrt(math.pi / 2) / 6 * float(smooth)}
 
@@ -41,8 +42,8 @@ def noise(views: Views) -> dict[str, float | None]:
 def tile_means(values: np.ndarray, size: int) -> np.ndarray:
     """Means over tiles that cover all and are about so many pixels high and wide, rows x columns of them."""
     rows, columns = (_bounds(side, size) for side in values.shape)
-    bands = np.concatenate([cv2.reduce(values[a:b], 0, cv2.REDUCE_AVG) for a, b in pairwise(rows)])
-    return np.add.reduceat(bands, columns[:-1], axis=1) / np.diff(columns)
+    bands = np.concatenate([cv2.reduce(values[a:b], 0, cv2.REDUCE_SUM, dtype=cv2.CV_32F) for a, b in pairwise(rows)])
+    return np.add.reduceat(bands, columns[:-1], axis=1) / np.outer(np.diff(rows), np.diff(columns))
 
 
 def _bounds(side: int, size: int) -> list[int]:

@@ -133,6 +133,14 @@ def test_a_gradient_and_an_object_on_white_have_no_border():
     assert score(thing, "blank_ratio") > 0.6
 
 
+def test_a_wall_beside_a_thing_is_no_border():
+    wall = np.repeat(np.linspace(110, 128, 300)[:, None, None], 400, axis=1).repeat(3, axis=2).astype(np.uint8)
+    wall[:, 150:260] = texture(300, 110) // 3
+    assert score(wall, "border_ratio") == 0
+    wall[:, :150], wall[:, 260:] = 119, 119  # the same in one shade is a pillarbox
+    assert score(wall, "border_ratio") == pytest.approx(290 / 400, abs=0.01)
+
+
 def test_a_credit_on_a_border_does_not_end_it():
     bordered = framed(texture(300, 400).clip(60, 255), 0, 60, 0, 0)
     bordered[330:340, 20:50] = 255
