@@ -172,8 +172,8 @@ def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: s
     inside = {_inside(folder, file.path): file for file in files}
     for path, file in inside.items():
         assert any(inner.startswith(name) for inner in path.split("/")), (
-            f"{who}: neither the file {file.path} nor a folder that it is in begins with {name!r}, the name given to `open`: it "
-            "would not be known again after a crash")
+            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`, nor does a folder it is in: "
+            "it would not be known again after a crash")
         assert folder.exists(path), f"{who} reports {file.path}, which is not there when `close` is done"
         size = len(folder.read(path))
         assert file.size_bytes == size, f"{who} reports {file.size_bytes} bytes of {file.path}, which has {size}"
