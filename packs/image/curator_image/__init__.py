@@ -15,6 +15,7 @@ from curator_image.hash import Hash
 from curator_image.head import Aesthetic, Head
 from curator_image.ocr import Ocr
 from curator_image.resize import Resize
+from curator_image.signals import Signals
 from curator_image.thumbnail import Thumbnail
 from curator_image.zero_shot import ZeroShot
 
@@ -28,6 +29,7 @@ STAGES: tuple[type, ...] = (
 
     # scores, hashes and faces
     Faces,
+    Signals,
     Hash,
 
     # models
