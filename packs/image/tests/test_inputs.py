@@ -1,8 +1,11 @@
 """What models get to see is what their own image processors make."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
+from curator_image import Alignment, Classify, Embed, ZeroShot
 from curator_image.inputs import ASPECT_MAX, Form, ImageInputs, center_crop, shape
 from curator_image.models import place_of
 from hypothesis import given, settings
@@ -102,6 +105,13 @@ def test_numbers_become_those_of_the_place(folders):
 def test_a_model_that_is_not_there_is_an_error_that_says_where_it_was_looked_for(tmp_path):
     with pytest.raises(CuratorError, match=r"cannot be loaded.*in that folder"):
         ImageInputs(str(tmp_path), place_of(Context()))
+
+
+def test_a_library_that_is_missing_is_an_error_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for stage in (Embed(), Classify(model="m"), ZeroShot(labels=["a", "b"]), Alignment()):
+        with pytest.raises(CuratorError, match=r"torch.*pip install 'curator-image\[models\]'"):
+            stage.setup(Context())
 
 
 def test_a_lent_gpu_that_torch_cannot_use_is_an_error():
