@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml constraints.txt $(wildcard packs/*/pyproject.toml)
 PACKS := -e packs/text -e packs/image
-MODELS := -e 'packs/image[models]'
+MODELS := -e 'packs/image[models,ocr]'
 
 .PHONY: demo test lint bench clean
 

@@ -81,17 +81,27 @@ def rules(name: str | None) -> None:
 
 @click.command(short_help="Check what is installed here.")
 def doctor() -> None:
-    """Check what is installed and what this machine has. Ends with 1 if a pack cannot be used."""
+    """Check what is installed and what this machine has.
+
+    Ends with 1 if a pack cannot be used, or a recipe or rule set of one.
+    """
     from curator import packs
     from curator.describe import table
+    from curator.packs_check import faults
+    from curator.packs_why import unmet
 
     made = table("pack", "distribution", "", "state")
-    broken = []
+    broken = False
     for pack in packs.installed():
-        error = pack.error
-        broken += [error] if error else []
-        made.add_row(pack.name, f"{pack.distribution} {pack.version}", "broken" if error else "ok",
-                      error or _size_of(pack))
+        wrong = [pack.error] if pack.error else faults(pack)
+        broken = broken or bool(wrong)
+        state = "broken" if pack.error else "faulty" if wrong else "ok"
+        made.add_row(pack.name, f"{pack.distribution} {pack.version}", state, pack.error or _size_of(pack))
+        for text in () if pack.error else wrong:
+            made.add_row("", "", "", text)
+        for extra, missing in unmet(pack.distribution).items():
+            remedy = f"'{pack.distribution}[{extra}]'" if extra else " ".join(missing)
+            made.add_row("", "", "", f"without {', '.join(missing)}: pip install {remedy}")
     machine = table("machine", "")
     for what, value in _machine():
         machine.add_row(what, value)

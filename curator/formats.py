@@ -8,23 +8,28 @@ from typing import Any
 from curator.errors import RecipeError
 from curator.io.csv import Csv
 from curator.io.jsonl import Jsonl
+from curator.io.media_files import Files
 from curator.io.parquet import Parquet
 from curator.io.to_csv import ToCsv
+from curator.io.to_files import ToFiles
 from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
+from curator.io.to_webdataset import ToWebDataset
+from curator.io.webdataset import WebDataset
 from curator.pipeline import Pipeline, from_source
 from curator.stage import Sink, Source
 
-SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv}
-SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv}
+SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "webdataset": WebDataset, "files": Files}
+SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "webdataset": ToWebDataset, "files": ToFiles}
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet", ".csv": "csv",
-            ".tsv": "csv"}
+            ".tsv": "csv", ".tar": "webdataset"}
 
 
 def read(source: str | PathLike[str] | list[str] | Source, format: str | None = None, **options: Any) -> Pipeline:
     """A pipeline that reads these paths, globs or URLs, or this source.
 
-    `format`: `jsonl`, `parquet` or `csv`; by default what the suffixes say. `options`: the source's parameters.
+    `format`: `jsonl`, `parquet`, `csv`, `webdataset` or `files`; by default what the suffixes say.
+    `options`: the source's parameters.
     """
     if isinstance(source, Source):
         return from_source(source)

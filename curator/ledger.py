@@ -277,13 +277,14 @@ class Ledger:
             options = next((f.storage_options for p, f in places.items() if full.startswith(p + "/")), self.out.storage_options)
             Folder(above, options).delete([name])
         self._doomed = []
-        ours = re.compile(rf"^(?:.*/)?[^/]*part-[0-9a-f]{{16}}-{self.place}-\d+-\d+(?!\d)[^/]*$")
-        names = {path.rpartition("/")[2] for path in named}  # each belongs to one attempt, so the folder does not matter
+        ours = re.compile(rf"(?:^|/)([^/]*part-[0-9a-f]{{16}}-{self.place}-\d+-\d+(?!\d).*)$", re.DOTALL)
+        # From the file or folder on that is named after an attempt; what is above it does not matter.
+        names = {found[1] for path in named if (found := ours.search(path))}
         for place, folder in places.items():
             if not any(place.startswith(other + "/") for other in places):
                 inside = Folder(place, folder.storage_options)
                 found = (*inside.names(recursive=True), *inside.unfinished(recursive=True))
-                inside.delete([n for n in found if ours.match(n) and n.rpartition("/")[2] not in names])
+                inside.delete([n for n in found if (own := ours.search(n)) and own[1] not in names])
 
     def relative(self, path: str) -> str:
         """A path as records hold it: relative to the run's folder where it lies below it."""

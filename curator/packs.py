@@ -13,13 +13,15 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import traceback
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from curator.errors import PackError, RecipeError
+from curator.packs_why import why
 from curator.stage import FunctionStage, Sink, Source, Stage
 
 GROUP = "curator.packs"
@@ -55,14 +57,21 @@ class Pack:
         if self.clash is not None:
             raise PackError(self.clash)
         try:
-            declared = tuple(importlib.import_module(self.module).STAGES)
+            declared = getattr(importlib.import_module(self.module), "STAGES", None)
         except (Exception, SystemExit) as error:  # a stranger's code: whatever it raises is told, and harms it alone
-            raise PackError(f"{self} cannot be used: {_explained(self, error)}") from error
+            raise PackError(f"{self} cannot be used: {why(error, self.module, self.distribution)}") from error
+        if not isinstance(declared, (tuple, list)):
+            found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
+            raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = (MyStage,) with all of "
+                            "its stages, and a comma also behind a single one")
         prefix = "" if self.name == CORE else f"{self.name}."
         named: dict[str, Factory] = {}
         for factory in declared:
             if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
-                raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage")
+                raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: a class made from "
+                                "Stage, Source or Sink, or a function under @stage")
+            if not isinstance(factory.name, str) or not factory.name:
+                raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; give it a text")
             other = named.setdefault(prefix + factory.name, factory)
             if other is not factory:
                 raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are both named "
@@ -71,12 +80,7 @@ class Pack:
 
     def folder(self, kind: str) -> Path | None:
         """The pack's folder of this kind (`recipes`, `rules`), None if it has none. Does not import the pack."""
-        try:
-            spec = importlib.util.find_spec(self.module)
-        except (ImportError, ValueError):
-            return None
-        places = [] if spec is None else spec.submodule_search_locations or [str(Path(spec.origin or "").parent)]
-        return next((found for found in (Path(p) / kind for p in places) if found.is_dir()), None)
+        return next((found for found in (Path(p) / kind for p in _places_of(self.module)) if found.is_dir()), None)
 
     def __str__(self) -> str:
         return f"pack {self.name!r} ({self.distribution} {self.version})"
@@ -103,7 +107,8 @@ def installed() -> list[Pack]:
     claims: dict[str, dict[tuple[str, str], Pack]] = {}
     for point in _entry_points():
         name, version = (point.dist.name, point.dist.version) if point.dist else ("?", "?")
-        claims.setdefault(point.name, {})[(name, point.module)] = Pack(point.name, point.module, name, version)
+        module = point.value.partition(":")[0].strip()  # as it is written, also where that is no module's name
+        claims.setdefault(point.name, {})[(name, module)] = Pack(point.name, module, name, version)
     packs = []
     for name, claimed in claims.items():
         clash = None
@@ -130,6 +135,18 @@ def stage_class(name: str) -> Factory:
         RecipeError: there is none; the message names the nearest.
         PackError: its pack cannot be imported, or two packs claim the name.
     """
+    found = find_stage(name)
+    if found is None:
+        raise RecipeError(unknown_stage("stage", name, all_stages()))
+    return found
+
+
+def find_stage(name: str) -> Factory | None:
+    """As `stage_class`, and None if there is none; no pack is imported to say what there is instead.
+
+    Raises:
+        PackError: its pack cannot be imported, or two packs claim the name.
+    """
     prefix, dot, _ = name.partition(".")
     found: dict[str, Factory] = {}
     errors: list[PackError] = []
@@ -145,9 +162,9 @@ def stage_class(name: str) -> Factory:
             found[str(pack)] = stages[name]
     if len(found) > 1:
         raise PackError(f"two packs claim the name {name!r}: {' and '.join(found)}; uninstall one of them")
-    if found:
-        return found.popitem()[1]
-    raise errors[-1] if errors else RecipeError(unknown("stage", name, all_stages()))
+    if errors and not found:
+        raise errors[-1]
+    return found.popitem()[1] if found else None
 
 
 def name_of(stage: Stage) -> str | None:
@@ -197,7 +214,7 @@ def resource(kind: str, name: str) -> Path:
     known = resources(kind)
     matches = [r for r in known if name in (r.name, r.short)]
     if not matches:
-        raise RecipeError(unknown(word, name, [r.name for r in known]))
+        raise RecipeError(unknown(word, name, [r.name for r in known]) + _not_brought(name, kind))
     if len(matches) > 1 and not any(r.name == name for r in matches):
         raise RecipeError(f"several packs have a {word} {name!r}: write {' or '.join(r.name for r in matches)}")
     return next((r.path for r in matches if r.name == name), matches[0].path)
@@ -228,6 +245,23 @@ def unknown(word: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {word} {name!r}; " + (f"there are {shown}" if shown else "there is none")
 
 
+def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
+    """The message for a stage, source or sink that no pack has; says so where there is not even the pack."""
+    prefix, dot, _ = name.partition(".")
+    there = {pack.name for pack in installed()} | {known.partition(".")[0] for known in all_stages()}
+    absent = f" (no pack {prefix!r} is installed; `curator doctor` lists those that are)" if dot and prefix not in there else ""
+    return unknown(word, name, known) + absent
+
+
+def _not_brought(name: str, kind: str) -> str:
+    """A hint for a file of a pack that has none of the kind: its author may have forgotten to package them."""
+    prefix, slash, _ = name.partition("/")
+    for pack in installed():
+        if slash and pack.name == prefix and not pack.clash and pack.folder(kind) is None:
+            return f" ({pack} brings no {kind}; if it should, its package-data in pyproject.toml lacks \"{kind}/*.yaml\")"
+    return ""
+
+
 def _tail(name: str) -> str:
     """The name without its pack."""
     return name[max(name.find("."), name.find("/")) + 1:]
@@ -237,17 +271,16 @@ def _is_a(factory: Any, kind: type[Stage]) -> bool:
     return isinstance(factory, type) and issubclass(factory, kind)
 
 
-def _explained(pack: Pack, error: BaseException) -> str:
-    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if missing and missing != pack.module.partition(".")[0]:
-        remedy = f"it needs {missing!r}, which is not installed: pip install --upgrade {pack.distribution}"
-    elif isinstance(error, ImportError):
-        remedy = f"reinstall it with pip install --force-reinstall {pack.distribution}, or uninstall it"
-    else:
-        last = traceback.extract_tb(error.__traceback__)[-1:]
-        place = f" at {last[0].filename}:{last[0].lineno}" if last else ""
-        remedy = f"the error is in the pack's own code{place}; tell its author, or uninstall {pack.distribution}"
-    return f"{type(error).__name__}: {error}; {remedy}"
+def _places_of(module: str) -> list[str]:
+    """The folders of a module, or the one that its file lies in. Imports nothing, not even what it is inside of."""
+    top, *inner = [module] if module in sys.modules else module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+        for name in inner:
+            spec = PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations) if spec else None
+    except (ImportError, ValueError):
+        return []
+    return [] if spec is None else list(spec.submodule_search_locations or [str(Path(spec.origin or "").parent)])
 
 
 @functools.cache

@@ -369,8 +369,9 @@ class Writer:
 class Sink(Stage):
     """Where records go. Subclass it as a dataclass and write `open`.
 
-    A sink has the fields `path` (a folder or URL) and `storage_options`. Each file it makes lies below `path` and its
-    name begins with the `name` it was given, so that files of an interrupted run can be told and removed.
+    A sink has the fields `path` (a folder or URL) and `storage_options`. Each file it makes lies below `path`, and its
+    name, or that of a folder between, begins with the `name` it was given, so that files of an interrupted run can be told and
+    removed.
     """
 
     path: str

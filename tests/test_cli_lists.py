@@ -100,7 +100,7 @@ def curator(monkeypatch, tmp_path):
             module.__spec__ = SimpleNamespace(submodule_search_locations=[str(folder)], origin=None)
             monkeypatch.setitem(sys.modules, folder.name, module)
         monkeypatch.syspath_prepend(str(tmp_path))
-        points.append(SimpleNamespace(name=name, module=folder.name, dist=SimpleNamespace(name=f"d-{name}", version="1.0")))
+        points.append(SimpleNamespace(name=name, value=folder.name, dist=SimpleNamespace(name=f"d-{name}", version="1.0")))
 
     add("core", (Jsonl, ToJsonl, Route))
     add("text", (Language, shout), files={

@@ -25,7 +25,7 @@ FLOORS = {
     "curator.worker.main": 4, "curator.engine.runtime_local": 4, "curator.worker.store": 4,
     "curator.machine": 4,
     "curator.profiles": 4, "curator.run": 5, "curator.loop": 5,
-    "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
+    "curator.describe": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
     "curator.cli": 6, "curator.cli_lists": 6, "curator": 6,
 }
 # Imports that look up, each with its reason. All of them happen when a function is called, not when a module is imported.
@@ -159,7 +159,7 @@ def code_lines(path: Path) -> int:
 
 
 # Code lines. What a reader of the engine's afternoon needs is the engine; formats and recipes are read one at a time.
-SIZES = {"engine": 2500, "worker": 1350, "balance": 500, "io": 2800, "stages": 4900, "stages/dedup": 4100,
+SIZES = {"engine": 2500, "worker": 1350, "balance": 500, "io": 4100, "stages": 5050, "stages/dedup": 4100,
          "observe": 1400, "tasks": 300}
 
 

@@ -64,7 +64,7 @@ def install(monkeypatch, tmp_path):
             (folder / "__init__.py").write_text(error)
             monkeypatch.syspath_prepend(str(tmp_path))
         dist = SimpleNamespace(name=distribution or f"curator-{name}", version="1.2")
-        points.append(SimpleNamespace(name=name, module=module, dist=dist))
+        points.append(SimpleNamespace(name=name, value=module, dist=dist))
         return folder
 
     return add

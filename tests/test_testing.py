@@ -201,6 +201,8 @@ BROKEN = {
     "minds the batch": (broken(process=from_the_batch), "differently when rows come one by one: record 'a' on port 'out' has "
                         "length = 3 instead of 16"),
     "keeps state": (broken(process=from_state), "differently when rows come one by one"),
+    "minds to be alone": (broken(process=lambda self, batch: self.scored(batch) if len(batch) != 1 else 1 / 0),
+                          "raises ZeroDivisionError .* for a single record, when there is no other"),
     "chance": (broken(process=by_chance), "answers differently"),
 }
 
@@ -210,6 +212,11 @@ def test_a_broken_stage_is_caught_and_told_what_to_do(fault):
     made, problem = BROKEN[fault]
     with pytest.raises(AssertionError, match=f"(?s){problem}"):
         check_stage(made, TEXTS)
+
+
+def test_a_worker_that_begins_in_the_middle_answers_as_the_one_before():
+    with pytest.raises(AssertionError, match=r"when a new worker goes on in the middle: .*length = 1 instead of 2.*no state"):
+        check_stage(broken(process=from_state), TEXTS, skip={"batch_size"})
 
 
 def test_a_null_is_minded_also_when_the_batch_has_none():
@@ -354,12 +361,19 @@ class Numbers(Source):
             raise OSError("gone")
         uri, faults = unit.parts[0].uri, self.faults
         ids = [os.urandom(4).hex() if "chance" in faults else str(n) if "same ids" in faults else f"{uri}:{n}" for n in range(3)]
+        if "counts" in faults:
+            self.calls.append(1)
+            ids = [f"{i}-{len(self.calls)}" for i in ids]
+        if "goes on" in faults:  # where a reading that was given up ended
+            self.begun = getattr(self, "begun", 0) + 1
+            ids = ids if self.begun == 1 else ids[::-1]
         columns = {"id": list(range(3)) if "ids are numbers" in faults else ids, "source": [uri] * 3,
                    "n": [1.5] * 3 if "type" in faults else [1, 2, 3], "_x": [1] * 3}
         left_out = {"source" if "no source" in faults else "", "n" if "no column" in faults else "",
                     "" if "hidden" in faults else "_x"}
         batch = TextBatch(pa.table({name: values for name, values in columns.items() if name not in left_out}))
         yield Outputs(rest=batch) if "port" in faults else batch.rows if "table" in faults else batch.slice(0, 2)
+        self.begun = 0
         yield Outputs(out=batch.slice(2, 3), failed=batch.slice(0, 1).with_error("bad"))
 
 
@@ -372,7 +386,9 @@ def test_a_source_without_a_fault_passes(tmp_path):
 @pytest.mark.parametrize(("fault", "problem"), [
     ("nothing", "lists no unit"), ("one key", "two units have one key"), ("lists anew", "lists other units the second time"),
     ("raises", r"raises OSError \(gone\) while reading u0: what cannot be read is a row on `failed`"),
-    ("chance", "reads u0 differently the second time"), ("same ids", r"gives several records one id \(0, 1, 2\)"),
+    ("counts", "reads u1 differently the second time: .*whatever was read before it"),
+    ("goes on", "reads u1 differently the second time: .*whatever was read before it"),
+    ("chance", "reads u1 differently the second time"), ("same ids", r"gives several records one id \(0, 1, 2\)"),
     ("ids are numbers", "id is int64; make it a string"), ("no source", "rows lack the column 'source'"),
     ("no column", "'n' is missing, which `columns` or the contract names"), ("type", "column 'n' is double, and .* says int64"),
     ("hidden", "_x: names that begin with _"), ("port", "port 'rest': no such port"), ("table", "read gave Table")])
@@ -404,14 +420,17 @@ class TableWriter(Writer):
         self.faults, self.folder = sink.faults, Path(sink.path)
         self.folder.mkdir(exist_ok=True)
         self.file = self.folder / ("x" if "name" in self.faults else f"{name}.parquet")
-        self.tables = []
+        self.tables = vars(sink).setdefault("tables", []) if "one for all" in self.faults else []
         if "begins early" in self.faults:
             self.file.write_bytes(b"")
+        if "begins elsewhere" in self.faults:
+            (self.folder / "begun").write_bytes(b"")
 
     def write(self, batch):
         self.tables.append(batch.rows if "hidden" in self.faults else batch.visible())
 
     def close(self):
+        (self.folder / "begun").unlink(missing_ok=True)
         if not self.tables:
             return []
         table = pa.concat_tables(self.tables)
@@ -442,7 +461,8 @@ def test_a_sink_without_a_fault_passes(tmp_path):
     ({"loses a row"}, "3 rows are in the files, and 4 were given"), ({"size"}, "reports 1 bytes of"),
     ({"order"}, "a row comes back as"), ({"hidden"}, r"writes _row, _unit, the engine's columns: write `batch.visible\(\)`"),
     ({"leaves a file"}, "left part-check-a-0.tmp behind"), ({"begins early", "abort"}, "leaves .* behind after `abort`"),
-    ({"path"}, "does not begin with|which is not there")])
+    ({"path"}, "does not begin with|which is not there"), ({"one for all"}, "reports 9 rows and was given 4"),
+    ({"begins elsewhere"}, "begins the file begun, whose name does not begin with the name given to `open`: it would stay")])
 def test_a_broken_sink_is_caught(tmp_path, faults, problem):
     with pytest.raises(AssertionError, match=problem):
         check_sink(Tables(path=str(tmp_path / "out"), faults=faults), TEXTS, read=pq.read_table)

@@ -74,13 +74,13 @@ def as_records(rows: pa.Table, uri: str, positions: np.ndarray, id_column: str =
     if names != rows.column_names:
         rows = rows.rename_columns(names)
     own = id_column if id_column in names else visible_name(id_column)
-    ids = _as_text(rows.column(own)) if own in names else pa.nulls(len(rows), pa.string())
+    ids = as_text(rows.column(own)) if own in names else pa.nulls(len(rows), pa.string())
     if own != "id" and "id" in names:
         names = ["id_original" if name == "id" else name for name in names]
         rows = rows.rename_columns(names)
     if ids.null_count:
         ids = pc.if_else(ids.is_valid(), ids, generated_ids(uri, positions))
-    sources = _as_text(rows.column("source")) if "source" in names else pa.nulls(len(rows), pa.string())
+    sources = as_text(rows.column("source")) if "source" in names else pa.nulls(len(rows), pa.string())
     sources = pc.fill_null(sources, uri)
     return _with(_with(rows, "id", ids, first=True), "source", sources)
 
@@ -92,7 +92,7 @@ def _with(rows: pa.Table, name: str, values: pa.Array, first: bool = False) -> p
     return rows.add_column(0, name, values) if first and rows.num_columns else rows.append_column(name, values)
 
 
-def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """Values as strings; what is neither text nor a whole number as JSON."""
     kind = values.type
     if pa.types.is_string(kind):

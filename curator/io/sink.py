@@ -71,6 +71,18 @@ class FileSink(Sink):
         """The ending of the files' names."""
         raise TypeError(f"{type(self).__name__} has no suffix method")
 
+    def chosen(self, rows: pa.Table) -> pa.Table:
+        """The rows with the columns that are written."""
+        return rows if self.select is None else rows.select(self.select)
+
+    def room(self, rows: pa.Table, written: int, written_bytes: int) -> int:
+        """How many of the rows go into the open file, which is not full and has so much already: at least one."""
+        return rows.num_rows
+
+    def is_full(self, written: int, written_bytes: int) -> bool:
+        """Whether a file with so many rows and bytes is finished."""
+        return written_bytes >= self.target_bytes
+
     def prepare(self, rows: pa.Table) -> pa.Table:
         """The rows with what the format cannot hold turned into what it can."""
         return rows
@@ -78,6 +90,10 @@ class FileSink(Sink):
     def output(self, folder: Folder, name: str) -> Output:
         """Where the bytes of a file go."""
         return folder.open_file(name, "wb")
+
+    def begin(self, files: OpenFiles, stem: str, schema: pa.Schema) -> Encoder:
+        """Begin a file, `stem` and the suffix, whose rows are counted, and any others that belong beside it."""
+        return self.start(files.add(self.output(files.folder, stem + self.suffix())), schema)
 
     def start(self, output: Output, schema: pa.Schema) -> Encoder:
         """Begin a file."""
@@ -107,6 +123,30 @@ class TextSink(FileSink):
         return compressed(folder.open_file(name, "wb"), _CODECS[self.compression])
 
 
+class OpenFiles:
+    """The files that one encoder writes side by side. They appear when all of them are written."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._outputs: list[Output] = []
+
+    def add(self, output: Output) -> Output:
+        """A file more. The first one is that whose rows are counted; one that is closed already appeared earlier."""
+        self._outputs.append(output)
+        return output
+
+    def close(self, rows: int) -> list[WrittenFile]:
+        for output in self._outputs:
+            output.close()
+        return [WrittenFile(output.uri, 0 if at else rows, output.tell()) for at, output in enumerate(self._outputs)]
+
+    def abort(self) -> None:
+        for output in self._outputs:
+            output.abort()  # nothing, where it is closed
+        with suppress(InputError):  # files that no ledger line names are removed later as well
+            self.folder.delete(_below(self.folder, output.uri) for output in self._outputs)
+
+
 class FileWriter(Writer):
     """The files of one unit: `<name>-000<suffix>`, `-001`, … Each appears, whole, when it is finished.
 
@@ -120,28 +160,22 @@ class FileWriter(Writer):
         self._schema: pa.Schema | None = None  # of the file that is open, or will be opened for what is gathered
         self._gathered: list[pa.Table] = []
         self._gathered_bytes = 0
-        self._output: Output | None = None
+        self._count = 0  # of the files that were begun
+        self._files: OpenFiles | None = None
         self._encoder: Encoder | None = None
         self._rows = self._bytes = 0  # in the open file
 
     def write(self, batch: Batch) -> None:
-        rows = batch.visible()
-        if self._sink.select is not None:
-            rows = rows.select(self._sink.select)
-        if not rows.num_rows:
-            return
-        rows = self._sink.prepare(rows)
-        if not self._fits(rows):
-            self._roll()
-            self._fits(rows)
-        if self._sink.buffer_bytes:
-            rows = _own(rows)
-        self._gathered.append(rows)
-        self._gathered_bytes += rows.nbytes
-        if self._gathered_bytes >= self._sink.buffer_bytes:
-            self._encode()
-        if self._bytes >= self._sink.target_bytes:
-            self._roll()
+        rows = self._sink.prepare(self._sink.chosen(batch.visible()))
+        while rows.num_rows:
+            if not self._fits(rows):
+                self._roll()
+                self._fits(rows)
+            count = self._sink.room(rows, self._rows, self._bytes)
+            self._take(rows.slice(0, count))
+            rows = rows.slice(count)
+            if rows.num_rows or self._sink.is_full(self._rows, self._bytes):
+                self._roll()
 
     def close(self) -> list[WrittenFile]:
         try:
@@ -155,10 +189,10 @@ class FileWriter(Writer):
         self._gathered = []
         if self._encoder is not None:
             self._encoder.abandon()
-        if self._output is not None:
-            self._output.abort()
+        if self._files is not None:
+            self._files.abort()
         with suppress(InputError):  # files that no ledger line names are removed later as well
-            self._folder.delete(f.path[len(self._folder.uri.rstrip("/")) + 1:] for f in self._finished)
+            self._folder.delete(_below(self._folder, f.path) for f in self._finished)
 
     def _fits(self, rows: pa.Table) -> bool:
         """Whether the open file can take the rows; if so, its schema becomes wide enough."""
@@ -176,6 +210,14 @@ class FileWriter(Writer):
         self._schema = joined
         return True
 
+    def _take(self, rows: pa.Table) -> None:
+        if self._sink.buffer_bytes:
+            rows = own(rows)
+        self._gathered.append(rows)
+        self._gathered_bytes += rows.nbytes
+        if self._gathered_bytes >= self._sink.buffer_bytes:
+            self._encode()
+
     def _encode(self) -> None:
         """Write what is gathered, opening the file if it is not."""
         if not self._gathered:
@@ -185,9 +227,9 @@ class FileWriter(Writer):
             tables = [pa.concat_tables([_as(table, self._schema) for table in tables])]
         self._gathered, self._gathered_bytes = [], 0
         if self._encoder is None:
-            name = f"{self._name}-{len(self._finished):03d}{self._sink.suffix()}"
-            self._output = self._sink.output(self._folder, name)
-            self._encoder = self._sink.start(self._output, self._schema)
+            self._files = OpenFiles(self._folder)
+            self._encoder = self._sink.begin(self._files, f"{self._name}-{self._count:03d}", self._schema)
+            self._count += 1
         for table in tables:
             self._bytes += self._encoder.write(table)
             self._rows += len(table)
@@ -197,10 +239,14 @@ class FileWriter(Writer):
         self._encode()
         if self._encoder is not None:
             self._encoder.finish()
-            self._output.close()
-            self._finished.append(WrittenFile(self._output.uri, self._rows, self._output.tell()))
-        self._schema = self._encoder = self._output = None
+            self._finished += self._files.close(self._rows)
+        self._schema = self._encoder = self._files = None
         self._rows = self._bytes = 0
+
+
+def _below(folder: Folder, uri: str) -> str:
+    """A file's name relative to the folder that it lies in."""
+    return uri[len(folder.uri.rstrip("/")) + 1:]
 
 
 def _joined(a: pa.Schema, b: pa.Schema) -> pa.Schema | None:
@@ -225,7 +271,7 @@ def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table | None:
     return widened if widened.schema.equals(schema) else None
 
 
-def _own(rows: pa.Table) -> pa.Table:
+def own(rows: pa.Table) -> pa.Table:
     """A copy in memory of its own: what a batch refers to may be shared memory that others wait for."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:

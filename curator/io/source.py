@@ -17,7 +17,7 @@ from curator.io.units import TARGET_BYTES, plan_units
 from curator.stage import Outputs, Part, Source, Unit, setting
 from curator.tasks.batch import Batch
 
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying again would not help
+LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying again would not help
 
 
 @dataclass(kw_only=True)
@@ -71,7 +71,7 @@ class FileSource(Source):
             try:
                 yield from self.read_part(part)
             except InputError as error:
-                if not isinstance(error.__cause__, (type(None), *_LASTING)):
+                if not isinstance(error.__cause__, (type(None), *LASTING)):
                     raise  # it may go away: the engine tries the unit again
                 yield failures(part, [Failure(part.uri, None, error)])
 

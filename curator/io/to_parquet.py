@@ -37,10 +37,7 @@ class ToParquet(FileSink):
         return ".parquet"
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        for at, column in enumerate(rows.schema):
-            if _has_empty_struct(column.type):
-                rows = rows.set_column(at, column.name, as_json_text(rows.column(at)))
-        return rows
+        return storable(rows)
 
     def start(self, output: Output, schema: pa.Schema) -> ParquetFile:
         return ParquetFile(output, schema, self.compression or "none")
@@ -64,6 +61,14 @@ class ParquetFile:
 
     def abandon(self) -> None:
         self._writer.is_open = False  # or its destructor would write the end of the file
+
+
+def storable(rows: pa.Table) -> pa.Table:
+    """The rows with JSON text in place of objects without any key."""
+    for at, column in enumerate(rows.schema):
+        if _has_empty_struct(column.type):
+            rows = rows.set_column(at, column.name, as_json_text(rows.column(at)))
+    return rows
 
 
 def _has_empty_struct(kind: pa.DataType) -> bool:

@@ -20,6 +20,7 @@ REQUIRED = inspect.Parameter.empty  # in place of a default, where there is none
 MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable, abc.Set)
 UNIONS = (typing.Union, types.UnionType)
+UNSAYABLE = "which YAML cannot say"
 _SPOKEN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path",
            type(None): "nothing"}
 _MANY = {str: "texts", int: "whole numbers", float: "numbers", Path: "paths"}
@@ -74,7 +75,7 @@ def spoken(hint: Any) -> str:
         return "a mapping with " + ", ".join(p.name for p in parameters(hint))
     if origin is typing.Annotated:
         return spoken(args[0])
-    return "any value" if hint in (Any, object) else f"{inspect.formatannotation(hint)}, which YAML cannot say"
+    return "any value" if hint in (Any, object) else f"{inspect.formatannotation(hint)}, {UNSAYABLE}"
 
 
 def _many(hint: Any) -> str:

@@ -70,9 +70,8 @@ def _factory(kind: str, name: str) -> packs.Factory:
     """What the name means in this place; under `write`, `parquet` is short for `to_parquet`."""
     pack, dot, short = name.rpartition(".")
     for candidate in ([f"{pack}{dot}to_{short}", name] if kind == "sink" else [name]):
-        try:
-            factory = packs.stage_class(candidate)
-        except RecipeError:
+        factory = packs.find_stage(candidate)
+        if factory is None:
             continue
         found = packs.kind_of(factory)
         if found != kind:
@@ -81,7 +80,7 @@ def _factory(kind: str, name: str) -> packs.Factory:
     known = [n for n, factory in packs.all_stages().items() if packs.kind_of(factory) == kind]
     if kind == "sink":
         known = [n.replace("to_", "", 1) for n in known]
-    raise RecipeError(packs.unknown(kind, name, known))
+    raise RecipeError(packs.unknown_stage(kind, name, known))
 
 
 def _adjusted(stage: Stage, extra: Item, path: str, problems: Problems) -> Stage:

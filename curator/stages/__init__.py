@@ -2,10 +2,14 @@
 
 from curator.io.csv import Csv
 from curator.io.jsonl import Jsonl
+from curator.io.media_files import Files
 from curator.io.parquet import Parquet
 from curator.io.to_csv import ToCsv
+from curator.io.to_files import ToFiles
 from curator.io.to_jsonl import ToJsonl
 from curator.io.to_parquet import ToParquet
+from curator.io.to_webdataset import ToWebDataset
+from curator.io.webdataset import WebDataset
 from curator.stages.decontaminate import Decontaminate
 from curator.stages.dedup.exact import DedupExact
 from curator.stages.dedup.lines import DedupLines
@@ -13,6 +17,7 @@ from curator.stages.dedup.near import DedupNear
 from curator.stages.dedup.semantic import DedupSemantic
 from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
+from curator.stages.fetch import Fetch
 from curator.stages.limit import Limit
 from curator.stages.map import Map
 from curator.stages.merge import Merge
@@ -23,13 +28,15 @@ from curator.stages.select import Select
 from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, ToJsonl, ToParquet, ToCsv, Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top,
+    Jsonl, Parquet, Csv, WebDataset, Files, ToJsonl, ToParquet, ToCsv, ToWebDataset, ToFiles,
+    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top,
     DedupExact,
     DedupNear,
     DedupSemantic,
     DedupLines,
     DedupSubstring,
     Decontaminate,
+    Fetch,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

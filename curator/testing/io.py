@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import cloudpickle
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from curator.io.files import Folder
 from curator.stage import ENDINGS, Outputs, Sink, Source, Unit, WrittenFile
 from curator.tasks.batch import Batch
-from curator.testing.run import Record, equal, fresh, marked, named, records, same, short, told
+from curator.testing.run import Record, check_fingerprint, equal, fresh, marked, named, records, same, short, told
 
 NAME = "part-check-a"
 
@@ -27,6 +27,7 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
         AssertionError: what is wrong, and what to do.
     """
     who = named(source)
+    check_fingerprint(source)
     driver = copy.copy(source)
     units = _units(driver, who)
     again = _units(copy.copy(source), who)
@@ -34,15 +35,13 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
         f"{who} lists other units the second time, although nothing changed: key and order of units must rest on the "
         "input alone, or a resumed run does everything again")
     columns = driver.columns() or {}
-    read: list[Record] = []
-    for unit in units:
-        first, second = (_read(fresh(driver), unit, columns) for _ in range(2))
-        assert len(first) == len(second), (f"{who} reads {len(second)} records of {unit.label} the second time, and "
-                                           f"{len(first)} the first: a unit that is read again must give the same")
-        for old, new in zip(first, second, strict=True):
-            assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead of "
-                                    f"{short(old)}; a unit that is read again must give the same, ids included")
-        read += first
+    parts = [_read(fresh(driver), unit, columns) for unit in units]
+    worker = fresh(driver)
+    for unit, first in reversed(list(zip(units, parts, strict=True))):  # one worker, the other way round
+        _begin(worker, unit)
+        _check_again(who, unit, first, _read(worker, unit, columns))
+    worker.close()
+    read = [record for records_ in parts for record in records_]
     assert read, f"{who} read no record; check_source wants some input"
     if unique_ids:
         ids = [record["id"] for record in read if "error" not in record]
@@ -60,6 +59,7 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
         AssertionError: what is wrong, and what to do.
     """
     assert len(batch) >= 2, f"check_sink wants 2 records or more; got {len(batch)}"
+    check_fingerprint(sink)
     who, folder = named(sink), Folder.open(sink.path, getattr(sink, "storage_options", None))
     before = set(_listing(folder))
     assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"
@@ -68,11 +68,12 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     if read is not None:
         _check_content(who, [read(file.path) for file in files], batch)
     content = {name: folder.read(name) for name in _listing(folder)}
-    _check_abort(sink, who, batch, folder, set(content))
-    empty = fresh(sink).open(f"{NAME}-2").close()
+    again = _interrupted(sink, who, batch, folder)
+    _check_files(who, again, folder, f"{NAME}-2", len(batch), beside=set(content))
+    if read is not None:
+        _check_content(who, [read(file.path) for file in again], batch)
+    empty = fresh(sink).open(f"{NAME}-3").close()
     assert sum(file.rows for file in empty) == 0, f"{who} reports rows although it was given none"
-    _check_files(who, _written(sink, f"{NAME}-3", batch), folder, f"{NAME}-3", len(batch), beside={*content, *(
-        _inside(folder, file.path) for file in empty)})
     assert all(folder.read(name) == data for name, data in content.items()), (
         f"{who} changed a file of another name: let all names of files begin with the name given to `open`")
 
@@ -107,8 +108,24 @@ def _read(source: Source, unit: Unit, columns: dict[str, pa.DataType | None]) ->
     except Exception as error:
         raise AssertionError(f"{named(source)} raises {told(error)} while reading {unit.label}: what cannot be read is a "
                              "row on `failed` (with_error)") from error
-    source.close()
     return found
+
+
+def _begin(source: Source, unit: Unit) -> None:
+    """Read the beginning of a unit, and let it go, as when its run is stopped or it starts again after a failure."""
+    reading = iter(source.read(unit))
+    next(reading, None)
+    if isinstance(reading, Generator):
+        reading.close()
+
+
+def _check_again(who: str, unit: Unit, first: list[Record], second: list[Record]) -> None:
+    remedy = "a unit that is read again must give the same, whatever was read before it"
+    assert len(first) == len(second), (
+        f"{who} reads {len(second)} records of {unit.label} the second time, and {len(first)} the first: {remedy}")
+    for old, new in zip(first, second, strict=True):
+        assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead of {short(old)}; "
+                                f"{remedy}, ids included")
 
 
 def _check_read(source: Source, port: str, batch: Batch, columns: dict[str, pa.DataType | None]) -> None:
@@ -154,9 +171,9 @@ def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: s
         f"{who} reports {sum(file.rows for file in files)} rows and was given {rows}: each row is in one of the files")
     inside = {_inside(folder, file.path): file for file in files}
     for path, file in inside.items():
-        assert posixpath.basename(path).startswith(name), (
-            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`: it would not be known "
-            "again after a crash")
+        assert any(inner.startswith(name) for inner in path.split("/")), (
+            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`, nor does a folder it is in: "
+            "it would not be known again after a crash")
         assert folder.exists(path), f"{who} reports {file.path}, which is not there when `close` is done"
         size = len(folder.read(path))
         assert file.size_bytes == size, f"{who} reports {file.size_bytes} bytes of {file.path}, which has {size}"
@@ -174,12 +191,23 @@ def _check_content(who: str, tables: Sequence[pa.Table], batch: Batch) -> None:
         assert same(old, new), f"{who}: a row comes back as {short(new, 200)} and was {short(old, 200)}"
 
 
-def _check_abort(sink: Sink, who: str, batch: Batch, folder: Folder, before: set[str]) -> None:
-    writer = fresh(sink).open(f"{NAME}-1")
+def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[WrittenFile]:
+    """The files of a unit that one worker begins, gives up, and does again; an attempt at another unit is open beside it."""
+    before, worker = set(_listing(folder)), fresh(sink)
+    writer, beside = worker.open(f"{NAME}-1"), worker.open(f"{NAME}-other")
     writer.write(marked(batch))
+    beside.write(marked(batch.slice(0, 1)))
+    strange = [n for n in set(folder.names(recursive=True)) - before if not posixpath.basename(n).startswith(NAME)]
+    assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given to `open`: it would "
+                         "stay behind when the run is killed")
     writer.abort()
-    left = set(_listing(folder)) - before
+    again = worker.open(f"{NAME}-2")
+    again.write(marked(batch))
+    beside.abort()
+    files = again.close()
+    left = set(_listing(folder)) - before - {_inside(folder, file.path) for file in files}
     assert not left, f"{who} leaves {sorted(left)[0]} behind after `abort`: remove what was begun"
+    return files
 
 
 def _listing(folder: Folder) -> list[str]:

@@ -37,6 +37,14 @@ def fresh(stage: AnyStage) -> AnyStage:
     return working
 
 
+def check_fingerprint(stage: Stage) -> None:
+    """The fingerprint is the same in a worker as here."""
+    copied = cloudpickle.loads(cloudpickle.dumps(stage))
+    assert copied.fingerprint() == stage.fingerprint(), (
+        f"{named(stage)} has another fingerprint after a journey to a worker: the description of a parameter depends on the "
+        "process. Make it a plain value, or a `setting` if it does not change the answer")
+
+
 def marked(batch: Batch) -> Batch:
     """With the engine's columns, as a call gets it."""
     marks: dict[str, Any] = {ROW: pa.array(np.arange(len(batch), dtype=np.int32))}

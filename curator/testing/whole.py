@@ -1,4 +1,4 @@
-"""A composite stage as one stage, so that it can be checked like any other."""
+"""A stage with all its parts: a composite as one stage, so that it can be run and checked like any other."""
 
 from __future__ import annotations
 
@@ -6,11 +6,28 @@ from typing import Any
 
 from curator.expand import expand
 from curator.pipeline import End, Node, Pipeline
-from curator.stage import Composite, Context, Contract, Reduce, Sink, Stage
+from curator.stage import Composite, Context, Contract, Outputs, Reduce, Sink, Stage
 from curator.tasks.batch import Batch
-from curator.testing.run import call, learn, marked
+from curator.testing.run import call, fresh, joined, learn, marked
 
 FOLDER = "memory://checked"  # where sinks among the parts would write; they are not opened
+
+
+def run_stage(stage: Stage, *batches: Batch) -> Outputs:
+    """What a stage answers to these batches, one after the other, as in a worker: pickled, set up, called, closed.
+
+    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers. So does a `Composite`, with all
+    its parts, sinks aside.
+
+    Raises:
+        AssertionError: it breaks a rule on the way (an unknown port, a row that is nowhere).
+    """
+    working = fresh(as_one(stage))
+    answered = [learn(working, batches), *(call(working, marked(batch)) for batch in batches)]
+    working.close()
+    ports = dict.fromkeys(port for answer in answered for port in answer)
+    parts = {port: [answer[port] for answer in answered if port in answer] for port in ports}
+    return Outputs({port: joined(stage, port, batches) for port, batches in parts.items()})
 
 
 def as_one(stage: Stage) -> Stage:

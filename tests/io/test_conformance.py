@@ -1,4 +1,4 @@
-"""The core's own readers and writers pass the kit that strangers' pass."""
+"""The core's own readers and writers pass the kit also where there is no disk."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ ROWS = Batch(rows=pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": 
 PAIRS = [(ToJsonl, Jsonl), (ToParquet, Parquet), (ToCsv, Csv)]
 
 
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
 @pytest.mark.parametrize("sink", [sink for sink, _ in PAIRS])
 def test_sinks(place, sink):
     check_sink(sink(path=place), ROWS)
 
 
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
 @pytest.mark.parametrize(("sink", "source"), PAIRS)
 def test_sources(place, write_all, sink, source):
     for k in range(3):

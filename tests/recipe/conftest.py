@@ -22,5 +22,5 @@ def fake_packs(monkeypatch, tmp_path):
         module.__spec__ = SimpleNamespace(submodule_search_locations=[str(tmp_path / name)], origin=None)
         monkeypatch.setitem(sys.modules, module.__name__, module)
         dist = SimpleNamespace(name=f"curator-{name}", version="1")
-        points.append(SimpleNamespace(name=name, module=module.__name__, dist=dist))
+        points.append(SimpleNamespace(name=name, value=module.__name__, dist=dist))
     monkeypatch.setattr(packs, "_entry_points", lambda: tuple(points))

@@ -326,7 +326,7 @@ def test_discard_and_seed():
 def test_a_pack_that_cannot_be_imported_is_a_problem_of_its_steps_only(monkeypatch, tmp_path):
     (tmp_path / "broken_pack_of_recipes.py").write_text("import a_library_nobody_has\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    broken = SimpleNamespace(name="image", module="broken_pack_of_recipes", dist=SimpleNamespace(name="d-image", version="2"))
+    broken = SimpleNamespace(name="image", value="broken_pack_of_recipes", dist=SimpleNamespace(name="d-image", version="2"))
     points = (*packs._entry_points(), broken)
     monkeypatch.setattr(packs, "_entry_points", lambda: points)
     text = "read: {jsonl: {path: x}}\nsteps: [text.signals, image.resize]\nwrite: {parquet: {path: o}}\n"

@@ -7,7 +7,7 @@ import pytest
 from curator.errors import RecipeError
 from curator.stages import Map, Merge, Rename, Select
 from curator.tasks import ImageBatch
-from curator.testing import check_stage, run_stage
+from curator.testing import run_stage
 
 BATCH = ImageBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x y", None, "z"], "n": [1, 2, 3]}),
                    encoded=[b"1", b"2", b"3"], pixels=[np.zeros((1, 1, 3), np.uint8)] * 3)
@@ -95,10 +95,3 @@ def test_the_order_of_expressions_is_the_order_of_columns_and_part_of_the_finger
     a, b = Map(columns={"x": "n", "y": "n"}), Map(columns={"y": "n", "x": "n"})
     assert a.fingerprint() != b.fingerprint()
     assert run_stage(b, BATCH)["out"].columns[-2:] == ["y", "x"]
-
-
-@pytest.mark.parametrize("stage", [
-    Select(keep=["text", "pixels"]), Select(drop=["text", "pixels"]), Rename(columns={"text": "caption"}),
-    Rename(columns={"text": "n", "n": "text"}), Map(columns={"n": "n * 0.5", "new": "upper(text)"}), Merge()])
-def test_the_stages_keep_the_rules(stage):
-    check_stage(stage, BATCH)

@@ -15,7 +15,7 @@ from curator.errors import InputError, RecipeError
 from curator.stages import Decontaminate
 from curator.stages.decontaminate import Index
 from curator.tasks import TextBatch
-from curator.testing import check_stage, run_stage
+from curator.testing import run_stage
 
 QUESTION = ("Natalia sold clips to forty eight of her friends in April, and then she sold half as many clips in May. "
             "How many clips did Natalia sell altogether in April and May?")
@@ -195,9 +195,3 @@ def test_a_run_counts_what_it_drops(bench, tmp_path):
     stage = next(s for s in stats["stages"] if s["name"] == "decontaminate")
     fired = {reason: rows for reason, rows in stage["dropped"].items() if rows}
     assert fired == {"contaminated: gsm8k": 1, "contaminated: trivia": 1}
-
-
-def test_the_stage_keeps_its_contract(bench):
-    texts = (QUESTION, SHORT, OTHER, "", None, f"中文字符 {QUESTION}")
-    check_stage(Decontaminate(references=bench), batch(*texts))
-    check_stage(Decontaminate(references=bench, action="mark"), batch(*texts))

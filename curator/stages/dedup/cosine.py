@@ -73,6 +73,8 @@ class Cosine(Measure):
     def _vectors(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The rows that have a vector, and the vectors, [m, d]; a null in one is NaN."""
         column = batch.rows.column(self.column)
+        if pa.types.is_null(column.type):  # the reader saw no value
+            return np.zeros(0, dtype=np.int64), np.zeros((0, 1), dtype=np.float32)
         if _listed(column.type) is None:
             raise InputError(f"cosine similarity wants vectors: {self.column!r} is {column.type}, not a list of numbers")
         if isinstance(column.type, pa.BaseExtensionType):

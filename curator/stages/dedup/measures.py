@@ -159,34 +159,46 @@ class Hamming(Measure):
     """In how many bits two hashes of n bits differ: the similarity is 1 - bits / n.
 
     `column`: binary, fixed_size_binary, uint64, int64, or strings of hexadecimal digits; all of one width; null or empty:
-    nothing to compare. `distance`: the most bits in which a pair differs.
+    nothing to compare. Or lists of these, at most `hashes` a record, of which nulls do not count: two records are as similar as
+    the nearest two of their hashes. `distance`: the most bits in which a pair differs.
 
     Hashes are cut into distance + 1 blocks, one of which is equal in each such pair, so that all pairs meet; where a block would
     be shorter than 12 bits, samples of 16 bits at random places are taken instead, as many as make 99 % of the pairs meet that
-    are `distance` bits apart.
+    are `distance` bits apart. A record has the keys of all its hashes.
+
+    A sketch is the hash; of a list, `hashes` of them one after the other, the first one again where the list is shorter.
 
     Source: the pigeonhole blocks of Manku et al. 2007; bit sampling of Indyk and Motwani 1998.
     """
 
     column: str
     distance: int
+    hashes: int = 1
 
     def __post_init__(self) -> None:
         if self.distance < 0:
             raise RecipeError(f"hamming: distance must be 0 or more, got {self.distance}")
+        if self.hashes < 1:
+            raise RecipeError(f"hamming: hashes must be 1 or more, got {self.hashes}")
 
     @property
     def threshold(self) -> float:
         return math.nan
 
     def least(self, width: int) -> float:
-        return 1 - self.distance / (8 * width)
+        return 1 - self.distance / (8 * width // self.hashes)
 
     def needs(self) -> set[str]:
         return {self.column}
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         kind = columns.get(self.column)
+        if kind is not None and _is_list(kind):
+            fewest = kind.list_size if pa.types.is_fixed_size_list(kind) else 2
+            if self.hashes < fewest:
+                raise RecipeError(f"column {self.column!r} is {kind}: set hashes to the most that a record has, such as 8, "
+                                  f"not {self.hashes}")
+            kind = kind.value_type
         if kind is None or pa.types.is_null(kind):
             return
         if pa.types.is_uint64(kind) or pa.types.is_int64(kind):
@@ -211,27 +223,42 @@ class Hamming(Measure):
         size = min(SAMPLE_BITS, bits - self.distance)
         equal = math.comb(bits - self.distance, size) / math.comb(bits, size)
         samples = math.ceil(math.log(1 - RECALL) / math.log1p(-equal))
-        if samples > SAMPLES_MAX:
-            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of {self.distance}, {samples} "
-                              f"keys a record would be needed, and {SAMPLES_MAX} is the most: ask for a smaller distance")
+        if samples * self.hashes > SAMPLES_MAX:
+            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of {self.distance}, "
+                              f"{samples * self.hashes} keys a record would be needed, and {SAMPLES_MAX} is the most: ask for a "
+                              "smaller distance" + (" or fewer hashes" if self.hashes > 1 else ""))
         choice = np.random.Generator(np.random.PCG64(SEED))
         return [np.sort(choice.permutation(bits)[:size]) for _ in range(samples)]
 
     def encode(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         column = flat(batch.rows.column(self.column))
-        kind = column.type
-        present = pc.is_valid(column).to_numpy(zero_copy_only=False)
-        if pa.types.is_uint64(kind) or pa.types.is_int64(kind):
-            numbers = column.drop_null().to_numpy(zero_copy_only=False)
-            hashes = numbers.astype(">i8" if pa.types.is_int64(kind) else ">u8").view(np.uint8).reshape(-1, 8)
-        elif pa.types.is_null(kind):
-            hashes = np.zeros((0, 0), dtype=np.uint8)
-        else:
-            present &= pc.fill_null(pc.greater(pc.binary_length(column), 0), False).to_numpy(zero_copy_only=False)
-            hashes = self._bytes(column.filter(pa.array(present)))
-        sketches = np.zeros((len(batch), hashes.shape[1]), dtype=np.uint8)
-        sketches[present] = hashes
+        row, values = np.arange(len(column)), column
+        if _is_list(column.type):
+            sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+            row, values = np.repeat(row, sizes), pc.list_flatten(column)
+        there, hashes = self._hashes(values)
+        row, width = row[there], hashes.shape[1]
+        counts = np.bincount(row, minlength=len(column))
+        if counts.max(initial=0) > self.hashes:
+            raise ValueError(f"column {self.column!r} has {counts.max()} hashes in a record, and hashes is {self.hashes}: "
+                             "set it to the most that a record has")
+        present, first = counts > 0, np.cumsum(counts) - counts
+        place = np.arange(self.hashes)
+        chosen = first[present, None] + np.where(place < counts[present, None], place, 0)
+        sketches = np.zeros((len(column), self.hashes * width), dtype=np.uint8)
+        sketches[present] = hashes[chosen].reshape(len(chosen), self.hashes * width)
         return present, sketches
+
+    def _hashes(self, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """Which values are hashes, bool [n]; and these, uint8 [m, width]."""
+        kind, there = values.type, pc.is_valid(values).to_numpy(zero_copy_only=False)
+        if pa.types.is_uint64(kind) or pa.types.is_int64(kind):
+            numbers = values.drop_null().to_numpy(zero_copy_only=False)
+            return there, numbers.astype(">i8" if pa.types.is_int64(kind) else ">u8").view(np.uint8).reshape(-1, 8)
+        if pa.types.is_null(kind):
+            return there, np.zeros((0, 0), dtype=np.uint8)
+        there &= pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
+        return there, self._bytes(values.filter(pa.array(there)))
 
     def _bytes(self, values: pa.Array) -> np.ndarray:
         """Hashes that are bytes or hexadecimal digits, uint8 [n, width]."""
@@ -253,23 +280,27 @@ class Hamming(Measure):
     def keys(self, batch: Batch, sketches: np.ndarray) -> np.ndarray:
         if not sketches.shape[1]:
             return np.zeros((len(sketches), 0), dtype=np.uint64)
-        bits = np.unpackbits(sketches, axis=1)
+        bits = np.unpackbits(sketches.reshape(len(sketches) * self.hashes, sketches.shape[1] // self.hashes), axis=1)
         found = []
         for band, places in enumerate(self.blocks(bits.shape[1])):
-            mixed = np.full(len(sketches), mix(np.uint64(band + 1)), dtype=np.uint64)
+            mixed = np.full(len(bits), mix(np.uint64(band + 1)), dtype=np.uint64)
             for at in range(0, len(places), 64):
                 packed = np.packbits(bits[:, places[at:at + 64]], axis=1)
-                word = np.zeros((len(sketches), 8), dtype=np.uint8)
+                word = np.zeros((len(bits), 8), dtype=np.uint8)
                 word[:, :packed.shape[1]] = packed
                 mixed = mix(mixed ^ word.view("<u8")[:, 0])
             found.append(mixed)
-        return np.stack(found, axis=1)
+        return np.stack(found, axis=1).reshape(len(sketches), self.hashes * len(found))
 
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        different = a ^ b
-        words = different.view(np.uint64) if different.shape[1] % 8 == 0 else different
-        bits = np.bitwise_count(words).sum(axis=1, dtype=np.int64)
-        return (1 - bits / (8 * a.shape[1])).astype(np.float32)
+        width = a.shape[1] // self.hashes
+        a, b = a.reshape(len(a), self.hashes, width), b.reshape(len(b), self.hashes, width)
+        nearest = np.full(len(a), 8 * width)
+        for number in range(self.hashes):
+            different = a[:, number:number + 1] ^ b
+            words = different.view(np.uint64) if width % 8 == 0 else different
+            nearest = np.minimum(nearest, np.bitwise_count(words).sum(axis=2, dtype=np.int32).min(axis=1))
+        return (1 - nearest / (8 * width)).astype(np.float32)
 
 
 # -- shared by measures ---------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ class DedupNear(Composite):
 
     `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate, which
     is to be at least `threshold`. With `distance` bit hashes (of images, of audio), which differ in at most so many bits.
+    `hashes`: where `column` has lists of bit hashes (of a picture and its mirror images, of the frames of a video), the most that
+    a record has; records are as alike as the nearest two of their hashes.
     `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order or workers.
     `stream` decides as records flow by, in the memory of one worker: of those that are alike the first to arrive stays.
     `keep`: which one stays: `first` (by id), `longest`, `{by: quality, order: desc}`, `{newest: date}`, `{sources: [good/*]}`,
@@ -46,6 +48,7 @@ class DedupNear(Composite):
     mode: Literal["cluster", "stream"] = "cluster"
     threshold: float = 0.8
     distance: int | None = None
+    hashes: int = 1
     keep: Any = "first"
     scope: str | None = None
     reference: str | None = None
@@ -67,6 +70,9 @@ class DedupNear(Composite):
             raise RecipeError("dedup.near: an index keeps signatures, not shingles; leave out verify or index")
         if self.distance is not None and self.verify == "exact":
             raise RecipeError("dedup.near: bit hashes have no shingles to verify by; leave out verify or distance")
+        if self.distance is None and self.hashes != 1:
+            raise RecipeError("dedup.near: hashes is for bit hashes, which are compared by distance: set distance, or leave out "
+                              "hashes")
         if self.mode not in ("cluster", "stream"):
             raise RecipeError(f"dedup.near: mode must be cluster or stream, got {self.mode!r}")
         if self.mode == "stream":
@@ -77,7 +83,7 @@ class DedupNear(Composite):
 
     def _measured(self) -> Measure:
         if self.distance is not None:
-            return Hamming(column=self.column, distance=self.distance)
+            return Hamming(column=self.column, distance=self.distance, hashes=self.hashes)
         return MinHash(column=self.column, threshold=self.threshold, bands=self.bands, rows=self.rows)
 
     def contract(self) -> Contract:

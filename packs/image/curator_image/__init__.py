@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from curator_image.alignment import Alignment
 from curator_image.classify import Classify, Nsfw
+from curator_image.decode import Decode
 from curator_image.embed import Embed
+from curator_image.encode import Encode
+from curator_image.hash import Hash
 from curator_image.head import Aesthetic, Head
+from curator_image.ocr import Ocr
+from curator_image.resize import Resize
+from curator_image.thumbnail import Thumbnail
 from curator_image.zero_shot import ZeroShot
 
 STAGES: tuple[type, ...] = (
     # files and pixels
+    Decode,
+    Encode,
+    Resize,
+    Thumbnail,
 
     # scores, hashes and faces
+    Hash,
 
     # models
     Embed,
@@ -21,6 +32,8 @@ STAGES: tuple[type, ...] = (
     Classify,
     ZeroShot,
     Alignment,
+    Ocr,
+
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

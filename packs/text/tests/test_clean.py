@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from curator.stage import Context
 from curator.tasks import Batch, TextBatch
-from curator.testing import check_stage
 
 
 def batch(*texts, column="text"):
@@ -97,7 +96,3 @@ def test_null_stays_null_and_other_columns_can_be_cleaned():
     done = stage.process(Batch(rows=batch("a \n", None, column="caption").rows))
     assert done.column("caption") == ["a", None]
     assert set(stage.contract().needs) == {"caption"}
-
-
-def test_conformance():
-    check_stage(Clean(), batch("cafÃ©  \n", None, "", "plain", "a\x00b", "日本語。"))

@@ -8,7 +8,6 @@ from curator_text.extract_html import ExtractHtml, extract_page
 
 from curator.stage import Context
 from curator.tasks import TextBatch
-from curator.testing import check_stage
 
 PAGE = """<html><head><title>The &amp; title</title><meta charset="{charset}"><script>var x = 1;</script></head><body>
 <nav><ul><li><a href="/">Home</a><li><a href="/b">About us</a></ul></nav>
@@ -107,7 +106,3 @@ def test_deep_and_broken_markup():
 def test_mistakes_are_told():
     with pytest.raises(ValueError, match="max_html_bytes must be 1 or more, got 0"):
         ExtractHtml(max_html_bytes=0)
-
-
-def test_conformance():
-    check_stage(ExtractHtml(max_html_bytes=5000), batch(page(), None, bytes(range(256)) * 9, b"", b"x" * 6000, page()))

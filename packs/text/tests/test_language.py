@@ -11,7 +11,6 @@ from curator_text.language_codes import CODES, VARIETIES
 from curator_text.language_model import LanguageModel
 
 from curator.tasks import TextBatch
-from curator.testing import check_stage
 
 TEXTS = {
     "en": "The quick brown fox jumps over the lazy dog, and then it goes home to sleep.",
@@ -127,8 +126,3 @@ def test_a_long_text_is_sampled_from_beginning_to_end(run):
     assert sample(text[:400], 400) == text[:400]
     page = "Menu Home About Contact " * 20 + TEXTS["de"] * 200
     assert run(page)["out"].column("language") == ["de"]
-
-
-def test_conformance():
-    texts = [*TEXTS.values(), None, "", "x", "\ud7ff\x00", TEXTS["en"] * 200]
-    check_stage(Language(keep=["en", "de", "und"], score_min=0.1), batch(*texts))

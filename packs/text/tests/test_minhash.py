@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from curator import RecipeError
 from curator.stages.dedup.ngrams import Grams
 from curator.tasks import TextBatch
-from curator.testing import check_stage, run_stage
+from curator.testing import run_stage
 
 PARAGRAPH = ("The quick brown fox jumps over the lazy dog while seven wizards, who had come from far away, "
              "watched from the hill and wondered whether the dog would ever wake up again. ")
@@ -157,9 +157,3 @@ def test_a_text_of_10_megabytes_is_one_text():
 def test_nonsense_is_told_before_anything_runs(wrong):
     with pytest.raises(RecipeError, match=r"text\.minhash"):
         Minhash(**wrong)
-
-
-def test_the_stage_keeps_its_contract():
-    texts = (PARAGRAPH, "short", "", None, "Größe und Maß", "中文字符测试文本", "กรุงเทพมหานคร", PARAGRAPH * 40)
-    check_stage(Minhash(), batch(*texts))
-    check_stage(Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), batch(*texts))

@@ -11,7 +11,6 @@ from curator_text.stopwords import STOP_WORDS
 
 from curator.stage import Context
 from curator.tasks import TextBatch
-from curator.testing import check_stage
 
 
 def batch(*texts, column="text", **columns):
@@ -170,16 +169,6 @@ def test_lines_of_a_huge_text_are_removed_piece_by_piece(monkeypatch):
     got = list(remove_lines([small, text]))
     assert got[0] == expected[0]
     assert got[1] == (expected[1], 9)
-
-
-TEXTS = (PARAGRAPH, LETTERS, MIXED, "", None, "中文字符。", "A line that stays.\r\nGone\n")
-
-
-def test_the_stages_keep_their_contracts():
-    languages = pa.array(["en", None, "de", "en", "xx", "zh", "en"], pa.string())
-    check_stage(Signals(), batch(*TEXTS))
-    check_stage(Signals(), batch(*TEXTS, language=languages), skip={"needs"})  # the column is looked at where it is there
-    check_stage(C4Lines(), batch(*TEXTS))
 
 
 def test_the_table_of_signals_names_every_column():

@@ -8,7 +8,6 @@ import pytest
 from curator_text.text_files import TextFiles
 
 from curator.errors import InputError
-from curator.testing import check_source
 
 PAGE = b"<html><head><title>T</title></head><body><nav>menu</nav><main><p>The page says this.</p></main></body></html>"
 
@@ -84,7 +83,3 @@ def test_mistakes_are_told_before_a_run(tmp_path):
         TextFiles(path=str(tmp_path / "nothing.txt")).units()
     with pytest.raises(ValueError, match="max_file_bytes must be 1 or more"):
         TextFiles(path="x", max_file_bytes=0)
-
-
-def test_conformance(folder):
-    check_source(TextFiles(path=str(folder)))

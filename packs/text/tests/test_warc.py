@@ -17,7 +17,6 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from curator.errors import InputError
-from curator.testing import check_source
 
 PAGE = b"<html><head><title>A page</title></head><body><p>Some words about nothing in particular.</p></body></html>"
 
@@ -362,12 +361,6 @@ def test_a_file_that_went_away_is_a_failed_record(tmp_path):
     outputs = [o for unit in units for o in source.read(unit)]
     assert [row for o in outputs for row in o["failed"].column("id")] == [str(tmp_path / "a.warc")]
     assert sum(len(o["out"]) for o in outputs if "out" in o) == 1
-
-
-def test_conformance(tmp_path):
-    data = archive(*THREE, http(status="404 Not Found"), http(b"x", content_encoding="gzip", content_type="text/plain"))
-    (tmp_path / "a.warc.gz").write_bytes(data + b"garbage")
-    check_source(Warc(path=str(tmp_path)))
 
 
 def test_mistakes_are_told_before_a_run(tmp_path):

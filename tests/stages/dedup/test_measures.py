@@ -169,6 +169,59 @@ def test_an_empty_or_missing_hash_has_nothing_to_compare():
     assert sketches.tolist() == [[0, 0], [0, 0], list(b"ab")]
 
 
+LISTS = st.lists(st.one_of(st.none(), st.lists(st.one_of(st.none(), st.integers(0, 2**64 - 1)), max_size=4)), max_size=8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(LISTS, st.integers(0, 3), st.integers(0, 2))
+def test_lists_are_as_similar_as_their_nearest_hashes(lists, more, cut):
+    measure, column = Hamming(column="f", distance=4, hashes=4 + more), pa.array(lists, pa.list_(pa.uint64()))
+    data = batch(pa.chunked_array([column[:cut], column[cut:]]))
+    present, sketches = measure.encode(data)
+    hashes = [[h for h in some or () if h is not None] for some in lists]
+    assert present.tolist() == [bool(some) for some in hashes]
+    rows = np.flatnonzero(present)
+    a, b = (at.ravel() for at in np.meshgrid(rows, rows))
+    expected = [1 - min((x ^ y).bit_count() for x in hashes[i] for y in hashes[j]) / 64 for i, j in zip(a, b, strict=True)]
+    assert measure.similarity(sketches[a], sketches[b]).tolist() == expected
+    if len(rows):
+        assert measure.least(sketches.shape[1]) == 1 - 4 / 64
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.binary(min_size=8, max_size=8), min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 3),
+       st.sets(st.integers(0, 63), max_size=4))
+def test_lists_meet_where_any_of_their_hashes_do(hashes, at, place, bits):
+    copy = (int.from_bytes(hashes[at % len(hashes)]) ^ sum(1 << bit for bit in bits)).to_bytes(8)
+    other = [bytes([value]) * 8 for value in (3, 5, 9)]
+    measure, data = Hamming(column="f", distance=4, hashes=4), batch([hashes, [*other[:place], copy]], pa.list_(pa.binary(8)))
+    keys = measure.keys(data, measure.encode(data)[1])
+    assert keys.shape == (2, 4 * 5)
+    assert set(keys[0].tolist()) & set(keys[1].tolist())
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.binary(8)), pa.large_list(pa.binary()), pa.list_(pa.binary(8), 2)])
+def test_hashes_come_in_any_lists(kind):
+    data, measure = batch([[b"a" * 8, b"b" * 8], None, [b"b" * 8, None]], kind), Hamming(column="f", distance=4, hashes=2)
+    measure.check({"f": kind})
+    present, sketches = measure.encode(data)
+    assert present.tolist() == [True, False, True]
+    assert sketches.tolist() == [list(b"a" * 8 + b"b" * 8), [0] * 16, list(b"b" * 16)]
+
+
+def test_a_list_of_one_hash_is_the_hash():
+    hashes = [b"a" * 8, None, b"b" * 8]
+    alone, listed = batch(hashes), batch([[h] for h in hashes], pa.list_(pa.binary(8)))
+    measure = Hamming(column="f", distance=4)
+    for one, other in zip(measure.encode(alone), measure.encode(listed), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_more_hashes_than_were_said_are_told():
+    with pytest.raises(ValueError, match="has 3 hashes in a record, and hashes is 2"):
+        Hamming(column="f", distance=3, hashes=2).encode(batch([[1, 2, 3]], pa.list_(pa.uint64())))
+
+
 @pytest.mark.parametrize(("measure", "kind", "told"), [
     (MinHash(), pa.string(), "column 'minhash' is string; MinHash signatures are lists of uint32"),
     (MinHash(), pa.list_(pa.float32()), "is list<.*float>; MinHash"),
@@ -176,7 +229,11 @@ def test_an_empty_or_missing_hash_has_nothing_to_compare():
     (MinHash(rows=200), pa.list_(pa.uint32(), 112), "112 values, too few for 1 bands of 200"),
     (Hamming("minhash", 3), pa.float32(), "column 'minhash' is float; hashes are binary"),
     (Hamming("minhash", 64), pa.uint64(), "any two are within 64 bits"),
-    (Hamming("minhash", 30), pa.binary(8), "keys a record would be needed, and 512 is the most")])
+    (Hamming("minhash", 30), pa.binary(8), "keys a record would be needed, and 512 is the most"),
+    (Hamming("minhash", 10, 8), pa.list_(pa.binary(8)), "smaller distance or fewer hashes"),
+    (Hamming("minhash", 3), pa.list_(pa.binary(8)), "set hashes to the most that a record has, such as 8, not 1"),
+    (Hamming("minhash", 3, 4), pa.list_(pa.binary(8), 8), "set hashes to the most"),
+    (Hamming("minhash", 3, 4), pa.list_(pa.float32()), "hashes are binary")])
 def test_columns_that_will_not_do_are_refused(measure, kind, told):
     with pytest.raises(RecipeError, match=told):
         measure.check({"minhash": kind})
@@ -184,7 +241,7 @@ def test_columns_that_will_not_do_are_refused(measure, kind, told):
 
 
 @pytest.mark.parametrize("make", [lambda: MinHash(threshold=0), lambda: MinHash(threshold=1.1), lambda: MinHash(bands=0),
-                                  lambda: MinHash(rows=0), lambda: Hamming("f", -1)])
+                                  lambda: MinHash(rows=0), lambda: Hamming("f", -1), lambda: Hamming("f", 1, 0)])
 def test_nonsense_is_refused(make):
     with pytest.raises(RecipeError):
         make()

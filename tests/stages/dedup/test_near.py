@@ -154,10 +154,29 @@ def test_bit_hashes_are_compared_by_distance(tmp_path):
     assert sorted(r["picture"] for r in written(tmp_path / "out").values()) == list(range(pictures))
 
 
+@pytest.mark.parametrize("mode", ["cluster", "stream"])
+def test_lists_of_hashes_are_compared_by_the_nearest(tmp_path, mode):
+    rng = random.Random(4)
+    rows, pictures = [], 30
+    for picture in range(pictures):
+        views = [rng.getrandbits(64) for _ in range(4)]
+        for _ in range(3):  # each has the first view and some others, in any order, a few bits away
+            some = rng.sample([views[0], *rng.sample(views[1:], size := rng.randint(0, 3))], 1 + size)
+            flipped = [view ^ sum(1 << b for b in rng.sample(range(64), rng.randint(0, 2))) for view in some]
+            rows.append({"picture": picture, "phash": flipped})
+    rows += [{"picture": pictures + number, "phash": nothing} for number, nothing in enumerate([[], None, [None]])]
+    rng.shuffle(rows)
+    table = pa.Table.from_pylist(rows, pa.schema({"picture": pa.int64(), "phash": pa.list_(pa.uint64())}))
+    pq.write_table(table.append_column("id", [[f"r{n:02}" for n in range(len(rows))]]), tmp_path / "a.parquet")
+    run(tmp_path, tmp_path / "out", column="phash", distance=4, hashes=4, mode=mode)
+    assert sorted(r["picture"] for r in written(tmp_path / "out").values()) == list(range(pictures + 3))
+
+
 def test_a_recipe_names_what_is_wrong(tmp_path, files):
     text = "read: {{parquet: {{path: {}}}}}\nsteps:\n  - dedup.near: {}\nwrite: {{parquet: {{path: {}}}}}\n"
     for parameters, said in (("{column: minhsh}", "minhsh"), ("{treshold: 0.8}", "threshold"), ("{keep: longst}", "longest"),
-                             ("{radius: 0}", "radius"), ("{column: text}", "text"), ("{threshold: 1.5}", "threshold")):
+                             ("{radius: 0}", "radius"), ("{column: text}", "text"), ("{threshold: 1.5}", "threshold"),
+                             ("{hashes: 8}", "distance")):
         recipe = tmp_path / "recipe.yaml"
         recipe.write_text(text.format(files / "*.parquet", parameters, tmp_path / "out"))
         with pytest.raises(RecipeError, match=said):

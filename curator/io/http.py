@@ -1,0 +1,238 @@
+"""Getting what a URL names from servers that nobody vouches for: size and time bounded, tried again where that helps.
+
+Proxies of the environment are not used: behind one nobody here sees the address that is connected to, so it has to be named.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import IncompleteRead
+from urllib.parse import urljoin
+
+import urllib3
+from urllib3 import exceptions as faults
+
+from curator.io.addresses import host_of, is_public, normalised
+from curator.io.connections import Refusal, Transfer, Trouble, pool_classes, working_for
+from curator.io.retry import TRANSIENT, pause_s
+
+GOOD = frozenset({200, 203})
+REDIRECTS_MAX = 5
+CHUNK_BYTES = 1 << 16  # read at once; also what is read of an unwanted answer to keep its connection
+SWEEP_S = 0.25  # how often overdue transfers are looked for
+POOLS = 64  # hosts whose connections are kept open
+
+# A reason to refuse an answer, from its URL, its headers and whether it is a redirect; None to go on.
+Check = Callable[[str, Mapping[str, str], bool], str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one URL may cost. `deadline_s`: all in all, with redirects, tries and pauses."""
+
+    max_bytes: int
+    connect_timeout_s: float
+    read_timeout_s: float
+    deadline_s: float
+    retries: int
+    backoff_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """What became of a URL: `data`, or a `reason` if the server answered for good, or an `error` if that may change.
+
+    `url`: where the answer came from, if there was one. `content_type`: the header.
+    """
+
+    url: str | None = None
+    content_type: str | None = None
+    data: bytes | None = None
+    reason: str | None = None
+    error: str | None = None
+
+
+class Client:
+    """Gets URLs, from several threads. `check`: sees the headers of each answer that is good, or a redirect.
+
+    `private`: addresses outside the public internet are allowed. `proxy`: the URL of a proxy that does the connecting, and
+    has to refuse such addresses itself. `per_host`: connections to a host that are kept.
+    """
+
+    def __init__(self, limits: Limits, headers: Mapping[str, str], check: Check, *, private: bool = False,
+                 proxy: str | None = None, per_host: int = 8) -> None:
+        self._limits, self._check, self._private, self._proxy = limits, check, private, proxy
+        kept = {"num_pools": POOLS, "maxsize": per_host, "headers": dict(headers), "retries": False}
+        self._pools = urllib3.PoolManager(**kept) if proxy is None else urllib3.ProxyManager(proxy, **kept)
+        self._pools.pool_classes_by_scheme = pool_classes(guarded=proxy is None)
+        self._transfers: set[Transfer] = set()
+        self._closed = threading.Event()
+        threading.Thread(target=self._sweep, name="overdue transfers", daemon=True).start()
+
+    def get(self, url: str) -> Fetched:
+        """What the URL names, or why it is not to be had; never raises for what a server or a network does."""
+        with self._transfer() as transfer:
+            for attempt in range(self._limits.retries + 1):
+                try:
+                    return self._follow(url, transfer)
+                except Refusal as refusal:
+                    return Fetched(reason=str(refusal))
+                except Trouble as trouble:
+                    told = str(trouble)
+                    if not trouble.again or transfer.remaining_s() <= 0:
+                        break
+                    pause = pause_s(attempt, self._limits.backoff_s, trouble.retry_after)
+                    if attempt == self._limits.retries or pause >= transfer.remaining_s():
+                        break
+                    if self._closed.wait(pause):
+                        break
+            return Fetched(error=f"{told} (tries: {attempt + 1})")
+
+    def close(self) -> None:
+        """Wake all that waits, and let go of the connections."""
+        self._closed.set()
+        for transfer in list(self._transfers):
+            transfer.abort()
+        self._pools.clear()
+
+    @contextmanager
+    def _transfer(self) -> Iterator[Transfer]:
+        transfer = Transfer(self._limits.deadline_s, self._private)
+        self._transfers.add(transfer)
+        try:
+            with working_for(transfer):
+                yield transfer
+        finally:
+            self._transfers.discard(transfer)
+
+    def _sweep(self) -> None:
+        """Timeouts of a socket end a silence; only this ends a server that sends a byte now and then."""
+        while not self._closed.wait(SWEEP_S):
+            for transfer in list(self._transfers):
+                if transfer.remaining_s() <= 0:
+                    transfer.abort()
+
+    def _follow(self, url: str, transfer: Transfer) -> Fetched:
+        """One try: the answer at the end of the redirects."""
+        location = ""
+        for _ in range(REDIRECTS_MAX + 1):
+            try:
+                url = normalised(urljoin(url, location))
+            except ValueError:
+                raise Refusal("bad_url") from None
+            response = self._send(url, transfer)
+            try:
+                location = response.get_redirect_location()
+                if not location:
+                    return self._answer(response, url, transfer)
+                reason = self._check(url, response.headers, True)
+                if reason:
+                    return Fetched(url=url, reason=reason)
+                location = _unicode(location)
+            finally:
+                _let_go(response)
+        raise Refusal("redirects")
+
+    def _send(self, url: str, transfer: Transfer) -> urllib3.BaseHTTPResponse:
+        """A request for this very URL, up to the headers of its answer."""
+        transfer.check()
+        left = transfer.remaining_s()
+        timeout = urllib3.Timeout(connect=min(self._limits.connect_timeout_s, left), read=min(self._limits.read_timeout_s, left))
+        if self._proxy is not None and not self._private and _is_private_literal(url):
+            raise Refusal("private_address")
+        try:
+            return self._pools.request("GET", url, preload_content=False, redirect=False, timeout=timeout)
+        except UnicodeError as error:  # a name that no lookup takes
+            raise Refusal("bad_url") from error
+        except faults.HTTPError as error:
+            transfer.check()
+            raise _trouble(error, url) from error
+
+    def _answer(self, response: urllib3.BaseHTTPResponse, url: str, transfer: Transfer) -> Fetched:
+        """What an answer that is no redirect says."""
+        status, headers = response.status, response.headers
+        if status in TRANSIENT or status >= 500:
+            again, when = status in TRANSIENT, headers.get("Retry-After")
+            raise Trouble(f"HTTP {status} from {host_of(url)}", again, when)
+        kind = headers.get("Content-Type")
+        if status not in GOOD:
+            return Fetched(url=url, content_type=kind, reason=f"http_{status}")
+        reason = self._check(url, headers, False)
+        if reason:
+            return Fetched(url=url, content_type=kind, reason=reason)
+        try:
+            data = self._body(response, transfer)
+        except faults.DecodeError as error:
+            raise Trouble(f"the content cannot be decompressed: {error}", again=False) from error
+        except faults.HTTPError as error:
+            transfer.check()
+            raise _trouble(error, url) from error
+        return Fetched(url=url, content_type=kind, data=data, reason="too_large" if data is None else None)
+
+    def _body(self, response: urllib3.BaseHTTPResponse, transfer: Transfer) -> bytes | None:
+        """The content, decompressed; None if there is more of it than allowed, of which no more is read or decompressed."""
+        if (response.length_remaining or 0) > self._limits.max_bytes:
+            return None
+        parts, size = [], 0
+        while part := response.read(CHUNK_BYTES):
+            transfer.check()
+            parts.append(part)
+            size += len(part)
+            if size > self._limits.max_bytes:
+                return None
+        transfer.check()  # an abort looks like the end of an answer that has no length
+        return b"".join(parts)
+
+
+def _let_go(response: urllib3.BaseHTTPResponse) -> None:
+    """Give the connection back if little is left to read from it, else close it."""
+    with suppress(faults.HTTPError, OSError):
+        if not response.tell() and (response.length_remaining or CHUNK_BYTES + 1) <= CHUNK_BYTES:
+            response.read(decode_content=False)
+    response.close()  # no more than that: a connection whose answer is read to its end is back in its pool
+
+
+def _trouble(error: faults.HTTPError, url: str) -> Trouble:
+    """What happened, in words; urllib3's own name its objects."""
+    host = host_of(url)
+    if isinstance(error, faults.NameResolutionError):
+        again = getattr(error.__cause__, "errno", None) == socket.EAI_AGAIN
+        return Trouble(f"no address is known for the name {host}", again)
+    if isinstance(error, faults.NewConnectionError):
+        return Trouble(f"no connection to {host}: {_cause(error)}")
+    if isinstance(error, faults.ConnectTimeoutError):
+        return Trouble(f"no connection to {host}: it took too long")
+    if isinstance(error, faults.ReadTimeoutError):
+        return Trouble(f"{host} is silent for too long")
+    if isinstance(error, faults.SSLError):
+        return Trouble(f"no secure connection to {host}: {_cause(error)}", again=False)
+    cause = _cause(error)
+    if isinstance(cause, IncompleteRead):
+        return Trouble(f"{host} ended its answer too early")
+    return Trouble(f"{host}: {type(cause).__name__}: {cause}")
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The innermost error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _unicode(location: str) -> str:
+    """A Location as its sender meant it: http.client reads headers as Latin-1, servers write UTF-8."""
+    try:
+        return location.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return location
+
+
+def _is_private_literal(url: str) -> bool:
+    try:
+        return not is_public(urllib3.util.parse_url(url).host.strip("[]"))
+    except ValueError:  # a name
+        return False

@@ -1,0 +1,157 @@
+"""Files of any kind, one record a file."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import xxhash
+
+from curator.errors import InputError
+from curator.io.files import list_files, open_input
+from curator.io.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
+from curator.io.source import LASTING
+from curator.io.units import TARGET_BYTES, plan_units
+from curator.stage import Contract, Outputs, Part, Source, Unit, setting
+from curator.tasks.batch import Batch
+
+ARROW_BYTES = (1 << 31) - 1  # the most that a binary column of one batch can hold
+COLUMNS = {"id": pa.string(), "source": pa.string(), "bytes": pa.binary(), "extension": pa.string()}
+_AT_ONCE = 8  # remote files that are fetched side by side
+
+
+@dataclass(kw_only=True)
+class Files(Source):
+    """Read files of any kind, one record a file.
+
+    Columns: `id` (a hash of the file's path), `source` (its path), `bytes` (binary: its content as it is, empty if the file
+    is) and `extension` (its ending in lower case, without the dot; "" if it has none). A file that cannot be read leaves on
+    `failed`, one that is too large on `dropped`, reason `too_large`.
+
+    `path`: files, folders, globs or URLs, one or several. `suffixes`: the endings that count in a folder (`[.jpg, .png]`),
+    None for every file; a glob reads what it names. `max_file_bytes`: the largest file that is read. `storage_options`: what
+    the filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
+    """
+
+    path: str | list[str] = setting()
+    suffixes: list[str] | None = setting(default=None)
+    max_file_bytes: int = 256 << 20
+    storage_options: dict[str, Any] | None = setting(default=None)
+    unit_bytes: int = setting(default=TARGET_BYTES)
+
+    name = "files"
+    default_suffixes: ClassVar[tuple[str, ...]] = ()  # of a subclass that reads files of some kind; () for every file
+
+    def __post_init__(self) -> None:
+        if isinstance(self.path, PathLike):
+            self.path = fspath(self.path)
+        elif isinstance(self.path, (list, tuple)):
+            self.path = [fspath(p) if isinstance(p, PathLike) else p for p in self.path]
+        if not self.path or not isinstance(self.path, (str, list)):
+            raise ValueError(f"path must name at least one file, folder, glob or URL, got {self.path!r}")
+        if isinstance(self.suffixes, str) or self.suffixes == []:
+            raise ValueError(f"suffixes must be a list of endings such as .jpg, got {self.suffixes!r}")
+        if not 1 <= self.max_file_bytes <= ARROW_BYTES:
+            raise ValueError(f"max_file_bytes must be from 1 to {ARROW_BYTES:,}, got {self.max_file_bytes}")
+        if self.unit_bytes < 1:
+            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+
+    def contract(self) -> Contract:
+        return Contract(adds=COLUMNS)
+
+    def reasons(self) -> tuple[str, ...]:
+        return ("too_large",)
+
+    def units(self) -> list[Unit]:
+        return plan_units(list_files(self.path, self.storage_options, self._endings()), self.unit_bytes)
+
+    def read(self, unit: Unit) -> Iterator[Outputs]:
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for part, content in self._contents(unit.parts):
+            if isinstance(content, bytes) and rows and size + len(content) > PIECE_BYTES:
+                yield Outputs(out=_batch(rows))
+                rows, size = [], 0
+            if content is None:
+                yield Outputs(dropped=_batch([_row(part, None)]).with_reason("too_large"))
+            elif isinstance(content, InputError):
+                uri = shown(part.uri)
+                yield Outputs(failed=failed_rows(uri, [Failure(uri, None, content)]))
+            else:
+                rows.append(_row(part, content))
+                size += len(content)
+            if len(rows) >= PIECE_ROWS or size >= PIECE_BYTES:
+                yield Outputs(out=_batch(rows))
+                rows, size = [], 0
+        if rows:
+            yield Outputs(out=_batch(rows))
+
+    def _endings(self) -> tuple[str, ...]:
+        if self.suffixes is None:
+            return self.default_suffixes
+        return tuple("." + suffix.lower().lstrip(".") for suffix in self.suffixes)
+
+    def _contents(self, parts: Sequence[Part]) -> Iterator[tuple[Part, bytes | InputError | None]]:
+        """Each file with its content, in order; remote ones are fetched a few at a time, as far ahead as their bytes allow."""
+        if not any("://" in part.uri for part in parts):
+            yield from ((part, self._content(part)) for part in parts)
+            return
+        ahead: deque = deque()
+        pending = 0
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for part in parts:
+                while ahead and (len(ahead) >= 2 * _AT_ONCE or pending + part.size_bytes > 4 * PIECE_BYTES):
+                    done, fetched = ahead.popleft()
+                    yield done, fetched.result()
+                    pending -= done.size_bytes
+                ahead.append((part, pool.submit(self._content, part)))
+                pending += part.size_bytes
+            for done, fetched in ahead:
+                yield done, fetched.result()
+
+    def _content(self, part: Part) -> bytes | InputError | None:
+        """The file's bytes, None if they are too many, the error if it cannot be read now nor later."""
+        if part.size_bytes > self.max_file_bytes:
+            return None
+        try:
+            with open_input(part.uri, self.storage_options, compression=None) as file:
+                data = file.read(part.size_bytes + 1)
+                if len(data) > part.size_bytes:  # it grew, or nobody knew its size
+                    data += file.read(self.max_file_bytes + 1 - len(data))
+        except InputError as error:
+            return self._lasting(part, error, error.__cause__)
+        except OSError as error:
+            return self._lasting(part, InputError(f"cannot read {shown(part.uri)}: {error}"), error)
+        return data if len(data) <= self.max_file_bytes else None
+
+    def _lasting(self, part: Part, error: InputError, cause: BaseException | None) -> InputError:
+        """The error, if it will be there next time too; else it is raised, and the engine tries the unit again."""
+        if isinstance(cause, (type(None), *LASTING)) or "://" not in part.uri:
+            return error
+        raise error from cause
+
+
+def shown(uri: str) -> str:
+    """A path as text: bytes of a name that are no UTF-8 are escaped."""
+    return uri.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def extension_of(uri: str) -> str:
+    """`jpg` for `s3://bucket/a.b.JPG` and `https://host/a.jpg?size=2`, "" where the name has no ending."""
+    path = uri.partition("?")[0].partition("#")[0] if uri.startswith(("http://", "https://")) else uri
+    return posixpath.splitext(posixpath.basename(path))[1][1:].lower()
+
+
+def _row(part: Part, content: bytes | None) -> dict[str, Any]:
+    return {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")), "source": shown(part.uri),
+            "bytes": content, "extension": extension_of(shown(part.uri))}
+
+
+def _batch(rows: list[dict[str, Any]]) -> Batch:
+    return Batch(rows=pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}))

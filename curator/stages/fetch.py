@@ -1,0 +1,220 @@
+"""From a manifest of URLs to media."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+from urllib.parse import urljoin
+
+import pyarrow as pa
+
+from curator.errors import InputError
+from curator.io.addresses import host_of
+from curator.io.confined import located
+from curator.io.files import open_input
+from curator.io.http import Client, Fetched, Limits
+from curator.io.media_types import is_wanted, settled
+from curator.resources import Resources
+from curator.stage import Context, Contract, Outputs, Stage, setting
+from curator.stages.opt_out import OPT_OUT, opts_out
+from curator.stages.turns import Turns
+from curator.tasks.batch import Batch
+
+MAX_BYTES = 1 << 30  # a column of Arrow's binary type ends at 2 GiB
+PART_BYTES = 16 << 20  # of finished rows that wait for company
+_OTHER = re.compile(r"(data|blob|about|javascript|mailto|tel):", re.IGNORECASE)  # links of pages that are no path
+
+
+@dataclass(kw_only=True)
+class Fetch(Stage):
+    """Get what the URLs of a manifest name: the files themselves, from web servers, buckets and folders.
+
+    Adds `bytes` (binary), `extension` (string, lower case, without dot: by the content type, else by the URL; null if
+    neither tells), `content_type` (string: as the server says, in lower case and without parameters; where it says nothing
+    of use, by the URL's ending; null if unknown) and `fetched_url` (string: where it was found, after redirects).
+
+    What a server answered for good leaves on `dropped`, with the reason `no_url`, `bad_url` (neither http nor https, or
+    unreadable), `private_address`, `http_404` and the like, `redirects` (more than 5), `opt_out`, `content_type`,
+    `too_large`, `outside_root`, `not_found` (a path). What may be different next time leaves on `failed`: timeouts, HTTP 429
+    and 5xx after all tries, broken connections, unknown names.
+
+    `column`: the URLs or paths. `into`: the column of the bytes. `content_types`: those that are wanted, such as `image/*`;
+    null for all. `max_bytes`: a larger file is neither read to its end nor decompressed to it. `user_agent`: what servers
+    are told; give a name and a contact, such as `mylab-curator/1.0 (+https://mylab.example/crawler)`.
+
+    `opt_out`: headers that keep a file from being fetched: directives of X-Robots-Tag, addressed to everybody or to the
+    name in `user_agent`, and `tdm-reservation`; `[]` for none. robots.txt is not read.
+
+    `private`: also fetch from addresses outside the public internet (this machine, 10.0.0.0/8, a cloud's metadata server),
+    which a stranger's manifest could otherwise read from inside your network. `root`: the folder or URL that paths in the
+    column are relative to and must lie below, `..` and links followed. Everything that is no http URL (`photos/1.jpg`,
+    `file://`, `s3://`) is a path. Without `root` none is read, for the records of a manifest may claim any `source`; `/`
+    allows all of this disk.
+
+    `threads`: requests at a time, in each worker. `per_host`: at a time to one host, in each worker. `retries`: further
+    tries, with `backoff_s` seconds before the first and twice as long before each next one, or as long as the server says
+    in Retry-After. `connect_timeout_s`, `read_timeout_s`: for a connection, and for the silence of a server. `deadline_s`:
+    for a record, all in all (the lookup of a name is not interrupted). `proxy`: the URL of a proxy; those of the environment
+    are not used, because behind one the check of addresses is the proxy's. `storage_options`: what the filesystem of `root`
+    wants.
+
+    Rows go on as they finish, so that a slow host does not hold the others: rows that finish far apart may change places.
+    Memory: a worker holds 16 MiB of finished files and `threads` files on their way, each at most `max_bytes`.
+    """
+
+    column: str = "url"
+    into: str = "bytes"
+    content_types: list[str] | None = None
+    max_bytes: int = 1 << 25
+    user_agent: str = "curator (collects data for training)"
+    opt_out: list[str] = field(default_factory=lambda: list(OPT_OUT))
+    private: bool = False
+    root: str | None = None
+    threads: int = setting(default=32)
+    per_host: int = setting(default=8)
+    retries: int = setting(default=2)
+    backoff_s: float = setting(default=0.5)
+    connect_timeout_s: float = setting(default=10.0)
+    read_timeout_s: float = setting(default=20.0)
+    deadline_s: float = setting(default=60.0)
+    proxy: str | None = setting(default=None)
+    storage_options: dict[str, Any] | None = setting(default=None)
+
+    # It waits more than it computes: a few workers share a core. Many rows a call, for at its end the threads run dry.
+    resources = Resources(cpus=0.25)
+    batch_size = 1000
+
+    def __post_init__(self) -> None:
+        for name, least in (("threads", 1), ("per_host", 1), ("max_bytes", 1), ("retries", 0), ("backoff_s", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        for name in ("connect_timeout_s", "read_timeout_s", "deadline_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is seconds, more than 0, got {getattr(self, name)}")
+        if self.max_bytes > MAX_BYTES:
+            raise ValueError(f"max_bytes must be at most {MAX_BYTES}, which fits into a column, got {self.max_bytes}")
+        if self.into in ("id", "source", "extension", "content_type", "fetched_url", self.column):
+            raise ValueError(f"into names the new column of the bytes, and {self.into!r} is another one; choose another name")
+        if self.content_types == []:
+            raise ValueError("content_types names no type, so that nothing would be kept; leave it out to keep all")
+        shouted = [directive for directive in self.opt_out if directive != directive.lower()]
+        if shouted:
+            raise ValueError(f"opt_out: write directives in lower case, got {', '.join(shouted)}")
+        if not self.user_agent.strip() or not self.user_agent.isprintable() or not self.user_agent.isascii():
+            raise ValueError(f"user_agent is a line of ASCII with a name and a contact, got {self.user_agent!r}")
+
+    def contract(self) -> Contract:
+        return Contract(needs={self.column: pa.string()}, adds={
+            self.into: pa.binary(), "extension": pa.string(), "content_type": pa.string(), "fetched_url": pa.string()})
+
+    def reasons(self) -> tuple[str, ...]:
+        found = ["no_url", "bad_url", "http_403", "http_404", "http_410", "redirects", "too_large", "outside_root"]
+        chosen = {"private_address": not self.private, "opt_out": bool(self.opt_out),
+                  "content_type": self.content_types is not None, "not_found": self.root is not None}
+        return (*found, *(reason for reason, there in chosen.items() if there))
+
+    def setup(self, ctx: Context) -> None:
+        limits = Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
+        # Media are compressed already; a server that compresses all the same is understood.
+        headers = {"User-Agent": self.user_agent, "Accept-Encoding": "identity"}
+        self._client = Client(limits, headers, self._refused, private=self.private, proxy=self.proxy, per_host=self.per_host)
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="fetch")
+
+    def close(self) -> None:
+        self._client.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def process(self, batch: Batch) -> Iterator[Outputs]:
+        urls = [url.strip() if isinstance(url, str) else "" for url in batch.column(self.column)]
+        turns = Turns([host_of(url) if _is_web(url) else "" for url in urls], self.per_host)
+        done: SimpleQueue[Future[Fetched]] = SimpleQueue()
+        running: dict[Future[Fetched], int] = {}
+        finished: dict[int, Fetched] = {}
+        waiting_bytes = 0
+        while turns or running:
+            while len(running) < self.threads and (row := turns.take()) is not None:
+                future = self._pool.submit(self._fetch, urls[row])
+                running[future] = row
+                future.add_done_callback(done.put)
+            future = done.get()
+            row = running.pop(future)
+            turns.give_back(row)
+            finished[row] = future.result()
+            waiting_bytes += len(finished[row].data or b"")
+            if waiting_bytes >= PART_BYTES:
+                yield self._answers(batch, finished)
+                finished, waiting_bytes = {}, 0
+        if finished:
+            yield self._answers(batch, finished)
+
+    def _fetch(self, url: str) -> Fetched:
+        """What became of a URL or path; called in a thread of the pool."""
+        if not url:
+            return Fetched(reason="no_url")
+        if self.root is not None and not _is_web(url) and _is_web(self.root):
+            url = urljoin(self.root.rstrip("/") + "/", url)
+        return self._client.get(url) if _is_web(url) else self._read(url)
+
+    def _refused(self, url: str, headers: Mapping[str, str], redirect: bool) -> str | None:
+        """Why an answer with these headers is not taken; None if it is."""
+        if opts_out(headers, self.opt_out, self.user_agent.split("/")[0].split(" ")[0]):
+            return "opt_out"
+        if redirect or self.content_types is None:
+            return None
+        return None if is_wanted(settled(headers.get("Content-Type"), url)[0], self.content_types) else "content_type"
+
+    def _read(self, path: str) -> Fetched:
+        """The file at a path, which must lie below `root`."""
+        if _OTHER.match(path):
+            return Fetched(reason="bad_url")
+        try:
+            place = None if self.root is None else located(path, self.root)
+        except ValueError:
+            return Fetched(reason="bad_url")
+        if place is None:
+            return Fetched(reason="outside_root")
+        if self.content_types is not None and not is_wanted(settled(None, place)[0], self.content_types):
+            return Fetched(url=place, reason="content_type")
+        try:
+            with open_input(place, self.storage_options, compression=None) as file:
+                data = file.read(self.max_bytes + 1)
+        except (InputError, OSError) as error:
+            cause = error.__cause__ or error
+            gone = isinstance(cause, (FileNotFoundError, IsADirectoryError, NotADirectoryError))
+            return Fetched(url=place, reason="not_found") if gone else Fetched(url=place, error=str(error))
+        if len(data) > self.max_bytes:
+            return Fetched(url=place, reason="too_large")
+        return Fetched(url=place, data=data)
+
+    def _answers(self, batch: Batch, finished: Mapping[int, Fetched]) -> Outputs:
+        """The finished rows, in their order, on the ports where they belong."""
+        rows: dict[str, list[int]] = {}
+        for row in sorted(finished):
+            found = finished[row]
+            rows.setdefault("dropped" if found.reason else "failed" if found.error else "out", []).append(row)
+        outputs = Outputs()
+        for port, taken in rows.items():
+            found = [finished[row] for row in taken]
+            answer = self._with(batch.take(taken), found)
+            if port == "dropped":
+                answer = answer.with_reason([one.reason or "" for one in found])
+            elif port == "failed":
+                answer = answer.with_error([one.error or "" for one in found])
+            outputs[port] = answer
+        return outputs
+
+    def _with(self, batch: Batch, found: Sequence[Fetched]) -> Batch:
+        kinds = [settled(one.content_type, one.url or "") for one in found]
+        return batch.with_columns({
+            self.into: pa.array([one.data for one in found], pa.binary()),
+            "extension": pa.array([ending for _, ending in kinds], pa.string()),
+            "content_type": pa.array([kind for kind, _ in kinds], pa.string()),
+            "fetched_url": pa.array([one.url for one in found], pa.string())})
+
+
+def _is_web(url: str) -> bool:
+    return url[:8].lower().startswith(("http://", "https://"))

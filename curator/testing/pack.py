@@ -1,0 +1,126 @@
+"""`check_pack`: prove a whole installed pack right in one call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from curator import packs
+from curator.describe import doc_of
+from curator.errors import PackError
+from curator.packs import Factory, Pack
+from curator.packs_check import faults
+from curator.recipe.parameters import UNSAYABLE, parameters, spoken
+from curator.stage import FunctionStage, Sink, Source, Stage
+from curator.tasks.batch import Batch
+from curator.testing.elsewhere import check_elsewhere
+from curator.testing.io import check_sink, check_source
+from curator.testing.run import named, short
+from curator.testing.stage import check_stage
+
+Example = Source | tuple[Stage, Batch] | tuple[Stage, Batch, Mapping[str, Any]] | tuple[Source, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An example taken apart. `batch` is None for a source; `options` are for `check_stage` and its like."""
+
+    stage: Stage
+    batch: Batch | None
+    options: Mapping[str, Any]
+
+
+def check_pack(name: str, examples: Iterable[Example]) -> None:
+    """Check an installed pack: each of its stages, sources and sinks by examples, its recipes and its rule sets.
+
+    `name`: the pack's, as recipes write it before the dot. `examples`: one or more for each name in STAGES: `(stage, batch)`
+    as for `check_stage`; `(sink, batch)` as for `check_sink`, its path an empty folder; or a source that finds something to
+    read. A mapping at the end has further arguments of the check: `(stage, batch, {"tolerance": 1e-3})`,
+    `(source, {"unique_ids": False})`.
+
+    What is checked beside that: each stage says in its docstring what one gets, and has parameters that YAML can give;
+    recipes and rule sets load; importing the pack imports nothing heavy and breaks no other pack; and in another process
+    each example has the same fingerprint and answers the same, so that a run can be continued.
+
+    Raises:
+        AssertionError: what is wrong, and what to do.
+    """
+    pack = _installed(name)
+    given = [_given(example) for example in examples]
+    _check_complete(pack, given)
+    for full, factory in pack.stages().items():
+        _check_shown(full, factory)
+    wrong = faults(pack)
+    assert not wrong, "\n".join(wrong)
+    for one in given:
+        if isinstance(one.stage, Source):
+            check_source(one.stage, **one.options)
+        elif isinstance(one.stage, Sink):
+            check_sink(one.stage, one.batch, **one.options)
+        else:
+            check_stage(one.stage, one.batch, **one.options)
+    check_elsewhere(pack.module, [(one.stage, one.batch, one.options.get("tolerance", 0.0)) for one in given])
+
+
+# -- the pack -----------------------------------------------------------------------------------------------------
+
+
+def _installed(name: str) -> Pack:
+    found = {pack.name: pack for pack in packs.installed()}
+    assert name in found, (
+        f"no pack {name!r} is installed, there are {', '.join(found)}: name it under [project.entry-points.\"curator.packs\"] in "
+        "its pyproject.toml, and run pip install -e . in its folder, again after each change of that file")
+    assert found[name].error is None, found[name].error
+    return found[name]
+
+
+def _given(example: Any) -> _Given:
+    parts = list(example) if isinstance(example, tuple) else [example]
+    options = parts.pop() if parts and isinstance(parts[-1], Mapping) else {}
+    stage, batch, *more = *parts, *[None] * (2 - len(parts))
+    fits = isinstance(stage, Stage) and not more and isinstance(batch, Batch) == (not isinstance(stage, Source))
+    assert fits, (f"check_pack cannot use the example {short(example, 200)}: give (stage, batch), (sink, batch) or a source, "
+                  "each made with its parameters")
+    return _Given(stage, batch, options)
+
+
+def _check_complete(pack: Pack, given: list[_Given]) -> None:
+    """There is an example for each name, and none for anything else."""
+    stages = pack.stages()
+    names = [_name_in(stages, one.stage) for one in given]
+    strange = [named(one.stage) for name, one in zip(names, given, strict=True) if name is None]
+    assert not strange, f"{strange[0]} is not in STAGES of {pack}: name it there, or check it alone by check_stage or its like"
+    missing = [name for name in stages if name not in names]
+    assert not missing, f"check_pack has no example of {', '.join(missing)}: each stage of the pack wants one or more"
+    for name in stages:
+        try:
+            packs.stage_class(name)
+        except PackError as error:  # another pack has a stage of this name
+            raise AssertionError(str(error)) from error
+
+
+def _name_in(stages: Mapping[str, Factory], stage: Stage) -> str | None:
+    made_by = stage.function if isinstance(stage, FunctionStage) else type(stage)
+    return next((name for name, factory in stages.items()
+                 if (factory.function if isinstance(factory, FunctionStage) else factory) is made_by), None)
+
+
+def _check_shown(name: str, factory: Factory) -> None:
+    """What `curator stages` shows: a sentence on what one gets, and parameters that a recipe can give."""
+    assert doc_of(factory).strip(), (f"{name} ({packs.described(factory)}) has no docstring: its first line says what one gets, "
+                                     "and `curator stages` shows it")
+    own = inspect.get_annotations(factory) if isinstance(factory, type) else {}
+    fields = [field for field, hint in own.items() if "ClassVar" not in str(hint)]
+    assert not fields or "__dataclass_params__" in vars(factory), (
+        f"{name}: {', '.join(fields)} cannot be set, because {packs.described(factory)} is no dataclass: write "
+        "@dataclass(kw_only=True) above the class")
+    try:
+        known = parameters(factory)
+    except PackError as error:
+        raise AssertionError(f"{name}: {error}") from error
+    for parameter in known:
+        words = spoken(parameter.hint)
+        assert UNSAYABLE not in words, (f"{name}: no recipe can give the parameter {parameter.name!r}, which is {words}; take "
+                                        "texts, numbers, lists, mappings, Literal, or a dataclass of these")

@@ -1,0 +1,62 @@
+"""The text pack, whole: its stages and sources keep the rules, its recipes and rule sets load."""
+
+from __future__ import annotations
+
+import gzip
+
+import pyarrow as pa
+from curator_text import C4Lines, Clean, ExtractHtml, Language, Minhash, Signals, TextFiles, Warc
+
+from curator.tasks import TextBatch
+from curator.testing import check_pack
+
+ENGLISH = ("The quick brown fox jumps over the lazy dog. It was a sunny day, and the fox was happy.\n"
+           "Visit https://example.com/a?b=1 for more...\n\n• Bullet one\n• Bullet two\n"
+           "The quick brown fox jumps over the lazy dog.")
+TEXTS = (ENGLISH, "", None, "Der schnelle braune Fuchs springt über den faulen Hund und geht dann nach Hause. cafÃ©  \n", "x",
+         "中文字符测试文本。", "a b c a b c a b c a b c", "\ud7ff\x00", "A line that stays.\r\nGone\n", "short", ENGLISH * 40)
+PAGE = ("<html><head><title>The &amp; title</title></head><body><nav>menu</nav><main><p>The first paragraph: größer.</p></main>"
+        "</body></html>").encode()
+
+
+def texts(**columns):
+    return TextBatch(pa.table({"id": [f"r{n}" for n in range(len(TEXTS))], "source": ["s"] * len(TEXTS),
+                               "text": pa.array(TEXTS, pa.string()), **columns}))
+
+
+def pages():
+    html = [PAGE, None, bytes(range(256)) * 9, b"", b"x" * 6000, PAGE]
+    return TextBatch(pa.table({"id": [f"p{n}" for n in range(6)], "source": ["s"] * 6, "html": pa.array(html, pa.binary())}))
+
+
+def archive():
+    """Two responses that can be read, one of another status, and garbage behind them."""
+    def response(number, status, body):
+        block = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+        head = (f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:{number}>\r\nWARC-Target-URI: http://x/{number}\r\n"
+                f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n")
+        return gzip.compress(head.encode() + block + b"\r\n\r\n")
+
+    return response(0, b"200 OK", PAGE) + response(1, b"404 Not Found", b"-") + response(2, b"200 OK", PAGE) + b"garbage"
+
+
+def test_the_pack(tmp_path):
+    (tmp_path / "crawl.warc.gz").write_bytes(archive())
+    files = tmp_path / "files"
+    (files / "sub").mkdir(parents=True)
+    for name, data in {"a.txt": "Größe".encode("cp1252"), "b.md": "\ufeff# Title\n\nText".encode(), "sub/c.HTML": PAGE,
+                       "image.png": b"\x89PNG\r\n\x1a\n"}.items():
+        (files / name).write_bytes(data)
+    languages = pa.array(["en", "en", None, "de", "xx", "zh", "en", "en", "en", "de", "en"], pa.string())
+    check_pack("text", [
+        Warc(path=str(tmp_path / "crawl.warc.gz")),
+        TextFiles(path=str(files)),
+        (ExtractHtml(max_html_bytes=5000), pages()),
+        (Clean(), texts()),
+        (Language(keep=["en", "de", "und"], score_min=0.1), texts()),
+        (C4Lines(), texts()),
+        (Signals(), texts()),
+        (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there
+        (Minhash(), texts()),
+        (Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), texts()),
+    ])

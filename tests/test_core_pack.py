@@ -1,0 +1,130 @@
+"""The core's pack, whole: every stage, source and sink that recipes can name keeps the rules that strangers' keep."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curator import packs
+from curator.stages import (
+    Csv,
+    Decontaminate,
+    DedupExact,
+    DedupLines,
+    DedupNear,
+    DedupSemantic,
+    DedupSubstring,
+    Drop,
+    Jsonl,
+    Limit,
+    Map,
+    Merge,
+    Parquet,
+    Rename,
+    Route,
+    Sample,
+    Select,
+    ToCsv,
+    ToJsonl,
+    Top,
+    ToParquet,
+)
+from curator.tasks import ImageBatch, TextBatch
+from curator.testing import check_pack
+
+ROOT = Path(__file__).parents[1]
+WORDS = ["one", "river", "runs", "past", "seven", "old", "mills", "before", "it", "meets", "the", "sea", "at", "last"]
+TEXTS = ["a line that stands here\nand another", "a line that stands here", "", None, "a line that stands here\nand another",
+         " ".join(WORDS), f"so {' '.join(WORDS)} again", "A line that stands here"]
+ROWS = {"text": TEXTS, "lang": ["en", "de", None, "fr"] * 2, "n": [*range(7), None],
+        "quality": [1.0, 3.0, 2.0, 3.0, None, 0.5, 2.5, 3.0]}
+
+
+def batch(**columns):
+    rows = len(next(iter(columns.values())))
+    return TextBatch(pa.table({"id": [f"r{n}" for n in range(rows)], "source": ["s"] * rows, **columns}))
+
+
+def signed():
+    """Records with MinHash signatures: two alike, two the same, one alone, one without."""
+    signatures = np.random.default_rng(1).integers(0, 1 << 32, (6, 64), dtype=np.uint32)
+    signatures[1, 5:] = signatures[0, 5:]
+    signatures[3] = signatures[2]
+    lists = pa.array([*signatures[:5].tolist(), None], pa.list_(pa.uint32(), 64))
+    return batch(minhash=lists, text=TEXTS[:6], quality=ROWS["quality"][:6], lang=["en", "en", "de", "en", "de", None])
+
+
+def embedded():
+    """Records with embeddings: two near each other, others, a null and a vector of zeros."""
+    vectors = np.random.default_rng(2).normal(size=(6, 16)).astype(np.float32)
+    vectors[1] = vectors[0] * 1.01
+    vectors[5] = 0
+    return batch(embedding=pa.array([*vectors.tolist(), None], pa.list_(pa.float32())))
+
+
+def dedups():
+    rows = batch(**ROWS)
+    yield from ((DedupExact(**options), rows) for options in (
+        {}, {"column": ["text", "lang"]}, {"normalize": True, "scope": "lang"}, {"mode": "cluster", "keep": "longest"}))
+    yield from ((DedupNear(**options), signed()) for options in (
+        {}, {"keep": {"by": "quality"}}, {"mode": "stream"}, {"scope": "lang", "radius": None}))
+    yield from ((DedupSemantic(**options), embedded()) for options in ({}, {"method": "neighbours"}))
+    yield from ((DedupLines(**options), rows) for options in ({"min_chars": 1}, {"mode": "stream", "copies": 2}))
+    yield DedupSubstring(tokens=5), rows
+
+
+def one_by_one(folder):
+    rows = batch(**ROWS)
+    shown = ImageBatch(rows.rows, encoded=[b"x"] * 8, pixels=[np.zeros((1, 1, 3), np.uint8)] * 8)
+    yield Drop(conditions={"few": "n < 3", "empty": "text = ''"}), rows
+    yield Route(routes={"few": "n < 3", "rest": "n >= 4"}), rows
+    yield Merge(), shown
+    yield from ((Limit(records=count), rows) for count in (0, 5))
+    yield from ((Sample(**how), rows) for how in (
+        {"fraction": 0.5, "seed": 1}, {"by": "lang", "fractions": {"en": 0.5, "de": 0.0}}))
+    yield from ((Select(**names), shown) for names in ({"keep": ["text", "pixels"]}, {"drop": ["text", "pixels"]}))
+    yield from ((Rename(columns=names), shown) for names in ({"text": "caption"}, {"text": "n", "n": "text"}))
+    yield Map(columns={"n": "n * 0.5", "new": "upper(text)"}), shown
+    yield from ((Top(by="quality", **how), rows) for how in ({"n": 2}, {"n": 1, "key": "lang"}, {"n": 2, "order": "asc"}))
+    (folder / "river.jsonl").write_text(json.dumps({"question": " ".join(WORDS), "answer": "mills"}))
+    yield from ((Decontaminate(references=str(folder), action=action), rows) for action in ("drop", "mark"))
+
+
+def reads_and_writes(folder):
+    table = pa.table({"text": [f"text {n}" for n in range(60)], "n": range(60)})
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(b"\n".join(json.dumps(row).encode() for row in table.to_pylist())))
+    (folder / "b.jsonl").write_text('{"text": "x"}\n{"text": \n{"text": "y"}\n')
+    (folder / "a.csv").write_text("text,n\n" + "".join(f"text {n},{n}\n" for n in range(60)))
+    pq.write_table(table, folder / "a.parquet", row_group_size=20)
+    rows = batch(text=["x", None, "é\n"], n=[1, 2, None])
+    for source, file in ((Jsonl, "*.jsonl*"), (Csv, "a.csv"), (Parquet, "a.parquet")):
+        yield source(path=str(folder / file))
+        yield source(path=str(folder / file), unit_bytes=100)
+    yield ToParquet(path=str(folder / "out-parquet")), rows, {"read": pq.read_table}
+    yield ToJsonl(path=str(folder / "out-jsonl")), rows
+    yield ToCsv(path=str(folder / "out-csv")), rows
+
+
+def test_the_pack(tmp_path):
+    for name in ("references", "files"):
+        (tmp_path / name).mkdir()
+    check_pack("core", [*reads_and_writes(tmp_path / "files"), *one_by_one(tmp_path / "references"), *dedups()])
+
+
+def ours() -> list[str]:
+    """The installed packs that lie in this repository."""
+    places = {pack.name: importlib.util.find_spec(pack.module.partition(".")[0]) for pack in packs.installed()}
+    return [name for name, spec in places.items() if spec is not None and Path(spec.origin).is_relative_to(ROOT)]
+
+
+@pytest.mark.parametrize("name", ours())
+def test_each_pack_of_ours_is_tested_like_this(name):
+    files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("packs/*/tests/test_*.py")]
+    assert any(f'check_pack("{name}"' in file.read_text(encoding="utf-8") for file in files)
