@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from curator_image.alignment import Alignment
-from curator_image.caption_server import CaptionServer
 from curator_image.caption import Caption
+from curator_image.caption_server import CaptionServer
 from curator_image.classify import Classify, Nsfw
 from curator_image.decode import Decode
 from curator_image.embed import Embed
 from curator_image.encode import Encode
-from curator_image.files import ImageFiles
 from curator_image.faces import Faces
+from curator_image.files import ImageFiles
 from curator_image.hash import Hash
 from curator_image.head import Aesthetic, Head
 from curator_image.ocr import Ocr
@@ -21,17 +21,15 @@ from curator_image.zero_shot import ZeroShot
 
 STAGES: tuple[type, ...] = (
     # files and pixels
-    Decode,
-    Encode,
     ImageFiles,
+    Decode,
     Resize,
     Thumbnail,
-
+    Encode,
     # scores, hashes and faces
-    Faces,
     Signals,
     Hash,
-
+    Faces,
     # models
     Embed,
     Aesthetic,
@@ -41,8 +39,8 @@ STAGES: tuple[type, ...] = (
     ZeroShot,
     Alignment,
     Caption,
-    Ocr,
     CaptionServer,
+    Ocr,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]
