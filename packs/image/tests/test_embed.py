@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from curator_image import Embed
+from curator_image import Embed, Resize
 from curator_image.vectors import unit, vector_column, vectors_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import image, image_batch, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
+from tiny_models import SIZE, image, image_batch, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
 from transformers import AutoImageProcessor, AutoModel
 
 from curator.errors import CuratorError
@@ -52,6 +52,14 @@ def test_has_length_1_and_tells_images_apart(folders):
         _, vectors = vectors_of(rows, "embedding", len(rows.column("embedding")[0]))
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
         assert np.triu(vectors @ vectors.T, 1).max() < 0.999
+
+
+def test_image_resize_before_it_changes_nothing(folders):
+    batch = image_batch(PIXELS)
+    small = run_stage(Resize(size=SIZE, crop="center"), batch)["out"]
+    plain, resized = (run_stage(Embed(model=folders["clip"]), given)["out"].column("embedding") for given in (batch, small))
+    assert small.pixels[1].shape == (SIZE, SIZE, 3)
+    assert resized == plain
 
 
 def test_a_classifier_without_a_pooler_gives_its_first_token(tmp_path):
