@@ -65,9 +65,6 @@ class Files(Source):
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS)
 
-    def reasons(self) -> tuple[str, ...]:
-        return ("too_large",)
-
     def units(self) -> list[Unit]:
         return plan_units(list_files(self.path, self.storage_options, self._endings()), self.unit_bytes)
 

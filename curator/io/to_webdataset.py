@@ -17,6 +17,7 @@ from curator.io.media_sink import MediaSink, MetadataFile, Names, is_bytes, safe
 from curator.io.plain import json_lines
 from curator.io.sink import Encoder, OpenFiles
 from curator.io.tar import END, header, padding
+from curator.stage import Contract
 
 _ENDING = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _KEY = re.compile(r"(?!__[^/]*__(/|$))(?:(?!\.{0,2}/)[^/\x00-\x1f]+/)*[^./\x00-\x1f]+")
@@ -37,12 +38,14 @@ class ToWebDataset(MediaSink):
     the samples in the same order, with every column but `media`; its `key` is the name in the tar.
 
     `text`: a column other than `txt` stays in the json too. `extension`: the ending where the column `extension` has none
-    that will do. `metadata`: False for no Parquet files.
+    that will do. `metadata`: False for no Parquet files. `metadata_only`: columns that stand in the Parquet file and not in
+    the shard (a thumbnail), which then no shard gives back.
     """
 
     text: str = "txt"
     extension: str = "bin"
     metadata: bool = True
+    metadata_only: list[str] | None = None
 
     name = "to_webdataset"
 
@@ -51,6 +54,14 @@ class ToWebDataset(MediaSink):
         if not is_ending(self.extension):
             raise ValueError(f"extension must be an ending such as jpg, in lower case and none of {', '.join(_TAKEN)}, "
                              f"got {self.extension!r}")
+        if self.metadata_only and not self.metadata:
+            raise ValueError("metadata_only names columns for the Parquet files, of which metadata: false makes none")
+        parts = [n for n in self.metadata_only or () if n in ("id", "source", "key", "extension", self.media, self.text)]
+        if parts:
+            raise ValueError(f"metadata_only names {', '.join(parts)}, which a sample is made of; leave it out")
+
+    def contract(self) -> Contract:
+        return Contract(needs=dict.fromkeys([*super().contract().needs, *(self.metadata_only or ())]))
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         super().check(columns)
@@ -80,8 +91,8 @@ class ShardFile:
         self._names = Names()
 
     def write(self, rows: pa.Table) -> int:
-        keys = self._keys(rows)
-        for members in self._samples(rows, keys):
+        keys, beside = self._keys(rows), set(self._sink.metadata_only or ())
+        for members in self._samples(rows.select([n for n in rows.column_names if n not in beside]), keys):
             self._output.write(b"".join(piece for name, content in members
                                         for piece in (header(name, len(content)), content, padding(len(content)))))
         if self._beside is not None:

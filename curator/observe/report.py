@@ -86,10 +86,11 @@ def _clusters(stats: Stats) -> list[dict[str, Any]]:
 
 
 def _sources(stats: Stats) -> list[dict[str, Any]]:
-    """What each source lost as duplicates, the greatest losses first."""
+    """What each source of several records lost as duplicates, the greatest losses first."""
     found = [{"stage": stage["name"], "source": source, "rows": same, "had": out + same, "share": fmt.share(same, out + same),
               "percent": 100 * same / (out + same)}
-             for stage in stats["stages"] for source, (out, same) in stage.get("by_source", {}).items() if same]
+             for stage in stats["stages"] for source, (out, same) in stage.get("by_source", {}).items()
+             if same and out + same > 1]
     return sorted(found, key=lambda row: -row["rows"])[:SOURCES_MAX]
 
 

@@ -111,12 +111,6 @@ class Fetch(Stage):
         return Contract(needs={self.column: pa.string()}, adds={
             self.into: pa.binary(), "extension": pa.string(), "content_type": pa.string(), "fetched_url": pa.string()})
 
-    def reasons(self) -> tuple[str, ...]:
-        found = ["no_url", "bad_url", "http_403", "http_404", "http_410", "redirects", "too_large", "outside_root"]
-        chosen = {"private_address": not self.private, "opt_out": bool(self.opt_out),
-                  "content_type": self.content_types is not None, "not_found": self.root is not None}
-        return (*found, *(reason for reason, there in chosen.items() if there))
-
     def setup(self, ctx: Context) -> None:
         limits = Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
         # Media are compressed already; a server that compresses all the same is understood.
