@@ -88,25 +88,23 @@ def doctor() -> None:
     from curator import packs
     from curator.describe import table
     from curator.packs_check import faults
-    from curator.packs_why import unmet
 
-    made = table("pack", "distribution", "", "state")
-    broken = False
+    made = table("pack", "distribution", "", "")
+    wrong: dict[str, None] = {}  # each once, in order
+    lacking: list[str] = []
     for pack in packs.installed():
-        wrong = [pack.error] if pack.error else faults(pack)
-        broken = broken or bool(wrong)
-        state = "broken" if pack.error else "faulty" if wrong else "ok"
-        made.add_row(pack.name, f"{pack.distribution} {pack.version}", state, pack.error or _size_of(pack))
-        for text in () if pack.error else wrong:
-            made.add_row("", "", "", text)
-        for extra, missing in unmet(pack.distribution).items():
-            remedy = f"'{pack.distribution}[{extra}]'" if extra else " ".join(missing)
-            made.add_row("", "", "", f"without {', '.join(missing)}: pip install {remedy}")
+        error = pack.error
+        found = [error] if error else faults(pack)
+        wrong |= dict.fromkeys(found)
+        state = "broken" if error else "faulty" if found else "ok"
+        made.add_row(pack.name, f"{pack.distribution} {pack.version}", state, "" if error else _size_of(pack))
+        lacking += [] if error else _lacking(pack)
     machine = table("machine", "")
     for what, value in _machine():
         machine.add_row(what, value)
-    _print(made, "", machine)
-    if broken:
+    told = [line for text in (*wrong, *lacking) for line in ("", text)]
+    _print(made, *told, "", machine)
+    if wrong:
         sys.exit(1)
 
 
@@ -121,8 +119,9 @@ def _stages_of(pack: Pack) -> list[Any]:
     from curator.describe import doc_of, table
 
     title = f"{pack.name} ({pack.distribution} {pack.version})"
-    if pack.error is not None:
-        return [title, f"  {pack.error}", ""]
+    error = pack.error
+    if error is not None:
+        return [title, f"  {error}", ""]
     made = table("  name", "kind", "what you get")
     for name, factory in pack.stages().items():
         made.add_row(f"  {name}", packs.kind_of(factory), _first_line(doc_of(factory)))
@@ -174,6 +173,15 @@ def _size_of(pack: Pack) -> str:
         n = sum(r.pack == pack for r in packs.resources(kind))
         kinds += [f"{n} {word}"] if n else []
     return ", ".join(kinds)
+
+
+def _lacking(pack: Pack) -> Iterator[str]:
+    """What is not installed that a pack could use, and how to get it."""
+    from curator.packs_why import unmet
+
+    for extra, missing in unmet(pack.distribution).items():
+        what = f"'{pack.distribution}[{extra}]'" if extra else " ".join(missing)
+        yield f"{pack.name} is without {', '.join(missing)}: pip install {what}"
 
 
 def _machine() -> Iterator[tuple[str, str]]:

@@ -113,7 +113,7 @@ def installed() -> list[Pack]:
     for name, claimed in claims.items():
         clash = None
         if len(claimed) > 1:
-            owners = " and ".join(f"{p.distribution} {p.version} ({p.module})" for p in claimed.values())
+            owners = " and ".join(sorted(f"{p.distribution} {p.version} ({p.module})" for p in claimed.values()))
             clash = f"two packs claim the name {name!r}: {owners}; uninstall one of them"
         packs += [Pack(p.name, p.module, p.distribution, p.version, clash) for p in claimed.values()]
     return sorted(packs, key=lambda p: (p.name != CORE, p.name, p.distribution))

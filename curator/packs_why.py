@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import traceback
+from pathlib import Path
 
 NO_FEATURE = ("dev", "test", "tests", "doc", "docs")  # extras for those who work on a pack
 
@@ -19,10 +20,17 @@ def why(error: BaseException, module: str, distribution: str) -> str:
     elif isinstance(error, ImportError):
         remedy = f"reinstall it with pip install --force-reinstall {distribution}, or uninstall it"
     else:
-        last = traceback.extract_tb(error.__traceback__)[-1:]
-        place = f" at {last[0].filename}:{last[0].lineno}" if last else ""
-        remedy = f"the error is in the pack's own code{place}; tell its author, or uninstall {distribution}"
+        remedy = f"the error is in the pack's own code{_place(error, module)}; tell its author, or uninstall {distribution}"
     return f"{type(error).__name__}: {error}; {remedy}"
+
+
+def _place(error: BaseException, module: str) -> str:
+    """Where in the pack it was raised, not where in a library that the pack calls."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" at {error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if module.partition(".")[0] in (*Path(f.filename).parts, Path(f.filename).stem)]
+    return "".join(f" at {f.filename}:{f.lineno}" for f in (own or frames)[-1:])
 
 
 def unmet(distribution: str) -> dict[str, list[str]]:

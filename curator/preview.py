@@ -95,7 +95,7 @@ def _process(operator: Operator, step: Step, batches: list[Batch]) -> Answers:
         return got
     if isinstance(step.stage, Reduce):
         runner = _runner("source", step, _InMemory(batches))
-        unit = Shard(number=0, shards=1, digest="preview")
+        unit = Shard(first=0, stop=1, shards=1, digest="preview")
         work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, salvage=True)
     else:
         runner = _runner(operator.kind, step)

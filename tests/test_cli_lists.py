@@ -104,7 +104,8 @@ def curator(monkeypatch, tmp_path):
 
     add("core", (Jsonl, ToJsonl, Route))
     add("text", (Language, shout), files={
-        "recipes/web.yaml": "name: web\ndescription: |\n  Good pages of the web.\n  More.\nread: jsonl\nwrite: jsonl\n",
+        "recipes/web.yaml": "name: web\ndescription: |\n  Good pages of the web.\n  More.\n"
+                            "read: {jsonl: {path: i}}\nwrite: {jsonl: {path: o}}\n",
         "recipes/broken.yaml": "a: [\n",
         "rules/small.yaml": "name: small\ndescription: Short ones.\nsource: A paper, table 2\nrules:\n"
                             "  - {reason: short, when: words < 5, source: table 2}\n  - {reason: long, when: words > 9}\n"})
@@ -184,9 +185,13 @@ def test_rule_sets_are_listed_and_shown(curator):
         curator("rules", "smal")
 
 
-def test_doctor_says_that_all_is_well(curator):
+def test_doctor_says_that_all_is_well_and_what_is_not(curator, tmp_path):
+    output = words(curator("doctor", code=1))
+    assert "text d-text 1.0 faulty 2 stages, 2 recipes, 1 rule sets" in output
+    assert "recipe text/broken: " in output
+    (tmp_path / "fake_lists_text" / "recipes" / "broken.yaml").unlink()
     output = words(curator("doctor"))
-    assert "text d-text 1.0 ok 2 stages, 2 recipes, 1 rule sets" in output
+    assert "text d-text 1.0 ok 2 stages, 1 recipes, 1 rule sets" in output
     for said in ("Python 3.", "cores", "memory", "free", "pyarrow", "GPUs"):
         assert said in output
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,8 @@ from curator.stages import (
     DedupSemantic,
     DedupSubstring,
     Drop,
+    Fetch,
+    Files,
     Jsonl,
     Limit,
     Map,
@@ -32,9 +36,12 @@ from curator.stages import (
     Sample,
     Select,
     ToCsv,
+    ToFiles,
     ToJsonl,
     Top,
     ToParquet,
+    ToWebDataset,
+    WebDataset,
 )
 from curator.tasks import ImageBatch, TextBatch
 from curator.testing import check_pack
@@ -112,10 +119,30 @@ def reads_and_writes(folder):
     yield ToCsv(path=str(folder / "out-csv")), rows
 
 
+def media(folder):
+    (folder / "in").mkdir()
+    for name, data in {"a.jpg": b"A", "B.PNG": b"B", "empty": b"", "sub.txt": b"text"}.items():
+        (folder / "in" / name).write_bytes(data)
+    with tarfile.open(folder / "samples.tar", "w") as archive:
+        for name, data in {"1.jpg": b"A", "1.json": b'{"n": 1}', "2.jpg": b"B", "2.txt": b"two", "3.json": b"{"}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    yield Files(path=str(folder / "in"))
+    yield Files(path=str(folder / "in"), unit_bytes=1, max_file_bytes=2)
+    yield WebDataset(path=str(folder / "samples.tar"))
+    rows = batch(bytes=[b"A", b"", None], extension=["jpg", "png", None], txt=["one", None, "three"], n=[1, None, 2])
+    yield ToWebDataset(path=str(folder / "out-webdataset")), rows
+    yield ToFiles(path=str(folder / "out-files")), rows
+    yield ToFiles(path=str(folder / "out-folders"), by="n"), rows
+    yield Fetch(root=str(folder / "in")), batch(url=["a.jpg", "B.PNG", None, "none.jpg", "../samples.tar", "ftp://x/y", ""])
+
+
 def test_the_pack(tmp_path):
-    for name in ("references", "files"):
+    for name in ("references", "files", "media"):
         (tmp_path / name).mkdir()
-    check_pack("core", [*reads_and_writes(tmp_path / "files"), *one_by_one(tmp_path / "references"), *dedups()])
+    check_pack("core", [*reads_and_writes(tmp_path / "files"), *media(tmp_path / "media"), *one_by_one(tmp_path / "references"),
+                        *dedups()])
 
 
 def ours() -> list[str]:

@@ -468,6 +468,11 @@ def test_a_broken_sink_is_caught(tmp_path, faults, problem):
         check_sink(Tables(path=str(tmp_path / "out"), faults=faults), TEXTS, read=pq.read_table)
 
 
+def test_a_sink_has_a_path():
+    with pytest.raises(AssertionError, match=r"'nowhere' .* has no field `path`: every sink has one"):
+        check_sink(dataclass(kw_only=True)(type("Nowhere", (Sink,), {}))(), TEXTS)
+
+
 def test_a_folder_that_is_in_use_is_refused(tmp_path):
     Folder.open(str(tmp_path)).write("old.parquet", b"x")
     with pytest.raises(AssertionError, match=r"wants an empty folder; in .* there is old\.parquet"):

@@ -26,7 +26,10 @@ def normalised(url: str) -> str:
         raise ValueError("there is no host")
     host = parts.hostname.encode("idna").decode("ascii")  # a UnicodeError is a ValueError
     netloc = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{parts.port}")
-    return parse_url(urlunsplit((scheme, netloc, parts.path or "/", parts.query, ""))).url
+    parsed = parse_url(urlunsplit((scheme, netloc, parts.path or "/", parts.query, "")))
+    if (parsed.host or "").strip("[]") != host:  # a backslash or the like, which some take for the end of the host
+        raise ValueError(f"the host {host!r} can be read in two ways")
+    return parsed.url
 
 
 def host_of(url: str) -> str:

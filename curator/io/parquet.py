@@ -19,6 +19,7 @@ from curator.io.source import FileSource, failures
 from curator.stage import Outputs, Part
 from curator.tasks.batch import Batch
 
+GROUP_BYTES_MAX, BUFFER_BYTES = 64 << 20, 1 << 20  # larger row groups are not read at once, but through buffers
 _BROKEN = (pa.ArrowException, OSError, ValueError)  # what pyarrow raises for a file that is damaged
 
 
@@ -51,6 +52,8 @@ class Parquet(FileSource):
                 if part.start == 0:  # said once, not by each range of the file
                     yield failures(part, [Failure(part.uri, 0, error)])
                 return
+            if _largest_group(file.metadata) > GROUP_BYTES_MAX:
+                file = _open(opened, part.uri, BUFFER_BYTES)
             first = 0
             for group in range(file.metadata.num_row_groups):
                 described = file.metadata.row_group(group)
@@ -90,15 +93,19 @@ class Parquet(FileSource):
         yield Outputs(failed=bad.with_columns({"offset": offsets, "raw": pa.array(raw, pa.string())}))
 
 
-def _open(opened: Any, uri: str) -> Any:
+def _open(opened: Any, uri: str, buffer_bytes: int = 0) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(opened)
+        return pq.ParquetFile(opened, buffer_size=buffer_bytes, pre_buffer=False)
     except _BROKEN as error:
         if getattr(error, "errno", None) is not None:
             raise
         raise InputError(f"{uri} is not a whole Parquet file: {error}") from error
+
+
+def _largest_group(metadata: Any) -> int:
+    return max((metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), default=0)
 
 
 def _begin(group: Any) -> int:

@@ -84,26 +84,25 @@ class SampleTable:
         for name in names:
             values = [s.parts.get(name) for s in samples]
             kind = next((_TYPES[type(v)] for v in values if v is not None), pa.binary())
-            found[name] = pa.array(values, kind)
+            found[name] = binary(values) if kind == pa.binary() else pa.array(values, kind)
         return found | {"extension": pa.array([s.extension for s in samples], pa.string())}
 
     def _joined(self, parts: dict[str, pa.Array], objects: pa.Table) -> pa.Table:
         """One table. Where a part and a key of the json have one name, the key's column gets a number."""
         columns: dict[str, Any] = dict(parts)
         for name, values in zip(objects.column_names, objects.columns, strict=True):
-            if name not in parts:
+            if values.null_count == len(values) and (name in columns or name in self._columns):
+                continue  # what is known and not there comes with its type in the end
+            if name not in columns:
                 columns[name] = values
-                continue
-            if name in _DERIVED:
-                columns[name] = pc.coalesce(as_text(values), parts[name])
-                continue
-            if values.null_count == len(values):
-                continue
-            if values.type.equals(parts[name].type):
-                columns[name] = pc.coalesce(parts[name], values)
-                values = pc.if_else(parts[name].is_valid(), values, None)
-            if values.null_count < len(values):
-                columns[unique_names([*columns, name])[-1]] = values
+            elif name in _DERIVED:
+                columns[name] = pc.coalesce(as_text(values), columns[name])
+            else:
+                if name in parts and values.type.equals(parts[name].type):
+                    columns[name] = pc.coalesce(parts[name], values)
+                    values = pc.if_else(parts[name].is_valid(), values, None)
+                if values.null_count < len(values):
+                    columns[unique_names([*columns, name])[-1]] = values
         return pa.table(columns)
 
     def _conformed(self, rows: pa.Table) -> pa.Table:
@@ -115,6 +114,15 @@ class SampleTable:
         for name in rows.column_names:
             given.append(unique_names([*given, *rows.column_names, name])[-1] if name in conflicts else name)
         return conform(rows.rename_columns(given), self._columns)[0]
+
+
+def binary(values: Sequence[bytes | memoryview | None]) -> pa.Array:
+    """A binary column; unlike `pyarrow.array`, with one copy of the values and no more."""
+    lengths = [0 if value is None else len(value) for value in values]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1] if None in values else None
+    data = b"".join([value for value in values if value is not None])
+    return pa.Array.from_buffers(pa.binary(), len(values), [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 class _SampleJson(JsonParser):
@@ -137,7 +145,7 @@ class _SampleJson(JsonParser):
         return self.uri if sample is None else f"{self.uri}: {sample.key}.json"
 
 
-_TYPES = {bytes: pa.binary(), str: pa.string(), int: pa.int64()}
+_TYPES = {memoryview: pa.binary(), str: pa.string(), int: pa.int64()}
 
 
 def _named(uri: str, error: Exception) -> Exception:

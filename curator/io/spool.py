@@ -15,6 +15,7 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from curator.tasks.batch import HIDDEN, Batch
 
 FORMAT = 1  # part of the key of a spooling step: files of another format are made again
 SEGMENTS_BYTES = 32 << 20  # rows that are gathered before they become segments, one a shard
+SHARDS_BYTES = 4 << 20  # compressed: small shards share a unit up to this, for each unit makes files of its own
 PIECE_BYTES = 4 << 20  # of a batch that is read back, about
 MAGIC = b"curator-spool-1\n"
 REMEDY = "Remove it: the next run makes it again"
@@ -39,24 +41,31 @@ _WRITE = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Shard(Unit):
-    """The rows of one shard, in all files of the spools that a `Reduce` takes."""
+    """Shards `first` up to but not including `stop`, in all files of the spools that a `Reduce` takes: one, or several small ones
+    that a worker takes one after the other."""
 
-    number: int
+    first: int
+    stop: int
     shards: int
     digest: str  # of all these files
     parts: tuple[Part, ...] = ()
 
     @property
     def key(self) -> str:
-        return hashlib.blake2b(f"{self.digest}/{self.number}/{self.shards}".encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(f"{self.digest}/{self.first}-{self.stop}/{self.shards}".encode(), digest_size=8).hexdigest()
 
     @property
     def size_bytes(self) -> int:
-        return sum(p.size_bytes for p in self.parts) // self.shards
+        return sum(p.size_bytes for p in self.parts) * (self.stop - self.first) // self.shards
 
     @property
     def label(self) -> str:
-        return f"shard {self.number + 1} of {self.shards}"
+        numbers = f"shard {self.stop}" if self.stop == self.first + 1 else f"shards {self.first + 1} to {self.stop}"
+        return f"{numbers} of {self.shards}"
+
+    def alone(self) -> Iterator[Shard]:
+        """Each shard as a unit of its own."""
+        return (replace(self, first=n, stop=n + 1) for n in range(self.first, self.stop))
 
 
 @dataclass(kw_only=True)
@@ -83,7 +92,7 @@ class FromSpool(Source):
         return self.rows(unit)
 
     def rows(self, unit: Unit, columns: Collection[str] | None = None, kind: type[Batch] = Batch) -> Iterator[Batch]:
-        """The rows of a unit, or of a shard, in batches of a few MB; with `columns` these, `id` and `source` only.
+        """The rows of a unit, or of its shards, in batches of a few MB; with `columns` these, `id` and `source` only.
 
         `kind`: batches of this class only.
 
@@ -91,9 +100,10 @@ class FromSpool(Source):
             InputError: a file is gone or damaged.
         """
         folder = Folder.open(self.path, self.storage_options)
+        shards = range(unit.first, unit.stop) if isinstance(unit, Shard) else None
         for part in unit.parts:
             with folder.open_file(part.uri) as file:
-                yield from _read_file(file, folder.path_of(part.uri), getattr(unit, "number", None), columns, kind)
+                yield from _read_file(file, folder.path_of(part.uri), shards, columns, kind)
 
 
 def spool_units(files: Sequence[FileInfo]) -> list[Unit]:
@@ -102,11 +112,13 @@ def spool_units(files: Sequence[FileInfo]) -> list[Unit]:
 
 
 def shard_units(files: Sequence[FileInfo], shards: int) -> list[Unit]:
-    """The shards of spooled files, also where there is no file at all."""
+    """The shards of spooled files, also where there is no file at all; as many together as have about 4 MB."""
     parts = tuple(Part(uri=f.uri, size_bytes=f.size_bytes, version=f.version) for f in sorted(files, key=lambda f: f.uri))
     text = json.dumps([[p.uri, p.size_bytes, p.version] for p in parts])
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return [Shard(number=n, shards=shards, digest=digest, parts=parts) for n in range(shards)]
+    count = min(shards, 1 + sum(p.size_bytes for p in parts) // SHARDS_BYTES)
+    cuts = [shards * n // count for n in range(count + 1)]
+    return [Shard(first=first, stop=stop, shards=shards, digest=digest, parts=parts) for first, stop in pairwise(cuts)]
 
 
 def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
@@ -236,9 +248,9 @@ def _alike(tables: list[pa.Table]) -> list[pa.Table]:
 # -- reading --------------------------------------------------------------------------------------------------
 
 
-def _read_file(file: Any, uri: str, shard: int | None, columns: Collection[str] | None, kind: type[Batch]) -> Iterator[Batch]:
+def _read_file(file: Any, uri: str, shards: range | None, columns: Collection[str] | None, kind: type[Batch]) -> Iterator[Batch]:
     for segment in _index(file, uri):
-        if (shard is None or segment["shard"] == shard) and issubclass(kind_of(segment["kind"]), kind):
+        if (shards is None or segment["shard"] in shards) and issubclass(kind_of(segment["kind"]), kind):
             window = pa.PythonFile(_Window(file, segment["at"], segment["bytes"]), mode="r")
             try:
                 yield from _segment(window, kind_of(segment["kind"]), columns)

@@ -8,16 +8,16 @@ Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Ta
 
 from __future__ import annotations
 
+import io
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from curator.io.compression import DamagedStream
-from curator.io.lines import read_some
 
 BLOCK = 512
-CHUNK_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(BLOCK)
 _EXTENSION_BYTES = 1 << 20  # a longer name is none
 _KINDS = {b"0": "file", b"\0": "file", b"7": "file", b"5": "folder", b"1": "hard link", b"2": "symbolic link",
@@ -61,7 +61,7 @@ class TarReader:
         while True:
             self._pass()
             at = self._tape.position
-            block = self._tape.take(BLOCK)
+            block = bytes(self._tape.take(BLOCK))
             if len(block) < BLOCK:
                 yield from self._end(at, bool(block) or begin is not None, ended)
                 return
@@ -88,8 +88,8 @@ class TarReader:
             yield self._member(name, kind, size, begin, always | named)
             begin, named = None, {}
 
-    def content(self) -> bytes | None:
-        """The bytes of the present member, None if the archive ends before they do."""
+    def content(self) -> memoryview | None:
+        """The bytes of the present member, a part of what was read as one; None if the archive ends before they do."""
         size, self._left = self._left, 0
         data = self._tape.take(size)
         self._tape.missing += size - len(data)
@@ -112,7 +112,7 @@ class TarReader:
         """What an extended header says, None if it is damaged."""
         if size > _EXTENSION_BYTES:
             return None
-        data = self._tape.take(size)
+        data = bytes(self._tape.take(size))
         self._padding = -size % BLOCK
         if len(data) < size:
             return None
@@ -138,25 +138,23 @@ class _Tape:
     """A file read forwards in big pieces. `missing`: bytes that somebody wanted and that are not there."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._chunk, self._at = file, b"", 0
+        self._file, self._chunk, self._at = file, memoryview(b""), 0
         self.position = self.missing = 0
         self.damage: DamagedStream | None = None
 
-    def take(self, size: int) -> bytes:
-        """The next bytes, fewer at the end and before a damage."""
+    def take(self, size: int) -> memoryview:
+        """The next bytes, fewer at the end and before a damage. Nothing is copied where one piece has them all."""
         end = self._at + size
-        if end <= len(self._chunk):
-            data = self._chunk[self._at:end]
-            self._at = end
-        else:
-            pieces = [self._chunk[self._at:]]
-            self._chunk, self._at = b"", 0
-            wanted = size - len(pieces[0])
-            while wanted and (more := self._read(wanted if wanted > CHUNK_BYTES else CHUNK_BYTES)):
-                pieces.append(more[:wanted])
-                self._chunk, self._at = more, len(pieces[-1])
-                wanted -= len(pieces[-1])
-            data = b"".join(pieces)
+        if end > len(self._chunk):
+            rest = self._chunk[self._at:]
+            if size >= CHUNK_BYTES // 2:
+                self._chunk, self._at = memoryview(b""), 0
+                data = self._filled(rest, size)
+                self.position += len(data)
+                return data
+            self._chunk, self._at, end = self._filled(rest, CHUNK_BYTES), 0, size
+        data = self._chunk[self._at:end]
+        self._at += len(data)
         self.position += len(data)
         return data
 
@@ -168,14 +166,21 @@ class _Tape:
                 return
             size -= passed
 
-    def _read(self, size: int) -> bytes:
-        if self.damage is not None:
-            return b""
+    def _filled(self, begun: memoryview, size: int) -> memoryview:
+        """So many bytes, of which some were read; fewer at the end and before a damage."""
+        data = memoryview(bytearray(size))
+        have = len(begun)
+        data[:have] = begun
         try:
-            return read_some(self._file, size)
+            while self.damage is None and have < size and (more := self._read(data[have:])):
+                have += more
         except DamagedStream as error:
             self.damage = error
-            return b""
+        return data[:have]
+
+    def _read(self, into: memoryview) -> int:
+        """One read, so that what stands before a damage is not lost with it."""
+        return self._file.readinto1(into) if isinstance(self._file, io.BufferedReader) else self._file.readinto(into)
 
 
 def _header(block: bytes) -> tuple[str, bytes, int] | None:

@@ -85,7 +85,7 @@ class FilesOfRecords:
         self.metadata.abandon()
 
     def _name(self, record: dict[str, Any]) -> str:
-        extension = str(record.get("extension") or "")
+        extension = str(record.get("extension") or "").lstrip(".")
         key = self._names.unique(safe(str(record["id"] if record.get("key") is None else record["key"])))
         name = f"{key}.{extension}" if _ENDING.fullmatch(extension) else key
         if self.sink.by is None:

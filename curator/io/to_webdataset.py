@@ -113,7 +113,8 @@ class ShardFile:
         media, contents = rows.column(sink.media).to_pylist(), {n: rows.column(n).to_pylist() for n in parts}
         given = zip(keys, media, _texts(rows, "extension"), _texts(rows, "key"), strict=True)
         for at, (key, content, extension, own_key) in enumerate(given):
-            ending = extension if extension and is_ending(extension) else sink.extension
+            plain = (extension or "").lower().lstrip(".")
+            ending = plain if is_ending(plain) else sink.extension
             members = [] if content is None else [(f"{key}.{ending}", content)]
             kept = {"key": own_key if own_key != key else None,
                     "extension": extension if content is None or extension != ending else None}

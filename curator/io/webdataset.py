@@ -42,10 +42,10 @@ class Sample:
     error: Exception | None = None
     raw: bytes = b""
 
-    def fail(self, error: Exception, raw: bytes = b"") -> None:
+    def fail(self, error: Exception, raw: bytes | memoryview = b"") -> None:
         """The first thing that is wrong with it; what was read of it is let go."""
         if self.error is None:
-            self.error, self.raw, self.parts, self.json = error, raw[:4096], {}, None
+            self.error, self.raw, self.parts, self.json = error, bytes(raw[:4096]), {}, None
 
 
 @dataclass(kw_only=True)
@@ -61,10 +61,10 @@ class WebDataset(FileSource):
 
     A sample with a part that is broken (no JSON object, no UTF-8, an ending that comes twice, more than `max_record_bytes`)
     leaves on `failed` with its place, and so do places where the archive is damaged and the samples next to them, which may
-    lack a part. Folders, files whose names begin with a dot, and WebDataset's own `__name__` are no samples.
+    lack a part. Folders, files whose names begin with a dot, and WebDataset's own `__name__` are no samples. With `select`,
+    parts that are not wanted are passed over. An archive is read as one unit, however big it is.
 
-    `media`: the endings that may become `bytes` (`[jpg, png]`), None for whichever comes first. With `select`, parts that are
-    not wanted are passed over. An archive is read as one unit, however big it is.
+    `media`: the endings that may become `bytes` (`[jpg, png]`), None for whichever comes first.
     """
 
     media: list[str] | None = None
@@ -169,8 +169,6 @@ class WebDataset(FileSource):
             sample.fail(ValueError(f"{member.name} is a {member.kind}, not a file with content"))
         elif _slotted(ending) in sample.endings:
             sample.fail(ValueError(f"{member.name}: the part {ending!r} comes twice in one sample"))
-        elif sample.size + member.size > self.max_record_bytes:
-            sample.fail(ValueError(f"the sample {sample.key} has more than max_record_bytes ({self.max_record_bytes:,})"))
         sample.endings.add(_slotted(ending))
         if sample.error is not None:
             return
@@ -180,10 +178,15 @@ class WebDataset(FileSource):
         wanted = self.wanted()
         if wanted is not None and kind != "json" and column not in wanted:
             return
+        if sample.size + member.size > self.max_record_bytes:
+            sample.fail(ValueError(f"the sample {sample.key} has more than max_record_bytes ({self.max_record_bytes:,})"))
+            return
         content = reader.content()
         if content is None:  # the reader says where the archive ends
             sample.fail(EOFError(f"{member.name} is not whole: the archive ends in it"))
             return
+        if wanted is not None:  # or it would hold the memory of what is passed over, which was read as one with it
+            content = memoryview(bytes(content))
         sample.size += len(content)
         try:
             if kind == "json":
@@ -232,28 +235,28 @@ def _column(name: str) -> str:
     return f"{name}_2" if name in _RESERVED else name
 
 
-def _one_line(content: bytes) -> bytes:
-    line = content.strip(b" \t\r\n")
+def _one_line(content: memoryview) -> bytes:
+    line = bytes(content).strip(b" \t\r\n")
     if not line:
         raise ValueError("not JSON: it is empty")
     return line.replace(b"\n", b" ").replace(b"\r", b" ")  # in JSON, both stand between values only
 
 
-def _whole_number(content: bytes) -> int:
-    value = int(content.strip())
+def _whole_number(content: memoryview) -> int:
+    value = int(bytes(content))
     if not -2**63 <= value < 2**63:
         raise ValueError(f"{value} is beyond 64 bits")
     return value
 
 
-def _utf8(content: bytes) -> str:
+def _utf8(content: memoryview) -> str:
     try:
-        return content.decode()
+        return str(content, "utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: byte {content[error.start]:#04x} at {error.start}") from None
 
 
-_READERS = {"media": bytes, "binary": bytes, "text": _utf8, "cls": _whole_number}
+_READERS = {"media": memoryview, "binary": memoryview, "text": _utf8, "cls": _whole_number}
 
 
 def _damaged(uri: str, damage: Damage) -> Failure:

@@ -217,6 +217,10 @@ def _unknown_parameter(factory: Any, name: str, known: Mapping[str, Parameter]) 
     near = nearest(name, known, n=1)
     what = getattr(factory, "name", None) or getattr(factory, "__name__", "it")
     hint = f"did you mean {near[0]!r}?" if near else f"{what} has {', '.join(known) or 'none'}"
+    if isinstance(factory, type) and hasattr(factory, name) and not hasattr(Stage, name):  # meant as one by the stage's author
+        is_one = "__dataclass_params__" in vars(factory)
+        hint = (f"{factory.__name__} names it without a type: write {name}: int = …, or what it is" if is_one else
+                f"{factory.__name__} is no dataclass: write @dataclass(kw_only=True) above the class")
     return f"unknown parameter {name!r}; {hint}"
 
 

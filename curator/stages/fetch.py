@@ -120,7 +120,7 @@ class Fetch(Stage):
     def setup(self, ctx: Context) -> None:
         limits = Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
         # Media are compressed already; a server that compresses all the same is understood.
-        headers = {"User-Agent": self.user_agent, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": self.user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         self._client = Client(limits, headers, self._refused, private=self.private, proxy=self.proxy, per_host=self.per_host)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="fetch")
 

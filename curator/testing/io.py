@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import posixpath
 from collections.abc import Callable, Generator, Sequence
 
 import cloudpickle
@@ -60,6 +59,7 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     """
     assert len(batch) >= 2, f"check_sink wants 2 records or more; got {len(batch)}"
     check_fingerprint(sink)
+    assert hasattr(sink, "path"), f"{named(sink)} has no field `path`: every sink has one, and its files lie below it"
     who, folder = named(sink), Folder.open(sink.path, getattr(sink, "storage_options", None))
     before = set(_listing(folder))
     assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"
@@ -197,7 +197,7 @@ def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[Wri
     writer, beside = worker.open(f"{NAME}-1"), worker.open(f"{NAME}-other")
     writer.write(marked(batch))
     beside.write(marked(batch.slice(0, 1)))
-    strange = [n for n in set(folder.names(recursive=True)) - before if not posixpath.basename(n).startswith(NAME)]
+    strange = [file for file in set(folder.names(recursive=True)) - before if f"/{NAME}" not in f"/{file}"]
     assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given to `open`: it would "
                          "stay behind when the run is killed")
     writer.abort()

@@ -232,7 +232,11 @@ class Runner:
         name, unit = self.operator.steps[0].name, work.infos[self.only_unit].unit
         self.at(0)
         try:
-            yield from (self._reduce if isinstance(self.stages[0], Reduce) else self._read_spool)(unit)
+            if isinstance(self.stages[0], Reduce):
+                for shard in unit.alone():
+                    yield from self._reduce(shard)
+            else:
+                yield from self._read_spool(unit)
         except (StageError, GeneratorExit):
             raise
         except Exception as error:

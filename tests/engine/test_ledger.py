@@ -294,7 +294,8 @@ def test_what_an_interrupted_attempt_left_is_removed(tmp_path, texts):
     whole = next(out.glob("part-*"))
     tag = whole.name.split("-")[2]
     left = [out / f"part-0123456789abcdef-{tag}-7-0.json", out / f".tmp-part-0123456789abcdef-{tag}-7-12.json.1234",
-            out / "lang=en" / f"part-0123456789abcdef-{tag}-7-0-001.json", out / f"failed/x/part-{'0' * 16}-{tag}-7-0.parquet"]
+            out / "lang=en" / f"part-0123456789abcdef-{tag}-7-0-001.json", out / f"failed/x/part-{'0' * 16}-{tag}-7-0.parquet",
+            out / f"part-0123456789abcdef-{tag}-7-0-000" / "a.jpg", out / f"part-0123456789abcdef-{tag}-7-0-000" / "sub" / "b"]
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("half")

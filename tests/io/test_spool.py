@@ -102,14 +102,25 @@ def test_a_shard_has_all_rows_of_its_keys_and_no_others(tmp_path):
     files = [spooled(tmp_path, TextBatch(rows(len(part), key=part)), key="key", shards=5, name=f"part-{n}")
              for n, part in enumerate((values[:200], values[200:], []))]
     seen, place = [], {}
-    for unit in shard_units(files, 5):
+    together, = shard_units(files, 5)
+    for unit in together.alone():
         for batch in FromSpool(path=str(tmp_path)).rows(unit):
             seen += batch.rows.column("key").to_pylist()
             for key in set(batch.rows.column("key").to_pylist()):
-                assert place.setdefault(key, unit.number) == unit.number
+                assert place.setdefault(key, unit.first) == unit.first
     assert sorted(map(str, seen)) == sorted(map(str, values))
-    assert len(set(place.values())) == 5
-    assert len({u.key for u in shard_units(files, 5)} | {u.key for u in shard_units(files[:2], 5)}) == 10
+    assert sum(map(len, FromSpool(path=str(tmp_path)).rows(together))) == 500
+    assert set(place.values()) == set(range(5))
+    assert len({unit.key for some in (files, files[:2]) for unit in shard_units(some, 5)[0].alone()}) == 10
+
+
+@given(st.lists(st.integers(0, 30 << 20), max_size=5), st.integers(1, 40))
+def test_small_shards_share_a_unit_and_each_is_in_one(sizes, shards):
+    units = shard_units([FileInfo(f"f{n}", size) for n, size in enumerate(sizes)], shards)
+    assert [unit.first for one in units for unit in one.alone()] == list(range(shards))
+    assert len({unit.key for unit in units}) == len(units)
+    assert len(units) == shards or all(unit.size_bytes <= 8 << 20 for unit in units)
+    assert len(units) == 1 or sum(sizes) >= 4 << 20
 
 
 @pytest.mark.parametrize("kinds", [(pa.int8(), pa.int64(), pa.float64(), pa.uint16()),

@@ -67,6 +67,12 @@ class Site:
         return " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.fixture(scope="module")
+def site_of_others(tmp_path_factory):
+    """A site that only other processes see."""
+    return Site(tmp_path_factory.mktemp("site"))
+
+
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"

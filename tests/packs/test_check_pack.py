@@ -29,6 +29,21 @@ class Other(Stage):
 
 STAGES = (Shout, Other)
 """
+FUNCTION = """
+from curator import stage
+
+MARK = "?"
+
+def twice(text):
+    return (text or "") * 2 + MARK
+
+@stage(needs={"text"}, adds={"echo": pa.string()})
+def echo(batch, times: int = 1):
+    '''The text, again.'''
+    return batch.with_columns({"echo": pa.array([twice(t) * times for t in batch.column("text")], pa.string())})
+
+STAGES = (Shout, echo)
+"""
 # A source and a sink besides, each as small as they can be.
 ENDS = """
 import json, os
@@ -86,6 +101,13 @@ def test_a_good_pack_passes(site, tmp_path):
         (tmp_path / f"{name}.txt").write_text(name)
     check_pack("loud", [(made.Shout(), ROWS), (made.Shout(mark="?"), ROWS, {"skip": {"order"}}),
                         made.Poems(path=str(tmp_path)), (made.ToPoems(path=str(tmp_path / "out")), ROWS)])
+
+
+def test_a_function_is_a_stage_of_a_pack_too(site):
+    recipe = RECIPE.replace("loud.shout", "loud.echo: {times: 2}")
+    site.install("loud", site.stage + FUNCTION, files={"recipes/loud.yaml": recipe})
+    made = stages()
+    check_pack("loud", [(made.Shout(), ROWS), (made.echo, ROWS), (made.echo(times=3), ROWS)])
 
 
 def changed(old, new):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import socket
+import ssl
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,6 +44,7 @@ class Web:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def setup(self) -> None:
                 super().setup()
@@ -157,6 +160,19 @@ def test_what_a_vague_server_leaves_out_the_url_tells(web):
     assert rows["content_type"].to_pylist() == ["image/png", None, None]
 
 
+@given(st.text(max_size=40) | st.from_regex(r"https?://[^/]{0,20}(/.{0,20})?", fullmatch=True))
+def test_a_url_is_plain_ascii_on_the_wire(url):
+    try:
+        found = normalised(url)
+    except ValueError:
+        return
+    assert found.startswith(("http://", "https://"))
+    assert found.isascii()
+    assert found.isprintable()
+    assert " " not in found
+    assert normalised(found) == found
+
+
 def test_redirects_are_followed_and_told(web):
     in_utf8 = "/bild-ä.jpg".encode().decode("latin-1")
     web.pages |= {"/1": redirect("2", 301), "/2": redirect(web.url + "/3", 307), "/3": redirect(in_utf8, 308),
@@ -263,7 +279,13 @@ def test_what_is_too_large_is_not_read_to_its_end(web):
         except OSError:
             endless.set()
 
-    web.pages |= {"/said": page(body), "/unsaid": page(body, length=False), "/fits": page(bytes(200_000)), "/endless": stream,
+    def said(handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000000000000")
+        handler.end_headers()
+        web.released.wait()
+
+    web.pages |= {"/said": said, "/unsaid": page(body, length=False), "/fits": page(bytes(200_000)), "/endless": stream,
                   "/bomb": page(gzip.compress(bytes(50_000_000)), Content_Encoding="gzip"),
                   "/bombs": page(gzip.compress(gzip.compress(bytes(50_000_000))), Content_Encoding="gzip, gzip")}
     names = ["/said", "/unsaid", "/fits", "/endless", "/bomb", "/bombs"]
@@ -375,6 +397,40 @@ def test_nobody_there_fails():
         port = bound.getsockname()[1]
         assert "Connection refused (tries: 3)" in error_of(local(), f"http://127.0.0.1:{port}/")
     assert error_of(local(), "http://no-such-name.invalid/") == "no address is known for the name no-such-name.invalid (tries: 1)"
+
+
+def test_over_tls(web, tmp_path, monkeypatch):
+    """A certificate is checked; and the deadline ends an answer there too."""
+    certificate = self_signed(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    web.server.socket = context.wrap_socket(web.server.socket, server_side=True)
+    secure = f"https://localhost:{web.server.server_port}"
+    web.pages |= {"/a": page(), "/held": lambda handler: web.released.wait()}
+    assert "no secure connection to localhost" in error_of(local(), secure + "/a")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert became(local(), secure + "/a", secure + "/a") == ["ok", "ok"]
+    assert "the deadline passed" in error_of(local(deadline_s=0.3), secure + "/held")
+    assert became(Fetch(), secure + "/a") == ["private_address"]
+
+
+def self_signed(folder, name):
+    """A file with a certificate that vouches for itself, and its key."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    subject = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, name)])
+    made = (x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(key, hashes.SHA256()))
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / "certificate.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + secret)
+    return path
 
 
 # -- whom it does not connect to ----------------------------------------------------------------------------------

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from curator_image.alignment import Alignment
+from curator_image.caption import Caption
+from curator_image.caption_server import CaptionServer
 from curator_image.classify import Classify, Nsfw
 from curator_image.decode import Decode
 from curator_image.embed import Embed
 from curator_image.encode import Encode
+from curator_image.faces import Faces
+from curator_image.files import ImageFiles
 from curator_image.hash import Hash
 from curator_image.head import Aesthetic, Head
 from curator_image.ocr import Ocr
@@ -17,15 +21,15 @@ from curator_image.zero_shot import ZeroShot
 
 STAGES: tuple[type, ...] = (
     # files and pixels
+    ImageFiles,
     Decode,
-    Encode,
     Resize,
     Thumbnail,
-
+    Encode,
     # scores, hashes and faces
     Signals,
     Hash,
-
+    Faces,
     # models
     Embed,
     Aesthetic,
@@ -34,8 +38,9 @@ STAGES: tuple[type, ...] = (
     Classify,
     ZeroShot,
     Alignment,
+    Caption,
+    CaptionServer,
     Ocr,
-
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.stage import Context, Contract, Stage
 from curator.tasks import ImageBatch
-from curator_image.models import MODEL_RESOURCES
+from curator_image.models import MODEL_RESOURCES, need_models
 from curator_image.vectors import present, scattered
 
 
@@ -45,6 +45,7 @@ class Classify(Stage):
         return Contract(needs={"pixels"}, adds=columns)
 
     def setup(self, ctx: Context) -> None:
+        need_models()
         from curator_image.classifier import Classifier
 
         self._classifier = Classifier(self.model, ctx)

@@ -34,7 +34,8 @@ class Decode(Stage):
     sample are scaled: of 16 the upper 8; floats from 0 to 1, or else from their lowest to their highest value.
 
     Empty, truncated and broken files, what is no image, and what exceeds a limit leave on `failed`; `error` begins with
-    what it is (`truncated JPEG`, `too many pixels`). Damage inside a JPEG that its decoder can read across is not seen.
+    what it is (`truncated JPEG`, `too many pixels`). A JPEG whose lower part is the decoder's grey filler fails as truncated;
+    other damage inside a JPEG that its decoder can read across is not seen.
 
     `column`: the encoded bytes. `size`: scale down so that the shorter side has this many pixels, never up; a JPEG is then
     decoded at 1/2, 1/4 or 1/8, which is faster. `frames`: `all` makes each picture of a GIF, WebP, APNG, AVIF or TIFF a record

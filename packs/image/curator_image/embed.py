@@ -8,7 +8,7 @@ import numpy as np
 
 from curator.stage import Context, Contract, Stage
 from curator.tasks import ImageBatch
-from curator_image.models import CLIP, MODEL_RESOURCES
+from curator_image.models import CLIP, MODEL_RESOURCES, need_models
 from curator_image.vectors import VECTOR, present, unit, vector_column
 
 
@@ -25,7 +25,8 @@ class Embed(Stage):
     output, or the first token where it was trained without one. `into`: the column. `normalize`: false leaves the length
     as the model gives it.
 
-    Pixels that have the size of the model's input are not scaled again.
+    Pixels that have the size of the model's input are not scaled again: with `image.resize: {size: 224, crop: center}` before
+    it the workers with the model have more time for it, and the embeddings of CLIP stay the same.
 
     Source: CLIP (Radford et al. 2021, https://arxiv.org/abs/2103.00020); SigLIP (Zhai et al. 2023,
     https://arxiv.org/abs/2303.15343); inputs as in transformers' image processors.
@@ -42,6 +43,7 @@ class Embed(Stage):
         return Contract(needs={"pixels"}, adds={self.into: VECTOR})
 
     def setup(self, ctx: Context) -> None:
+        need_models()
         from curator_image.embedder import Embedder
 
         self._embedder = Embedder(self.model, ctx)

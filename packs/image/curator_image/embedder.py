@@ -75,7 +75,7 @@ class Embedder:
 
     def probabilities(self, cosines: np.ndarray) -> np.ndarray:
         """Of cosines of images with texts [n, texts]: of each pair by itself, or of each text among all."""
-        logits = cosines * float(self.model.logit_scale.exp())
+        logits = cosines * float(self.model.logit_scale.float().exp())
         return sigmoid(logits + float(self.model.logit_bias)) if self.sigmoid else softmax(logits)
 
     def _texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

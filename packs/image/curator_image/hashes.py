@@ -43,8 +43,8 @@ def phash(grey: np.ndarray, variants: Variants = "none") -> np.ndarray | None:
 
     Bits in rows of frequencies, the lowest first, as `imagehash.phash` prints them. Of 107 photographs 81 have the same bits
     as there, the others 1 or 2 other pairs: it shrinks by a Lanczos filter, this by the mean of an area.
-    Source: Zauner 2010, Implementation and Benchmarking of Perceptual Image Hash Functions, 3.2.1; with the mean grey (the
-    lowest frequency) among the bits, as in imagehash.
+    Source: Zauner 2010, Implementation and Benchmarking of Perceptual Image Hash Functions (DCT based hash); with the mean grey
+    (the lowest frequency) among the bits, as in imagehash.
     """
     return _above_median(_frequencies(_shrunk(grey, PHASH_SIDE, PHASH_SIDE), PHASH_COUNT, 0), 0, variants)
 
@@ -75,8 +75,8 @@ def pdq(grey: np.ndarray, variants: Variants = "none") -> tuple[np.ndarray | Non
     Bytes in the order in which the reference prints them, the highest frequency first. Of 107 photographs up to 1,024 pixels
     wide, hashes of the reference differ in 0.3 bits of 256, in 2 at most, and qualities in none; a larger picture, which is
     shrunk to that first here, differs more.
-    Source: Facebook 2019, The TMK+PDQF Video-Hashing Algorithm and the PDQ Image-Hashing Algorithm, sections 3.2 to 3.7;
-    https://github.com/facebook/ThreatExchange/tree/main/pdq.
+    Source: Facebook 2019, The TMK+PDQF Video-Hashing Algorithm and the PDQ Image-Hashing Algorithm;
+    https://github.com/facebook/ThreatExchange/tree/main/pdq (the reference).
     """
     small = tent(grey)
     hashes = _above_median(_frequencies(small, PDQ_COUNT, 1), 1, variants, last_first=True)
@@ -86,7 +86,7 @@ def pdq(grey: np.ndarray, variants: Variants = "none") -> tuple[np.ndarray | Non
 def pdq_quality(small: np.ndarray) -> int:
     """0 (blank) to 100, from the gradients of the picture at 64 x 64 pixels; those below 2.55 grey levels do not count.
 
-    The authors advise not to compare pictures below 50.
+    The authors' tools match frames of videos that have 50 and more (VPDQ_CONFIDENT_QUALITY_THRESHOLD).
     """
     steps = (np.abs(np.diff(small, axis=axis)) * np.float32(100 / 255) for axis in (0, 1))
     return min(sum(int(step.astype(np.int32).sum()) for step in steps) // PDQ_SCALE, 100)

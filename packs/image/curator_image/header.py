@@ -67,6 +67,8 @@ def read_header(kind: str, data: bytes, max_pixels: int) -> Header:
         BadImage: it is not whole, or of more than `max_pixels` pixels. Pillow raises more than that for a broken one.
     """
     frames = _check_structure(kind, data)
+    if frames == 0:
+        raise BadImage(f"no pixels: a {NAMES[kind]} without a picture")
     try:
         image = READERS[kind](io.BytesIO(data))
     except Image.DecompressionBombError as error:
@@ -122,9 +124,11 @@ def _looks_like(data: bytes) -> str | None:
         if data.startswith(signature):
             return name
     start = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
+        return "HTML"
     if b"<svg" in start:
         return "SVG"
-    if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")) or b"<html" in start:
+    if start.startswith(b"<!--") or b"<html" in start:
         return "HTML"
     if start.startswith(b"<?xml"):
         return "XML"

@@ -31,7 +31,7 @@ class Place:
 def place_of(ctx: Context) -> Place:
     """The worker's GPU with float16, else as many cores as it was lent with float32.
 
-    float16 and not bfloat16: its rounding moves a cosine by 1e-4 and not by 1e-3, and these models were trained in it.
+    float16 and not bfloat16: its rounding moves the cosine of two CLIP B/32 embeddings by 2e-4 and not by 1e-3.
 
     Raises:
         CuratorError: a GPU was lent that the installed torch cannot use.
@@ -47,6 +47,16 @@ def place_of(ctx: Context) -> Place:
     return Place(torch.device("cuda", 0), torch.float16)
 
 
+def need_models() -> None:
+    """Called in `setup` before a module that imports these at its top.
+
+    Raises:
+        CuratorError: torch or transformers is not installed; with the command that does it.
+    """
+    library("torch")
+    library("transformers")
+
+
 def library(name: str) -> ModuleType:
     """A library of the extra `models`.
 
@@ -59,10 +69,11 @@ def library(name: str) -> ModuleType:
         raise CuratorError(f"{name} is wanted and cannot be imported ({error}): {EXTRA}") from error
 
 
-def load(loader: str, model: str, **options: Any) -> Any:
-    """What `transformers.<loader>.from_pretrained` makes of a hub id, `id@revision`, or folder. No code of the model's runs.
+def load(loader: str | type, model: str, *, trust_remote_code: bool = False, **options: Any) -> Any:
+    """What `transformers.<loader>.from_pretrained` makes of a hub id, `id@revision`, or folder; `loader` may be a class too.
 
-    Workers that start together do not download twice: the hub's cache locks each file.
+    `trust_remote_code`: run code that comes with the model. Workers that start together do not download twice: the hub's
+    cache locks each file.
 
     Raises:
         CuratorError: it cannot be found or read; says where it was looked for.
@@ -74,18 +85,20 @@ def load(loader: str, model: str, **options: Any) -> Any:
     if revision:
         options["revision"] = revision
     try:
-        return getattr(transformers, loader).from_pretrained(name, trust_remote_code=False, **options)
+        maker = getattr(transformers, loader) if isinstance(loader, str) else loader
+        return maker.from_pretrained(name, trust_remote_code=trust_remote_code, **options)
     except (OSError, ValueError, ImportError) as error:
-        raise CuratorError(_not_loaded(loader, model, error)) from error
+        raise CuratorError(_not_loaded(getattr(loader, "__name__", loader), model, error)) from error
 
 
-def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ...] = ()) -> tuple[Any, bool]:
+def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ...] = (),
+               trust_remote_code: bool = False) -> tuple[Any, bool]:
     """A model ready to answer, still in main memory, and whether weights whose names begin with one of `optional` are missing.
 
     Raises:
         CuratorError: other weights are missing: the model would answer at random.
     """
-    loaded, told = load(loader, model, dtype=place.dtype, output_loading_info=True)
+    loaded, told = load(loader, model, dtype=place.dtype, output_loading_info=True, trust_remote_code=trust_remote_code)
     missing = sorted(told["missing_keys"])
     wanted = [key for key in missing if not key.startswith(optional)]
     if wanted:

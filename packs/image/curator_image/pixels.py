@@ -13,12 +13,15 @@ from PIL import Image, ImageCms
 from PIL.ImageFile import ImageFile
 
 from curator_image.header import NAMES, Header, check_pixels, orientation, read_header, sniff
-from curator_image.structure import BadImage
+from curator_image.structure import BadImage, prolonged_jpeg
 
 # OpenCV's flags by how many times smaller a JPEG is decoded; its own turning is off: `upright` does it, for all formats.
 GREY = {1: cv2.IMREAD_GRAYSCALE, 2: cv2.IMREAD_REDUCED_GRAYSCALE_2, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
         8: cv2.IMREAD_REDUCED_GRAYSCALE_8}
-COLOUR = {1: cv2.IMREAD_COLOR, 2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4, 8: cv2.IMREAD_REDUCED_COLOR_8}
+COLOUR = {factor: flags | cv2.IMREAD_COLOR_RGB for factor, flags in GREY.items()}  # IMREAD_GRAYSCALE is 0: no colour flag yet
+# Where a marker comes too early, libjpeg fills the rest of the picture with this grey, and does not tell. Four such pixels in the
+# last corner are rare in pictures; they are decoded again with more data, which changes what was filled and nothing else.
+FILLER, FILLED = 128, 4
 BY_OPENCV = {"jpeg", "png", "webp", "bmp"}
 DEEP = {"I;16", "I;16L", "I;16B", "I;16N", "I", "F"}  # modes of more than 8 bits a sample
 SPACES = {"GRAY": "L", "RGB ": "RGB", "CMYK": "CMYK"}  # colour space of an ICC profile: the mode of pixels that it describes
@@ -56,7 +59,7 @@ def decode(data: bytes, size: int | None, limits: Limits) -> list[Frame]:
     kind = sniff(data)
     try:
         header = read_header(kind, data, limits.max_pixels)
-        if limits.max_frames is None:
+        if limits.max_frames is None or header.frames == 1:
             return [_first(data, header, size)]
         return list(_all(header, size, limits))
     except (BadImage, MemoryError):  # the engine knows what to do about memory
@@ -122,13 +125,21 @@ def _by_opencv(data: bytes, header: Header, size: int | None) -> np.ndarray | No
         return None
     factor = _factor(image.size, size) if header.format == "jpeg" else 1
     flags = (GREY if image.mode == "L" else COLOUR)[factor] | cv2.IMREAD_IGNORE_ORIENTATION
-    try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:
-        return None
+    pixels = _imdecode(data, flags)
     if pixels is None or pixels.shape[:2] != tuple(-(-side // factor) for side in image.size[::-1]):
         return None
-    return pixels if image.mode == "L" else cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
+    if header.format == "jpeg" and (pixels[-1, -FILLED:] == FILLER).all():
+        again = _imdecode(prolonged_jpeg(data), flags)
+        if again is None or (again != pixels).any():
+            raise BadImage("truncated JPEG: its data ends before the picture does")
+    return pixels
+
+
+def _imdecode(data: bytes, flags: int) -> np.ndarray | None:
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:
+        return None
 
 
 def _factor(full: tuple[int, int], size: int | None) -> int:

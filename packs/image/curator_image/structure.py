@@ -7,9 +7,13 @@ blocks in order; a PNG's decoder sees it by the checksums, a JPEG's often does n
 
 from __future__ import annotations
 
+import re
 import struct
 
+BLOCKS_MAX = 100_000  # segments of a JPEG, chunks of a PNG: a file made of empty ones would take its reader minutes
 PAGES_MAX = 65_535  # pages of a TIFF that are counted: a chain of directories can fill a file with millions
+
+SCAN_END = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a marker that is neither a stuffed FF nor a restart
 
 
 class BadImage(ValueError):
@@ -22,31 +26,46 @@ def check_jpeg(data: bytes) -> None:
     In compressed data a byte FF is followed by 00 or a restart marker, so that FF D9 is no part of it. What stands
     after the end (a second picture, a film) does not matter. Source: ITU-T T.81, B.1.1.5, B.2.1.
     """
+    if data.rfind(b"\xff\xd9", _first_scan(data)) < 0:
+        raise BadImage("truncated JPEG: no end marker")
+
+
+def prolonged_jpeg(data: bytes) -> bytes:
+    """A JPEG with some bytes more in its first scan. Where the scan was complete, it is decoded to the same pixels."""
+    end = SCAN_END.search(data, _first_scan(data) + 2)
+    at = len(data) if end is None else end.start()
+    return data[:at] + b"\x55" * 64 + data[at:]
+
+
+def _first_scan(data: bytes) -> int:
+    """Where the first SOS marker of a JPEG stands. Raises BadImage if there is none."""
     at = 2
-    while data[at:at + 2] != b"\xff\xda":
-        if data[at:at + 1] != b"\xff":
-            at = data.find(b"\xff", at)
-            if at < 0:
-                raise BadImage("truncated JPEG: no picture data")
-        marker = data[at + 1:at + 2]
-        if len(data) < at + 4:
+    for _ in range(BLOCKS_MAX):
+        at = data.find(b"\xff", at)
+        if at < 0 or len(data) < at + 4:
             raise BadImage("truncated JPEG: no picture data")
-        if marker == b"\xff" or marker == b"\x00" or b"\xd0" <= marker <= b"\xd8" or marker == b"\x01":
-            at += 1 if marker == b"\xff" else 2  # fill bytes and markers without a length
+        marker = data[at + 1]
+        if marker == 0xDA:
+            return at
+        if marker == 0xFF:  # fill
+            at += 1
+        elif marker <= 1 or 0xD0 <= marker <= 0xD8:  # these have no length
+            at += 2
         else:
             at += 2 + max(2, int.from_bytes(data[at + 2:at + 4], "big"))
-    if data.rfind(b"\xff\xd9", at) < 0:
-        raise BadImage("truncated JPEG: no end marker")
+    raise BadImage("broken JPEG: no end of segments")
 
 
 def check_png(data: bytes) -> None:
     """Raise BadImage unless the chunks end with IEND. Source: PNG specification, 5.3 and 11.2.5."""
     at = 8
-    while at + 12 <= len(data):
+    for _ in range(BLOCKS_MAX):
+        if at + 12 > len(data):
+            raise BadImage("truncated PNG: no end chunk")
         if data[at + 4:at + 8] == b"IEND":
             return
         at += 12 + int.from_bytes(data[at:at + 4], "big")
-    raise BadImage("truncated PNG: no end chunk")
+    raise BadImage("broken PNG: no end of chunks")
 
 
 def check_webp(data: bytes) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.errors import CuratorError
 from curator.stage import Context, Contract, Stage
 from curator.tasks.batch import Batch
-from curator_image.models import CLIP, MODEL_RESOURCES
+from curator_image.models import CLIP, MODEL_RESOURCES, need_models
 from curator_image.vectors import VECTOR, scattered, unit, vector_column
 
 
@@ -53,6 +53,7 @@ class ZeroShot(Stage):
         return Contract(needs={self.embedding or "pixels"}, adds=adds)
 
     def setup(self, ctx: Context) -> None:
+        need_models()
         from curator_image.embedder import Embedder
 
         self._embedder = Embedder(self.model, ctx, images=self.embedding is None, texts=True)

@@ -471,6 +471,31 @@ def test_a_thumbnail_in_exif_does_not_hide_that_the_end_is_missing():
     assert fault_of(data[:len(data) // 2 + len(inner)]) == "truncated JPEG: no end marker"
 
 
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_blocks": 4}])
+@pytest.mark.parametrize("kind", ["RGB", "L"])
+@pytest.mark.parametrize("size", [None, 40])
+def test_grey_filler_is_not_taken_for_a_picture(kind, options, size):
+    """A scan that breaks off at a marker: the end marker or, where there is one scan only, one that damage has made."""
+    data = saved(Image.fromarray(picture(160, 160)).convert(kind), "JPEG", **options)
+    start = data.index(b"\xff\xda")
+    for marker in (b"\xff\xd9", *([] if "progressive" in options else [b"\xff\xfe\0\2"])):
+        cut = start + 40 + (0 if "progressive" in options else (len(data) - start) // 2)
+        broken = data[:cut].rstrip(b"\xff") + marker + (b"" if marker == b"\xff\xd9" else data[cut + 4:])
+        assert fault_of(broken, size=size) == "truncated JPEG: its data ends before the picture does"
+    assert one(data, size).width == 160
+
+
+def test_a_picture_that_is_grey_is_no_filler():
+    flat = np.full((100, 100, 3), 128, np.uint8)
+    half = picture(100, 100)
+    half[50:] = 128
+    for pixels in (flat, half):
+        for options in ({}, {"progressive": True}, {"restart_marker_blocks": 3}):
+            data = saved(pixels, "JPEG", quality=90, **options)
+            assert (one(data).pixels[-1] == 128).all()
+            assert (one(data + b"\xff\xd9", 16).pixels[-1] == 128).all()
+
+
 def test_damaged_png_data_fails():
     data = bytearray(FILES["png"])
     data[data.index(b"IDAT") + 30] ^= 0xFF
@@ -498,6 +523,17 @@ def test_bombs_in_chunks_of_a_png_fail():
         data = png(1, 1, chunk(kind, b"name\0\0" + bomb), pixels)
         outputs = run_stage(Decode(), files(data))
         assert sum(map(len, outputs.values())) == 1
+
+
+@pytest.mark.parametrize(("data", "error"), [
+    (b"\xff\xd8" + b"\xff" * 1_000_000, "broken JPEG: no end of segments"),
+    (b"\xff\xd8" + b"\xff\xe0\0\2" * 200_000 + FILES["jpeg"][2:], "broken JPEG: no end of segments"),
+    (b"\x89PNG\r\n\x1a\n" + chunk(b"teXt", b"") * 200_000, "broken PNG: no end of chunks"),
+    (b"GIF89a\4\0\4\0\0\0\0;", "no pixels: a GIF without a picture"),
+])
+def test_files_of_empty_blocks_fail(data, error):
+    assert fault_of(data) == error
+    assert fault_of(data, frames="all") == error
 
 
 def test_a_tiff_whose_directories_go_in_circles_ends():

@@ -1,8 +1,12 @@
 """What models get to see is what their own image processors make."""
 
+import json
+import sys
+
 import numpy as np
 import pytest
 import torch
+from curator_image import Alignment, Classify, Embed, ZeroShot
 from curator_image.inputs import ASPECT_MAX, Form, ImageInputs, center_crop, shape
 from curator_image.models import place_of
 from hypothesis import given, settings
@@ -104,8 +108,35 @@ def test_a_model_that_is_not_there_is_an_error_that_says_where_it_was_looked_for
         ImageInputs(str(tmp_path), place_of(Context()))
 
 
+def test_a_library_that_is_missing_is_an_error_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for stage in (Embed(), Classify(model="m"), ZeroShot(labels=["a", "b"]), Alignment()):
+        with pytest.raises(CuratorError, match=r"torch.*pip install 'curator-image\[models\]'"):
+            stage.setup(Context())
+
+
 def test_a_lent_gpu_that_torch_cannot_use_is_an_error():
     if torch.cuda.is_available():
         pytest.skip("this machine's torch can use its GPU")
     with pytest.raises(CuratorError, match="install a torch built for it"):
         place_of(Context(gpus=(0,)))
+
+
+CLIP_CONFIG = {"crop_size": 224, "do_center_crop": True, "do_normalize": True, "do_resize": True, "size": 224, "resample": 3,
+               "feature_extractor_type": "CLIPFeatureExtractor", "image_mean": [0.48145466, 0.4578275, 0.40821073],
+               "image_std": [0.26862954, 0.26130258, 0.27577711]}  # as in openai/clip-vit-large-patch14
+VIT_CONFIG = {"do_normalize": True, "do_resize": True, "size": 224, "feature_extractor_type": "ViTFeatureExtractor",
+              "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+
+
+@pytest.mark.parametrize(("kind", "config", "form"), [
+    ("clip", CLIP_CONFIG, Form(shorter=224, crop=(224, 224), resample=3)),
+    ("vit", VIT_CONFIG, Form(size=(224, 224), resample=2)),
+], ids=["clip", "vit"])
+def test_settings_in_the_old_form_are_read_as_well(kind, config, form, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    ours = ImageInputs(str(tmp_path), place_of(Context()))
+    assert ours.form == form
+    images = [image(1, 300, 240), image(2, 100, 333)]
+    torch.testing.assert_close(ours(images)["pixel_values"], expected(ours.processor, images)["pixel_values"], rtol=0, atol=2e-6)

@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
-from curator_image.ocr import Ocr, covered, read_lines, reading_order
+from curator_image.ocr import Ocr
+from curator_image.text_lines import Line, covered, is_shape, read_lines, reading_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,10 @@ def test_boxes_of_a_row_go_from_left_to_right_though_not_quite_level():
     assert reading_order(corners) == [1, 3, 0, 2]
 
 
+def test_boxes_one_over_the_other_are_two_rows_though_nearly_level():
+    assert reading_order(np.stack([box(10, 18, 60, 20), box(20, 10, 60, 20)])) == [1, 0]
+
+
 numbers = st.integers(0, 400)
 
 
@@ -136,6 +141,12 @@ def test_reading_order_has_each_box_once_and_does_not_depend_on_how_they_come(bo
     tops = [(corners[i, :, 1].mean(), corners[i, 0, 0]) for i in order]
     if len(set(tops)) == len(tops):
         assert [shuffled[i] for i in again] == order
+
+
+def test_a_huge_single_letter_is_a_shape():
+    assert is_shape(Line(box(0.1, 0.1, 0.5, 0.5), "O", 0.9))
+    assert not is_shape(Line(box(0.1, 0.1, 0.2, 0.2), "O", 0.9))
+    assert not is_shape(Line(box(0, 0, 1, 1), "10:", 0.9))
 
 
 def test_area_counts_overlaps_once():

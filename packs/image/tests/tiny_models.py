@@ -106,9 +106,11 @@ def _save(folder: Path, kind, config, *parts) -> str:
     torch.manual_seed(1)
     model = kind(config)
     with torch.no_grad():
-        for weights in model.parameters():  # as they are made, different images have nearly the same vector
-            if weights.ndim > 1:
+        for name, weights in model.named_parameters():
+            if weights.ndim > 1:  # as they are made, different images have nearly the same vector
                 weights.mul_(4)
+            elif name in ("logit_scale", "logit_bias") and not weights.any():  # SigLIP begins with 0
+                weights.fill_(1.5 if name == "logit_scale" else -0.5)
     model.save_pretrained(folder)
     for part in parts:
         part.save_pretrained(folder)

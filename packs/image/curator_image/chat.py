@@ -1,0 +1,156 @@
+"""Asking a model behind an OpenAI-compatible server: one question, one answer, asked again where that helps.
+
+Nothing here knows of images: a question is the body of a chat completion.
+Source: https://platform.openai.com/docs/api-reference/chat/create, as vLLM, SGLang, llama.cpp and Ollama serve it too.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+from urllib3 import exceptions as faults
+
+from curator.io.retry import TRANSIENT, pause_s, retry_after_s
+
+EXCERPT = 500  # characters of a server's message that are told
+NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 402, 404, 405})  # wrong URL, model or key: so it is for every question
+BUSY = frozenset({429, 502, 503, 504})  # the server, or what stands before it, has no time for anybody
+PATIENCE_S = 600.0  # the longest pause that a server may ask for
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer. `finish_reason`: `stop`, or `length` where it was cut off. `tokens`: how many were made, None if not said."""
+
+    text: str
+    finish_reason: str | None
+    tokens: int | None
+
+
+class Rejected(Exception):
+    """This question gets no answer; another one may."""
+
+
+class Unavailable(Exception):
+    """No question would be answered, so that none is to blame."""
+
+
+class Chat:
+    """Asks questions, from several threads. `url`: up to and with `/v1`. `key`: the API key, None for none."""
+
+    def __init__(self, url: str, *, key: str | None, connections: int, answer_timeout_s: float, retries: int,
+                 backoff_s: float) -> None:
+        self._url, self._key = url.rstrip("/") + "/chat/completions", key
+        self._retries, self._backoff_s = retries, backoff_s
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._pools = urllib3.PoolManager(maxsize=connections, headers=headers, retries=False,
+                                          timeout=urllib3.Timeout(connect=10.0, read=answer_timeout_s))
+        self._let_in = False  # whether a question was answered
+        self._stopped = threading.Event()
+
+    def ask(self, question: Mapping[str, Any]) -> Reply:
+        """The answer.
+
+        Raises:
+            Rejected: the server refuses this question, breaks off, is silent for too long, or answers nonsense.
+            Unavailable: nobody is there, nobody has time, or we are not let in, and trying again did not help.
+        """
+        body = json.dumps(question).encode()
+        for attempt in range(self._retries + 1):
+            try:
+                return self._ask(body)
+            except _Again as again:
+                pause = max(pause_s(attempt, self._backoff_s), again.pause_s or 0.0)
+                if attempt == self._retries or pause > PATIENCE_S or self._stopped.wait(pause):
+                    raise again.error from None
+        raise AssertionError("a loop of one try or more has ended")
+
+    def stop(self) -> None:
+        """No further tries: whoever waits for one gives up."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        self.stop()
+        self._pools.clear()
+
+    def _ask(self, body: bytes) -> Reply:
+        try:
+            response = self._pools.request("POST", self._url, body=body, redirect=False)
+        except faults.ReadTimeoutError:
+            raise Rejected("the server is silent for too long") from None
+        except (faults.NewConnectionError, faults.ConnectTimeoutError) as error:
+            raise _Again(Unavailable(f"no connection to {self._url}: {_cause(error)}")) from error
+        except (faults.SSLError, faults.LocationValueError) as error:
+            raise Unavailable(f"no connection to {self._url}: {_cause(error)}") from error
+        except faults.HTTPError as error:
+            raise _Again(Rejected(f"the server broke off: {_cause(error)}")) from error
+        if response.status == 200:
+            self._let_in = True
+            return reply_of(response.data)
+        told = f"HTTP {response.status} from {self._url}: {self._without_key(message_of(response.data))}"
+        if response.status in NOT_HERE or (response.status == 403 and not self._let_in):  # later it is about the question
+            raise Unavailable(told)
+        if response.status not in TRANSIENT:
+            raise Rejected(told)
+        error = Unavailable(told) if response.status in BUSY else Rejected(told)
+        raise _Again(error, response.headers.get("Retry-After"))
+
+    def _without_key(self, text: str) -> str:
+        """Servers repeat what they were sent, and errors are written down."""
+        return text.replace(self._key, "***") if self._key else text
+
+
+class _Again(Exception):
+    """Worth another try; `error` is what to raise after the last one."""
+
+    def __init__(self, error: Exception, retry_after: str | None = None) -> None:
+        super().__init__(str(error))
+        self.error, self.pause_s = error, retry_after_s(retry_after)
+
+
+def reply_of(data: bytes) -> Reply:
+    """The answer in the body of a chat completion.
+
+    Raises:
+        Rejected: there is none, or the model declined.
+    """
+    try:
+        whole = json.loads(data)
+        choice = whole["choices"][0]
+        message, reason = choice["message"], choice.get("finish_reason")
+        tokens = (whole.get("usage") or {}).get("completion_tokens")
+        text, refusal = message.get("content"), message.get("refusal")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Rejected(f"the server's answer is no chat completion: {_excerpt(data)}") from error
+    if not isinstance(text, str):
+        raise Rejected(f"the model declined: {refusal}" if refusal else f"the answer has no text (finish_reason {reason})")
+    return Reply(text, reason if isinstance(reason, str) else None, tokens if isinstance(tokens, int) else None)
+
+
+def message_of(data: bytes) -> str:
+    """What a server says about an error: the message in it, else its beginning."""
+    try:
+        found = json.loads(data)
+        found = found.get("error", found)  # OpenAI's, vLLM's new form and llama.cpp's; else vLLM's old one and FastAPI's
+        if isinstance(found, dict):
+            found = found.get("message") or found.get("detail")
+        if isinstance(found, str) and found:
+            return found[:EXCERPT]
+    except (ValueError, AttributeError):
+        return _excerpt(data)
+    return _excerpt(data)
+
+
+def _excerpt(data: bytes) -> str:
+    return data[:EXCERPT].decode("utf-8", "replace")
+
+
+def _cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error)
