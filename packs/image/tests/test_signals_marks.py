@@ -85,3 +85,29 @@ def test_straight_lines_and_boxes_are_no_tiles():
 
 def test_compressed_blocks_are_no_tiles():
     assert score(as_jpeg(noisy(texture(256, 256), 4), 15), "tiling") < 0.003
+
+
+def test_a_row_of_equal_things_is_no_tiling():
+    """Piano keys, a balustrade, lights: repeated along one axis."""
+    image = noisy(texture(), 4)
+    for left in range(10, 500, 30):
+        image[150:190, left:left + 12] = 230
+        image[160:170, left + 4:left + 8] = 20
+    assert score(image, "tiling") < 0.003
+    assert score(np.ascontiguousarray(np.rot90(image)), "tiling") < 0.003
+
+
+def test_fences_and_blinds_are_no_tiles():
+    image = noisy(texture(), 4)
+    image[:, ::32] = 230
+    assert score(image, "tiling") < 0.003
+    image[::32] = 20
+    assert score(np.ascontiguousarray(image[:, 1::2][:, :200]), "tiling") < 0.003
+
+
+def test_bars_and_blocks_of_stripes_are_no_lines_of_text():
+    rules = flat(255)
+    rules[20:360:24] = 0  # a ruled page: one pixel high
+    blocks = flat(255)
+    blocks[160:220, 40:480:6] = 0  # higher than a line
+    assert score(rules, "text_ratio") == score(blocks, "text_ratio") == 0

@@ -72,6 +72,12 @@ def test_noise_is_recovered_from_a_textured_image_nearly(seed, sigma):
     assert score(noisy(image, sigma, seed), "noise") == pytest.approx(sigma, rel=0.2)
 
 
+def test_texture_in_half_of_the_picture_is_no_noise():
+    image = noisy(texture(512, 512), 2)
+    image[:256] = np.random.default_rng(0).integers(0, 256, (256, 512, 1), dtype=np.uint8)
+    assert score(image, "noise") == pytest.approx(2, rel=0.3)
+
+
 @given(SEEDS)
 @settings(max_examples=10, deadline=None)
 def test_stronger_compression_leaves_stronger_blocks(seed):
@@ -139,6 +145,11 @@ def test_a_wall_beside_a_thing_is_no_border():
     assert score(wall, "border_ratio") == 0
     wall[:, :150], wall[:, 260:] = 119, 119  # the same in one shade is a pillarbox
     assert score(wall, "border_ratio") == pytest.approx(290 / 400, abs=0.01)
+
+
+def test_a_mount_in_a_frame_is_border_too():
+    image = framed(framed(texture(240, 300).clip(60, 200), 30, 30, 30, 30, 255), 12, 12, 12, 12, 20)
+    assert find_borders(Views(image).grey) == (42, 282, 42, 342)
 
 
 def test_a_credit_on_a_border_does_not_end_it():
