@@ -7,22 +7,30 @@ import io
 import numpy as np
 import pyarrow as pa
 import pytest
+from chat_server import Model
 from curator_image import (
     Aesthetic,
     Alignment,
+    Caption,
+    CaptionServer,
     Classify,
     Decode,
     Embed,
     Encode,
+    Faces,
     Hash,
     Head,
+    ImageFiles,
     Nsfw,
     Ocr,
     Resize,
+    Signals,
     Thumbnail,
     ZeroShot,
 )
+from drawn_faces import scene
 from PIL import Image
+from tiny_captioners import llava
 from tiny_models import image, image_batch, save_clip, save_vit
 
 from curator.tasks import Batch
@@ -46,8 +54,20 @@ def encoded():
                                 "bytes": pa.array(data, pa.binary())}))
 
 
+def of_files(folder):
+    (folder / "images").mkdir()
+    for name, data in (("a.jpg", image(1)), ("b.png", image(2))):
+        Image.fromarray(data).save(folder / "images" / name)
+    yield ImageFiles(path=str(folder / "images"))
+
+
 def of_pixels():
     seen = image_batch(PIXELS)
+    sizes = [(0, 0) if pixels is None else pixels.shape[1::-1] for pixels in PIXELS]
+    sized = seen.with_columns({"width": pa.array([w for w, _ in sizes], pa.int32()),
+                               "height": pa.array([h for _, h in sizes], pa.int32())})
+    yield Signals(), sized
+    yield Faces(blur=True), sized.with_payloads(pixels=[scene((100, 60, 160)), *PIXELS[1:]])
     yield from ((Decode(**options), encoded()) for options in ({}, {"size": 20}, {"frames": "all"}))
     yield from ((Encode(format=kind, size=20), seen) for kind in ("jpeg", "png", "webp"))
     yield from ((Resize(**options), seen) for options in ({"size": 24}, {"size": [20, 30], "crop": "center"}))
@@ -64,6 +84,7 @@ def of_models(folder):
     yield ZeroShot(model=clip, labels=["cat", "dog"], templates="a {}", scores=True), seen
     yield Classify(model=vit), seen
     yield Nsfw(model=vit), seen
+    yield Caption(model=llava(folder / "llava"), max_new_tokens=4), seen
     linear = head(folder / "linear.safetensors")
     vectors = [*np.random.default_rng(0).normal(size=(3, 12)).astype(np.float32), None, np.ones(12, np.float32)]
     embedded = image_batch([None] * 5, embedding=pa.array(vectors, pa.list_(pa.float32())), caption=list("abcde"))
@@ -84,4 +105,7 @@ def test_the_pack(tmp_path):
     for extra in ("transformers", "rapidocr"):
         pytest.importorskip(extra)
     models = [(stage, batch, {"tolerance": 1e-2}) for stage, batch in of_models(tmp_path)]
-    check_pack("image", [*of_pixels(), *models])
+    server = Model()
+    asked = CaptionServer(url=server.url, model="tiny", backoff_s=0.0), encoded()
+    check_pack("image", [*of_files(tmp_path), *of_pixels(), *models, asked])
+    server.close()
