@@ -381,10 +381,11 @@ class _Graph:
     def _carried(self, node: Node, port: str) -> list[str] | None:
         """The payloads that a spool of a port holds (and columns of unknown type), None for all.
 
-        They count in the spool's key: an edit behind the barrier may ask for others.
+        They count in the spool's key: an edit behind the barrier may ask for others. What is wanted later and comes another
+        way, around the spool, does not count.
         """
         wanted, columns = self._wanted(node, port), self.columns[node]
-        return None if wanted is None else sorted(n for n in wanted if columns is None or columns.get(n) is None)
+        return None if wanted is None else sorted(n for n in wanted if columns is None or columns.get(n, pa.null()) is None)
 
     def _from_spool(self) -> FromSpool:
         return FromSpool(path=_spool_folder(self.pipeline), storage_options=dict(self.pipeline.settings.storage_options) or None)

@@ -10,6 +10,8 @@ from collections import Counter
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from parts import (
     TOKEN,
@@ -36,7 +38,7 @@ from test_ledger import crashes
 
 from curator import ContractError, CuratorError, read, write
 from curator.plan import make_plan
-from curator.stages import Limit, Merge, Parquet, Top
+from curator.stages import DedupNear, Limit, Merge, Parquet, Top
 
 STARTED: list[int] = []  # processes with a run of their own
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
@@ -225,6 +227,18 @@ def test_an_edit_behind_a_barrier_that_wants_a_payload_gets_it(tmp_path, texts):
     result = made(MeanFrame().with_(name="again"), Payloads(wanted=("frames",))).run(workers=0)
     sums_up(result)
     assert {row["payloads"] for row in written(tmp_path / "all")} == {"frames"}
+
+
+def test_what_a_sink_wants_of_records_that_go_around_a_reduction_leaves_what_is_before_it(tmp_path, texts):
+    def made(**wanted):
+        kept = read(Parquet(path=str(tmp_path / "rows.parquet"))) >> DedupNear(column="hash", distance=1)
+        return (kept >> write(str(tmp_path / "out"), format="webdataset", **wanted)).named("x", out=str(tmp_path / "out"))
+
+    hashes = pa.array([bytes(8)], pa.binary(8))
+    rows = pa.table({"id": ["a"], "bytes": [b"x"], "extension": ["jpg"], "hash": hashes, "small": [b"s"]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    assert len(spools(made())) > 3
+    assert spools(made()) == spools(made(metadata_only=["small"]))
 
 
 def spools(pipeline):
