@@ -173,10 +173,14 @@ def test_columns_that_say_nothing_and_unknown_languages():
     same = {"rows": 100, "nulls": 0, "constant": True, "min": 0.5, "max": 0.5}
     zero, varied = same | {"min": 0, "max": 0}, same | {"constant": False, "max": 1.0}
     assert "the same score in quality (0.5)" in texts(run_of(kept, quality=same), "warning")[0]
+    whole = same | {"min": 512, "max": 512}
+    assert not any("same score" in text for level in ("warning", "note") for text in texts(run_of(kept, width=whole), level))
+    assert "the same score in megapixels (0.5)" in texts(run_of(kept, megapixels=same, quality=varied), "note")[-1]
     assert "every record 0 in hits" in texts(run_of(kept, hits=zero, quality=varied), "note")[-1]
     assert "every record 0 in hits" in texts(run_of(kept, hits=zero), "warning")[0]
     empty = {"rows": 100, "nulls": 100, "constant": False}
     assert "left title null in every record" in texts(run_of(kept, title=empty), "warning")[0]
+    assert "left title null in every record" in texts(run_of(kept, title=empty, quality=varied), "note")[-1]
     language = {"rows": 100, "nulls": 0, "constant": False, "values": {"en": 90, "xx": 10}, "keep": ["english"]}
     warnings = texts(run_of(kept, language=language), "warning")
     assert "holds 'xx', unknown as a language code" in warnings[0]

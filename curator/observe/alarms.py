@@ -137,21 +137,30 @@ def _clusters(stage: Stats) -> Alarms:
 
 
 def _constants(stage: Stats) -> Alarms:
-    """Columns that say nothing. Zero everywhere is usual for counts of rare things: a note, where others vary."""
+    """Columns that say nothing: a warning where the stage has no other, else a note.
+
+    Zero everywhere is usual for counts of rare things, null for what only some formats have, one size for the images of one
+    data set. Whole numbers other than 0 are often the same by nature, as is one picture a file.
+    """
     name = stage["name"]
     seen = {c: s for c, s in stage.get("columns", {}).items() if s["rows"] >= ROWS_MIN}
     numbers = {column: s for column, s in seen.items() if "min" in s}
     zero = [c for c, s in numbers.items() if s["constant"] and s["min"] == 0]
-    same = [f"{c} ({s['min']:g})" for c, s in numbers.items() if s["constant"] and s["min"] != 0]
+    same = [c for c, s in numbers.items() if s["constant"] and s["min"] != 0 and isinstance(s["min"], float)]
+    empty = [column for column, s in seen.items() if s["nulls"] == s["rows"]]
     if same:
-        yield ("warning", name, f"Stage {name} gives every record the same score in {listing(same)}: check that it "
+        shown = listing([f"{column} ({numbers[column]['min']:g})" for column in same])
+        yield (_level(same, numbers), name, f"Stage {name} gives every record the same score in {shown}: check that it "
                f"reads the right column.")
     if zero:
-        level = "warning" if len(zero) == len(numbers) else "note"
-        yield level, name, f"Stage {name} gives every record 0 in {listing(zero)}: check it if you expected otherwise."
-    empty = [column for column, s in seen.items() if s["nulls"] == s["rows"]]
+        yield (_level(zero, numbers), name, f"Stage {name} gives every record 0 in {listing(zero)}: check it if you "
+               f"expected otherwise.")
     if empty:
-        yield "warning", name, f"Stage {name} left {listing(empty)} null in every record: check what it reads."
+        yield _level(empty, seen), name, f"Stage {name} left {listing(empty)} null in every record: check what it reads."
+
+
+def _level(silent: list[str], columns: Mapping[str, Any]) -> str:
+    return "warning" if len(silent) == len(columns) else "note"
 
 
 def _languages(stage: Stats) -> Alarms:
