@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from curator.packs import Factory
     from curator.stage import Stage
 
+NAMES = r"`\w+`(?:, `\w+`)*: "  # what an entry of a docstring on parameters begins with
+
 
 def about(name: str, factory: Factory) -> Iterator[Any]:
     """The parts of what is told of a stage: texts and tables."""
@@ -85,12 +87,12 @@ def doc_of(factory: Factory) -> str:
 
 def _paragraphs(doc: str, names: set[str]) -> str:
     """The docstring to be wrapped anew, without the paragraphs on parameters, which stand in a table of their own."""
-    kept = [p for p in doc.split("\n\n") if not (p.startswith("`") and p[1:].partition("`:")[0] in names)]
+    kept = [p for p in doc.split("\n\n") if not ((named := re.match(NAMES, p)) and names.issuperset(_words(named[0])))]
     return "\n\n".join(p if "\n " in p or p.startswith(" ") else " ".join(p.split()) for p in kept)
 
 
 def _comments(factory: Factory) -> dict[str, str]:
-    """What the source says of each field: the comment on its line, or its entry in the docstring, `name`: …
+    """What the source says of each field: the comment on its line, or its entry in the docstring: `name`: …, `one`, `two`: …
 
     A class without a word on a field of its base says what the base says.
     """
@@ -98,8 +100,8 @@ def _comments(factory: Factory) -> dict[str, str]:
     for base in reversed(factory.__mro__[1:] if isinstance(factory, type) else ()):
         if "__dataclass_fields__" in vars(base):
             found |= _comments(base)
-    for entry in re.finditer(r"`(\w+)`: (.+?)(?=\n\s*\n|[.;,]?\s+`\w+`: |\Z)", doc_of(factory), re.DOTALL):
-        found[entry[1]] = " ".join(entry[2].split()).rstrip(".;,")
+    for entry in re.finditer(rf"({NAMES})(.+?)(?=\n\s*\n|[.;,]?\s+{NAMES}|\Z)", doc_of(factory), re.DOTALL):
+        found |= dict.fromkeys(_words(entry[1]), " ".join(entry[2].split()).rstrip(".;,"))
     try:
         source = inspect.getsource(factory) if isinstance(factory, type) else ""
         for token in tokenize.generate_tokens(io.StringIO(inspect.cleandoc(source)).readline):
@@ -109,6 +111,10 @@ def _comments(factory: Factory) -> dict[str, str]:
     except (OSError, tokenize.TokenError, SyntaxError):  # no source at hand: the docstring has to do
         pass
     return found
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
 
 
 def table(*headers: str) -> Table:

@@ -25,12 +25,15 @@ class Language(Stage):
 
     `keep`: codes to keep; the others are dropped. `threshold`: probability below
     which the language is unknown.
+
+    `chunk`, `step`: characters that are looked at.
     """
 
     column: str = "text"  # where the text is
     keep: list[str] | None = None
     threshold: float = 0.5
     chunk: int
+    step: int = 7
 
     resources = Resources(cpus=2, gpus=0.5)
     batch_size = 64
@@ -135,10 +138,12 @@ def test_the_stages_of_one_pack(curator):
 def test_a_stage_tells_all_about_itself(curator, name):
     output = words(curator("stages", name))
     assert output.count("which the language is unknown") == 1
+    assert output.count("characters that are looked at") == 2
     for said in ("text.language (stage, version 3, ", "Tell the language of a text", 'column str \'text\' where the text is',
                  "keep list[str] | None None codes to keep; the others are dropped",
                  "threshold float 0.5 probability below which the language is unknown",
-                 "chunk int required", "needs text", "adds language (string), pixels", "removes html",
+                 "chunk int required characters that are looked at", "step int 7 characters that are looked at",
+                 "needs text", "adds language (string), pixels", "removes html",
                  "resources cpus 2, gpus 0.5", "batch_size 64"):
         assert said in output
 

@@ -25,8 +25,9 @@ ALARM_ABOVE = {"cluster": 0.05, "source": 0.5}  # shares of the records in one c
 class DedupNear(Composite):
     """Let one of records that are nearly alike through; the others go to `duplicate`, naming it in `duplicate_of`.
 
-    `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate, which
-    is to be at least `threshold`. With `distance` bit hashes (of images, of audio), which differ in at most so many bits.
+    `column`: MinHash signatures (as `text.minhash` makes them), compared by the Jaccard similarity that they estimate; with
+    `distance` bit hashes (of images, of audio). `threshold`: the least similarity of signatures; not asked with `distance`.
+    `distance`: the most bits in which bit hashes differ.
     `hashes`: where `column` has lists of bit hashes (of a picture and its mirror images, of the frames of a video), the most that
     a record has; records are as alike as the nearest two of their hashes.
     `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order or workers.
