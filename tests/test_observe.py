@@ -502,6 +502,12 @@ def test_preview_tells_who_dropped_what_and_why():
     assert "Traceback" not in text
 
 
+def test_preview_names_the_source_of_a_record_without_a_text():
+    photos = pa.table({"id": ["a", "b"], "source": ["photos/a.jpg", "photos/b.jpg"], "format": ["jpeg", "jpeg"]})
+    copy = photos.slice(1).append_column("duplicate_of", pa.array(["a"])).append_column("cluster", pa.array(["2e12b1e3dacf30bd"]))
+    assert "  b  duplicate: a\n    photos/b.jpg\n" in preview(StagePreview("near", {"duplicate": copy}, photos))
+
+
 def test_preview_shows_new_values_and_columns_that_went():
     before = docs(html=[b"<html>" * 1000])
     after = docs(text=["A text that is long enough for a line of its own."], score=[0.123456], n=[7], empty=[None])

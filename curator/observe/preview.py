@@ -20,6 +20,7 @@ IDENTITY = ("id", "source", "parent")
 EXPLANATIONS = {"dropped": "reason", "duplicate": "duplicate_of", "failed": "error"}
 UNTOLD = (*IDENTITY, *EXPLANATIONS.values(), "traceback")  # no part of what a bad record says
 TEXT_MIN = 24  # characters from which a string gets a line of its own
+LABEL_MAX = 32  # characters; longer ones, and those with a space, are texts
 CONTEXT = 16  # characters shown before the first change of a text
 Row = Mapping[str, Any]
 
@@ -108,11 +109,18 @@ def _record(row: Row, before: Row | None, port: str, width: int, marks: bool) ->
     head.truncate(width, overflow="ellipsis")
     yield head
     if port in EXPLANATIONS:
-        texts = [value for name, value in row.items() if isinstance(value, str) and name not in UNTOLD]
+        texts = [value for name, value in row.items() if isinstance(value, str) and name not in UNTOLD and not _label(value)]
         if texts:
             yield Text(f"    {shorten(max(texts, key=len), width - 4)}", style="dim")
+        elif row.get("source"):
+            yield Text(f"    {shorten(str(row['source']), width - 4, keep_end=True)}", style="dim")
         return
     yield from _changes(row, before or {}, width, marks)
+
+
+def _label(value: str) -> bool:
+    """A format, a language, an id: it does not tell which record this is."""
+    return len(value) <= LABEL_MAX and not any(c.isspace() for c in value)
 
 
 def _changes(row: Row, before: Row, width: int, marks: bool) -> Iterator[Text]:

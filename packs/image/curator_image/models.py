@@ -78,6 +78,9 @@ def load(loader: str | type, model: str, *, trust_remote_code: bool = False, **o
     Raises:
         CuratorError: it cannot be found or read; says where it was looked for.
     """
+    if model.startswith((".", "/", "~")) and not Path(model).is_dir():
+        raise CuratorError(f"there is no folder {model!r} (from {Path.cwd()}); a model on the Hugging Face hub is written "
+                           f"organisation/name")
     transformers = library("transformers")
     transformers.logging.set_verbosity_error()  # what it warns of (weights that are missing) is an error here
     transformers.logging.disable_progress_bar()
@@ -135,5 +138,5 @@ def _not_loaded(what: str, model: str, error: Exception) -> str:
         where += "; HF_HUB_OFFLINE is set, so the Hugging Face hub was not asked"
     else:
         where += " and the Hugging Face hub. Without a network, download it elsewhere and name its folder"
-    reason = " ".join(str(error).split())
-    return f"{model!r} cannot be loaded ({what}). It was looked for in {where}. {type(error).__name__}: {reason[:500]}"
+    reason = " ".join(str(error).split())[:500].rstrip(".")
+    return f"{model!r} cannot be loaded ({what}). It was looked for in {where}. {type(error).__name__}: {reason}"

@@ -99,6 +99,8 @@ def test_a_model_that_is_not_here_is_an_error_that_says_what_to_do(monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(CuratorError, match=r"'nobody/nothing' cannot be loaded.*HF_HOME.*HF_HUB_OFFLINE is set"):
         run_stage(Embed(model="nobody/nothing"), image_batch(PIXELS))
+    with pytest.raises(CuratorError, match=r"no folder '\./nothing'"):
+        run_stage(Embed(model="./nothing"), image_batch(PIXELS))
 
 
 @given(st.lists(st.none() | st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), max_size=8))
