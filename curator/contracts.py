@@ -86,6 +86,9 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
     if name not in before:
         near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
+        for holder, held in before.items():
+            if held is not None and pa.types.is_struct(held) and held.get_field_index(name) >= 0:
+                hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"
         raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r}, which nothing before it makes; {hint}")
     have = before[name]
     if kind is not None and have is not None and not have.equals(kind) and not _same_family(have, kind):

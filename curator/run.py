@@ -124,9 +124,10 @@ def _list_units(plan: Plan) -> list[tuple[int, Unit]]:
                 units.append((operator.index, unit))
     for step in (s for s in plan.steps if isinstance(s.stage, Sink)):
         folder = Folder.open(str(step.stage.path)).uri.rstrip("/") + "/"
-        for _, unit in units:
-            if unit.parts[0].uri.startswith(folder):
-                raise InputError(f"{unit.parts[0].uri} is read, and {step.name!r} writes into its folder; write elsewhere")
+        inside = next((part.uri for _, unit in units for part in unit.parts if part.uri.startswith(folder)), None)
+        if inside is not None:
+            raise InputError(f"{inside} is read, and {step.name!r} writes into {folder}: a run does not read its own output; "
+                             "write elsewhere, or name what is to be read more closely")
     return units
 
 

@@ -8,11 +8,12 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from curator import read, write
-from curator.errors import RecipeError
+from curator.errors import ContractError, InputError, RecipeError
 from curator.recipe import load
 from curator.run import run
 
@@ -100,6 +101,22 @@ def test_killed_between_and_run_again(files, tmp_path, format, to):
     else:
         assert sorted(left) == sorted(p.with_suffix(".tar").name for p in out.glob("*.parquet"))
         assert len([name for path in out.glob("*.tar") for name in members(path) if name.endswith(".jpg")]) == 60
+
+
+def test_a_run_does_not_read_what_it_wrote(files):
+    pipeline = read(str(files), format="files") >> write(str(files / "z"), format="files")
+    assert pipeline.run(workers=0).ok
+    before = sorted(p for p in files.rglob("*") if p.is_file())
+    with pytest.raises(InputError, match="a run does not read its own output"):
+        pipeline.run(workers=0)
+    assert sorted(p for p in files.rglob("*") if p.is_file()) == before
+
+
+def test_bytes_inside_an_object_are_pointed_at(tmp_path):
+    pq.write_table(pa.table({"image": [{"bytes": b"x", "path": "a.jpg"}]}), tmp_path / "hub.parquet")
+    pipeline = read(str(tmp_path / "hub.parquet")) >> write(str(tmp_path / "out"), format="webdataset")
+    with pytest.raises(ContractError, match=r"needs 'bytes'.*'image' has it inside: put `map: \{bytes: image\.bytes\}`"):
+        pipeline.run(workers=0)
 
 
 def test_formats_are_told_by_their_suffixes(tmp_path):
