@@ -48,10 +48,8 @@ class ToFiles(MediaSink):
         if kind is not None and pa.types.is_nested(kind):
             raise RecipeError(f"by: the column {self.by!r} is {kind}, and cannot name folders. Make one that is text with `map`")
 
-    def chosen(self, rows: pa.Table) -> pa.Table:
-        if self.by is None or self.select is None or self.by in self.select:
-            return super().chosen(rows)
-        return super().chosen(rows).append_column(self.by, rows.column(self.by))
+    def unasked(self) -> tuple[str, ...]:
+        return (*super().unasked(), *([self.by] if self.by else []))
 
     def suffix(self) -> str:
         return ".parquet"
