@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from curator.errors import InputError, RecipeError
 from curator.io.files import Folder
-from curator.io.media_files import Files, extension_of
+from curator.io.media_files import Files
 from curator.io.media_sink import Names, safe
+from curator.io.media_types import extension_of
 from curator.io.parquet import Parquet
 from curator.io.to_files import ToFiles
 from curator.io.to_parquet import ToParquet
