@@ -7,7 +7,8 @@ import io
 import numpy as np
 import pyarrow as pa
 import pytest
-from curator_image.thumbnail import Thumbnail, within
+from curator_image.pixels import within
+from curator_image.thumbnail import Thumbnail
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
