@@ -390,7 +390,10 @@ def lossy(tmp_path):
     files = [file("dropped/rule/a.parquet", "dropped", "rule", text=[words] * 9, reason=["short", "long", "long"] * 3),
              file("b.parquet", "written", "write", text=["red", "green"], thumbnail=[b"\x89PNG" + bytes(20), b"<svg onload=x>"]),
              file("c.parquet", "written", "write", text=["blue"], thumbnail=[b"\xff\xd8\xff" + bytes(90_000)]),
-             {"path": "gone.parquet", "rows": 3, "size_bytes": 1, "stage": "write", "port": "written"}]
+             {"path": "gone.jsonl.gz", "rows": 3, "size_bytes": 1, "stage": "write", "port": "written"}]
+    line = json.dumps({"id": "d", "source": "s", "text": "a line of JSON with some words in it"})
+    (tmp_path / "d.jsonl").write_text(line + "\n")
+    files.append({"path": "d.jsonl", "rows": 1, "size_bytes": 1, "stage": "write", "port": "written"})
     stats = chain(("read", "source", Counts(12, 0, {"out": 12})), ("rule", "stage", Counts(12, 0, {"out": 3}, {"short": 9})),
                   ("write", "sink", Counts(3, 0, {"written": 3})))
     return stats | {"files": files}, Folder.open(str(tmp_path))
@@ -400,9 +403,9 @@ def test_examples_show_a_few_records_of_each_reason(lossy):
     stats, out = lossy
     groups = find_examples(stats, out)
     assert [(g.port, g.stage, g.reason, len(g.examples)) for g in groups] == [
-        ("written", "write", "", 3), ("dropped", "rule", "short", 3), ("dropped", "rule", "long", 6)]
-    assert [one["picture"][:15] for one in groups[0].examples] == ["data:image/png;", "", ""]
-    assert [one["excerpt"] for one in groups[0].examples] == ["folder/doc.txt"] * 3
+        ("written", "write", "", 4), ("dropped", "rule", "short", 3), ("dropped", "rule", "long", 6)]
+    assert [one["picture"][:15] for one in groups[0].examples] == ["data:image/png;", "", "", ""]
+    assert [one["excerpt"] for one in groups[0].examples] == [*["folder/doc.txt"] * 3, "a line of JSON with some words in it"]
     assert all(100 < len(one["excerpt"]) <= 280 for one in groups[1].examples)
 
 

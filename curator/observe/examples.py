@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from curator.errors import InputError
-from curator.io.files import Folder
+from curator.io.files import Folder, open_input
 from curator.observe.format import short_path, shorten
 from curator.observe.graph import ENDINGS
 
 EXAMPLES_MAX = 6  # of one reason
 GROUPS_MAX = 24  # reasons that have examples
-FILES_MAX = 3  # that are read for a stage and port
+FILES_MAX = 4  # that are read for a stage and port
 ROWS_MAX = 200  # that are looked at in a file
 PICTURE = "thumbnail"  # a column with a small picture of the record, whatever the record is
 PICTURE_BYTES = 48 << 10
@@ -39,7 +41,7 @@ class Group:
 
 
 def find_examples(stats: Mapping[str, Any], out: Folder) -> list[Group]:
-    """Groups of examples, the written ones first, then by ending in pipeline order, from the first rows of a few Parquet files.
+    """Groups of examples, the written ones first, then by ending in pipeline order, from the first rows of a few files.
 
     Files that cannot be read any more give none.
     """
@@ -59,29 +61,32 @@ def find_examples(stats: Mapping[str, Any], out: Folder) -> list[Group]:
 
 
 def _files(stats: Mapping[str, Any]) -> list[tuple[tuple[str, str], list[str]]]:
-    """The Parquet files of each port and stage: the written first, then by ending in pipeline order."""
+    """The files that can be read here, of each port and stage: the written first, then by ending in pipeline order."""
     found: dict[tuple[str, str], list[str]] = {}
     for file in stats["files"]:
-        if file["path"].endswith(".parquet") and file["port"] in ("written", *ENDINGS):
+        if (file["path"].endswith(".parquet") or ".jsonl" in file["path"]) and file["port"] in ("written", *ENDINGS):
             found.setdefault((file["port"], file["stage"]), []).append(file["path"])
     order = {stage["name"]: at for at, stage in enumerate(stats["stages"])}
     return sorted(found.items(), key=lambda item: (("written", *ENDINGS).index(item[0][0]), order.get(item[0][1], len(order))))
 
 
 def _rows(out: Folder, path: str) -> list[dict[str, Any]]:
-    """The first rows of a file, without large columns."""
+    """The first rows of a file, of Parquet without large columns."""
+    uri = path if "://" in path or path.startswith("/") else out.path_of(path)
+    try:
+        with open_input(uri, out.storage_options) as file:
+            return _parquet(file) if path.endswith(".parquet") else [json.loads(line) for line in islice(file, ROWS_MAX)]
+    except (InputError, OSError, ValueError, pa.ArrowException):
+        return []
+
+
+def _parquet(file: BinaryIO) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    above, _, name = path.rpartition("/")
-    beside = "://" in path or path.startswith("/")  # a sink that writes elsewhere
-    try:
-        with Folder.open(above, out.storage_options).open_file(name) if beside else out.open_file(path) as opened:
-            file = pq.ParquetFile(opened)
-            names = [f.name for f in file.schema_arrow if f.name == PICTURE or _is_text(f.type) or f.name in ABOUT]
-            batch = next(file.iter_batches(ROWS_MAX, columns=names), None)
-            return [] if batch is None else batch.to_pylist()
-    except (InputError, OSError, pa.ArrowException):
-        return []
+    opened = pq.ParquetFile(file)
+    names = [f.name for f in opened.schema_arrow if f.name == PICTURE or _is_text(f.type) or f.name in ABOUT]
+    batch = next(opened.iter_batches(ROWS_MAX, columns=names), None)
+    return [] if batch is None else batch.to_pylist()
 
 
 def _is_text(kind: pa.DataType) -> bool:
