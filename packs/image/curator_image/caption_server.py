@@ -89,7 +89,7 @@ class CaptionServer(Stage):
         columns_of(self.prompt)
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, *columns_of(self.prompt)}, adds={
+        return Contract(needs={**dict.fromkeys(columns_of(self.prompt)), self.column: pa.binary()}, adds={
             self.into: pa.string(), f"{self.into}_tokens": pa.int32(), f"{self.into}_finish_reason": pa.string()})
 
     def setup(self, ctx: Context) -> None:
@@ -113,9 +113,10 @@ class CaptionServer(Stage):
             told = [future.result() for future in asked]
         except Unavailable as error:
             self._chat.stop()  # the others wait for the same
-            for future in asked:
-                future.cancel()
             raise StageError(self.name, f"{error}. When the server answers, the same command goes on from here") from error
+        finally:
+            for future in asked:
+                future.cancel()  # what is done already stays so
         outputs = Outputs()
         good = [i for i, one in enumerate(told) if not isinstance(one, str)]
         bad = [i for i, one in enumerate(told) if isinstance(one, str)]

@@ -73,7 +73,7 @@ def test_the_question_says_all_that_was_set(model):
 
 def test_the_prompt_may_hold_columns(model):
     working = stage(model, prompt='{alt} of {n}, as {{"JSON"}}', into="answer")
-    assert working.contract().needs == {"bytes", "alt", "n"}
+    assert working.contract().needs == {"bytes": pa.binary(), "alt": None, "n": None}
     out = run_stage(working, images(JPEG, JPEG, alt=["a {dog}", None], n=[1, 2]))["out"].rows
     assert out["answer"].to_pylist() == ['a {dog} of 1, as {"JSON"} -> a jpeg', 'of 2, as {"JSON"} -> a jpeg']
 
