@@ -69,8 +69,9 @@ class FilesOfRecords:
 
     def write(self, rows: pa.Table) -> int:
         contents = rows.column(self.sink.media).to_pylist()
+        naming = rows.select([name for name in ("id", "key", "extension", self.sink.by) if name in rows.column_names])
         names = [None if content is None else self._name(record)
-                 for content, record in zip(contents, rows.drop_columns([self.sink.media]).to_pylist(), strict=True)]
+                 for content, record in zip(contents, naming.to_pylist(), strict=True)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._put, names, contents))
         about = rows.drop_columns([n for n in (FILE_NAME, self.sink.media) if n in rows.column_names])
