@@ -21,6 +21,8 @@ from curator.io.connections import Refusal, Transfer, Trouble, pool_classes, wor
 from curator.io.retry import TRANSIENT, innermost, pause_s
 
 GOOD = frozenset({200, 203})
+# Of Content-Encoding; other words there (`utf-8`, `binary`) are mistakes that change nothing.
+COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"})
 REDIRECTS_MAX = 5
 CHUNK_BYTES = 1 << 16  # read at once; also what is read of an unwanted answer to keep its connection
 SWEEP_S = 0.25  # how often overdue transfers are looked for
@@ -164,6 +166,9 @@ class Client:
         reason = self._check(url, headers, False)
         if reason:
             return Fetched(url=url, content_type=kind, reason=reason)
+        unknown = _compressions(headers) - set(response.CONTENT_DECODERS)
+        if unknown:
+            raise Trouble(f"the content is compressed as {min(unknown)}, which nobody here can read", again=False)
         try:
             data = self._body(response, transfer)
         except faults.DecodeError as error:
@@ -214,6 +219,10 @@ def _trouble(error: faults.HTTPError, url: str) -> Trouble:
     if isinstance(cause, IncompleteRead):
         return Trouble(f"{host} ended its answer too early")
     return Trouble(f"{host}: {type(cause).__name__}: {cause}")
+
+
+def _compressions(headers: Mapping[str, str]) -> frozenset[str]:
+    return COMPRESSIONS.intersection(word.strip() for word in headers.get("Content-Encoding", "").lower().split(","))
 
 
 def _unicode(location: str) -> str:

@@ -104,12 +104,13 @@ class Files(Source):
         pending = 0
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for part in parts:
-                while ahead and (len(ahead) >= 2 * _AT_ONCE or pending + part.size_bytes > 4 * PIECE_BYTES):
+                expected = part.size_bytes or PIECE_BYTES  # some servers do not tell
+                while ahead and (len(ahead) >= 2 * _AT_ONCE or pending + expected > 4 * PIECE_BYTES):
                     done, fetched = ahead.popleft()
                     yield done, fetched.result()
-                    pending -= done.size_bytes
+                    pending -= done.size_bytes or PIECE_BYTES
                 ahead.append((part, pool.submit(self._content, part)))
-                pending += part.size_bytes
+                pending += expected
             for done, fetched in ahead:
                 yield done, fetched.result()
 

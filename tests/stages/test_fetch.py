@@ -383,12 +383,16 @@ def test_an_answer_that_is_cut_off_fails(web):
         handler.wfile.write(b"half")
         handler.close_connection = True
 
-    web.pages |= {"/cut": cut, "/noise": lambda handler: handler.wfile.write(b"garbage\r\n\r\n") and None,
+    web.pages |= {"/cut": cut, "/old": page(Content_Encoding="gzip, compress"),
+                  "/mistaken": page(Content_Encoding="utf-8"),
+                  "/noise": lambda handler: handler.wfile.write(b"garbage\r\n\r\n") and None,
                   "/broken": page(b"no gzip at all", Content_Encoding="gzip"), "/close": lambda handler: None}
     host = web.url.removeprefix("http://")
     assert error_of(local(retries=1), web.url + "/cut") == f"{host} ended its answer too early (tries: 2)"
     assert web.asked["/cut"] == 2
     assert "cannot be decompressed" in error_of(local(), web.url + "/broken")
+    assert "compressed as compress, which nobody here can read" in error_of(local(), web.url + "/old")
+    assert became(local(), web.url + "/mistaken") == ["ok"]
     assert became(local(retries=0, read_timeout_s=0.2), web.url + "/noise", web.url + "/close") == ["failed", "failed"]
 
 
