@@ -117,3 +117,8 @@ def test_vectors_survive_the_way_through_a_column(values):
     assert np.array_equal(sliced, matrix[at > 0])
     lengths = np.linalg.norm(unit(matrix), axis=1)
     assert np.all(np.isclose(lengths, 1, atol=1e-5) | ~matrix.any(axis=1) | (np.abs(matrix).max(axis=1) < 1e-18))
+
+
+def test_a_batch_that_carries_no_pixels_has_no_embeddings(folders):
+    got = run_stage(Embed(model=folders["clip"]), images(None).with_payloads(pixels=None))["out"]
+    assert got.column("embedding") == [None]
