@@ -53,7 +53,7 @@ def check_contracts(nodes: list[Node], names: dict[Node, str], parts: Mapping[No
 def wanted_behind(nodes: list[Node], takers: Mapping[tuple[Node, str], list[Node]]) -> dict[Node, frozenset[str] | None]:
     """What each node, or one that its rows come to later, reads of the rows that it is given, as far as contracts say.
 
-    None where everything may be read: by a stage without a word about its needs.
+    None where everything may be read: by a stage without a word about its needs. Of a sink without one that means its columns.
     """
     wanted: dict[Node, frozenset[str] | None] = {}
     for node in reversed(nodes):

@@ -47,10 +47,13 @@ class Means:
     watch: Callable[[], None] | None = None
     asked: list[str] = field(default_factory=list)  # why the user wants the run to stop
     processes: Processes | None = None  # of this machine, from the first phase on
+    leave_ray: Callable[[], None] | None = None  # the same of a cluster: how to leave it
 
     def close(self) -> None:
         if self.processes is not None:
             self.processes.close()
+        if self.leave_ray is not None:
+            self.leave_ray()
 
 
 def make_runtime(job: Job, means: Means) -> tuple[Any, dict[int, Node]]:
@@ -61,8 +64,10 @@ def make_runtime(job: Job, means: Means) -> tuple[Any, dict[int, Node]]:
         if means.processes is None:
             means.processes = Processes(means.modules, () if means.keep is None else (means.keep,))
         return LocalRuntime(job, means.processes), {0: means.machine}
-    from curator.engine.runtime_ray import RayRuntime
+    from curator.engine.runtime_ray import RayRuntime, connect
 
+    if means.leave_ray is None:
+        means.leave_ray = connect(means.ray, means.cores)
     runtime = RayRuntime(job, means.ray, means.cores, lambda kind, text: means.observer.see((), [Report(kind, text)]))
     means.observer.publish_to(runtime.gauge)
     return runtime, runtime.nodes

@@ -27,6 +27,7 @@ from curator.ledger import FOLDER, Ledger
 from curator.loop import Loop, Means
 from curator.machine import this_machine
 from curator.observe.endpoint import Endpoint
+from curator.observe.examples import find_examples
 from curator.observe.observer import Observer
 from curator.observe.report import render_report
 from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise, with_parts
@@ -186,7 +187,8 @@ class _Run:
         stats = self._stats(stopped)
         self._tell_deaths(stats)
         folder.write("stats.json", json.dumps(stats, indent=1, ensure_ascii=False).encode())
-        folder.write("report.html", render_report(stats, folder.read("recipe.yaml").decode()).encode())
+        report = render_report(stats, folder.read("recipe.yaml").decode(), find_examples(stats, self.out))
+        folder.write("report.html", report.encode())
         means.observer.end(stats["status"], stats["message"], stats["records"])
         return Result(stats, self.out.uri)
 

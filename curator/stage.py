@@ -371,7 +371,7 @@ class Sink(Stage):
 
     A sink has the fields `path` (a folder or URL) and `storage_options`. Each file it makes lies below `path`, and its
     name, or that of a folder between, begins with the `name` it was given, so that files of an interrupted run can be told and
-    removed.
+    removed. It is given all columns, and of the payloads those that its contract needs.
     """
 
     path: str

@@ -10,11 +10,14 @@ import re
 from html.parser import HTMLParser
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from curator.counts import Counts
+from curator.io.files import Folder
 from curator.observe import format as fmt
 from curator.observe.alarms import known_language
+from curator.observe.examples import find_examples
 from curator.observe.flow import strips
 from curator.observe.funnel import file_groups, show_funnel
 from curator.observe.graph import ENDINGS, lines
@@ -375,6 +378,49 @@ def test_the_report_tells_every_reason_and_the_recipe():
     html = render_report(branched(), "read: {jsonl: {path: x}}")
     assert all(f"rule_{i:02}" in html for i in range(30))
     assert "read: {jsonl: {path: x}}" in html
+
+
+@pytest.fixture
+def lossy(tmp_path):
+    """Stats of a run that wrote, dropped and failed records, with its files."""
+    def file(path, port, stage, **columns):
+        count = len(next(iter(columns.values())))
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        table = pa.table({"id": [f"{path[0]}{i}" for i in range(count)], "source": ["folder/doc.txt"] * count, **columns})
+        pq.write_table(table, tmp_path / path)
+        return {"path": path, "rows": count, "size_bytes": 1, "stage": stage, "port": port}
+
+    words = "a text with more than a few words in it, <b>bold</b>, " * 20
+    files = [file("dropped/rule/a.parquet", "dropped", "rule", text=[words] * 9, reason=["short", "long", "long"] * 3),
+             file("b.parquet", "written", "write", text=["red", "green"], thumbnail=[b"\x89PNG" + bytes(20), b"<svg onload=x>"]),
+             file("c.parquet", "written", "write", text=["blue"], thumbnail=[b"\xff\xd8\xff" + bytes(90_000)]),
+             {"path": "gone.jsonl.gz", "rows": 3, "size_bytes": 1, "stage": "write", "port": "written"}]
+    line = json.dumps({"id": "d", "source": "s", "text": "a line of JSON with some words in it"})
+    (tmp_path / "d.jsonl").write_text(line + "\n")
+    files.append({"path": "d.jsonl", "rows": 1, "size_bytes": 1, "stage": "write", "port": "written"})
+    stats = chain(("read", "source", Counts(12, 0, {"out": 12})), ("rule", "stage", Counts(12, 0, {"out": 3}, {"short": 9})),
+                  ("write", "sink", Counts(3, 0, {"written": 3})))
+    return stats | {"files": files}, Folder.open(str(tmp_path))
+
+
+def test_examples_show_a_few_records_of_each_reason(lossy):
+    stats, out = lossy
+    groups = find_examples(stats, out)
+    assert [(g.port, g.stage, g.reason, len(g.examples)) for g in groups] == [
+        ("written", "write", "", 4), ("dropped", "rule", "short", 3), ("dropped", "rule", "long", 6)]
+    assert [one["picture"][:15] for one in groups[0].examples] == ["data:image/png;", "", "", ""]
+    assert [one["excerpt"] for one in groups[0].examples] == [*["folder/doc.txt"] * 3, "a line of JSON with some words in it"]
+    assert all(100 < len(one["excerpt"]) <= 280 for one in groups[1].examples)
+
+
+def test_examples_in_the_report_are_escaped_and_bounded(lossy):
+    stats, out = lossy
+    html = render_report(stats, "", find_examples(stats, out))
+    assert "&lt;b&gt;bold" in html
+    assert "<b>bold" not in html
+    assert "svg onload" not in html
+    assert html.count("<img") == 1
+    assert len(html) < 100_000
 
 
 def test_ribbons_stay_within_the_strip_and_meet_at_its_edges():

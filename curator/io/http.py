@@ -18,9 +18,11 @@ from urllib3 import exceptions as faults
 
 from curator.io.addresses import host_of, is_public, normalised
 from curator.io.connections import Refusal, Transfer, Trouble, pool_classes, working_for
-from curator.io.retry import TRANSIENT, pause_s
+from curator.io.retry import TRANSIENT, innermost, pause_s
 
 GOOD = frozenset({200, 203})
+# Of Content-Encoding; other words there (`utf-8`, `binary`) are mistakes that change nothing.
+COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"})
 REDIRECTS_MAX = 5
 CHUNK_BYTES = 1 << 16  # read at once; also what is read of an unwanted answer to keep its connection
 SWEEP_S = 0.25  # how often overdue transfers are looked for
@@ -164,6 +166,9 @@ class Client:
         reason = self._check(url, headers, False)
         if reason:
             return Fetched(url=url, content_type=kind, reason=reason)
+        unknown = _compressions(headers) - set(response.CONTENT_DECODERS)
+        if unknown:
+            raise Trouble(f"the content is compressed as {min(unknown)}, which nobody here can read", again=False)
         try:
             data = self._body(response, transfer)
         except faults.DecodeError as error:
@@ -197,30 +202,27 @@ def _let_go(response: urllib3.BaseHTTPResponse) -> None:
 
 
 def _trouble(error: faults.HTTPError, url: str) -> Trouble:
-    """What happened, in words; urllib3's own name its objects."""
+    """What happened, in words."""
     host = host_of(url)
     if isinstance(error, faults.NameResolutionError):
         again = getattr(error.__cause__, "errno", None) == socket.EAI_AGAIN
         return Trouble(f"no address is known for the name {host}", again)
     if isinstance(error, faults.NewConnectionError):
-        return Trouble(f"no connection to {host}: {_cause(error)}")
+        return Trouble(f"no connection to {host}: {innermost(error)}")
     if isinstance(error, faults.ConnectTimeoutError):
         return Trouble(f"no connection to {host}: it took too long")
     if isinstance(error, faults.ReadTimeoutError):
         return Trouble(f"{host} is silent for too long")
     if isinstance(error, faults.SSLError):
-        return Trouble(f"no secure connection to {host}: {_cause(error)}", again=False)
-    cause = _cause(error)
+        return Trouble(f"no secure connection to {host}: {innermost(error)}", again=False)
+    cause = innermost(error)
     if isinstance(cause, IncompleteRead):
         return Trouble(f"{host} ended its answer too early")
     return Trouble(f"{host}: {type(cause).__name__}: {cause}")
 
 
-def _cause(error: BaseException) -> BaseException:
-    """The innermost error."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
+def _compressions(headers: Mapping[str, str]) -> frozenset[str]:
+    return COMPRESSIONS.intersection(word.strip() for word in headers.get("Content-Encoding", "").lower().split(","))
 
 
 def _unicode(location: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,9 @@ import pyarrow as pa
 import xxhash
 
 from curator.errors import InputError
+from curator.io.faults import explained
 from curator.io.files import list_files, open_input
+from curator.io.media_types import extension_of
 from curator.io.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
 from curator.io.source import LASTING
 from curator.io.units import TARGET_BYTES, plan_units
@@ -103,12 +104,13 @@ class Files(Source):
         pending = 0
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for part in parts:
-                while ahead and (len(ahead) >= 2 * _AT_ONCE or pending + part.size_bytes > 4 * PIECE_BYTES):
+                expected = part.size_bytes or PIECE_BYTES  # some servers do not tell
+                while ahead and (len(ahead) >= 2 * _AT_ONCE or pending + expected > 4 * PIECE_BYTES):
                     done, fetched = ahead.popleft()
                     yield done, fetched.result()
-                    pending -= done.size_bytes
+                    pending -= done.size_bytes or PIECE_BYTES
                 ahead.append((part, pool.submit(self._content, part)))
-                pending += part.size_bytes
+                pending += expected
             for done, fetched in ahead:
                 yield done, fetched.result()
 
@@ -117,32 +119,20 @@ class Files(Source):
         if part.size_bytes > self.max_file_bytes:
             return None
         try:
-            with open_input(part.uri, self.storage_options, compression=None) as file:
+            with explained("read", shown(part.uri)), open_input(part.uri, self.storage_options, compression=None) as file:
                 data = file.read(part.size_bytes + 1)
                 if len(data) > part.size_bytes:  # it grew, or nobody knew its size
                     data += file.read(self.max_file_bytes + 1 - len(data))
         except InputError as error:
-            return self._lasting(part, error, error.__cause__)
-        except OSError as error:
-            return self._lasting(part, InputError(f"cannot read {shown(part.uri)}: {error}"), error)
-        return data if len(data) <= self.max_file_bytes else None
-
-    def _lasting(self, part: Part, error: InputError, cause: BaseException | None) -> InputError:
-        """The error, if it will be there next time too; else it is raised, and the engine tries the unit again."""
-        if isinstance(cause, (type(None), *LASTING)) or "://" not in part.uri:
+            if "://" in part.uri and not isinstance(error.__cause__, (type(None), *LASTING)):
+                raise  # it may go away: the engine tries the unit again
             return error
-        raise error from cause
+        return data if len(data) <= self.max_file_bytes else None
 
 
 def shown(uri: str) -> str:
     """A path as text: bytes of a name that are no UTF-8 are escaped."""
     return uri.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def extension_of(uri: str) -> str:
-    """`jpg` for `s3://bucket/a.b.JPG` and `https://host/a.jpg?size=2`, "" where the name has no ending."""
-    path = uri.partition("?")[0].partition("#")[0] if uri.startswith(("http://", "https://")) else uri
-    return posixpath.splitext(posixpath.basename(path))[1][1:].lower()
 
 
 def _row(part: Part, content: bytes | None) -> dict[str, Any]:

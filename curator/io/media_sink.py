@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +34,6 @@ class MediaSink(FileSink):
     media: str = "bytes"
     records: int | None = 10_000
 
-    _kept: ClassVar[tuple[str, ...]] = ("id", "key", "extension")
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.records is not None and self.records < 1:
@@ -54,8 +51,12 @@ class MediaSink(FileSink):
     def chosen(self, rows: pa.Table) -> pa.Table:
         if self.select is None:
             return rows
-        wanted = [*self.select, *(n for n in (self.media, *self._kept) if n in rows.column_names)]
+        wanted = [*self.select, *(name for name in self.unasked() if name in rows.column_names)]
         return rows.select(list(dict.fromkeys(wanted)))
+
+    def unasked(self) -> tuple[str, ...]:
+        """The columns that are written also if `select` does not name them."""
+        return self.media, "id", "key", "extension"
 
     def room(self, rows: pa.Table, written: int, written_bytes: int) -> int:
         full = int(np.searchsorted(written_bytes + np.cumsum(sizes(rows)), self.target_bytes)) + 1

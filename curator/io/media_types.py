@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -25,11 +26,16 @@ TYPES = {ending: kind for kind, ending in reversed(ENDINGS.items())} | {
     "jpeg": "image/jpeg", "tif": "image/tiff", "htm": "text/html"}
 
 
+def extension_of(uri: str) -> str:
+    """`jpg` for `s3://bucket/a.b.JPG` and `https://host/a.jpg?size=2`, "" where the name has no ending."""
+    path = urlsplit(uri).path if uri.lower().startswith(("http://", "https://")) else uri
+    return posixpath.splitext(posixpath.basename(path))[1][1:].lower()
+
+
 def ending_of(url: str) -> str | None:
-    """The ending of the last name in a path or URL, lower case, if it looks like one."""
-    path = urlsplit(url).path if "://" in url else url
-    found = re.search(r"\.([A-Za-z0-9]{1,8})$", path.rpartition("/")[2])
-    return found[1].lower() if found else None
+    """The ending of the last name in a path or URL, lower case, if it looks like that of a file."""
+    ending = extension_of(url)
+    return ending if re.fullmatch("[a-z0-9]{1,8}", ending) else None
 
 
 def settled(content_type: str | None, url: str) -> tuple[str | None, str | None]:

@@ -61,7 +61,11 @@ def unique_names(names: Sequence[str]) -> list[str]:
     given: list[str] = []
     for name in names:
         count = sum(1 for other in given if other == name or re.fullmatch(re.escape(name) + r"_\d+", other))
-        given.append(f"{name}_{count + 1}" if name in given else name)
+        candidate = name
+        while candidate in given:
+            count += 1
+            candidate = f"{name}_{count}"
+        given.append(candidate)
     return given
 
 

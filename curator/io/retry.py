@@ -24,6 +24,13 @@ def pause_s(attempt: int, backoff_s: float, retry_after: str | None = None) -> f
     return min(PAUSE_MAX_S, backoff_s * 2.0 ** attempt) * random.uniform(0.5, 1.0)
 
 
+def innermost(error: BaseException) -> BaseException:
+    """The error at the bottom of it; urllib3's own name its objects."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def retry_after_s(value: str | None) -> float | None:
     """The header Retry-After in seconds from now: a number, or a date. None if there is none, or none that can be read.
 

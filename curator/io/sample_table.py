@@ -78,13 +78,13 @@ class SampleTable:
         return (parsed.rows.take(at) if len(parsed.rows) else empty), parsed.failures, parsed.mixed
 
     def _parts(self, samples: Sequence[Sampled]) -> dict[str, pa.Array]:
-        """The columns of the parts."""
-        names = list(dict.fromkeys(("bytes", *(name for s in samples for name in s.parts))))
+        """The columns of the parts; of two kinds with one name (`txt` and `txt.bin`) the later one gets a number."""
+        parts = ((name, type(value)) for s in samples for name, value in s.parts.items())
         found = {"key": pa.array([s.key for s in samples], pa.string())}
-        for name in names:
-            values = [s.parts.get(name) for s in samples]
-            kind = next((_TYPES[type(v)] for v in values if v is not None), pa.binary())
-            found[name] = binary(values) if kind == pa.binary() else pa.array(values, kind)
+        for name, kind in dict.fromkeys((("bytes", memoryview), *parts)):
+            values = [value if isinstance(value := s.parts.get(name), kind) else None for s in samples]
+            column = unique_names([*found, name])[-1]
+            found[column] = binary(values) if kind is memoryview else pa.array(values, _TYPES[kind])
         return found | {"extension": pa.array([s.extension for s in samples], pa.string())}
 
     def _joined(self, parts: dict[str, pa.Array], objects: pa.Table) -> pa.Table:
@@ -145,7 +145,7 @@ class _SampleJson(JsonParser):
         return self.uri if sample is None else f"{self.uri}: {sample.key}.json"
 
 
-_TYPES = {memoryview: pa.binary(), str: pa.string(), int: pa.int64()}
+_TYPES = {str: pa.string(), int: pa.int64()}
 
 
 def _named(uri: str, error: Exception) -> Exception:

@@ -9,6 +9,7 @@ Source: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Ta
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ class TarReader:
         if any(key.startswith("GNU.sparse.") for key in more):
             what = "sparse file"
         name = more.get("path", name)
-        if more.get("size", "").isdigit():
+        if re.fullmatch("[0-9]{1,19}", more.get("size", "")):
             size = int(more["size"])
         if what == "file" and name.endswith("/"):
             what = "folder"

@@ -14,7 +14,7 @@ from curator.errors import RecipeError
 from curator.io.files import Folder
 from curator.io.media_sink import MediaSink, MetadataFile, Names, safe, sizes
 from curator.io.sink import Encoder, OpenFiles
-from curator.stage import Contract
+from curator.stage import ENDINGS, Contract
 
 FILE_NAME = "file_name"
 _AT_ONCE = 8  # files that are written side by side
@@ -28,8 +28,9 @@ class ToFiles(MediaSink):
     The files are `<name>/<key>.<extension>`, and beside that folder is `<name>.parquet`, whose column `file_name` (string) is
     the file's path below `path`, null where `media` is. With `by`, a column, they are
     `<value>/<name>-<key>.<extension>`: a folder for each value, as loaders of labelled folders want it (`null` for those
-    without). The key is the column `key`, else the `id`, made safe as a file's name; where `extension` is no ending, the file
-    has none. A column `file_name` that was there before is replaced.
+    without, `failed_` and the like for values that are names of a run's own folders). The key is the column `key`, else the
+    `id`, made safe as a file's name; where `extension` is no ending, the file has none. A column `file_name` that was there
+    before is replaced.
 
     Files appear one by one; those of a unit that was not finished are removed when the run begins again. Many thousands of
     records are better kept as `webdataset`: each file costs a sync of the disk, and a line in the ledger of the run.
@@ -48,10 +49,8 @@ class ToFiles(MediaSink):
         if kind is not None and pa.types.is_nested(kind):
             raise RecipeError(f"by: the column {self.by!r} is {kind}, and cannot name folders. Make one that is text with `map`")
 
-    def chosen(self, rows: pa.Table) -> pa.Table:
-        if self.by is None or self.select is None or self.by in self.select:
-            return super().chosen(rows)
-        return super().chosen(rows).append_column(self.by, rows.column(self.by))
+    def unasked(self) -> tuple[str, ...]:
+        return (*super().unasked(), *([self.by] if self.by else []))
 
     def suffix(self) -> str:
         return ".parquet"
@@ -70,8 +69,9 @@ class FilesOfRecords:
 
     def write(self, rows: pa.Table) -> int:
         contents = rows.column(self.sink.media).to_pylist()
+        naming = rows.select([name for name in ("id", "key", "extension", self.sink.by) if name in rows.column_names])
         names = [None if content is None else self._name(record)
-                 for content, record in zip(contents, rows.drop_columns([self.sink.media]).to_pylist(), strict=True)]
+                 for content, record in zip(contents, naming.to_pylist(), strict=True)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._put, names, contents))
         about = rows.drop_columns([n for n in (FILE_NAME, self.sink.media) if n in rows.column_names])
@@ -90,11 +90,16 @@ class FilesOfRecords:
         name = f"{key}.{extension}" if _ENDING.fullmatch(extension) else key
         if self.sink.by is None:
             return f"{self.stem}/{name}"
-        value = record[self.sink.by]
-        return f"{'null' if value is None else safe(str(value))}/{self.stem}-{name}"
+        return f"{folder_for(record[self.sink.by])}/{self.stem}-{name}"
 
     def _put(self, name: str | None, content: bytes | None) -> None:
         if name is not None:
             folder: Folder = self.files.folder
             with self.files.add(folder.open_file(name, "wb")) as output:
                 output.write(content)
+
+
+def folder_for(value: Any) -> str:
+    """The folder of the records with this value: below the output, where `dropped` and the like are other records."""
+    name = "null" if value is None else safe(str(value))
+    return f"{name}_" if name.casefold() in ENDINGS else name

@@ -74,10 +74,8 @@ class ToWebDataset(MediaSink):
     def suffix(self) -> str:
         return ".tar"
 
-    def chosen(self, rows: pa.Table) -> pa.Table:
-        if self.select is None or self.text in self.select or self.text not in rows.column_names:
-            return super().chosen(rows)
-        return super().chosen(rows).append_column(self.text, rows.column(self.text))
+    def unasked(self) -> tuple[str, ...]:
+        return (*super().unasked(), self.text, *(self.metadata_only or ()))
 
     def begin(self, files: OpenFiles, stem: str, schema: pa.Schema) -> Encoder:
         output = files.add(self.output(files.folder, stem + self.suffix()))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from curator.observe import format as fmt
+from curator.observe.examples import Group
 from curator.observe.flow import shares, strips
 from curator.observe.funnel import balance, file_groups, inside, reasons_of
 from curator.observe.graph import ENDINGS, kept, ports, takers
@@ -18,8 +19,8 @@ REASONS_MAX = 4  # named beside a stage; the table below has them all
 Stats = Mapping[str, Any]
 
 
-def render_report(stats: Stats, recipe: str = "") -> str:
-    """The HTML of `report.html`: flow, reasons, times, files, alarms and the recipe's text. Everything is escaped."""
+def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()) -> str:
+    """The HTML of `report.html`: flow, reasons, examples, times, files, alarms and the recipe's text. Everything is escaped."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -33,7 +34,7 @@ def render_report(stats: Stats, recipe: str = "") -> str:
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, rows=_flow(stats), times=_times(stats),
         reasons=_reasons(stats), groups=file_groups(stats), files=stats["files"][:FILES_MAX],
         more_files=max(0, len(stats["files"]) - FILES_MAX), columns=_columns(stats),
-        clusters=_clusters(stats), sources=_sources(stats))
+        clusters=_clusters(stats), sources=_sources(stats), examples=examples)
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:

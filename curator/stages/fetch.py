@@ -15,6 +15,7 @@ import pyarrow as pa
 from curator.errors import InputError
 from curator.io.addresses import host_of
 from curator.io.confined import located
+from curator.io.faults import explained
 from curator.io.files import open_input
 from curator.io.http import Client, Fetched, Limits
 from curator.io.media_types import is_wanted, settled
@@ -99,6 +100,9 @@ class Fetch(Stage):
             raise ValueError(f"max_bytes must be at most {MAX_BYTES}, which fits into a column, got {self.max_bytes}")
         if self.into in ("id", "source", "extension", "content_type", "fetched_url", self.column):
             raise ValueError(f"into names the new column of the bytes, and {self.into!r} is another one; choose another name")
+        for name in ("content_types", "opt_out"):
+            if isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is a list, got the text {getattr(self, name)!r}")
         if self.content_types == []:
             raise ValueError("content_types names no type, so that nothing would be kept; leave it out to keep all")
         shouted = [directive for directive in self.opt_out if directive != directive.lower()]
@@ -174,11 +178,10 @@ class Fetch(Stage):
         if self.content_types is not None and not is_wanted(settled(None, place)[0], self.content_types):
             return Fetched(url=place, reason="content_type")
         try:
-            with open_input(place, self.storage_options, compression=None) as file:
+            with explained("read", place), open_input(place, self.storage_options, compression=None) as file:
                 data = file.read(self.max_bytes + 1)
-        except (InputError, OSError) as error:
-            cause = error.__cause__ or error
-            gone = isinstance(cause, (FileNotFoundError, IsADirectoryError, NotADirectoryError))
+        except InputError as error:
+            gone = isinstance(error.__cause__, (FileNotFoundError, IsADirectoryError, NotADirectoryError))
             return Fetched(url=place, reason="not_found") if gone else Fetched(url=place, error=str(error))
         if len(data) > self.max_bytes:
             return Fetched(url=place, reason="too_large")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 TDM = "tdm-reservation"
-OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", TDM)
+OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none", TDM)  # none: no index and no links
 # Directives that have a value of their own, so that what stands before the colon is no user agent.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 
@@ -27,8 +27,9 @@ def _directives(line: str, agent: str) -> list[str]:
     addressed, found = True, []
     for part in line.lower().split(","):
         name, colon, rest = part.partition(":")
-        if colon and name.strip() not in _VALUED:
-            addressed, part = name.strip() in ("*", agent.lower()), rest
+        name = name.strip()
+        if colon and name not in _VALUED and " " not in name:  # a name is one word; what has more is the rest of a date
+            addressed, part = name in ("*", agent.lower()), rest
         if addressed:
             found.append(part.strip())
     return found

@@ -147,6 +147,7 @@ def test_tabs_and_other_delimiters(table):
 def test_names_without_a_header_and_names_that_come_twice(table):
     assert set(table(b"1,2\n", names=["x", "y"]).good[0]) == {"id", "source", "x", "y"}
     assert set(table(b"a,a,_a,\n1,2,3,4\n").good[0]) == {"id", "source", "a", "a_2", "a_", ""}
+    assert set(table(b"a,a_3,a\n1,2,3\n").good[0]) == {"id", "source", "a", "a_3", "a_4"}
 
 
 def test_without_quotes_a_big_file_is_split_and_each_row_comes_once(tmp_path, read_all):

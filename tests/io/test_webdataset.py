@@ -97,6 +97,13 @@ def test_names_that_only_newer_formats_hold(shard, form):
     assert found.column("key") == [long, other]
 
 
+@pytest.mark.parametrize("size", ["²", "9" * 5000, "-1", ""])
+def test_an_extended_size_that_is_none_is_passed_over(shard, size):
+    info = tarfile.TarInfo("a.jpg")
+    info.pax_headers = {"size": size}
+    assert shard(tar(info, ("b.jpg", b"2"))).column("bytes") == [b"", b"2"]
+
+
 def test_compressed(shard):
     assert shard(gzip.compress(tar(*SAMPLES)), "a.tar.gz").column("key") == ["a/b/000", "a/b/001"]
     zst = pa.compress(tar(*SAMPLES), "zstd", asbytes=True)
@@ -139,6 +146,12 @@ def test_parts_and_json_keys_of_one_name(shard):
     reserved = shard(tar(("a.jpg", b"1"), ("a.key", b"k"), ("a.json", b'{"bytes": 5, "_x": 1}'))).good[0]
     assert (reserved["key"], reserved["key_2"], reserved["bytes"], reserved["bytes_2"]) == ("a", b"k", b"1", 5)
     assert reserved["x_"] == 1
+
+
+def test_parts_of_two_kinds_and_one_name(shard):
+    found = shard(tar(("a.txt", b"text"), ("b.txt.bin", b"\xff"), ("c.cls", b"4"), ("d.cls.bin", b"")))
+    assert (found.column("txt"), found.column("txt_2")) == (["text", None, None, None], [None, b"\xff", None, None])
+    assert (found.column("cls"), found.column("cls_2")) == ([None, None, 4, None], [None, None, None, b""])
 
 
 def test_only_selected_parts_are_read(shard):
@@ -403,8 +416,9 @@ def test_without_metadata_and_with_columns_selected(place, write_all, read_all):
         {"id", "source", "key", "bytes", "extension", "txt", "note", "w"}] * 2
 
 
-def test_columns_that_are_only_metadata(place, write_all, read_all):
-    files = write_all(ToWebDataset(path=place, metadata_only=["small"]), table(w=[1, 2], small=[b"x", b"y"]))
+@pytest.mark.parametrize("select", [None, ["w"]])
+def test_columns_that_are_only_metadata(place, write_all, read_all, select):
+    files = write_all(ToWebDataset(path=place, select=select, metadata_only=["small"]), table(w=[1, 2], small=[b"x", b"y"]))
     assert [set(r) for r in read_all(WebDataset(path=place)).good] == [{"id", "source", "key", "bytes", "extension", "w"}] * 2
     beside, = [f.path.rpartition("/")[2] for f in files if f.path.endswith(".parquet")]
     assert pq.read_table(io.BytesIO(Folder.open(place).read(beside))).column("small").to_pylist() == [b"x", b"y"]

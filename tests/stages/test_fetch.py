@@ -312,6 +312,7 @@ def test_only_wanted_types_are_read(web):
     ({"X_Robots_Tag": ["otherbot: nofollow", "noai"]}, True),
     ({"X_Robots_Tag": "otherbot: noai, lab-curator: noimageindex"}, True),
     ({"X_Robots_Tag": "unavailable_after: 25 Jun 2010 15:00:00 PST, noai"}, True),
+    ({"X_Robots_Tag": "unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT, noai"}, True), ({"X_Robots_Tag": "none"}, True),
     ({"X_Robots_Tag": "max-image-preview: large"}, False),
     ({"TDM_Reservation": "1"}, True), ({"tdm_reservation": "0"}, False)])
 def test_opt_out_headers(web, headers, out):
@@ -382,12 +383,16 @@ def test_an_answer_that_is_cut_off_fails(web):
         handler.wfile.write(b"half")
         handler.close_connection = True
 
-    web.pages |= {"/cut": cut, "/noise": lambda handler: handler.wfile.write(b"garbage\r\n\r\n") and None,
+    web.pages |= {"/cut": cut, "/old": page(Content_Encoding="gzip, compress"),
+                  "/mistaken": page(Content_Encoding="utf-8"),
+                  "/noise": lambda handler: handler.wfile.write(b"garbage\r\n\r\n") and None,
                   "/broken": page(b"no gzip at all", Content_Encoding="gzip"), "/close": lambda handler: None}
     host = web.url.removeprefix("http://")
     assert error_of(local(retries=1), web.url + "/cut") == f"{host} ended its answer too early (tries: 2)"
     assert web.asked["/cut"] == 2
     assert "cannot be decompressed" in error_of(local(), web.url + "/broken")
+    assert "compressed as compress, which nobody here can read" in error_of(local(), web.url + "/old")
+    assert became(local(), web.url + "/mistaken") == ["ok"]
     assert became(local(retries=0, read_timeout_s=0.2), web.url + "/noise", web.url + "/close") == ["failed", "failed"]
 
 
@@ -555,7 +560,8 @@ def test_when_to_try_again():
 
 def test_endings():
     given = ("a/b.JPG", "http://h.example/x.tar.gz?y=.png", "http://h.example", "a.b/c", "x.verylongending", ".jpg")
-    assert [ending_of(url) for url in given] == ["jpg", "gz", None, None, None, "jpg"]
+    assert [ending_of(url) for url in given] == ["jpg", "gz", None, None, None, None]
+    assert ending_of("memory://[x/a.jpg") == "jpg"
     assert settled("image/jpeg; q=1", "x.png") == ("image/jpeg", "jpg")
     assert settled("application/x-odd", "x.odd") == ("application/x-odd", "odd")
     assert host_of("http://u:p@Host.example:81/x") == "host.example:81"
@@ -565,7 +571,8 @@ def test_endings():
 @pytest.mark.parametrize(("parameters", "said"), [
     ({"threads": 0}, "threads"), ({"max_bytes": 2 << 30}, "max_bytes"), ({"deadline_s": 0}, "deadline_s"),
     ({"into": "source"}, "into"), ({"content_types": []}, "content_types"), ({"opt_out": ["NoAI"]}, "opt_out"),
-    ({"user_agent": "a\nb"}, "user_agent"), ({"retries": -1}, "retries")])
+    ({"user_agent": "a\nb"}, "user_agent"), ({"retries": -1}, "retries"),
+    ({"content_types": "image/*"}, "content_types is a list"), ({"opt_out": "noai"}, "opt_out is a list")])
 def test_nonsense_is_refused(parameters, said):
     with pytest.raises(ValueError, match=said):
         Fetch(**parameters)

@@ -89,7 +89,7 @@ class CaptionServer(Stage):
         columns_of(self.prompt)
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, *columns_of(self.prompt)}, adds={
+        return Contract(needs={**dict.fromkeys(columns_of(self.prompt)), self.column: pa.binary()}, adds={
             self.into: pa.string(), f"{self.into}_tokens": pa.int32(), f"{self.into}_finish_reason": pa.string()})
 
     def setup(self, ctx: Context) -> None:
@@ -113,9 +113,10 @@ class CaptionServer(Stage):
             told = [future.result() for future in asked]
         except Unavailable as error:
             self._chat.stop()  # the others wait for the same
-            for future in asked:
-                future.cancel()
             raise StageError(self.name, f"{error}. When the server answers, the same command goes on from here") from error
+        finally:
+            for future in asked:
+                future.cancel()  # what is done already stays so
         outputs = Outputs()
         good = [i for i, one in enumerate(told) if not isinstance(one, str)]
         bad = [i for i, one in enumerate(told) if isinstance(one, str)]
@@ -141,7 +142,7 @@ class CaptionServer(Stage):
 
     def _question(self, image_url: str, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The body of the request."""
-        text = self.prompt.format_map({name: "" if value is None else value for name, value in columns.items()})
+        text = self.prompt.format_map({name: _NOTHING if value is None else value for name, value in columns.items()})
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system}] if self.system else []
         messages.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": image_url}},
                                                      {"type": "text", "text": text}]})
@@ -156,6 +157,16 @@ class CaptionServer(Stage):
             f"{self.into}_finish_reason": pa.array([reply and reply.finish_reason for reply in replies], pa.string())})
 
 
+class _Nothing:
+    """A null in a prompt: no text, however it is to be written."""
+
+    def __format__(self, how: str) -> str:
+        return ""
+
+
+_NOTHING = _Nothing()
+
+
 def columns_of(prompt: str) -> tuple[str, ...]:
     """The columns that a prompt names, each once.
 
@@ -163,13 +174,13 @@ def columns_of(prompt: str) -> tuple[str, ...]:
         ValueError: something else stands in its braces.
     """
     try:
-        found = [name for _, name, _, _ in string.Formatter().parse(prompt) if name is not None]
+        fields = [(name, how or "", kind) for _, name, how, kind in string.Formatter().parse(prompt) if name is not None]
     except ValueError as error:
         raise ValueError(f"prompt: {error}; write {{{{ and }}}} for braces that are meant as such") from error
-    wrong = [name for name in found if not name.isidentifier()]
+    wrong = [f"{name}:{how}" if how else name for name, how, kind in fields if not name.isidentifier() or "{" in how or kind]
     if wrong:
         raise ValueError(f"prompt: {{{wrong[0]}}} is no column; write {{{{ and }}}} for braces that are meant as such")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(name for name, _, _ in fields))
 
 
 def media_type(image: bytes) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 import urllib3
 from urllib3 import exceptions as faults
 
-from curator.io.retry import TRANSIENT, pause_s, retry_after_s
+from curator.io.retry import TRANSIENT, innermost, pause_s, retry_after_s
 
 EXCERPT = 500  # characters of a server's message that are told
 NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 402, 404, 405})  # wrong URL, model or key: so it is for every question
@@ -84,11 +84,11 @@ class Chat:
         except faults.ReadTimeoutError:
             raise Rejected("the server is silent for too long") from None
         except (faults.NewConnectionError, faults.ConnectTimeoutError) as error:
-            raise _Again(Unavailable(f"no connection to {self._url}: {_cause(error)}")) from error
+            raise _Again(Unavailable(f"no connection to {self._url}: {innermost(error)}")) from error
         except (faults.SSLError, faults.LocationValueError) as error:
-            raise Unavailable(f"no connection to {self._url}: {_cause(error)}") from error
+            raise Unavailable(f"no connection to {self._url}: {innermost(error)}") from error
         except faults.HTTPError as error:
-            raise _Again(Rejected(f"the server broke off: {_cause(error)}")) from error
+            raise _Again(Rejected(f"the server broke off: {innermost(error)}")) from error
         if response.status == 200:
             self._let_in = True
             return reply_of(response.data)
@@ -148,9 +148,3 @@ def message_of(data: bytes) -> str:
 
 def _excerpt(data: bytes) -> str:
     return data[:EXCERPT].decode("utf-8", "replace")
-
-
-def _cause(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return str(error)

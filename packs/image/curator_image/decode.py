@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import RecipeError
 from curator.stage import Context, Contract, Outputs, Stage
 from curator.tasks import Batch, ImageBatch
 from curator_image.structure import BadImage
@@ -64,14 +63,9 @@ class Decode(Stage):
     def contract(self) -> Contract:
         added = {"pixels": None, **COLUMNS}
         if self.frames == "first":
-            return Contract(needs={self.column}, adds=added)
-        return Contract(needs={self.column}, adds=added | {"frame": pa.int32(), "parent": pa.string()},
+            return Contract(needs={self.column: pa.binary()}, adds=added)
+        return Contract(needs={self.column: pa.binary()}, adds=added | {"frame": pa.int32(), "parent": pa.string()},
                         removes={self.column})
-
-    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        kind = columns[self.column]
-        if kind is not None and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-            raise RecipeError(f"the column {self.column!r} is {kind}, and should be the bytes of image files (binary)")
 
     def setup(self, ctx: Context) -> None:
         import cv2

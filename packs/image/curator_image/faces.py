@@ -124,14 +124,12 @@ def yunet(model: str, score_min: float) -> Detect:
 
 def find(detect: Detect, pixels: np.ndarray, size_min: float) -> list[list[int]]:
     """Boxes of faces in these pixels, [x, y, width, height], within the image, the largest first."""
-    import cv2
+    from curator_image.pixels import resized, within
 
     height, width = pixels.shape[:2]
-    scale = min(1.0, WORKING_SIDE / max(height, width))
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    small = pixels if scale == 1 else cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    boxes = [_within(box, width / size[0], height / size[1], width, height)
-             for box in detect(small, round(size_min * min(size)))]
+    size = within((width, height), WORKING_SIDE)
+    boxes = [_scaled(box, width / size[0], height / size[1], width, height)
+             for box in detect(resized(pixels, size), round(size_min * min(size)))]
     return sorted((box for box in boxes if box[2] and box[3]), key=lambda box: (-box[2] * box[3], box))
 
 
@@ -151,10 +149,10 @@ def blurred(pixels: np.ndarray, boxes: Sequence[Sequence[int]]) -> np.ndarray:
 def _enlarged(boxes: Sequence[Sequence[int]], shape: Sequence[int], width: int | None, height: int | None) -> list[list[int]]:
     """Boxes in pixels of an image that was reduced to `shape`, in those of the image itself."""
     width, height = width or shape[1], height or shape[0]
-    return [_within(box, width / shape[1], height / shape[0], width, height) for box in boxes]
+    return [_scaled(box, width / shape[1], height / shape[0], width, height) for box in boxes]
 
 
-def _within(box: Sequence[float], across: float, down: float, width: int, height: int) -> list[int]:
+def _scaled(box: Sequence[float], across: float, down: float, width: int, height: int) -> list[int]:
     """A box by so much larger, rounded, and cut off at the edges of the image."""
     x, y, w, h = box
     left, top = (min(max(round(at), 0), end) for at, end in ((x * across, width), (y * down, height)))

@@ -16,6 +16,7 @@ from PIL import Image
 from transformers.image_processing_backends import PilBackend
 
 from curator_image.models import Place, load
+from curator_image.resize import target
 
 # A picture that is this much longer than wide would be scaled to hundreds of megabytes before its middle is cut out.
 ASPECT_MAX = 20
@@ -37,10 +38,7 @@ class Form:
         """The height and width that an image of this size is scaled to."""
         if self.size is not None:
             return self.size
-        if self.shorter is None:
-            return height, width
-        longer = int(self.shorter * max(height, width) / min(height, width))
-        return (self.shorter, longer) if height < width else (longer, self.shorter)
+        return (height, width) if self.shorter is None else target((height, width), self.shorter, None)
 
 
 class ImageInputs:

@@ -199,6 +199,12 @@ def reduced(full: tuple[int, int], size: int) -> tuple[int, int]:
     return round(full[0] * scale), round(full[1] * scale)
 
 
+def within(full: tuple[int, int], size: int) -> tuple[int, int]:
+    """Width and height so that the longer side is `size` at most, proportions kept."""
+    scale = min(1.0, size / max(full))
+    return max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
+
+
 def resized(pixels: np.ndarray, wanted: tuple[int, int]) -> np.ndarray:
     """Pixels of a smaller width and height, by averaging areas."""
     return pixels if pixels.shape[1::-1] == wanted else cv2.resize(pixels, wanted, interpolation=cv2.INTER_AREA)

@@ -81,14 +81,9 @@ def is_shape(line: Line) -> bool:
 
 def shrunk(pixels: np.ndarray) -> np.ndarray:
     """The picture with a longer side of at most `LONGEST`. Done here because rapidocr raises where the shorter side is short."""
-    import cv2
+    from curator_image.pixels import resized, within
 
-    height, width = pixels.shape[:2]
-    scale = LONGEST / max(height, width)
-    if scale >= 1:
-        return pixels
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return resized(pixels, within(pixels.shape[1::-1], LONGEST))
 
 
 def reading_order(corners: np.ndarray) -> list[int]:

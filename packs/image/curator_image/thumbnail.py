@@ -39,7 +39,7 @@ class Thumbnail(Stage):
     def setup(self, ctx: Context) -> None:
         import cv2
 
-        from curator_image.pixels import resized
+        from curator_image.pixels import resized, within
 
         cv2.setNumThreads(1)
         self._smaller = lambda p: resized(p, within(p.shape[1::-1], self.size))
@@ -47,9 +47,3 @@ class Thumbnail(Stage):
     def process(self, batch: ImageBatch) -> ImageBatch:
         small = [None if p is None else self._smaller(p) for p in batch.pixels or [None] * len(batch)]
         return batch.with_columns({self.column: pa.array([encode(p, self.format, self.quality) for p in small], pa.binary())})
-
-
-def within(full: tuple[int, int], size: int) -> tuple[int, int]:
-    """Width and height so that the longer side is `size` at most, proportions kept."""
-    scale = min(1.0, size / max(full))
-    return max(1, round(full[0] * scale)), max(1, round(full[1] * scale))

@@ -15,9 +15,9 @@ from curator.tasks.batch import Batch
 VECTOR = pa.list_(pa.float32())
 
 
-def present(values: Sequence[Any]) -> np.ndarray:
-    """The rows that have a value."""
-    return np.array([row for row, value in enumerate(values) if value is not None], np.int64)
+def present(values: Sequence[Any] | None) -> np.ndarray:
+    """The rows that have a value; none where a batch carries no such payload."""
+    return np.array([row for row, value in enumerate(values or ()) if value is not None], np.int64)
 
 
 def vector_column(matrix: np.ndarray, at: np.ndarray, rows: int) -> pa.Array:

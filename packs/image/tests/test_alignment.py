@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from batches import images
 from curator_image import Alignment, Embed
-from tiny_models import image, image_batch, save_clip, save_dinov2, save_siglip
+from tiny_models import image, save_clip, save_dinov2, save_siglip
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from curator.errors import CuratorError
@@ -24,7 +25,7 @@ def folders(tmp_path_factory):
 
 
 def batch():
-    return image_batch(PIXELS, txt=pa.array(CAPTIONS, pa.string()))
+    return images(*PIXELS, txt=pa.array(CAPTIONS, pa.string()))
 
 
 def reference(name, folder):
@@ -80,7 +81,7 @@ def test_keeps_the_rules_of_a_stage_with_embeddings(folders):
 
 def test_a_text_of_a_million_characters_is_judged_by_its_beginning(folders):
     texts = ["a cat", LONG + " x" * 500_000, LONG]
-    got = run_stage(Alignment(model=folders["clip"]), image_batch([image(1)] * 3, txt=texts))["out"]
+    got = run_stage(Alignment(model=folders["clip"]), images(*[image(1)] * 3, txt=texts))["out"]
     assert list(got.column("alignment_truncated")) == [False, True, True]
     assert got.column("alignment")[1] == pytest.approx(got.column("alignment")[2], abs=1e-5)
 

@@ -7,10 +7,10 @@ from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 import transformers
+from batches import images
 from curator_image.caption import Caption
 from tiny_captioners import FAMILIES, llava, smolvlm
 
@@ -25,14 +25,12 @@ def folder_of(tmp_path_factory):
     return cache(lambda family: FAMILIES[family](tmp_path_factory.mktemp(family)))
 
 
-def images(*shapes: tuple[int, int] | None) -> ImageBatch:
-    noise = np.random.default_rng(7)
-    ids = [f"i{k}" for k in range(len(shapes))]
-    return ImageBatch(rows=pa.table({"id": ids, "source": ids}),
-                      pixels=[shape and noise.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes])
+def noise(*shapes: tuple[int, int] | None) -> ImageBatch:
+    random = np.random.default_rng(7)
+    return images(*(shape and random.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes))
 
 
-MANY = images((20, 30), (60, 40), None, (100, 30), (30, 90), (120, 160), (8, 8))
+MANY = noise((20, 30), (60, 40), None, (100, 30), (30, 90), (120, 160), (8, 8))
 
 
 def rows(stage: Caption, batch: ImageBatch) -> list[dict]:
@@ -52,7 +50,7 @@ def test_conformance(family, folder_of):
 
 @pytest.mark.parametrize("family", ["llava", "qwen", "idefics"])
 def test_tokens_are_the_likeliest_ones_by_the_bare_model(family, folder_of):
-    batch = images((60, 40), (100, 30), (120, 160))
+    batch = noise((60, 40), (100, 30), (120, 160))
     stage = Caption(model=folder_of(family), max_new_tokens=6)
     answers = rows(stage, batch)
     asking, words = captioner(stage), transformers.AutoTokenizer.from_pretrained(folder_of(family))
@@ -80,7 +78,7 @@ def test_a_caption_depends_on_the_image_and_a_missing_image_has_none(folder_of):
 
 @pytest.mark.parametrize("family", ["llava", "florence"])
 def test_a_caption_that_ends_is_told_from_one_that_is_cut_off(family, folder_of, tmp_path):
-    batch = images((60, 40))
+    batch = noise((60, 40))
     cut = rows(Caption(model=folder_of(family), max_new_tokens=2), batch)[0]
     assert (cut["caption_tokens"], cut["caption_finish_reason"]) == (2, "length")
     stage = Caption(model=folder_of(family), max_new_tokens=8)
@@ -104,7 +102,7 @@ def test_settings_of_the_model_do_not_make_an_answer_depend_on_its_batch(family,
 
 
 def test_image_options_reach_the_image_processor(folder_of):
-    (pixels,) = images((120, 160)).pixels
+    (pixels,) = noise((120, 160)).pixels
     long, short = (captioner(Caption(model=folder_of("qwen"), image_options=options)).inputs([pixels])["input_ids"].shape[1]
                    for options in ({}, {"size": {"shortest_edge": 28 * 28, "longest_edge": 4 * 28 * 28}}))
     assert long - short > 10
@@ -113,7 +111,7 @@ def test_image_options_reach_the_image_processor(folder_of):
 def test_the_prompt_and_the_system_message_are_in_the_question(folder_of):
     stage = Caption(model=folder_of("llava"), prompt="What is it?", system="Be brief.")
     words = transformers.AutoTokenizer.from_pretrained(folder_of("llava"))
-    asked = words.decode(captioner(stage).inputs(images((20, 30)).pixels)["input_ids"][0])
+    asked = words.decode(captioner(stage).inputs(noise((20, 30)).pixels)["input_ids"][0])
     assert asked == "<system>Be brief.</s><user>" + "<image>" * 4 + "What is it?</s><assistant>"
 
 

@@ -73,12 +73,17 @@ def test_the_question_says_all_that_was_set(model):
 
 def test_the_prompt_may_hold_columns(model):
     working = stage(model, prompt='{alt} of {n}, as {{"JSON"}}', into="answer")
-    assert working.contract().needs == {"bytes", "alt", "n"}
+    assert working.contract().needs == {"bytes": pa.binary(), "alt": None, "n": None}
     out = run_stage(working, images(JPEG, JPEG, alt=["a {dog}", None], n=[1, 2]))["out"].rows
     assert out["answer"].to_pylist() == ['a {dog} of 1, as {"JSON"} -> a jpeg', 'of 2, as {"JSON"} -> a jpeg']
 
 
-@pytest.mark.parametrize("prompt", ["{", "}", "{}", "{0}", "{a.b}", "{a[0]}", '{"a": 1}'])
+def test_a_null_is_nothing_however_it_is_to_be_written(model):
+    out = run_stage(stage(model, prompt="{score:.1f}?"), images(JPEG, JPEG, score=[0.25, None]))["out"].rows
+    assert out["caption"].to_pylist() == ["0.2? -> a jpeg", "? -> a jpeg"]
+
+
+@pytest.mark.parametrize("prompt", ["{", "}", "{}", "{0}", "{a.b}", "{a[0]}", '{"a": 1}', "{a:{b}}", "{a!r}"])
 def test_other_braces_are_refused(prompt):
     with pytest.raises(ValueError, match="braces"):
         CaptionServer(url="http://localhost/v1", model="m", prompt=prompt)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from batches import images
 from curator_image import Classify, Nsfw
-from tiny_models import image, image_batch, save_vit
+from tiny_models import image, save_vit
 from transformers import AutoImageProcessor, AutoModelForImageClassification
 
 from curator.errors import CuratorError
@@ -30,7 +31,7 @@ def logits(folder):
 
 def test_the_best_label_and_its_probability(folder):
     wanted = logits(folder).softmax(-1)
-    got = run_stage(Classify(model=folder), image_batch(PIXELS))["out"]
+    got = run_stage(Classify(model=folder), images(*PIXELS))["out"]
     assert [got.column("label")[row] for row in SEEN] == [LABELS[k] for k in wanted.argmax(-1)]
     np.testing.assert_allclose([got.column("label_score")[row] for row in SEEN], wanted.max(-1).values, rtol=1e-4)
     assert {got.column(name)[2] for name in ("label", "label_score")} == {None}
@@ -38,7 +39,7 @@ def test_the_best_label_and_its_probability(folder):
 
 def test_a_column_for_each_class_that_is_named(folder):
     wanted = logits(folder).softmax(-1)
-    got = run_stage(Classify(model=folder, labels={"nsfw": "nsfw_score", "drawing": "art"}), image_batch(PIXELS))["out"]
+    got = run_stage(Classify(model=folder, labels={"nsfw": "nsfw_score", "drawing": "art"}), images(*PIXELS))["out"]
     assert "label" not in got.columns
     for column, k in (("nsfw_score", 1), ("art", 2)):
         np.testing.assert_allclose([got.column(column)[row] for row in SEEN], wanted[:, k], rtol=1e-4)
@@ -48,30 +49,30 @@ def test_a_column_for_each_class_that_is_named(folder):
 def test_nsfw_is_a_preset(folder):
     nsfw = Nsfw(model=folder)
     plain = Classify(model=folder, labels={"nsfw": "nsfw_score"})
-    assert run_stage(nsfw, image_batch(PIXELS))["out"].rows == run_stage(plain, image_batch(PIXELS))["out"].rows
+    assert run_stage(nsfw, images(*PIXELS))["out"].rows == run_stage(plain, images(*PIXELS))["out"].rows
     assert Nsfw().model == "Falconsai/nsfw_image_detection"
 
 
 def test_classes_that_do_not_exclude_each_other_have_a_probability_each(tmp_path):
     folder = save_vit(tmp_path, LABELS, several=True)
-    got = run_stage(Classify(model=folder, labels={name: name for name in LABELS}), image_batch(PIXELS))["out"]
+    got = run_stage(Classify(model=folder, labels={name: name for name in LABELS}), images(*PIXELS))["out"]
     scores = np.stack([[got.column(name)[row] for row in SEEN] for name in LABELS], 1)
     np.testing.assert_allclose(scores, logits(folder).sigmoid(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("labels", [None, {"nsfw": "nsfw_score"}])
 def test_keeps_the_rules_of_a_stage(folder, labels):
-    check_stage(Classify(model=folder, labels=labels), image_batch(PIXELS), tolerance=1e-3)
+    check_stage(Classify(model=folder, labels=labels), images(*PIXELS), tolerance=1e-3)
 
 
 def test_a_class_that_the_model_does_not_know_is_an_error_that_lists_those_it_knows(folder):
     with pytest.raises(CuratorError, match="no class 'porn'; its classes are normal, nsfw, drawing"):
-        run_stage(Classify(model=folder, labels={"porn": "p"}), image_batch(PIXELS))
+        run_stage(Classify(model=folder, labels={"porn": "p"}), images(*PIXELS))
 
 
 def test_a_backbone_is_no_classifier(tmp_path):
     with pytest.raises(CuratorError, match="no weights for classifier"):
-        run_stage(Classify(model=save_vit(tmp_path)), image_batch(PIXELS))
+        run_stage(Classify(model=save_vit(tmp_path)), images(*PIXELS))
 
 
 @pytest.mark.parametrize("labels", [{}, {"a": "x", "b": "x"}], ids=str)

@@ -20,8 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
-from curator.errors import RecipeError
+from curator.errors import ContractError
+from curator.io.media_files import Files
+from curator.pipeline import from_source
+from curator.plan import make_plan
 from curator.stage import Context
+from curator.stages import Map, ToParquet
 from curator.tasks import Batch
 from curator.testing import check_stage, run_stage
 
@@ -140,10 +144,14 @@ def test_long_batches_are_answered_in_parts():
     assert [sum(map(len, answer.values())) for answer in stage.process(data)] == [3, 1]
 
 
-def test_a_column_that_holds_no_bytes_is_refused():
-    with pytest.raises(RecipeError, match="'bytes' is string"):
-        Decode().check({"bytes": pa.string()})
-    Decode().check({"bytes": pa.large_binary()})
+def test_a_column_that_holds_no_bytes_is_refused(tmp_path):
+    def plan(expression):
+        source = Files(path=str(tmp_path))
+        make_plan(from_source(source) >> Map(columns={"bytes": expression}) >> Decode() >> ToParquet(path=str(tmp_path / "out")))
+
+    with pytest.raises(ContractError, match="'decode' needs 'bytes' as binary, and here it is string"):
+        plan("'text'")
+    plan("bytes")
 
 
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"frames": "some"}, {"max_frames": 0}, {"max_pixels": 0}])

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from batches import images
 from curator_image import Embed, Resize
 from curator_image.vectors import unit, vector_column, vectors_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import SIZE, image, image_batch, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
+from tiny_models import SIZE, image, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
 from transformers import AutoImageProcessor, AutoModel
 
 from curator.errors import CuratorError
@@ -36,26 +37,26 @@ def reference(folder):
 @pytest.mark.parametrize("name", SAVED)
 def test_equal_to_the_models_own_forward(name, folders):
     wanted = reference(folders[name])
-    got = run_stage(Embed(model=folders[name], normalize=False), image_batch(PIXELS))["out"].column("embedding")
+    got = run_stage(Embed(model=folders[name], normalize=False), images(*PIXELS))["out"].column("embedding")
     assert got[2] is None
     np.testing.assert_allclose(np.array([v for v in got if v is not None]), wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip2", "vit"])
 def test_keeps_the_rules_of_a_stage(name, folders):
-    check_stage(Embed(model=folders[name], into="vector"), image_batch(PIXELS), tolerance=1e-2)
+    check_stage(Embed(model=folders[name], into="vector"), images(*PIXELS), tolerance=1e-2)
 
 
 def test_has_length_1_and_tells_images_apart(folders):
     for folder in folders.values():
-        rows = run_stage(Embed(model=folder), image_batch(PIXELS))["out"]
+        rows = run_stage(Embed(model=folder), images(*PIXELS))["out"]
         _, vectors = vectors_of(rows, "embedding", len(rows.column("embedding")[0]))
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
         assert np.triu(vectors @ vectors.T, 1).max() < 0.999
 
 
 def test_image_resize_before_it_changes_nothing(folders):
-    batch = image_batch(PIXELS)
+    batch = images(*PIXELS)
     small = run_stage(Resize(size=SIZE, crop="center"), batch)["out"]
     plain, resized = (run_stage(Embed(model=folders["clip"]), given)["out"].column("embedding") for given in (batch, small))
     assert small.pixels[1].shape == (SIZE, SIZE, 3)
@@ -64,7 +65,7 @@ def test_image_resize_before_it_changes_nothing(folders):
 
 def test_a_classifier_without_a_pooler_gives_its_first_token(tmp_path):
     folder = save_vit(tmp_path, ("cat", "dog"))
-    got = run_stage(Embed(model=folder, normalize=False), image_batch([image(1)] * 3))["out"].column("embedding")
+    got = run_stage(Embed(model=folder, normalize=False), images(*[image(1)] * 3))["out"].column("embedding")
     model, processor = AutoModel.from_pretrained(folder).eval(), AutoImageProcessor.from_pretrained(folder, backend="pil")
     with torch.inference_mode():
         wanted = model(**processor(images=[image(1)], return_tensors="pt")).last_hidden_state[0, 0]
@@ -79,7 +80,7 @@ def test_weights_that_are_missing_are_an_error_and_not_made_up(tmp_path):
     save_file({name: w for name, w in weights.items() if "projection" not in name}, tmp_path / "model.safetensors",
               metadata={"format": "pt"})
     with pytest.raises(CuratorError, match=r"no weights for text_projection\.weight and 1 others"):
-        run_stage(Embed(model=folder), image_batch(PIXELS))
+        run_stage(Embed(model=folder), images(*PIXELS))
 
 
 def test_numbers_that_are_not_finite_are_an_error(tmp_path):
@@ -90,7 +91,7 @@ def test_numbers_that_are_not_finite_are_an_error(tmp_path):
     weights["visual_projection.weight"][0] = float("inf")
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match="not finite"):
-        run_stage(Embed(model=folder), image_batch(PIXELS))
+        run_stage(Embed(model=folder), images(*PIXELS))
 
 
 def test_a_model_that_is_not_here_is_an_error_that_says_what_to_do(monkeypatch):
@@ -98,14 +99,14 @@ def test_a_model_that_is_not_here_is_an_error_that_says_what_to_do(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(CuratorError, match=r"'nobody/nothing' cannot be loaded.*HF_HOME.*HF_HUB_OFFLINE is set"):
-        run_stage(Embed(model="nobody/nothing"), image_batch(PIXELS))
+        run_stage(Embed(model="nobody/nothing"), images(*PIXELS))
     with pytest.raises(CuratorError, match=r"no folder '\./nothing'"):
-        run_stage(Embed(model="./nothing"), image_batch(PIXELS))
+        run_stage(Embed(model="./nothing"), images(*PIXELS))
 
 
 @given(st.lists(st.none() | st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), max_size=8))
 def test_vectors_survive_the_way_through_a_column(values):
-    batch = image_batch([None] * len(values))
+    batch = images(*[None] * len(values))
     at = np.array([i for i, v in enumerate(values) if v is not None], np.int64)
     matrix = np.array([v for v in values if v is not None], np.float32).reshape(-1, 3)
     batch = batch.with_columns({"v": vector_column(matrix, at, len(values))})
@@ -118,3 +119,8 @@ def test_vectors_survive_the_way_through_a_column(values):
     assert np.array_equal(sliced, matrix[at > 0])
     lengths = np.linalg.norm(unit(matrix), axis=1)
     assert np.all(np.isclose(lengths, 1, atol=1e-5) | ~matrix.any(axis=1) | (np.abs(matrix).max(axis=1) < 1e-18))
+
+
+def test_a_batch_that_carries_no_pixels_has_no_embeddings(folders):
+    got = run_stage(Embed(model=folders["clip"]), images(None).with_payloads(pixels=None))["out"]
+    assert got.column("embedding") == [None]

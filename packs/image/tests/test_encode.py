@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from batches import images
 from curator_image.decode import Decode
 from curator_image.encode import LONGEST, Encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from curator.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
 
 
@@ -21,11 +20,6 @@ def picture(width=80, height=60):
     y, x = np.mgrid[0:height, 0:width]
     red, green = 255 * x // max(1, width - 1), 255 * y // max(1, height - 1)
     return np.stack([red, green, np.full_like(red, 90)], axis=-1).astype(np.uint8)
-
-
-def images(*pixels, **columns):
-    ids = [str(i) for i in range(len(pixels))]
-    return ImageBatch(rows=pa.table({"id": ids, "source": ["a"] * len(pixels), **columns}), pixels=list(pixels))
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "png", "webp"])

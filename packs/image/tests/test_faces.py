@@ -7,22 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tiny_yunet
+from batches import sized
 from curator_image.faces import SMALLEST, Faces, blurred
 from drawn_faces import scene
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.errors import InputError
-from curator.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
-
-
-def batch(*images, sizes=None):
-    count = len(images)
-    sizes = sizes or [(400, 300) if image is None else image.shape[1::-1] for image in images]
-    rows = pa.table({"id": pa.array([f"i{n}" for n in range(count)]), "source": pa.array(["s"] * count),
-                     "width": pa.array([w for w, _ in sizes], pa.int32()), "height": pa.array([h for _, h in sizes], pa.int32())})
-    return ImageBatch(rows, pixels=list(images))
 
 
 def inside(box, face):
@@ -35,7 +27,7 @@ def inside(box, face):
 
 def test_drawn_faces_are_found_the_largest_first():
     faces = [(220, 40, 160), (30, 90, 120)]
-    found = run_stage(Faces(), batch(scene(*faces), scene(), None))["out"]
+    found = run_stage(Faces(), sized(scene(*faces), scene(), None))["out"]
     assert found.column("face_count") == [2, 0, None]
     assert found.column("face_boxes")[1:] == [[], None]
     assert found.rows.schema.field("face_boxes").type == pa.list_(pa.list_(pa.int32()))
@@ -45,7 +37,7 @@ def test_drawn_faces_are_found_the_largest_first():
 
 def test_boxes_are_those_of_the_image_as_it_is_displayed():
     face = (100, 60, 160)
-    found = run_stage(Faces(), batch(scene(face), sizes=[(1600, 900)]))["out"]
+    found = run_stage(Faces(), sized(scene(face), sizes=[(900, 1600)]))["out"]
     (x, y, width, height), = found.column("face_boxes")[0]
     inside((x / 4, y / 3, width / 4, height / 3), face)
     assert x + width <= 1600
@@ -53,13 +45,13 @@ def test_boxes_are_those_of_the_image_as_it_is_displayed():
 
 def test_large_images_are_searched_at_a_smaller_size():
     face = (400, 200, 480)
-    found = run_stage(Faces(), batch(scene(face, height=900, width=1200)))["out"]
+    found = run_stage(Faces(), sized(scene(face, height=900, width=1200)))["out"]
     inside(*found.column("face_boxes")[0], face)
 
 
 @pytest.mark.parametrize(("size_min", "count"), [(0.0, 1), (0.3, 1), (0.6, 0)])
 def test_faces_below_the_smallest_size_do_not_count(size_min, count):
-    assert run_stage(Faces(size_min=size_min), batch(scene((100, 60, 160))))["out"].column("face_count") == [count]
+    assert run_stage(Faces(size_min=size_min), sized(scene((100, 60, 160))))["out"].column("face_count") == [count]
 
 
 def test_a_face_is_blurred_and_the_rest_stays():
@@ -67,7 +59,7 @@ def test_a_face_is_blurred_and_the_rest_stays():
     pixels[250:, :50] = 7
     pixels.flags.writeable = False  # as the engine hands it over
     before = pixels.copy()
-    found = run_stage(Faces(blur=True), batch(pixels, scene(), None))["out"]
+    found = run_stage(Faces(blur=True), sized(pixels, scene(), None))["out"]
     assert found.column("face_count") == [2, 0, None]
     assert np.array_equal(pixels, before)
     shown, empty, none = found.pixels
@@ -119,31 +111,31 @@ def test_a_model_says_where_faces_are(yunet_file):
     pixels = np.zeros((200, 300, 3), np.uint8)
     pixels[BRIGHT] = 255
     pixels[128:160, :32] = 255, 130, 130  # two thirds as bright
-    found = run_stage(Faces(model=yunet_file), batch(pixels, sizes=[(600, 400)]))["out"]
+    found = run_stage(Faces(model=yunet_file), sized(pixels, sizes=[(400, 600)]))["out"]
     assert found.column("face_boxes")[0] == [[256, 128, 64, 64]]
-    found = run_stage(Faces(model=yunet_file, score_min=0.5), batch(pixels))["out"]
+    found = run_stage(Faces(model=yunet_file, score_min=0.5), sized(pixels))["out"]
     assert found.column("face_boxes")[0] == [[0, 128, 32, 32], [128, 64, 32, 32]]
-    assert run_stage(Faces(model=yunet_file, size_min=0.2), batch(pixels))["out"].column("face_count") == [0]
+    assert run_stage(Faces(model=yunet_file, size_min=0.2), sized(pixels))["out"].column("face_count") == [0]
 
 
 def test_a_model_that_is_missing_or_no_model_is_told(tmp_path):
     with pytest.raises(InputError, match=r"no face model .*OpenCV Zoo"):
-        run_stage(Faces(model=str(tmp_path / "none.onnx")), batch(scene()))
+        run_stage(Faces(model=str(tmp_path / "none.onnx")), sized(scene()))
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(InputError, match="cannot read"):
-        run_stage(Faces(model=str(tmp_path / "text.onnx")), batch(scene()))
+        run_stage(Faces(model=str(tmp_path / "text.onnx")), sized(scene()))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (SMALLEST - 1, 400), (3, 2000), (2000, 3)])
 def test_images_too_small_for_a_face_have_none(shape, yunet_file):
     for stage in (Faces(size_min=0, blur=True), Faces(size_min=0, model=yunet_file)):
-        found = run_stage(stage, batch(np.zeros((*shape, 3), np.uint8)))["out"]
+        found = run_stage(stage, sized(np.zeros((*shape, 3), np.uint8)))["out"]
         assert found.column("face_count") == [0]
 
 
 @pytest.mark.parametrize("blur", [False, True])
 def test_the_stage_keeps_the_rules(blur):
-    check_stage(Faces(blur=blur), batch(scene((100, 60, 160)), None, scene(), scene((200, 60, 160), (20, 100, 100))))
+    check_stage(Faces(blur=blur), sized(scene((100, 60, 160)), None, scene(), scene((200, 60, 160), (20, 100, 100))))
 
 
 @pytest.mark.parametrize("parameters", [{"score_min": 1.5}, {"size_min": 1.0}, {"size_min": -0.1}])

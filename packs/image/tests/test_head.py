@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from batches import images
 from curator_image import Aesthetic, Head
 from curator_image.mlp import erf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from tiny_models import image_batch
 from torch import nn
 
 from curator.errors import CuratorError, InputError
@@ -19,7 +19,7 @@ WIDTH = 12
 
 
 def batch_of(vectors, **columns):
-    return image_batch([None] * len(vectors), embedding=pa.array(vectors, pa.list_(pa.float32())), **columns)
+    return images(*[None] * len(vectors), embedding=pa.array(vectors, pa.list_(pa.float32())), **columns)
 
 
 def vectors(rows=5, width=WIDTH, seed=0):
@@ -124,7 +124,7 @@ def test_keeps_the_rules_of_a_stage(linear):
                                   pa.list_(pa.float16())], ids=str)
 def test_reads_embeddings_of_every_list_type(linear, kind):
     given_vectors = np.float16(vectors(3))
-    batch = image_batch([None] * 5, embedding=pa.array([given_vectors[0], None, *given_vectors[1:], None], kind))
+    batch = images(*[None] * 5, embedding=pa.array([given_vectors[0], None, *given_vectors[1:], None], kind))
     got = run_stage(Head(weights=linear), batch)["out"].column("score")
     plain = run_stage(Head(weights=linear), batch_of(list(np.float32(given_vectors))))["out"].column("score")
     assert got[1:5:3] == [None, None]
@@ -142,7 +142,7 @@ def test_embeddings_of_another_model_are_an_error_that_says_both_widths(linear):
     with pytest.raises(InputError, match=f"7 numbers where {WIDTH} are wanted"):
         run_stage(Head(weights=linear), batch_of(list(vectors(3, 7))))
     with pytest.raises(InputError, match="should hold embeddings"):
-        run_stage(Head(weights=linear), image_batch([None] * 3, embedding=["a", "b", "c"]))
+        run_stage(Head(weights=linear), images(*[None] * 3, embedding=["a", "b", "c"]))
 
 
 @pytest.mark.parametrize(("state", "words"), [

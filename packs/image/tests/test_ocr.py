@@ -6,8 +6,8 @@ import socket
 import sys
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from batches import images
 from curator_image.ocr import Ocr
 from curator_image.text_lines import Line, covered, is_shape, read_lines, reading_order
 from hypothesis import given, settings
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from curator.errors import CuratorError
 from curator.stage import Context
-from curator.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
 
 
@@ -27,11 +26,6 @@ def page(*lines: tuple[str, int, int], width: int = 640, height: int = 320) -> n
     for text, x, y in lines:
         cv2.putText(picture, text, (x, y), cv2.FONT_HERSHEY_SIMPLEX, 1.4, (30, 20, 120), 3)
     return picture
-
-
-def images(*pixels: np.ndarray | None) -> ImageBatch:
-    ids = [f"i{k}" for k in range(len(pixels))]
-    return ImageBatch(rows=pa.table({"id": ids, "source": ids}), pixels=list(pixels))
 
 
 def box(x: float, y: float, width: float, height: float) -> np.ndarray:

@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pyarrow as pa
 import pytest
+from batches import images, sized
 from chat_server import Model
 from curator_image import (
     Aesthetic,
@@ -31,7 +32,7 @@ from curator_image import (
 from drawn_faces import scene
 from PIL import Image
 from tiny_captioners import llava
-from tiny_models import image, image_batch, save_clip, save_vit
+from tiny_models import image, save_clip, save_vit
 
 from curator.tasks import Batch
 from curator.testing import check_pack
@@ -62,12 +63,9 @@ def of_files(folder):
 
 
 def of_pixels():
-    seen = image_batch(PIXELS)
-    sizes = [(0, 0) if pixels is None else pixels.shape[1::-1] for pixels in PIXELS]
-    sized = seen.with_columns({"width": pa.array([w for w, _ in sizes], pa.int32()),
-                               "height": pa.array([h for _, h in sizes], pa.int32())})
-    yield Signals(), sized
-    yield Faces(blur=True), sized.with_payloads(pixels=[scene((100, 60, 160)), *PIXELS[1:]])
+    seen = images(*PIXELS)
+    yield Signals(), sized(*PIXELS)
+    yield Faces(blur=True), sized(scene((100, 60, 160)), *PIXELS[1:])
     yield from ((Decode(**options), encoded()) for options in ({}, {"size": 20}, {"frames": "all"}))
     yield from ((Encode(format=kind, size=20), seen) for kind in ("jpeg", "png", "webp"))
     yield from ((Resize(**options), seen) for options in ({"size": 24}, {"size": [20, 30], "crop": "center"}))
@@ -78,7 +76,7 @@ def of_pixels():
 
 def of_models(folder):
     clip, vit = save_clip(folder / "clip"), save_vit(folder / "vit", LABELS)
-    seen = image_batch(PIXELS, txt=pa.array(CAPTIONS, pa.string()))
+    seen = images(*PIXELS, txt=pa.array(CAPTIONS, pa.string()))
     yield Embed(model=clip), seen
     yield Alignment(model=clip), seen
     yield ZeroShot(model=clip, labels=["cat", "dog"], templates="a {}", scores=True), seen
@@ -87,7 +85,7 @@ def of_models(folder):
     yield Caption(model=llava(folder / "llava"), max_new_tokens=4), seen
     linear = head(folder / "linear.safetensors")
     vectors = [*np.random.default_rng(0).normal(size=(3, 12)).astype(np.float32), None, np.ones(12, np.float32)]
-    embedded = image_batch([None] * 5, embedding=pa.array(vectors, pa.list_(pa.float32())), caption=list("abcde"))
+    embedded = images(*[None] * 5, embedding=pa.array(vectors, pa.list_(pa.float32())), caption=list("abcde"))
     yield Head(weights=linear), embedded
     yield Aesthetic(weights=linear), embedded
 

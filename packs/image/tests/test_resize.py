@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from batches import images
 from curator_image.resize import FILTERS, Resize, resize, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from curator.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
 
 
 def noise(width, height, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
-
-
-def images(*pixels):
-    ids = [str(i) for i in range(len(pixels))]
-    rows = pa.table({"id": ids, "source": ["a"] * len(pixels), "width": pa.array([7] * len(pixels), pa.int32())})
-    return ImageBatch(rows=rows, pixels=list(pixels))
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +38,11 @@ SHAPES = [(500, 375), (375, 500), (224, 224), (225, 224), (223, 300), (640, 480)
 def test_it_is_what_clip_does(clip, shape):
     pixels = noise(*shape)
     expected = clip(Image.fromarray(pixels), return_tensors="np")["pixel_values"][0].transpose(1, 2, 0)
-    out = run_stage(Resize(size=224, crop="center"), images(pixels))["out"]
+    out = run_stage(Resize(size=224, crop="center"), images(pixels, width=[7]))["out"]
     assert out.pixels[0].dtype == np.uint8
     assert out.pixels[0].flags.c_contiguous
     assert (out.pixels[0] == expected).all()
-    assert out.column("width").tolist() == [7]
+    assert out.column("width").tolist() == [7], "that of the image"
 
 
 @given(st.integers(20, 130), st.integers(20, 130), st.integers(8, 60), st.sampled_from(["bilinear", "bicubic", "lanczos"]))

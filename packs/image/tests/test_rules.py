@@ -8,6 +8,7 @@ import curator_image
 import numpy as np
 import pyarrow as pa
 import pytest
+from batches import sized
 from curator_image.signals import COLUMNS, Signals
 from signal_images import as_jpeg, blurred, captioned, flat, framed, noisy, page, photo, texture, tiled
 
@@ -24,14 +25,10 @@ PHOTO = photo()
 
 def reasons(names, *images, sizes=None):
     """Why each image is dropped by these rule sets, None if it stays. `sizes`: of the files, as (height, width)."""
-    ids = [str(i) for i in range(len(images))]
-    height, width = zip(*(sizes or [image.shape[:2] for image in images]), strict=True)
-    rows = pa.table({"id": ids, "source": ["a"] * len(ids),
-                     "width": pa.array(width, pa.int32()), "height": pa.array(height, pa.int32())})
-    scored = run_stage(Signals(), ImageBatch(rows=rows, pixels=list(images)))["out"]
+    scored = run_stage(Signals(), sized(*images, sizes=sizes))["out"]
     dropped = Drop(rules=[str(FOLDER / f"{name}.yaml") for name in names]).process(scored)["dropped"]
     found = dict(zip(dropped.column("id"), dropped.column("reason"), strict=True))
-    return [found.get(i) for i in ids]
+    return [found.get(i) for i in scored.column("id")]
 
 
 def sharp_at(image, height, width):

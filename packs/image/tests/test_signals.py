@@ -9,15 +9,14 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from batches import sized
 from curator_image.measures import MEASURES, measure
 from curator_image.signals import COLUMNS, OF_PIXELS, Signals
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.stage import Context
-from curator.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
 
 RNG = np.random.default_rng(1)
@@ -145,13 +144,6 @@ def test_grey_is_within_a_tolerance_and_sepia_is_not():
 # -- the stage ----------------------------------------------------------------------------------------------------
 
 
-def batch(*images, sizes=None):
-    sizes = sizes or [(None, None) if image is None else image.shape[:2] for image in images]
-    rows = pa.table({"id": [str(i) for i in range(len(images))], "source": ["a"] * len(images),
-                     "height": pa.array([h for h, _ in sizes], pa.int32()), "width": pa.array([w for _, w in sizes], pa.int32())})
-    return ImageBatch(rows=rows, pixels=list(images))
-
-
 def test_the_measures_fill_the_columns():
     assert [name for names in MEASURES for name in names] == list(OF_PIXELS)
     for names, function in MEASURES.items():
@@ -162,17 +154,17 @@ def test_the_measures_fill_the_columns():
 def test_it_keeps_its_contract(only):
     wide = RNG.integers(0, 256, (140, 200, 3), dtype=np.uint8)
     wide.flags.writeable = False
-    check_stage(Signals(only=only), batch(SMALL, None, wide, EVEN, sizes=[(18, 26), (None, None), (140, 200), (48, 40)]))
+    check_stage(Signals(only=only), sized(SMALL, None, wide, EVEN, sizes=[(18, 26), (None, None), (140, 200), (48, 40)]))
 
 
 def test_shape_and_size_are_those_of_the_file():
-    rows = run_stage(Signals(), batch(SMALL, None, None, sizes=[(1500, 3000), (0, 10), (None, 10)]))["out"].rows.to_pylist()
+    rows = run_stage(Signals(), sized(SMALL, None, None, sizes=[(1500, 3000), (0, 10), (None, 10)]))["out"].rows.to_pylist()
     assert [row["aspect_ratio"] for row in rows] == [2, None, None]
     assert [row["megapixels"] for row in rows] == [4.5, None, None]
 
 
 def test_blockiness_is_not_told_of_reduced_pixels():
-    rows = run_stage(Signals(), batch(EVEN, EVEN, EVEN, sizes=[(48, 40), (96, 80), (None, None)]))["out"].rows.to_pylist()
+    rows = run_stage(Signals(), sized(EVEN, EVEN, EVEN, sizes=[(48, 40), (96, 80), (None, None)]))["out"].rows.to_pylist()
     assert [row["blockiness"] is None for row in rows] == [False, True, True]
     for name in set(OF_PIXELS) - {"blockiness"}:
         assert rows[0][name] == rows[1][name] == rows[2][name]
@@ -180,14 +172,14 @@ def test_blockiness_is_not_told_of_reduced_pixels():
 
 def test_no_pixels_no_scores():
     empty = np.zeros((0, 5, 3), np.uint8)
-    for row in run_stage(Signals(), batch(None, empty))["out"].rows.to_pylist():
+    for row in run_stage(Signals(), sized(None, empty))["out"].rows.to_pylist():
         assert all(row[name] is None for name in OF_PIXELS)
 
 
 def test_only_what_is_wanted_is_added():
-    out = run_stage(Signals(only=["noise", "brightness"]), batch(EVEN))["out"]
+    out = run_stage(Signals(only=["noise", "brightness"]), sized(EVEN))["out"]
     assert set(out.columns) - {"id", "source", "height", "width"} == {"noise", "brightness"}
-    full = run_stage(Signals(), batch(EVEN))["out"]
+    full = run_stage(Signals(), sized(EVEN))["out"]
     assert full.column("noise") == out.column("noise")
 
 
@@ -223,7 +215,7 @@ def check_values(image):
     image.flags.writeable = False
     working = Signals()
     working.setup(Context())
-    row = working.process(batch(image)).rows.to_pylist()[0]
+    row = working.process(sized(image)).rows.to_pylist()[0]
     for name in COLUMNS:
         assert row[name] is None or math.isfinite(row[name]), name
         assert row[name] is None or row[name] >= 0, name

@@ -5,20 +5,15 @@ from __future__ import annotations
 import io
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from curator_image.thumbnail import Thumbnail, within
+from batches import images
+from curator_image.pixels import within
+from curator_image.thumbnail import Thumbnail
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from curator.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
-
-
-def images(*pixels):
-    ids = [str(i) for i in range(len(pixels))]
-    return ImageBatch(rows=pa.table({"id": ids, "source": ["a"] * len(pixels)}), pixels=list(pixels))
 
 
 def halves(width, height):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from batches import images
 from curator_image import Embed, ZeroShot
-from tiny_models import image, image_batch, save_clip, save_siglip, save_siglip2
+from tiny_models import image, save_clip, save_siglip, save_siglip2
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from curator.errors import CuratorError
@@ -37,7 +38,7 @@ def reference(name, folder, template):
 def test_equal_to_the_models_own_forward(name, folders):
     wanted = reference(name, folders[name], "a {}")
     stage = ZeroShot(model=folders[name], labels=LABELS, templates="a {}", scores=True)
-    got = run_stage(stage, image_batch(PIXELS))["out"]
+    got = run_stage(stage, images(*PIXELS))["out"]
     np.testing.assert_allclose([got.column("label_scores")[row] for row in SEEN], wanted, rtol=1e-3)
     assert [got.column("label")[row] for row in SEEN] == [LABELS[k] for k in wanted.argmax(1)]
     np.testing.assert_allclose([got.column("label_score")[row] for row in SEEN], wanted.max(1), rtol=1e-3)
@@ -46,7 +47,7 @@ def test_equal_to_the_models_own_forward(name, folders):
 
 @pytest.mark.parametrize("name", SAVED)
 def test_an_embedding_column_takes_the_place_of_the_pixels(name, folders):
-    batch = image_batch(PIXELS)
+    batch = images(*PIXELS)
     for normalize in (True, False):
         embedded = run_stage(Embed(model=folders[name], normalize=normalize), batch)["out"].with_payloads(pixels=None)
         stage = ZeroShot(model=folders[name], labels=LABELS, templates="a {}", embedding="embedding")
@@ -60,7 +61,7 @@ def test_several_templates_are_averaged(folders):
     both = ZeroShot(model=folders["clip"], labels=LABELS, templates=["a {}", "one {}"], scores=True)
     same = ZeroShot(model=folders["clip"], labels=LABELS, templates=["a {}", "a {}"], scores=True)
     one = ZeroShot(model=folders["clip"], labels=LABELS, templates="a {}", scores=True)
-    scores = [np.array([run_stage(stage, image_batch(PIXELS))["out"].column("label_scores")[row] for row in SEEN])
+    scores = [np.array([run_stage(stage, images(*PIXELS))["out"].column("label_scores")[row] for row in SEEN])
               for stage in (both, same, one)]
     np.testing.assert_allclose(scores[1], scores[2], rtol=1e-4)
     assert not np.allclose(scores[0], scores[2], rtol=1e-3)
@@ -68,18 +69,18 @@ def test_several_templates_are_averaged(folders):
 
 @pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_keeps_the_rules_of_a_stage(name, folders):
-    check_stage(ZeroShot(model=folders[name], labels=LABELS, templates="a {}", scores=True), image_batch(PIXELS),
+    check_stage(ZeroShot(model=folders[name], labels=LABELS, templates="a {}", scores=True), images(*PIXELS),
                 tolerance=1e-2)
 
 
 def test_keeps_the_rules_of_a_stage_with_embeddings(folders):
-    batch = run_stage(Embed(model=folders["clip"]), image_batch(PIXELS))["out"]
+    batch = run_stage(Embed(model=folders["clip"]), images(*PIXELS))["out"]
     check_stage(ZeroShot(model=folders["clip"], labels=LABELS, templates="a {}", embedding="embedding"), batch, tolerance=1e-2)
 
 
 def test_a_label_that_is_longer_than_the_model_reads_is_an_error(folders):
     with pytest.raises(CuratorError, match="shorten the label"):
-        run_stage(ZeroShot(model=folders["clip"], labels=["cat", "an animal that is no cat"]), image_batch(PIXELS))
+        run_stage(ZeroShot(model=folders["clip"], labels=["cat", "an animal that is no cat"]), images(*PIXELS))
 
 
 @pytest.mark.parametrize("wrong", [{"labels": ["cat"]}, {"labels": ["cat", "cat"]}, {"labels": LABELS, "templates": "a cat"},

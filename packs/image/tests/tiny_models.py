@@ -9,9 +9,6 @@ import string
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-
-from curator.tasks import ImageBatch
 
 SIZE = 32  # of an image, in pixels
 TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -24,13 +21,6 @@ def image(seed: int, height: int = 40, width: int = 48) -> np.ndarray:
     blocks = random.integers(0, 256, (-(-height // 8), -(-width // 8), 3))
     noise = random.integers(-20, 20, (height, width, 3))
     return np.clip(np.kron(blocks, np.ones((8, 8, 1), int))[:height, :width] + noise, 0, 255).astype(np.uint8)
-
-
-def image_batch(pixels: list[np.ndarray | None], **columns) -> ImageBatch:
-    """Records named 0, 1, 2, … with these pixels and columns."""
-    ids = [str(i) for i in range(len(pixels))]
-    rows = pa.table({"id": ids, "source": [f"{i}.jpg" for i in ids], **columns})
-    return ImageBatch(rows=rows, pixels=pixels)
 
 
 def save_clip(folder: Path) -> str:
