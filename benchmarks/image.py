@@ -8,8 +8,8 @@ Results are printed, and written to benchmarks/results/image.json, which keeps w
 quarter of an hour on two cores. image_data.py makes the files, from the photographs of --photos where given.
 
 - `hash`: a 64-bit perceptual hash of each file, with two workers. Ours runs its engine with ledger, accounts and output.
-- `scores`: the same with scores of each image: ours all of `image.signals`, the others those that run_pillow.py and
-  run_data_juicer.py name.
+- `scores`: the same with scores of each image: `ours` all 18 of `image.signals`, `ours:five` the five of the Pillow loop;
+  data-juicer those that run_data_juicer.py names, which look at width, height and bytes only.
 - `clip`: embeddings by CLIP ViT-B/32 with random weights. `bare` is the model alone on tensors in memory, with all cores;
   `ours` reads, decodes, resizes and embeds files.
 
@@ -39,7 +39,7 @@ HERE = Path(__file__).resolve().parent
 TOOLS = ("ours", "imagededup", "pillow", "data-juicer")
 PACKAGES = {"imagededup": ("imagededup",), "pillow": ("pillow", "numpy"),
             "data-juicer": ("py-data-juicer", "aiohttp", "imagededup", "opencv-python")}
-CAN = {"hash": TOOLS, "scores": ("ours", "pillow", "data-juicer"), "clip": ("ours",)}
+CAN = {"hash": TOOLS, "scores": ("ours", "ours:five", "pillow", "data-juicer"), "clip": ("ours",)}
 LIMIT_S = 1800
 WORKERS = 2
 
@@ -65,6 +65,7 @@ def python_of(tool: str) -> str:
 
 def call(tool: str, task: str, images: Path) -> dict[str, Any]:
     """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
+    tool, _, variant = tool.partition(":")
     try:
         python = python_of(tool)
     except subprocess.CalledProcessError as error:
@@ -74,7 +75,7 @@ def call(tool: str, task: str, images: Path) -> dict[str, Any]:
         environment["PYTHONPATH"] = os.pathsep.join(map(str, (HERE.parent, *(HERE.parent / "packs").iterdir())))
     with tempfile.TemporaryDirectory(prefix="image") as folder:
         place = Path(folder)
-        job = {"images": str(images), "place": folder, "workers": WORKERS}
+        job = {"images": str(images), "place": folder, "workers": WORKERS, "variant": variant}
         command = [python, str(HERE / "image_peers" / f"run_{tool.replace('-', '_')}.py"), task, json.dumps(job)]
         before, began = cpu_seconds(), time.monotonic()
         with (place / "output").open("wb") as output:
@@ -142,9 +143,10 @@ def rows(told: argparse.Namespace, place: Path) -> Any:
             if row == "clip":
                 found = clip(quarter, whole)
             else:
-                found = {tool: rated(tool, row, quarter, whole) for tool in CAN[row] if tool in told.tools.split(",")}
+                found = {tool: rated(tool, row, quarter, whole) for tool in CAN[row] if tool.partition(":")[0] in told.tools.split(",")}
             for tool, figures in found.items():
-                show(tool, figures, found.get("ours") if tool != "ours" else None)
+                ours = found.get("ours:five", found.get("ours"))
+                show(tool, figures, None if tool.startswith("ours") else ours)
                 yield (row, size, tool), figures
 
 

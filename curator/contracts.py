@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from curator import packs
 from curator.errors import ContractError, RecipeError
 from curator.pipeline import End, Node
 from curator.stage import FunctionStage, Reduce, Sink, Source, Stage
@@ -86,6 +87,8 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
     if name not in before:
         near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
+        if not near and (makers := packs.makers(name)):
+            hint = f"{' or '.join(makers)} adds it"
         for holder, held in before.items():
             if held is not None and pa.types.is_struct(held) and held.get_field_index(name) >= 0:
                 hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"

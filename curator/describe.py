@@ -7,10 +7,12 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from curator import packs
 from curator.recipe.parameters import REQUIRED, parameters
+from curator.stage import FunctionStage
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,6 +41,21 @@ def about(name: str, factory: Factory) -> Iterator[Any]:
     for what, value in _facts(name, factory):
         made.add_row(what, value)
     yield made
+    module = inspect.getmodule(factory.function if isinstance(factory, FunctionStage) else factory)
+    if module is not None and f"`{module.__name__}`" in doc_of(factory):
+        yield from _tables(module)
+
+
+def _tables(module: ModuleType) -> Iterator[Any]:
+    """The tables of a module's docstring, which that of a stage refers to by the module's name."""
+    for lines in re.findall(r"^\|.+\n\| ---.*\n(?:\|.*\n?)+", module.__doc__ or "", re.MULTILINE):
+        heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines())
+        made = table(*heads)
+        for row in rows:
+            made.add_row(*row)
+        yield ""
+        yield module.__name__
+        yield made
 
 
 def _facts(name: str, factory: Factory) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from curator.errors import PackError, RecipeError
+from curator.errors import CuratorError, PackError, RecipeError
 from curator.packs_why import why
 from curator.stage import FunctionStage, Sink, Source, Stage
 
@@ -178,6 +178,18 @@ def name_of(stage: Stage) -> str | None:
             if (factory.function if isinstance(factory, FunctionStage) else factory) is made_by:
                 return name
     return None
+
+
+def makers(column: str) -> list[str]:
+    """The stages that add a column or payload of this name when they have their usual parameters. Imports every pack."""
+    found = []
+    for name, factory in all_stages().items():
+        try:
+            adds = factory().contract().adds if kind_of(factory) == "stage" else ()
+        except (TypeError, ValueError, CuratorError):  # it has parameters that must be given
+            continue
+        found += [name] if column in adds else []
+    return found
 
 
 def kind_of(factory: Factory) -> str:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import common
 
+FIVE = ["brightness", "contrast", "colourfulness", "entropy", "sharpness"]
 STEPS = {"hash": [{"image.decode": {"size": 64}}, "image.hash"],
-         "scores": [{"image.decode": {"size": 512}}, "image.signals", "image.hash"]}
+         "scores": [{"image.decode": {"size": 384}}, "image.signals", "image.hash"],
+         "scores:five": [{"image.decode": {"size": 384}}, {"image.signals": {"only": FIVE}}, "image.hash"]}
 
 
 def run(job: common.Job, steps: list) -> dict:
@@ -70,5 +72,6 @@ def clip(job: common.Job) -> dict:
 
 
 if __name__ == "__main__":
-    common.main({"hash": lambda job: run(job, STEPS["hash"]), "scores": lambda job: run(job, STEPS["scores"]),
+    common.main({"hash": lambda job: run(job, STEPS["hash"]),
+                 "scores": lambda job: run(job, STEPS[f"scores:{job.variant}".removesuffix(":")]),
                  "bare": bare, "clip": clip})

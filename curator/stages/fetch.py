@@ -40,8 +40,8 @@ class Fetch(Stage):
 
     What a server answered for good leaves on `dropped`, with the reason `no_url`, `bad_url` (neither http nor https, or
     unreadable), `private_address`, `http_404` and the like, `redirects` (more than 5), `opt_out`, `content_type`,
-    `too_large`, `outside_root`, `not_found` (a path). What may be different next time leaves on `failed`: timeouts, HTTP 429
-    and 5xx after all tries, broken connections, unknown names.
+    `too_large`; of a path `no_root`, `outside_root`, `not_found`. What may be different next time leaves on `failed`:
+    timeouts, HTTP 429 and 5xx after all tries, broken connections, unknown names.
 
     `column`: the URLs or paths. `into`: the column of the bytes. `content_types`: those that are wanted, such as `image/*`;
     null for all. `max_bytes`: a larger file is neither read to its end nor decompressed to it. `user_agent`: what servers
@@ -169,8 +169,10 @@ class Fetch(Stage):
         """The file at a path, which must lie below `root`."""
         if _OTHER.match(path):
             return Fetched(reason="bad_url")
+        if self.root is None:
+            return Fetched(reason="no_root")
         try:
-            place = None if self.root is None else located(path, self.root)
+            place = located(path, self.root)
         except ValueError:
             return Fetched(reason="bad_url")
         if place is None:

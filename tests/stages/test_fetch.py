@@ -251,9 +251,9 @@ def test_answers_for_good_are_dropped_and_asked_once(web):
 @pytest.mark.parametrize(("value", "reason"), [
     (None, "no_url"), ("", "no_url"), ("  ", "no_url"), ("http://", "bad_url"), ("http://[::1", "bad_url"),
     ("http://host:port/", "bad_url"), ("http://a..b/", "bad_url"), (f"http://{'a' * 64}.example/", "bad_url"),
-    ("ftp://host/x", "outside_root"), ("gopher://host/", "outside_root"), ("data:image/png;base64,AAAA", "bad_url"),
-    ("javascript:alert(1)", "bad_url"), ("file:///etc/passwd", "outside_root"), ("/etc/passwd", "outside_root"),
-    ("s3://b/x", "outside_root")])
+    ("ftp://host/x", "no_root"), ("gopher://host/", "no_root"), ("data:image/png;base64,AAAA", "bad_url"),
+    ("javascript:alert(1)", "bad_url"), ("file:///etc/passwd", "no_root"), ("/etc/passwd", "no_root"),
+    ("s3://b/x", "no_root")])
 def test_what_is_no_url_is_dropped(value, reason):
     assert became(local(), value) == [reason]
 

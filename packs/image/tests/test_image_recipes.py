@@ -143,3 +143,18 @@ def test_aesthetic_nsfw_dedup_on_small_models(photos, tmp_path):
     assert all(0 <= row["nsfw_score"] <= 1 and row["aesthetic"] is not None for row in rows)
     assert {len(row["embedding"]) for row in rows} == {24}
     assert all(parts["jpg"].startswith(b"\xff\xd8") for parts in samples(out).values())
+
+
+def test_a_payload_that_is_missing_names_the_stage_that_makes_it(photos, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    read, write = f"read: {{image.files: {{path: {photos}}}}}", "write: {parquet: {path: out}}"
+    recipe.write_text(f"name: x\n{read}\nsteps: [image.signals]\n{write}\n")
+    told = CliRunner().invoke(main, ["plan", str(recipe)])
+    assert told.exit_code != 0
+    assert "needs 'pixels', which nothing before it makes; image.decode adds it" in told.output
+
+
+def test_the_scores_are_explained_on_the_command_line():
+    told = CliRunner().invoke(main, ["stages", "image.signals"]).output
+    assert "variance of the Laplacian" in told
+    assert "Pech-Pacheco" in told
