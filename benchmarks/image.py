@@ -143,7 +143,8 @@ def rows(told: argparse.Namespace, place: Path) -> Any:
             if row == "clip":
                 found = clip(quarter, whole)
             else:
-                found = {tool: rated(tool, row, quarter, whole) for tool in CAN[row] if tool.partition(":")[0] in told.tools.split(",")}
+                asked = [tool for tool in CAN[row] if tool.partition(":")[0] in told.tools.split(",")]
+                found = {tool: rated(tool, row, quarter, whole) for tool in asked}
             for tool, figures in found.items():
                 ours = found.get("ours:five", found.get("ours"))
                 show(tool, figures, None if tool.startswith("ours") else ours)
