@@ -28,7 +28,6 @@ import argparse
 import ctypes
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -42,6 +41,7 @@ from typing import Any
 import dedup_metrics as metrics
 import dedup_truth
 import numpy as np
+import peers
 from engine import REAP, Watch, newest_python, sweep
 
 HERE = Path(__file__).resolve().parent
@@ -74,38 +74,18 @@ class Ask:
 # -- runs -----------------------------------------------------------------------------------------------------------
 
 
-def python_of(tool: str) -> str:
-    """The interpreter that runs a tool; its environment is made when it is not there.
-
-    Raises:
-        CalledProcessError: pip could not install the peer; `stderr` says why.
-    """
-    if tool == "ours":
-        return sys.executable
-    place = HERE / f".venv-{tool}"
-    python = place / "bin" / "python"
-    if not (place / "made-for-dedup").exists():
-        print(f"making {place.name}", flush=True)
-        if not python.exists():
-            subprocess.run([newest_python() if tool == "text-dedup" else sys.executable, "-m", "venv", str(place)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", *PACKAGES[tool]], check=True, capture_output=True, text=True)
-        (place / "made-for-dedup").touch()
-    return str(python)
-
-
 def call(ask: Ask, task: str, corpus: Path, place: Path, *, clusters: bool = False, watched: bool = False) -> dict[str, Any]:
     """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
     try:
-        python = python_of(ask.tool)
+        base = newest_python() if ask.tool == "text-dedup" else sys.executable
+        python = peers.python_of(ask.tool, "dedup", PACKAGES.get(ask.tool, ()), base)
     except subprocess.CalledProcessError as error:
         return {"error": "does not install: " + str(error.stderr).strip()[-300:]}
     script = HERE / "dedup_peers" / f"run_{ask.tool.replace('-', '_')}.py"
     job = {"corpus": str(corpus), "place": str(place), "threshold": ask.threshold, "bands": ask.bands, "rows": ask.rows,
            "chars": ask.chars, "workers": WORKERS, "clusters": clusters, "variant": ask.variant}
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"HF_HOME": str(place / "hf")}
-    if ask.tool == "ours":
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, (HERE.parent, *(HERE.parent / "packs").iterdir())))
-    before, began, watch = cpu_seconds(), time.monotonic(), Watch()
+    environment = peers.environment_of(ask.tool) | {"HF_HOME": str(place / "hf")}
+    before, began, watch = peers.cpu_seconds(), time.monotonic(), Watch()
     with (place / "output").open("ab") as output:
         process = subprocess.Popen([python, str(script), task, json.dumps(job)], stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, env=environment, start_new_session=True, cwd=place)
@@ -116,18 +96,12 @@ def call(ask: Ask, task: str, corpus: Path, place: Path, *, clusters: bool = Fal
     seconds = time.monotonic() - began
     ended = process.poll() is not None
     sweep()
-    figures = {"seconds": seconds, "cpu_s": cpu_seconds() - before, **({"peak_mb": watch.peak / 1e6} if watched else {})}
+    figures = {"seconds": seconds, "cpu_s": peers.cpu_seconds() - before, **({"peak_mb": watch.peak / 1e6} if watched else {})}
     try:
         return json.loads((place / f"{task}.json").read_text(encoding="utf-8")) | figures
     except OSError:
         lines = (place / "output").read_text(errors="replace").strip().splitlines()
         return {"error": " ".join(lines[-3:])[-300:] if ended else f"did not finish in {LIMIT_S} s"} | figures
-
-
-def cpu_seconds() -> float:
-    """Processor time of all processes that were below this one and ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def answer(ask: Ask, folder: Path) -> dict[str, Any]:

@@ -23,16 +23,15 @@ import argparse
 import ctypes
 import json
 import os
-import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import image_data
+import peers
 from engine import REAP, sweep
 
 HERE = Path(__file__).resolve().parent
@@ -44,43 +43,21 @@ LIMIT_S = 1800
 WORKERS = 2
 
 
-def python_of(tool: str) -> str:
-    """The interpreter that runs a tool; its environment is made when it is not there.
-
-    Raises:
-        CalledProcessError: pip could not install the peer; `stderr` says why.
-    """
-    if tool == "ours":
-        return sys.executable
-    place = HERE / f".venv-image-{tool}"
-    python = place / "bin" / "python"
-    if not (place / "made").exists():
-        print(f"making {place.name}", flush=True)
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", *PACKAGES[tool]], check=True, capture_output=True, text=True)
-        (place / "made").touch()
-    return str(python)
-
-
 def call(tool: str, task: str, images: Path) -> dict[str, Any]:
     """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
     tool, _, variant = tool.partition(":")
     try:
-        python = python_of(tool)
+        python = peers.python_of(tool, "image", PACKAGES.get(tool, ()))
     except subprocess.CalledProcessError as error:
         return {"error": "does not install: " + str(error.stderr).strip()[-300:]}
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    if tool == "ours":
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, (HERE.parent, *(HERE.parent / "packs").iterdir())))
     with tempfile.TemporaryDirectory(prefix="image") as folder:
         place = Path(folder)
         job = {"images": str(images), "place": folder, "workers": WORKERS, "variant": variant}
         command = [python, str(HERE / "image_peers" / f"run_{tool.replace('-', '_')}.py"), task, json.dumps(job)]
-        before, began = cpu_seconds(), time.monotonic()
+        before, began = peers.cpu_seconds(), time.monotonic()
         with (place / "output").open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                       env=environment, start_new_session=True, cwd=folder)
+                                       env=peers.environment_of(tool), start_new_session=True, cwd=folder)
             try:
                 process.wait(LIMIT_S)
             except subprocess.TimeoutExpired:
@@ -92,13 +69,7 @@ def call(tool: str, task: str, images: Path) -> dict[str, Any]:
             told = json.loads((place / f"{task}.json").read_text(encoding="utf-8"))
         except OSError:
             return {"error": " ".join((place / "output").read_text(errors="replace").strip().splitlines()[-3:])[-300:]}
-        return told | {"seconds": seconds, "cpu_s": cpu_seconds() - before}
-
-
-def cpu_seconds() -> float:
-    """Processor time of all processes that were below this one and ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+        return told | {"seconds": seconds, "cpu_s": peers.cpu_seconds() - before}
 
 
 def rated(tool: str, task: str, quarter: Path, whole: Path) -> dict[str, Any]:

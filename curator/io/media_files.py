@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from os import PathLike, fspath
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from curator.io.faults import explained
 from curator.io.files import list_files, open_input
 from curator.io.media_types import extension_of
 from curator.io.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
-from curator.io.source import LASTING
+from curator.io.source import LASTING, as_paths
 from curator.io.units import TARGET_BYTES, plan_units
 from curator.stage import Contract, Outputs, Part, Source, Unit, setting
 from curator.tasks.batch import Batch
@@ -50,12 +49,7 @@ class Files(Source):
     default_suffixes: ClassVar[tuple[str, ...]] = ()  # of a subclass that reads files of some kind; () for every file
 
     def __post_init__(self) -> None:
-        if isinstance(self.path, PathLike):
-            self.path = fspath(self.path)
-        elif isinstance(self.path, (list, tuple)):
-            self.path = [fspath(p) if isinstance(p, PathLike) else p for p in self.path]
-        if not self.path or not isinstance(self.path, (str, list)):
-            raise ValueError(f"path must name at least one file, folder, glob or URL, got {self.path!r}")
+        self.path = as_paths(self.path)
         if isinstance(self.suffixes, str) or self.suffixes == []:
             raise ValueError(f"suffixes must be a list of endings such as .jpg, got {self.suffixes!r}")
         if not 1 <= self.max_file_bytes <= ARROW_BYTES:

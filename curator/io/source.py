@@ -39,12 +39,7 @@ class FileSource(Source):
     _seen: ClassVar[dict[str, Seen] | None] = None  # an instance's own hides it: made by `units` or `columns`
 
     def __post_init__(self) -> None:
-        if isinstance(self.path, PathLike):
-            self.path = fspath(self.path)
-        elif isinstance(self.path, (list, tuple)):
-            self.path = [fspath(p) if isinstance(p, PathLike) else p for p in self.path]
-        if not self.path or not isinstance(self.path, (str, list)):
-            raise ValueError(f"path must name at least one file, folder, glob or URL, got {self.path!r}")
+        self.path = as_paths(self.path)
         if self.unit_bytes < 1:
             raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
         if isinstance(self.select, str) or self.select == []:
@@ -113,6 +108,21 @@ class FileSource(Source):
         self.check(seen)
         self._seen = seen  # travels to the workers with the source, so that all of them give the same types
         return seen
+
+
+def as_paths(path: Any) -> str | list[str]:
+    """What a source is to read, as text or a list of texts.
+
+    Raises:
+        ValueError: it names nothing.
+    """
+    if isinstance(path, PathLike):
+        path = fspath(path)
+    elif isinstance(path, (list, tuple)):
+        path = [fspath(p) if isinstance(p, PathLike) else p for p in path]
+    if not path or not isinstance(path, (str, list)):
+        raise ValueError(f"path must name at least one file, folder, glob or URL, got {path!r}")
+    return path
 
 
 def failures(part: Part, found: list[Failure]) -> Outputs:
