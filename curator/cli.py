@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from curator.errors import CuratorError
+from curator.errors import CuratorError, RecipeError
 
 RAY_HERE = "local or RAY_ADDRESS"
 RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
@@ -63,7 +63,13 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
         overrides[key.strip()] = value
     if out is not None:
         overrides["write.path"] = out
-    return load(recipe, overrides)
+    try:
+        return load(recipe, overrides)
+    except RecipeError as error:
+        if out is not None and "--set write.path: nothing under write" in str(error):
+            raise RecipeError(f"--out sets the folder of a recipe's only sink, and this one has several: set each, as with "
+                              f"--set write.NAME.path={out} ({str(error).rpartition('; ')[2]})") from None
+        raise
 
 
 mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream", show_default=True,

@@ -108,6 +108,15 @@ def test_what_is_wrong_is_told_before_anything_runs(folder, words, told):
     assert not (folder / "out").exists()
 
 
+def test_out_is_for_recipes_with_one_sink(folder):
+    (folder / "recipe.yaml").write_text("read: {jsonl: {path: in}}\nwrite: [{jsonl: {path: a}}, {parquet: {path: b}}]\n")
+    done = run("--out", "elsewhere")
+    assert "--set write.NAME.path=elsewhere (there are jsonl, parquet)" in done.output
+    done = run("--set", "write.jsonl.path=one", "--set", "write.parquet.path=two")
+    assert done.exit_code == 0, done.output
+    assert next((folder / "two").glob("*.parquet"))
+
+
 @pytest.mark.parametrize(("recipe", "told"), [
     ("read: {jsonl: {path: in}}\nsteps:\n  - dorp: {a: 'true'}\nwrite: {jsonl: {path: out}}\n",
      ["recipe.yaml:3", "'dorp'", "drop"]),
