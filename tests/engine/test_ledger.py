@@ -340,11 +340,11 @@ def test_deaths_of_sinks_leave_only_what_is_named(tmp_path, texts, after):
 
 def test_thousands_of_units_are_no_burden(tmp_path, texts):
     """CPU time of prepare, commit and flush grows with the number of units and no faster: a resume of 4 times the units
-    costs less than 8 times as much."""
+    costs less than 10 times as much, and not 16 times."""
     plan = make_plan(pipeline(texts, tmp_path / "unused")).phases[0]
 
-    def cost(count):
-        out = Folder.open(str(tmp_path / str(count)))
+    def cost(count, turn):
+        out = Folder.open(str(tmp_path / f"{count}-{turn}"))
         units = [(0, Unit((Part(uri=f"/in/{i}", size_bytes=9),))) for i in range(count)]
         keys = [u.key for _, u in units]
         names = [s.name for s in plan.steps]
@@ -366,4 +366,5 @@ def test_thousands_of_units_are_no_burden(tmp_path, texts):
         assert again.counts()[names[0]].rows_in == count
         return time.process_time() - began
 
-    assert cost(1600) < 8 * cost(400)
+    few, many = (min(cost(count, turn) for turn in range(2)) for count in (400, 1600))  # what else runs here costs time too
+    assert many < 10 * few
