@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from curator import packs
 from curator.errors import ContractError, RecipeError
 from curator.pipeline import End, Node
 from curator.stage import FunctionStage, Reduce, Sink, Source, Stage
@@ -87,7 +86,7 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
     if name not in before:
         near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
-        if not near and (makers := packs.makers(name)):
+        if not near and (makers := _makers(name)):
             hint = f"{' or '.join(makers)} adds it"
         for holder, held in before.items():
             if held is not None and pa.types.is_struct(held) and held.get_field_index(name) >= 0:
@@ -96,6 +95,12 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
     have = before[name]
     if kind is not None and have is not None and not have.equals(kind) and not _same_family(have, kind):
         raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r} as {kind}, and here it is {have}")
+
+
+def _makers(name: str) -> list[str]:
+    from curator import packs  # only to say what is wrong: every worker imports this module, and metadata take their time
+
+    return packs.makers(name)
 
 
 def _same_family(a: pa.DataType, b: pa.DataType) -> bool:

@@ -20,7 +20,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from curator.errors import CuratorError, PackError, RecipeError
+from curator.errors import PackError, RecipeError
 from curator.packs_why import why
 from curator.stage import FunctionStage, Sink, Source, Stage
 
@@ -186,8 +186,8 @@ def makers(column: str) -> list[str]:
     for name, factory in all_stages().items():
         try:
             adds = factory().contract().adds if kind_of(factory) == "stage" else ()
-        except (TypeError, ValueError, CuratorError):  # it has parameters that must be given
-            continue
+        except Exception:  # parameters that must be given, or a fault of a stranger's: it is not the one to be told of here
+            adds = ()
         found += [name] if column in adds else []
     return found
 

@@ -131,6 +131,14 @@ def test_a_recipe_that_names_broken_packs_or_stages_says_so_with_their_lines(sit
         assert why in words
 
 
+def test_a_column_that_is_missing_names_its_makers_whatever_strangers_raise(site):
+    (site.folder / "missing.yaml").write_text(RECIPE.replace("[loud.shout]", "[{select: {drop: [shout]}}]"))
+    words = site.curator("plan", "missing.yaml", code=2)
+    assert "needs 'shout', which nothing before it makes;" in words
+    assert "loud.shout" in words
+    assert "Traceback" not in words
+
+
 def test_a_recipe_that_was_not_packaged(site):
     assert 'brings no recipes; if it should, its package-data in pyproject.toml lacks "recipes/*.yaml"' in site.curator(
         "run", "lacking/web", code=2)
