@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -263,18 +262,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     told = parser.parse_args()
     ctypes.CDLL(None).prctl(REAP, 1, 0, 0, 0)
-    path = HERE / "results" / "dedup.json"
-    path.parent.mkdir(exist_ok=True)
-    kept = json.loads(path.read_text()) if path.exists() else {}
     place = Path(tempfile.mkdtemp(prefix="dedup"))
     try:
-        for (*above, last), result in rows(told, place):
-            entry = kept
-            for key in above:
-                entry = entry.setdefault(key, {})
-            entry[last] = result
-            kept["cpus"] = os.cpu_count()
-            path.write_text(json.dumps(kept, indent=1))
+        peers.keep("dedup", rows(told, place))
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -132,15 +131,9 @@ def main() -> None:
     parser.add_argument("--sizes", default="500x375,2048x1536")
     told = parser.parse_args()
     ctypes.CDLL(None).prctl(REAP, 1, 0, 0, 0)
-    path = HERE / "results" / "image.json"
-    path.parent.mkdir(exist_ok=True)
-    kept = json.loads(path.read_text()) if path.exists() else {}
     place = Path(tempfile.mkdtemp(prefix="image"))
     try:
-        for (row, size, tool), figures in rows(told, place):
-            kept.setdefault(row, {}).setdefault(size, {})[tool] = figures
-            kept["cpus"] = os.cpu_count()
-            path.write_text(json.dumps(kept, indent=1))
+        peers.keep("image", rows(told, place))
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

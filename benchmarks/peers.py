@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,3 +45,17 @@ def cpu_seconds() -> float:
     """Processor time of all processes that were below this one and ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def keep(name: str, found: Iterable[tuple[tuple[str, ...], dict[str, Any]]]) -> None:
+    """Write figures to results/NAME.json as they come, each under its keys; what the file has of others stays."""
+    path = HERE / "results" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    for (*above, last), figures in found:
+        entry = kept
+        for key in above:
+            entry = entry.setdefault(key, {})
+        entry[last] = figures
+        kept["cpus"] = os.cpu_count()
+        path.write_text(json.dumps(kept, indent=1))
