@@ -24,12 +24,16 @@ def normalised(url: str) -> str:
         raise ValueError(f"{scheme or 'no scheme'}: only http and https are fetched")
     if not parts.hostname:
         raise ValueError("there is no host")
-    host = parts.hostname.encode("idna").decode("ascii")  # a UnicodeError is a ValueError
+    host = _ascii(_ascii(parts.hostname))  # twice: what becomes a dot the first time is one the second time
     netloc = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{parts.port}")
     parsed = parse_url(urlunsplit((scheme, netloc, parts.path or "/", parts.query, "")))
     if (parsed.host or "").strip("[]") != host:  # a backslash or the like, which some take for the end of the host
         raise ValueError(f"the host {host!r} can be read in two ways")
     return parsed.url
+
+
+def _ascii(host: str) -> str:
+    return host.encode("idna").decode("ascii")  # a UnicodeError is a ValueError: an empty label, one of over 63 letters
 
 
 def host_of(url: str) -> str:

@@ -7,6 +7,7 @@ import gzip
 import socket
 import ssl
 import threading
+import unicodedata
 from collections import Counter
 
 import pyarrow as pa
@@ -97,6 +98,23 @@ def test_a_url_is_plain_ascii_on_the_wire(url):
     assert found.isprintable()
     assert " " not in found
     assert normalised(found) == found
+
+
+LIKE_A_DOT = [chr(c) for c in range(0x110000) if "." in unicodedata.normalize("NFKC", chr(c))]
+
+
+@pytest.mark.parametrize("form", ["http://{}", "http://a{}", "http://{}a", "http://a{0}{0}b", "http://é{}", "http://[{}]",
+                                  "http://a.{}:80/x"])
+def test_what_unicode_takes_for_a_dot_is_one_in_a_host_too(form):
+    for dot in LIKE_A_DOT:
+        test_a_url_is_plain_ascii_on_the_wire.hypothesis.inner_test(form.format(dot))
+    assert normalised("http://a\N{ONE DOT LEADER}b/") == "http://a.b/"
+
+
+@pytest.mark.parametrize("host", [".", "\N{ONE DOT LEADER}", "a\N{TWO DOT LEADER}b", "\N{IDEOGRAPHIC FULL STOP}"])
+def test_a_host_of_empty_labels_is_none(host):
+    with pytest.raises(ValueError, match="label empty"):
+        normalised(f"http://{host}/")
 
 
 def test_redirects_are_followed_and_told(web):
