@@ -8,7 +8,12 @@ PROJECTS := pyproject.toml constraints.txt $(wildcard packs/*/pyproject.toml)
 PACKS := -e packs/text -e packs/image
 MODELS := -e 'packs/image[models,ocr]'
 
-.PHONY: demo test lint bench clean
+# What `make fuzz` draws from: one seed for each round; `make fuzz SEED=…` replays one.
+ROUNDS ?= 5
+SEED ?= $(shell $(BIN)/python -c 'import random; print(*random.sample(range(10 ** 9), $(ROUNDS)))')
+RANDOM_TESTS := -m "(hypothesis or seeded) and not ray and not gpu" --hypothesis-profile=fuzz --timeout=3600
+
+.PHONY: demo test fuzz lint bench clean
 
 demo: $(VENV)/demo.done
 	@test -s demo/corpus.jsonl || $(BIN)/python examples/corpus.py demo/corpus.jsonl
@@ -16,6 +21,10 @@ demo: $(VENV)/demo.done
 
 test: $(VENV)/test.done
 	$(BIN)/python -m pytest $(ARGS)
+
+fuzz: $(VENV)/test.done
+	@for seed in $(SEED); do echo "seed $$seed"; $(BIN)/python -m pytest $(RANDOM_TESTS) --hypothesis-seed=$$seed $(ARGS) \
+		|| { echo "To see it again: make fuzz SEED=$$seed"; exit 1; }; done
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .

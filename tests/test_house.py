@@ -174,3 +174,29 @@ def test_nothing_names_a_machine():
         text = path.read_text(encoding="utf-8")
         for word in ("TODO", "FIXME", "/home/"):
             assert word not in text, f"{path.relative_to(ROOT)} says {word}"
+
+
+TESTS = sorted(p for top in ("tests", "packs") for p in (ROOT / top).rglob("*.py") if "tests" in p.parts)
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_test_draws_from_what_has_no_seed(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            place, name = ast.unparse(node.func).rpartition(".")[::2]
+            if name in ("Random", "default_rng", "PCG64"):
+                assert node.args or node.keywords, f"{path.relative_to(ROOT)}:{node.lineno} is new in every run"
+            elif place in modules & {"random"} or place in ("np.random", "numpy.random"):
+                assert name in ("Generator", "RandomState"), f"{path.relative_to(ROOT)}:{node.lineno} depends on other tests"
+
+
+def test_the_random_tests_have_the_same_examples_everywhere(request):
+    """A profile that searches has to be asked for: `make fuzz`."""
+    from hypothesis import settings
+
+    asked = request.config.getoption("--hypothesis-profile")
+    assert settings().derandomize == (asked != "fuzz")
+    set_by_tests = [p for p in TESTS if "derandomize=" in p.read_text(encoding="utf-8") and p != Path(__file__)]
+    assert not set_by_tests, "`make fuzz` would try the same examples again"

@@ -111,8 +111,10 @@ def attempt(rng, script, deadly, calm):
     return driver, told
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_whatever_is_killed_the_result_is_that_of_plain_python(tmp_path, seed, monkeypatch):
+@pytest.mark.seeded
+@pytest.mark.parametrize("number", range(8))
+def test_whatever_is_killed_the_result_is_that_of_plain_python(tmp_path, number, first_seed, monkeypatch):
+    seed = first_seed + number
     monkeypatch.setenv(TOKEN, tmp_path.name)
     rng = random.Random(seed)
     files, deadly = inputs(rng)
