@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from heapq import heappush
 from math import ceil
 
-from curator.engine.events import Call, Resume, Slice, Submit
+from curator.engine.calls import begin, submit
+from curator.engine.events import Call, Resume, Slice
 from curator.engine.parts import Group, Lane, NodeState, OperatorState, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_scarce, start_worker
 from curator.engine.state import State
@@ -111,7 +111,7 @@ def _read(state: State, operator: OperatorState, force: int) -> bool:
     unit.stage, unit.live = "reading", unit.live + 1
     call = Call(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
                 salvage=unit.blames.get(operator.plan.index, 0) >= 2)
-    _submit(state, operator, worker, call)
+    submit(state, operator, worker, call)
     return True
 
 
@@ -127,7 +127,7 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
             units = tuple(dict.fromkeys((s.unit, s.attempt) for s in group.slices))
             call = Call(state.next_call(), operator.plan.index, "process", group.slices, units, charge=group.charge,
                         rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
-            _submit(state, operator, _first(operator.idle[node.number]), call)
+            submit(state, operator, _first(operator.idle[node.number]), call)
             if force:
                 return True
     if operator.groups and not operator.idle and _room(state, operator, operator.groups[0].nbytes, None):
@@ -257,7 +257,7 @@ def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: Worker
     if not _room(state, operator, _bytes_wanted(lane, wanted), state.nodes[worker.node]):
         operator.blocked = True
         return False
-    _submit(state, operator, worker, _cut(state, operator, lane, wanted))
+    submit(state, operator, worker, _cut(state, operator, lane, wanted))
     return True
 
 
@@ -419,55 +419,3 @@ def _start(state: State, operator: OperatorState, lane: Lane | None, force: int)
 
 def _first(workers: dict[int, WorkerState]) -> WorkerState:
     return next(iter(workers.values()))
-
-
-# -- giving -----------------------------------------------------------------------------------------------------
-
-
-def _submit(state: State, operator: OperatorState, worker: WorkerState, call: Call) -> None:
-    call.worker, call.node = worker.id, worker.node
-    worker.calls.append(call)
-    state.count(worker)
-    state.calls[call.id] = call
-    operator.nbytes += call.nbytes
-    if len(worker.calls) == 1:
-        begin(state, operator, call)
-    state.act(Submit(call))
-
-
-def submit_flush(state: State, operator: OperatorState, worker: WorkerState, unit: tuple[int, int]) -> None:
-    """Ask a worker to finish what it keeps of a unit, after the calls it has."""
-    _submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,)))
-
-
-def begin(state: State, operator: OperatorState, call: Call) -> None:
-    """A call runs from now on. Not before does room count as taken: behind a held call it would be for nothing."""
-    call.began = state.now
-    if operator.plan.timeout_s is not None:
-        start_clock(state, operator, call)
-    if operator.consumers and call.kind != "flush":
-        call.expected = tuple([(i, int(operator.expected(i, call.nbytes))) for i in operator.consumers])
-        _reserve(state, call, 1)
-
-
-def unreserve(state: State, call: Call) -> None:
-    """What the call was expected to send has come, or will not."""
-    _reserve(state, call, -1)
-    call.expected = ()
-
-
-def _reserve(state: State, call: Call, sign: int) -> None:
-    total = 0
-    for index, nbytes in call.expected:
-        state.operators[index].reserved += sign * nbytes
-        total += sign * nbytes
-    if call.node in state.nodes:
-        state.nodes[call.node].reserved += total
-
-
-def start_clock(state: State, operator: OperatorState, call: Call) -> None:
-    """The time limit of a call counts from now."""
-    limit = operator.plan.timeout_s
-    if limit is not None and call.kind != "flush":
-        call.deadline = state.now + limit
-        heappush(state.clocks, (call.deadline, call.id))

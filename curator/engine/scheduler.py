@@ -23,7 +23,8 @@ from typing import Any
 
 from curator.counts import Counts
 from curator.engine import events as ev
-from curator.engine.dispatch import begin, dispatch, halves, start_clock, submit_flush, unreserve
+from curator.engine.calls import close_call, drop_call, end_call, start_clock, submit_flush, unreserve
+from curator.engine.dispatch import dispatch, halves
 from curator.engine.parts import Group, OperatorState, UnitState, WorkerState
 from curator.engine.placement import PRESS, start_worker
 from curator.engine.seats import Profile, recall_profile, seat, seat_due, wants_seats
@@ -202,7 +203,7 @@ class Scheduler:
                 self._count(operator, units[index], event.counts[index])
         self._learn_pace(operator, call, event)
         self._exhausted(operator, event.exhausted)
-        self._close(call)
+        close_call(self.state, call)
         if call.kind == "flush":
             self._flushed(call, event)
         for index, attempt in call.units:
@@ -239,7 +240,7 @@ class Scheduler:
         call = self.state.calls.get(event.call)
         if call is None:
             return
-        self._close(call, rows_done=event.fatal)
+        close_call(self.state, call, rows_done=event.fatal)
         operator = self.state.operators[call.operator]
         if event.fatal:
             self._stop(event.error)
@@ -262,42 +263,8 @@ class Scheduler:
             self.state.hold(output.ref)
             self.state.let_go(output.ref)
 
-    def _close(self, call: ev.Call, rows_done: bool = True, lost: bool = False) -> None:
-        """A call has ended: take it off its worker; with `rows_done` its rows too."""
-        state = self.state
-        worker = state.workers[call.worker]
-        first = worker.calls[0] is call
-        assert first or lost, "a worker answered out of turn"
-        worker.calls.remove(call)
-        state.count(worker)
-        self._end_call(call)
-        if worker.calls and first:
-            begin(state, state.operators[call.operator], worker.calls[0])
-        elif not worker.calls and worker.leaving and not worker.stopping:
-            state.stop(worker)
-        if rows_done:
-            self._drop(call)
-
-    def _end_call(self, call: ev.Call) -> None:
-        """Nothing more is expected of a call."""
-        del self.state.calls[call.id]
-        self.state.operators[call.operator].nbytes -= call.nbytes
-        if call.expected:
-            unreserve(self.state, call)
-        for output in call.kept:
-            self.state.let_go(output.ref)
-        call.kept = ()
-
-    def _drop(self, call: ev.Call) -> None:
-        self.state.drop(call.slices)
-        if call.kind == "read":
-            unit = self.state.units[call.units[0][0]]
-            if unit.attempt == call.units[0][1]:
-                unit.live -= 1
-                unit.stage = "draining"
-
     def _drop_and_check(self, call: ev.Call) -> None:
-        self._drop(call)
+        drop_call(self.state, call)
         for index, attempt in call.units:
             self._check_drained(self.state.units[index], attempt)
 
@@ -412,7 +379,7 @@ class Scheduler:
     def _abandon(self, worker: WorkerState) -> None:
         """Kill a worker whose answers nobody wants any more."""
         for call in worker.calls:
-            self._end_call(call)
+            end_call(self.state, call)
         self.state.kill(worker)
 
     # -- failures -------------------------------------------------------------------------------------------
@@ -425,7 +392,7 @@ class Scheduler:
         operator = state.operators[worker.operator]
         calls = list(worker.calls)
         for call in calls:
-            self._end_call(call)
+            end_call(state, call)
         state.remove_worker(worker)
         if worker.stopping and not calls:
             return
@@ -454,7 +421,7 @@ class Scheduler:
         call = self.state.calls.get(event.call)
         if call is None:
             return
-        self._close(call, lost=True)
+        close_call(self.state, call, lost=True)
         units = [self.state.units[u] for u, attempt in call.units if self.state.units[u].attempt == attempt]
         self._restart(units, event.reason)
 
@@ -470,7 +437,7 @@ class Scheduler:
         for worker in gone:
             operator, calls = state.operators[worker.operator], list(worker.calls)
             for call in calls:
-                self._end_call(call)
+                end_call(state, call)
             if any(p.node in state.nodes for p in worker.places):
                 state.act(ev.StopWorker(worker.id, kill=True))  # the other ranks of a gang
             state.remove_worker(worker)
@@ -490,7 +457,7 @@ class Scheduler:
     def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[ev.Call], note: ev.Note) -> None:
         """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""
         for call in calls:
-            self._drop(call)
+            drop_call(self.state, call)
         units = [self.state.units[u] for u in sorted(operator.lanes[worker.lane].units)]
         blamed = {u for u, attempt in calls[0].units if self.state.units[u].attempt == attempt} if calls else set()
         if operator.exhausted:
