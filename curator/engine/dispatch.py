@@ -282,7 +282,7 @@ def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
     batch = operator.plan.batch_size
     if batch is None or lane.rows >= batch or operator.load > operator.limit / 2:
         return False
-    return any(_may_send(state, state.operators[i]) for i in operator.producers)
+    return _more_may_come(state, operator)
 
 
 def _slight(state: State, operator: OperatorState, lane: Lane) -> bool:
@@ -292,10 +292,25 @@ def _slight(state: State, operator: OperatorState, lane: Lane) -> bool:
     return lane.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < SLIGHT_S
 
 
+def _more_may_come(state: State, operator: OperatorState) -> bool:
+    """Something before it may send rows; who has no worker sends none on, whatever is before it. Branches that part and meet
+    again are looked at once."""
+    todo = list(operator.producers)
+    seen = set(todo)
+    while todo:
+        before = state.operators[todo.pop()]
+        if not before.workers:
+            continue
+        if _may_send(state, before):
+            return True
+        fresh = [i for i in before.producers if i not in seen]
+        seen.update(fresh)
+        todo += fresh
+    return False
+
+
 def _may_send(state: State, operator: OperatorState) -> bool:
-    """It works, or could as soon as a core is free, or gets rows from one that does; not while it waits for room or a GPU."""
-    if not operator.workers:
-        return False
+    """It works, or could as soon as a core is free; not while it waits for room or a GPU."""
     if operator.working > operator.starting:
         return True
     if state.waiting.get(operator.plan.index) and _room(state, operator, 0, None):
@@ -304,10 +319,8 @@ def _may_send(state: State, operator: OperatorState) -> bool:
         return True
     if any(_room(state, operator, w.calls[0].nbytes, None) for w in operator.held.values()):
         return True
-    if any(_room(state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), None)
-           for lane in operator.waiting.values()):
-        return True
-    return any(_may_send(state, state.operators[i]) for i in operator.producers)
+    return any(_room(state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), None)
+               for lane in operator.waiting.values())
 
 
 def _bytes_wanted(lane: Lane, rows: int) -> int:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from simulator import Simulator, port_of
 from world import Faults, World, beside, chain, make_stage
 
 from curator.counts import Counts
+from curator.engine import dispatch
 from curator.engine.scheduler import TRIES
+from curator.plan import Target
 from curator.resources import Node
 
 PROFILES = {
@@ -185,6 +188,23 @@ def test_a_long_branch_beside_them_does_not_keep_stages_from_their_turns(batch_s
 def test_a_stage_starts_beside_one_that_can_never_give_way():
     done = steady(make_stage(memory_gb=6), make_stage("dedup", memory_gb=5), make_stage(memory_gb=6), units=3)
     assert len(done.committed) == 3
+
+
+def test_branches_that_part_and_meet_again_twenty_times_cost_no_more_than_their_number(monkeypatch):
+    """A stage that waits for a full batch asks whether more may come: of each operator before it, and not by each way to it."""
+    line = chain(*[make_stage(batch_size=64 if at % 3 == 2 else None) for at in range(60)])
+    operators = []
+    for at, operator in enumerate(line):
+        # 0 -> 1 and 2 -> 3 -> 4 and 5 -> 6 …; the second way is there, and no row takes it.
+        way = {0: {(0, "low"): (Target(at + 2),)}, 1: {(0, "out"): (Target(at + 2),)}, 2: {}}[at % 3]
+        operators.append(replace(operator, routes={**operator.routes, **way}) if at < 60 else operator)
+    simulator = Simulator(World(0, operators=operators, machine=Node(cpus=2), steady=True, unit_rows=[40] * 2, row_bytes=1000),
+                          validate=0)
+    asked, may_send = Counter(), dispatch._may_send
+    monkeypatch.setattr(dispatch, "_may_send", lambda *given: asked.update(["times"]) or may_send(*given))
+    simulator.run()
+    audit(simulator)
+    assert asked["times"] < len(operators) * simulator.events
 
 
 # -- ends -------------------------------------------------------------------------------------------------------
