@@ -1,52 +1,15 @@
-"""Batches put together and cut, and which row of a call became which; beneath the `Runner`."""
+"""Batches put together and cut; beneath the `Runner`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
-from curator.errors import StageError
 from curator.stage import Outputs
-from curator.tasks.batch import ROW, UNIT, Batch
+from curator.tasks.batch import Batch
 
 JOIN_ROWS = 256  # small batches are joined to about this, for stages that leave the size to the engine
 JOIN_BYTES = 4 << 20  # or to this
-
-
-class Lineage:
-    """Which rows of a call came out where."""
-
-    def __init__(self, stage: str, batch: Batch) -> None:
-        self.stage, self.batch = stage, batch
-        self.answers: list[tuple[str | None, Batch]] = []
-
-    def saw(self, port: str | None, answer: Batch) -> None:
-        schema = answer.rows.schema
-        if schema.get_field_index(ROW) < 0 or schema.get_field_index(UNIT) < 0:
-            raise StageError(self.stage, "answered a batch that was not made from the one given (take, filter, split, explode, "
-                                         "with_columns, select): the engine cannot tell which row became which")
-        self.answers.append((port, answer))
-
-    def check(self) -> None:
-        """Every row in is somewhere.
-
-        Raises:
-            StageError: naming the ids that are not.
-        """
-        rows = len(self.batch)
-        found = [a.rows.column(ROW).to_numpy() for _, a in self.answers]
-        if len(found) == 1 and len(found[0]) == rows and (found[0] == self.batch.rows.column(ROW).to_numpy()).all():
-            return
-        seen = np.zeros(rows, dtype=bool)
-        for some in found:
-            seen[some] = True
-        if not seen.all():
-            lost = self.batch.filter(~seen)
-            ids = tuple(lost.rows.column("id").to_pylist())
-            raise StageError(self.stage, f"{len(ids)} of {rows} rows are on no port; a stage sends on every row it is given, "
-                                         "on `dropped` if need be, or names it as absorbed", ids)
 
 
 def parts(result: Any) -> Iterator[Outputs]:

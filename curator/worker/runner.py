@@ -9,27 +9,26 @@ from __future__ import annotations
 import errno
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from curator.counts import ERRORS_MAX, WRITTEN, Counts
+from curator.counts import WRITTEN, Counts
 from curator.engine.events import Note
 from curator.engine.parts import CHUNK_BYTES
 from curator.errors import CuratorError, StageError
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.stage import ENDINGS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
-from curator.summary import ColumnSummary
 from curator.tasks.batch import ROW, UNIT, Batch
-from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Lineage, cut, gathered, joined, parts
+from curator.worker.account import Account, adjacent, count_port, rows_by_unit, summarise
+from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, cut, gathered, joined, parts
 
 HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
-ERROR_CHARS = 160  # of an error, where errors are counted
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no row is to blame for a full disk
 READ_PARTS_S = (0.01, 0.2)  # a source sends what it has this often, so that the stages after it need not wait:
@@ -182,6 +181,7 @@ class Runner:
             for _ in steps[work.kind](work):
                 part, paused = self._take_pending(), time.perf_counter()
                 yield part
+                del part  # where nothing is put elsewhere, these are the batches themselves
                 waited += time.perf_counter() - paused
             outputs = self._take_pending()
         except CallFailed:
@@ -211,7 +211,7 @@ class Runner:
                     batch = batch.with_columns({UNIT: pa.array(np.full(len(batch), index, np.int32))})
                     batch = self._ended(0, port, batch)
                     counts.rows_in += len(batch)
-                    self._count_port(counts, port, batch)
+                    count_port(counts, port, batch.rows)
                     self._collect(0, port, batch)
                 began = time.perf_counter()
                 if self.pending_bytes >= CHUNK_BYTES // 4 or began - sent > pause:
@@ -282,10 +282,11 @@ class Runner:
         """Take in rows that a reduction made."""
         self._check_source(batch)
         if port not in ENDINGS:
-            self._check_adds(0, [batch])
-            self._summarise(counts, batch, self.adds[0])
+            if 0 not in self.kept_contract:
+                self._check_adds(0, batch)
+            summarise(counts, batch.rows, self.adds[0])
         counts.made += len(batch)
-        self._count_port(counts, port, batch)
+        count_port(counts, port, batch.rows)
         self._collect(0, port, batch)
 
     def _stamped(self, batch: Batch) -> Batch:
@@ -385,7 +386,7 @@ class Runner:
             failed = batch.with_error(error, trace)
             counts = self._count(self._unit_of(batch), step)
             counts.rows_in += 1
-            self._count_port(counts, "failed", failed)
+            count_port(counts, "failed", failed.rows)
             yield "failed", failed
 
     def _call(self, step: int, batch: Batch) -> Iterator[tuple[str, Batch]]:
@@ -394,45 +395,45 @@ class Runner:
         self.progress()
         stage, rows = self.stages[step], len(batch)
         batch = batch.with_columns({ROW: pa.array(np.arange(rows, dtype=np.int32))})
-        ledger = Lineage(self.operator.steps[step].name, batch)
-        held: list[tuple[str, Batch]] | None = []
-        held_bytes = 0
+        account = Account(self.operator.steps[step].name, stage, batch, self.only_unit)
+        held: deque[tuple[str, Batch]] | None = deque()
+        held_bytes, first = 0, step not in self.kept_contract
         began = time.perf_counter()
         busy = 0.0
         for outputs in parts(stage.process(batch)):
             busy += time.perf_counter() - began
             for port, answer in self._ports(step, outputs):
-                ledger.saw(port, answer)
+                if first and port not in ENDINGS:
+                    self._check_adds(step, answer)
+                account.saw(port, answer)
                 if held is None:
                     yield port, answer
                 else:
                     held.append((port, answer))
                     held_bytes += answer.nbytes if held_bytes or len(held) > 1 else 0
             if outputs.absorbed is not None:
-                ledger.saw(None, outputs.absorbed)
+                account.saw(None, outputs.absorbed)
             if held and held_bytes > HOLD_BYTES:
-                yield from held
+                while held:
+                    yield held.popleft()
                 held = None
             began = time.perf_counter()
         busy += time.perf_counter() - began
-        ledger.check()
-        self._check_adds(step, [a for port, a in ledger.answers if port is not None and port not in ENDINGS])
-        self._account(step, batch, ledger, busy)
-        yield from held or ()
+        for unit, counts in account.close(busy).items():
+            self._count(unit, step).add(counts)
+        while held:
+            yield held.popleft()
 
-    def _check_adds(self, step: int, answers: Sequence[Batch]) -> None:
-        """The first answer has the columns that the contract adds, in their types: the plan was checked against it."""
-        if step in self.kept_contract:
-            return
+    def _check_adds(self, step: int, answer: Batch) -> None:
+        """What the first call answers has the columns that the contract adds, in their types: the plan was checked against it."""
+        self.kept_contract.add(step)
         name, named = self.operator.steps[step].name, self.stages[step].contract().adds
-        for answer in answers:
-            self.kept_contract.add(step)
-            for added, kind in named.items():
-                schema, at = answer.rows.schema, answer.rows.schema.get_field_index(added)
-                if at < 0 and added not in answer.payloads():
-                    raise StageError(name, f"its contract adds {added!r}, and its answer has no such column or payload")
-                if at >= 0 and kind is not None and not pa.types.is_null(schema.types[at]) and not schema.types[at].equals(kind):
-                    raise StageError(name, f"its contract adds {added!r} as {kind}, and its answer has {schema.types[at]}")
+        for added, kind in named.items():
+            schema, at = answer.rows.schema, answer.rows.schema.get_field_index(added)
+            if at < 0 and added not in answer.payloads():
+                raise StageError(name, f"its contract adds {added!r}, and its answer has no such column or payload")
+            if at >= 0 and kind is not None and not pa.types.is_null(schema.types[at]) and not schema.types[at].equals(kind):
+                raise StageError(name, f"its contract adds {added!r} as {kind}, and its answer has {schema.types[at]}")
 
     def _ports(self, step: int, outputs: Outputs) -> Iterator[tuple[str, Batch]]:
         name = self.operator.steps[step].name
@@ -466,53 +467,18 @@ class Runner:
     def _unit_of(self, batch: Batch) -> int:
         return self.only_unit if self.only_unit is not None else batch.rows.column(UNIT)[0].as_py()
 
-    def _by_unit(self, batch: Batch) -> dict[int, Batch]:
+    def _by_unit(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
         if self.only_unit is not None:
-            return {self.only_unit: batch}
-        return batch.split(batch.rows.column(UNIT).to_pylist())
-
-    def _account(self, step: int, batch: Batch, ledger: Lineage, busy: float) -> None:
-        total = len(batch)
-        for unit, rows in self._by_unit(batch).items():
-            counts, taken = self._count(unit, step), len(rows)
-            counts.rows_in += taken
-            counts.made -= taken
-            counts.busy_s += busy * taken / total
-        for port, answer in ledger.answers:
-            for unit, rows in self._by_unit(answer).items():
-                counts = self._count(unit, step)
-                counts.made += len(rows)
-                if port is None:
-                    counts.absorbed += len(rows)
-                else:
-                    self._count_port(counts, port, rows)
-                    if port not in ENDINGS:
-                        self._summarise(counts, rows, self.adds[step])
-                    if self.stages[step].by_source:
-                        _count_sources(counts, port, rows)
-
-    def _summarise(self, counts: Counts, batch: Batch, names: tuple[str, ...]) -> None:
-        for name in names:
-            if name in batch.rows.column_names:
-                counts.columns.setdefault(name, ColumnSummary()).add(batch.rows.column(name))
-
-    def _count_port(self, counts: Counts, port: str, batch: Batch) -> None:
-        if port == "dropped":
-            found = pc.value_counts(batch.rows.column("reason"))
-            counts.add(Counts(dropped={str(r["values"]): r["counts"] for r in found.to_pylist()}))
-        elif port == "failed":
-            found = pc.value_counts(pc.utf8_slice_codeunits(batch.rows.column("error"), 0, ERROR_CHARS))
-            counts.add(Counts(failed=len(batch), errors={str(r["values"]): r["counts"] for r in found.to_pylist()[:ERRORS_MAX]}))
-        elif port == "duplicate":
-            counts.duplicate += len(batch)
-        else:
-            counts.out[port] = counts.out.get(port, 0) + len(batch)
+            yield self.only_unit, batch
+            return
+        for unit, at in rows_by_unit(batch).items():
+            yield unit, batch.slice(int(at[0]), int(at[-1]) + 1) if adjacent(at) else batch.take(at)
 
     def _collect(self, step: int, port: str, batch: Batch) -> None:
         if (step, port) not in self.operator.routes or not len(batch):
             return
         batch = self._lightened(step, port, batch)
-        for unit, rows in self._by_unit(batch).items():
+        for unit, rows in self._by_unit(batch):
             self.pending.setdefault((step, port, unit), []).append(rows)
         # An upper bound (a slice counts all that it is part of), forty times cheaper than the bytes themselves.
         bound = batch.rows.get_total_buffer_size()
@@ -520,11 +486,12 @@ class Runner:
 
     def _take_pending(self) -> Part:
         part: Part = []
-        for (step, port, unit), batches in self.pending.items():
+        while self.pending:  # one after the other: what was put elsewhere is not kept here until all is
+            (step, port, unit), batches = self.pending.popitem()
             for batch in joined(batches):
                 part.append((step, port, unit, len(batch), batch.nbytes, self.put(batch)))
-        self.pending, self.pending_bytes = {}, 0
-        return part
+        self.pending_bytes = 0
+        return part[::-1]
 
     # -- sinks ----------------------------------------------------------------------------------------------------
 
@@ -570,13 +537,6 @@ class Runner:
                 self.sidecars.write(answer.memory, _ipc(memory.rows))
         answer.seconds = time.perf_counter() - began
         return answer
-
-
-def _count_sources(counts: Counts, port: str, rows: Batch) -> None:
-    if port == "duplicate" or port not in ENDINGS:
-        for found in pc.value_counts(rows.rows.column("source")).to_pylist():
-            same = found["counts"] if port == "duplicate" else 0
-            counts.saw_source(str(found["values"]), found["counts"] - same, same)
 
 
 def _failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:

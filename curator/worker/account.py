@@ -1,0 +1,151 @@
+"""Where the rows of one call went: counted as its answers come, so that no answer is kept for it; beneath the `Runner`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curator.counts import ERRORS_MAX, Counts
+from curator.errors import StageError
+from curator.stage import ENDINGS, Stage
+from curator.summary import ColumnSummary
+from curator.tasks.batch import ROW, UNIT, Batch
+
+ERROR_CHARS = 160  # of an error, where errors are counted
+
+
+class Account:
+    """The account of one `process` call of `stage`, a step called `name`. It keeps which rows were seen and counts by unit,
+    never a batch. `only_unit`: the unit of all rows, if it is one."""
+
+    def __init__(self, name: str, stage: Stage, batch: Batch, only_unit: int | None) -> None:
+        self.name, self.stage, self.only_unit = name, stage, only_unit
+        self.adds = tuple(stage.contract().adds)
+        self.counts: dict[int, Counts] = {}
+        self._ids = batch.rows.column("id")
+        self._rows = len(batch)
+        self._seen: np.ndarray | None = None  # which rows came out; None before the first
+        self._all = False
+        for unit, rows in self._sizes(batch):
+            self.counts[unit] = Counts(rows_in=rows, made=-rows)
+
+    def saw(self, port: str | None, answer: Batch) -> None:
+        """Take in rows that the stage sent to a port; None: that it absorbed.
+
+        Raises:
+            StageError: nothing tells which rows they were.
+        """
+        schema = answer.rows.schema
+        if schema.get_field_index(ROW) < 0 or schema.get_field_index(UNIT) < 0:
+            raise StageError(self.name, "answered a batch that was not made from the one given (take, filter, split, explode, "
+                                        "with_columns, select): the engine cannot tell which row became which")
+        self._mark(answer.rows.column(ROW).to_numpy())
+        for unit, rows in self._sizes(answer):
+            counts = self._of(unit)
+            counts.made += rows
+            if port is None:
+                counts.absorbed += rows
+        if port is None:
+            return
+        for unit, rows in self._tables(answer, port):
+            counts = self._of(unit)
+            count_port(counts, port, rows)
+            if port not in ENDINGS:
+                summarise(counts, rows, self.adds)
+            if self.stage.by_source:
+                _count_sources(counts, port, rows)
+
+    def close(self, busy_s: float) -> dict[int, Counts]:
+        """The counts by unit; `busy_s` of work is shared out by rows.
+
+        Raises:
+            StageError: rows are nowhere; it names their ids.
+        """
+        if not self._all:
+            lost = np.ones(self._rows, dtype=bool) if self._seen is None else ~self._seen
+            if lost.any():
+                ids = tuple(self._ids.filter(pa.array(lost)).to_pylist())
+                raise StageError(self.name, f"{len(ids)} of {self._rows} rows are on no port; a stage sends on every row it is "
+                                            "given, on `dropped` if need be, or names it as absorbed", ids)
+        for counts in self.counts.values():
+            counts.busy_s += busy_s * counts.rows_in / self._rows
+        return self.counts
+
+    def _mark(self, found: np.ndarray) -> None:
+        if self._all:
+            return
+        if self._seen is None:
+            if len(found) == self._rows and (found == np.arange(self._rows)).all():  # mostly it is so
+                self._all = True
+                return
+            self._seen = np.zeros(self._rows, dtype=bool)
+        self._seen[found] = True
+
+    def _of(self, unit: int) -> Counts:
+        counts = self.counts.get(unit)
+        if counts is None:
+            counts = self.counts[unit] = Counts()
+        return counts
+
+    def _sizes(self, batch: Batch) -> Iterator[tuple[int, int]]:
+        """How many rows each unit has."""
+        if self.only_unit is not None:
+            yield self.only_unit, len(batch)
+        else:
+            for unit, at in rows_by_unit(batch).items():
+                yield unit, len(at)
+
+    def _tables(self, batch: Batch, port: str) -> Iterator[tuple[int, pa.Table]]:
+        """The columns that are counted by value, for each unit: of text and media no copy is made to count rows."""
+        if self.only_unit is not None:
+            yield self.only_unit, batch.rows
+            return
+        wanted = {"reason", "error", "source", *self.adds}
+        rows = batch.rows.select([name for name in batch.rows.column_names if name in wanted])
+        for unit, at in rows_by_unit(batch).items():
+            yield unit, rows.slice(int(at[0]), len(at)) if adjacent(at) else rows.take(pa.array(at))
+
+
+def rows_by_unit(batch: Batch) -> dict[int, np.ndarray]:
+    """For each unit the positions of its rows, in their order."""
+    units = batch.rows.column(UNIT).to_numpy()
+    order = np.argsort(units, kind="stable")
+    ends = np.flatnonzero(np.diff(units[order])) + 1
+    return {int(units[at[0]]): at for at in np.split(order, ends) if len(at)}
+
+
+def adjacent(at: np.ndarray) -> bool:
+    """Whether positions in their order follow one another, so that a slice gives these rows without a copy."""
+    return bool(at[-1] - at[0] == len(at) - 1)
+
+
+def count_port(counts: Counts, port: str, rows: pa.Table) -> None:
+    """Count rows that leave on a port."""
+    if port == "dropped":
+        found = pc.value_counts(rows.column("reason"))
+        counts.add(Counts(dropped={str(r["values"]): r["counts"] for r in found.to_pylist()}))
+    elif port == "failed":
+        found = pc.value_counts(pc.utf8_slice_codeunits(rows.column("error"), 0, ERROR_CHARS))
+        errors = {str(r["values"]): r["counts"] for r in found.to_pylist()[:ERRORS_MAX]}
+        counts.add(Counts(failed=rows.num_rows, errors=errors))
+    elif port == "duplicate":
+        counts.duplicate += rows.num_rows
+    else:
+        counts.out[port] = counts.out.get(port, 0) + rows.num_rows
+
+
+def summarise(counts: Counts, rows: pa.Table, names: tuple[str, ...]) -> None:
+    """Count what the columns of these names hold."""
+    for name in names:
+        if name in rows.column_names:
+            counts.columns.setdefault(name, ColumnSummary()).add(rows.column(name))
+
+
+def _count_sources(counts: Counts, port: str, rows: pa.Table) -> None:
+    if port == "duplicate" or port not in ENDINGS:
+        for found in pc.value_counts(rows.column("source")).to_pylist():
+            same = found["counts"] if port == "duplicate" else 0
+            counts.saw_source(str(found["values"]), found["counts"] - same, same)

@@ -1,0 +1,183 @@
+"""How many bytes a worker holds during a call, counted by Arrow's allocator: what was sent on is let go."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from curator import Batch, Context, Outputs, Source, Stage, stage
+from curator.io.files import Folder
+from curator.plan import Operator, Step, Target
+from curator.stage import ENDINGS, Part, Reduce, Unit
+from curator.worker.runner import Answer, Piece, Runner, UnitInfo, Work
+
+MB = 1 << 20
+PARTS, PART_BYTES = 60, 4 * MB  # what a call of these tests answers
+
+
+@contextmanager
+def counted() -> Iterator[pa.MemoryPool]:
+    """A pool of its own for what is allocated inside: its bytes, the most of them, and their sum."""
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        yield pool
+    finally:
+        pa.set_memory_pool(before)
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 8 * MB)
+    monkeypatch.setattr("curator.worker.runner.HOLD_BYTES", 8 * MB)
+
+
+def runner(*stages: Stage, kind: str = "map", reader=None) -> Runner:
+    steps = tuple(Step(f"s{i}", s, "key") for i, s in enumerate(stages))
+    routes = {(i, port): (Target(9),) for i, s in enumerate(stages) for port in (*s.ports, *ENDINGS)
+              if not (i < len(stages) - 1 and port == "out")}
+    operator = Operator(0, kind, steps, ("out",) * (len(stages) - 1), routes, reader=reader)
+    made = Runner(operator, lambda batch: len(batch), lambda batch: batch, Folder(""))
+    made.setup(Context())
+    return made
+
+
+def blobs() -> pa.Array:
+    """One value of `PART_BYTES`, in memory of Arrow's."""
+    return pa.array(["x" * PART_BYTES], pa.string())
+
+
+def given(rows: int, units: int = 1, **columns) -> list[Piece]:
+    """Rows of several units, each of which has as many."""
+    each = rows // units
+    return [Piece(Batch(pa.table({"id": [f"{u}:{i}" for i in range(each)], "source": ["s"] * each,
+                                  "_unit": pa.array([u] * each, pa.int32()),
+                                  **{name: make(each) for name, make in columns.items()}})), u, 0, 0, each, 0, None)
+            for u in range(units)]
+
+
+def most_held(made: Runner, work: Work) -> tuple[int, int]:
+    """The most bytes that were allocated at once during the call, and the rows that it answered."""
+    gc.collect()
+    rows = 0
+    with counted() as pool:
+        for part in made.run(work):
+            rows += sum(output[3] for output in (part.outputs if isinstance(part, Answer) else part))
+            del part
+        return pool.max_memory(), rows
+
+
+def process(pieces: list[Piece]) -> Work:
+    return Work(1, "process", tuple(pieces), tuple((p.unit, 0) for p in pieces))
+
+
+def read(kind: str = "read") -> Work:
+    unit = Unit((Part(uri="u", size_bytes=1),))
+    return Work(1, kind, (), ((0, 0),), {0: UnitInfo(unit, "u")})
+
+
+def test_a_stage_that_streams_holds_no_more_than_a_part_and_what_may_be_repeated():
+    @stage(adds={"blob": pa.string()})
+    def grows(batch):
+        for row in range(len(batch)):
+            yield Outputs(out=batch.slice(row, row + 1).with_columns({"blob": blobs()}))
+
+    held, rows = most_held(runner(grows), process(given(PARTS)))
+    assert rows == PARTS
+    assert held < 8 * MB + 8 * MB + 4 * PART_BYTES
+
+
+def test_what_a_later_step_makes_of_it_is_let_go_too():
+    @stage
+    def streams(batch):
+        for row in range(len(batch)):
+            yield batch.slice(row, row + 1)
+
+    @stage(adds={"blob": pa.string()}, batch_size=1)
+    def grows(batch):
+        return batch.with_columns({"blob": blobs()})
+
+    held, rows = most_held(runner(streams, grows), process(given(PARTS)))
+    assert rows == PARTS
+    assert held < 8 * MB + 4 * PART_BYTES
+
+
+def test_a_source_that_streams_holds_one_part(monkeypatch):
+    @dataclass(kw_only=True)
+    class Grows(Source):
+        def read(self, unit):
+            for number in range(PARTS):
+                yield Batch(pa.table({"id": [str(number)], "source": ["s"], "blob": blobs()}))
+
+    held, rows = most_held(runner(Grows(), kind="source"), read())
+    assert rows == PARTS
+    assert held < 8 * MB + 4 * PART_BYTES
+
+
+def test_a_reduction_that_makes_many_rows_holds_one_part():
+    @dataclass(kw_only=True)
+    class Makes(Reduce):
+        def absorb(self, batch):
+            pass
+
+        def finish(self):
+            for number in range(PARTS):
+                yield Batch(pa.table({"id": [str(number)], "source": ["s"], "blob": blobs()}))
+
+    shard = SimpleNamespace(alone=lambda: [unit], label="shard")
+    unit = Unit((Part(uri="u", size_bytes=1),))
+    made = runner(Makes(), kind="source", reader=SimpleNamespace(rows=lambda *_: iter(())))
+    held, rows = most_held(made, Work(1, "read", (), ((0, 0),), {0: UnitInfo(shard, "u")}))
+    assert rows == PARTS
+    assert held < 8 * MB + 4 * PART_BYTES
+
+
+def test_rows_of_several_units_are_copied_once_to_part_them_and_not_to_count_them(monkeypatch):
+    """Three steps over 16 MB of rows of several units, in an order that no slice can part."""
+    monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 64 * MB)
+
+    @stage
+    def passes(batch):
+        return batch
+
+    size, rows, units = 16 << 10, 1024, 8
+    mixed = given(rows, units, blob=lambda n: pa.array(["x" * size] * n))
+    whole = Batch.concat([p.data for p in mixed])
+    shuffled = whole.take(np.random.default_rng(0).permutation(rows))
+    pieces = [Piece(shuffled, u, 0, 0, rows if u == 0 else 0, 0, None) for u in range(units)]
+    made = runner(*[passes] * 3)
+    with counted() as pool:
+        Batch(whole.rows).split(list(range(units)) * (rows // units))
+        one_copy = pool.total_bytes_allocated()
+    with counted() as pool:
+        last = list(made.run(Work(1, "process", tuple(pieces), tuple((u, 0) for u in range(units)))))[-1]
+        copied = pool.total_bytes_allocated()
+    assert {unit: by_step[2].out for unit, by_step in last.counts.items()} == {u: {"out": rows // units} for u in range(units)}
+    assert copied < 1.5 * one_copy
+
+
+def test_counts_by_unit_are_those_of_the_rows():
+    @stage(adds={"n": pa.int64()}, ports=("out", "other"))
+    def sorts(batch):
+        at = np.arange(len(batch))
+        yield Outputs(out=batch.filter(at % 3 == 0).with_columns({"n": at[at % 3 == 0]}),
+                      dropped=batch.filter(at % 3 == 1).with_reason("one"))
+        yield Outputs(other=batch.filter(at % 3 == 2).with_columns({"n": at[at % 3 == 2]}), absorbed=batch.filter(at % 3 == 2))
+
+    *_, last = runner(sorts).run(process(given(30, 2)))
+    for unit, at in ((0, range(15)), (1, range(15, 30))):
+        counts = last.counts[unit][0]
+        counts.check()
+        place = [[p for p in at if p % 3 == k] for k in range(3)]
+        assert counts.rows_in == 15
+        assert counts.out == {"out": len(place[0]), "other": len(place[2])}
+        assert counts.dropped == {"one": len(place[1])}
+        assert counts.absorbed == len(place[2])
+        assert counts.made == len(place[2])
+        assert (counts.columns["n"].least, counts.columns["n"].rows) == (min(place[0] + place[2]), len(place[0] + place[2]))
