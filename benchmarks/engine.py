@@ -134,7 +134,7 @@ class Watch:
             sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss")}
             own += sizes.get("Pss_Anon", 0) + sizes.get("Pss_File", 0)
             mapped += sizes.get("Pss_Shmem", 0)
-            for path in Path("/dev/shm").glob(f"curator-{pid}-*/*"):
+            for path in Path("/dev/shm").glob(f"curator-*/{pid}-*/*"):
                 try:
                     files += path.stat().st_size
                 except FileNotFoundError:

@@ -180,7 +180,7 @@ def pss_bytes(root: int) -> int:
 def shared_bytes() -> int:
     """Bytes in the shared-memory folders of runs."""
     total = 0
-    for path in Path("/dev/shm").glob("curator-*/*"):
+    for path in Path("/dev/shm").glob("curator-*/*/*"):
         try:
             total += path.stat().st_size
         except FileNotFoundError:

@@ -192,7 +192,7 @@ def _machine() -> Iterator[tuple[str, str]]:
 
     from curator.machine import available_cpus, memory_bytes, visible_devices
     from curator.observe.format import size
-    from curator.worker.store import shared_memory_parent
+    from curator.worker.folders import shared_memory_parent
 
     yield "Python", f"{platform.python_version()} ({sys.executable})"
     yield "system", platform.platform()

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from curator.resources import Node
-from curator.worker.store import shared_memory_parent
+from curator.worker.folders import shared_memory_parent
 
 BUDGET_MAX = 8 << 30  # bytes on their way between workers; more does not make a run faster
 

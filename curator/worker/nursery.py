@@ -16,11 +16,12 @@ import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
 import sys
+
+from curator.worker.folders import remove_folder
 
 REQUEST = struct.Struct("<II")  # FORK or KILL, worker
 EXITED = struct.Struct("<iIi")  # pid, worker, status as of os.waitpid
@@ -55,7 +56,7 @@ def main() -> None:
         for pid in workers:
             os.waitpid(pid, 0)
         for folder in told["folders"]:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
 
 def _leave_a_janitor(folders: list[str], not_for_it: tuple[int, ...]) -> None:
@@ -81,7 +82,7 @@ def _leave_a_janitor(folders: list[str], not_for_it: tuple[int, ...]) -> None:
     while os.read(read, 1):
         pass
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
     os._exit(0)
 
 

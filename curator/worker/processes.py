@@ -12,7 +12,6 @@ import json
 import os
 import pickle
 import selectors
-import shutil
 import signal
 import socket
 import struct
@@ -24,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from curator.machine import visible_devices
+from curator.worker.folders import clear_folder, make_folders, remove_folder
 from curator.worker.nursery import EXITED, FORK, KILL, REQUEST
 from curator.worker.seat import Seat
-from curator.worker.store import Data, Store, make_folders
+from curator.worker.store import Data, Store
 
 GRACE_S = 10.0  # for processes to close when the run has ended
 NURSERY, WAKE = -1, -2  # where a process number stands otherwise
@@ -253,8 +253,7 @@ class Processes:
         while self.alive:
             self.wait(None)
         for folder in self.folders:
-            for path in Path(folder).glob("*"):  # there is none when the nursery has died, and the folder with it
-                path.unlink(missing_ok=True)
+            clear_folder(folder)  # it is gone when the nursery has died
         self.files.clear()
 
     def _let_end(self) -> None:
@@ -278,7 +277,7 @@ class Processes:
         for end in (self.woken, self.waker):
             end.close()
         for folder, held in self.folders.items():
-            shutil.rmtree(folder, ignore_errors=True)  # if the nursery was killed
+            remove_folder(folder)  # if the nursery was killed
             os.close(held)
 
 

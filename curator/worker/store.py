@@ -7,16 +7,11 @@ full (others use it too), the file goes to the temporary folder: slower, and not
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import pickle
-import shutil
 import struct
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +24,6 @@ from curator.tasks.batch import Batch
 INLINE_BYTES = 16 << 10  # below this a message costs less than a file
 FOOTER = struct.Struct("<QQQ")  # bytes of the rows, where the header begins, its bytes
 ALIGN = 64
-STALE_S = 10.0  # a folder younger than this may be one whose owner has not locked it yet
 
 Data = bytes | str  # a small batch itself, or the path of its file
 
@@ -118,41 +112,3 @@ def _write(batch: Batch, sink: pa.NativeFile) -> None:
     at = sink.tell()
     sink.write(header)
     sink.write(FOOTER.pack(rows_bytes, at, len(header)))
-
-
-# -- the folders ------------------------------------------------------------------------------------------------
-
-
-def make_folders() -> list[tuple[str, int]]:
-    """New folders for one run: in shared memory, where there is enough of it, and in the temporary folder.
-
-    Each with a descriptor that holds its lock. Folders that nobody holds any more (the machine lost power, everything was
-    killed at once) are removed. A lock tells that also between containers that share memory but no process numbers.
-    """
-    made = []
-    for parent in dict.fromkeys((shared_memory_parent(), tempfile.gettempdir())):
-        for old in Path(parent).glob("curator-*-*"):
-            _remove_stale(old)
-        folder = tempfile.mkdtemp(prefix=f"curator-{os.getpid()}-", dir=parent)
-        held = os.open(folder, os.O_RDONLY)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        made.append((folder, held))
-    return made
-
-
-def _remove_stale(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # it is another user's, it is held, or it is gone already
-        if time.time() - folder.stat().st_mtime > STALE_S:
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(handle)
-
-
-def shared_memory_parent() -> str:
-    shared = Path("/dev/shm")
-    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 256 << 20:
-        return str(shared)
-    return tempfile.gettempdir()

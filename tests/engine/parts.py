@@ -18,6 +18,7 @@ import pyarrow as pa
 from curator import Contract, Memory, Outputs, Resources, Sink, Source, Stage, Stateful, TextBatch, VideoBatch, stage
 from curator.pipeline import Pipeline, from_source
 from curator.stage import Part, Unit, Writer, WrittenFile
+from curator.worker.folders import MARKER, remove_folder
 
 
 @dataclass(kw_only=True)
@@ -359,15 +360,16 @@ def orphans(token: str) -> list[str]:
 def folders(*drivers: int) -> list[Path]:
     """The folders for batches of runs by these processes."""
     parents = {"/dev/shm", tempfile.gettempdir()}
-    return [path for parent in parents for pid in drivers for path in Path(parent).glob(f"curator-{pid}-*")]
+    return [path for parent in parents for pid in drivers for path in Path(parent).glob(f"curator-{os.geteuid()}/{pid}-*")]
 
 
 def remains(*killed: int) -> list[Path]:
-    """What is left in the folders of processes that were killed. One that died before it had a nursery leaves them empty, for
-    the next run to remove; here they are removed now."""
+    """What is left in the folders of processes that were killed. One that died before it had a nursery leaves nothing but their
+    markers, for the next run to remove; here they are removed now."""
     for path in folders(*killed):
-        with contextlib.suppress(OSError):  # it holds something
-            path.rmdir()
+        with contextlib.suppress(FileNotFoundError):  # the nursery is removing it
+            if os.listdir(path) == [MARKER]:
+                remove_folder(str(path))
     return folders(*killed)
 
 

@@ -88,7 +88,7 @@ class Gang(Driven):
         batch = text_batch(*texts, pad=pad)
         if not pad:
             return self.submit(1, inline(batch))
-        return self.submit(1, Ref(Store(list(self.runtime.processes.folders), "t").put(batch), len(batch), 1, 0))
+        return self.submit(1, Ref(Store(list(self.runtime.processes.folders), "copy").put(batch), len(batch), 1, 0))
 
 
 @pytest.fixture

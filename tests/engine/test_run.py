@@ -39,7 +39,7 @@ from curator.io.files import Folder
 from curator.run_lock import Lock
 from curator.stages import DedupExact
 from curator.worker import processes
-from curator.worker.store import make_folders
+from curator.worker.folders import make_folders
 
 STARTED: list[int] = []  # processes with a run of their own
 MODES = pytest.mark.parametrize("workers", [0, 2])

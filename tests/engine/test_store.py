@@ -1,7 +1,5 @@
 """Batches outside a process."""
 
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import Batch, CuratorError, TextBatch, VideoBatch
-from curator.worker.store import INLINE_BYTES, Store, make_folders, shared_memory_parent
+from curator.worker.store import INLINE_BYTES, Store
 
 
 @pytest.fixture
@@ -80,22 +78,3 @@ def test_where_everything_is_full_the_message_says_what_to_do(tmp_path):
     store = Store([full(tmp_path / "shm")], "w1")
     with pytest.raises(CuratorError, match=rf"no room for a batch .*{tmp_path} are full. Free space"):
         store.put(Batch(pa.table({"id": ["x" * INLINE_BYTES * 2]})))
-
-
-def test_folders_that_nobody_holds_are_removed_and_no_others():
-    dead, fresh = (Path(tempfile.mkdtemp(prefix="curator-999999999-", dir=shared_memory_parent())) for _ in range(2))
-    os.utime(dead, (0, 0))
-    first, again = make_folders(), []
-    try:
-        for folder, _ in first:
-            os.utime(folder, (0, 0))
-        again = make_folders()
-        assert not dead.exists()
-        assert fresh.exists()  # its owner may be about to lock it
-        assert all(Path(folder).exists() for folder, _ in first)
-        assert all(f"-{os.getpid()}-" in Path(folder).name for folder, _ in (*first, *again))
-    finally:
-        for folder, held in (*first, *again):
-            os.rmdir(folder)  # while it is held: a run beside this test would remove it
-            os.close(held)
-        fresh.rmdir()
