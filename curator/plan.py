@@ -43,6 +43,7 @@ class Step:
     side when their keys are equal. `after`: the names of the steps and the ports that feed it. `keeper`: a sink that the
     plan added, for rows on an ending that no stage takes. `spool`: the plan added it to take rows into a later phase, or out
     of an earlier one; it is no stage of the pipeline. `part_of`: the step of the composite stage that this one is a part of.
+    `fingerprint`: of the stage, taken once a plan; empty where the plan added the step.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Step:
     keeper: bool = False
     spool: bool = False
     part_of: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -237,10 +239,12 @@ def _steps(pipeline: Pipeline, nodes: list[Node], names: dict[Node, str], parts:
         above = sorted(f"{steps[end.node].key}.{end.port}" for end in node.inputs)
         if isinstance(node.stage, Sink):
             above.append(_place(node.stage, pipeline))
-        text = "\n".join([names[node], node.stage.fingerprint(), *above])
+        fingerprint = node.stage.fingerprint()
+        text = "\n".join([names[node], fingerprint, *above])
         key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         after = tuple((names[e.node], e.port) for e in node.inputs)
-        steps[node] = Step(names[node], node.stage, key, after, part_of=names[parts[node]] if node in parts else "")
+        part_of = names[parts[node]] if node in parts else ""
+        steps[node] = Step(names[node], node.stage, key, after, part_of=part_of, fingerprint=fingerprint)
     return steps
 
 

@@ -77,7 +77,7 @@ def _keys(operators: Sequence[Operator]) -> dict[int, str]:
     """What each operator is known by; equal ones are told apart by their order."""
     keys: dict[int, str] = {}
     for operator in operators:
-        text = "\n".join(step.stage.fingerprint() for step in operator.steps if not step.keeper)
+        text = "\n".join(step.fingerprint or step.stage.fingerprint() for step in operator.steps if not step.keeper)
         key = hashlib.blake2b(f"{operator.kind}\n{text}".encode(), digest_size=8).hexdigest()
         count = sum(k.partition("-")[0] == key for k in keys.values())
         keys[operator.index] = f"{key}-{count + 1}" if count else key

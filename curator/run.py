@@ -142,7 +142,7 @@ def _manifest(plan: Plan) -> dict[str, Any]:
     from importlib.metadata import version
 
     stages = [{"name": s.name, "class": f"{type(s.stage).__module__}.{type(s.stage).__qualname__}",
-               "version": s.stage.version, "fingerprint": s.stage.fingerprint(), "key": s.key} for s in plan.steps]
+               "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key} for s in plan.steps]
     return {"curator": version("curator-core"), "python": platform.python_version(), "pyarrow": pa.__version__, "stages": stages}
 
 

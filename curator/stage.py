@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import enum
-import functools
 import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
+from curator.fingerprint import fingerprint
 from curator.resources import Resources
 from curator.tasks.batch import Batch
 
@@ -93,6 +91,7 @@ class Stage:
     version: ClassVar[int] = 1
     by_source: ClassVar[bool] = False
     ports: tuple[str, ...] = ("out",)
+    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s", "by_source"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -156,13 +155,10 @@ class Stage:
     def fingerprint(self) -> str:
         """16 hex digits of class name, version and parameters: equal when the stage answers the same.
 
-        A class written in a script has no version that anybody raises; there the code of its methods counts too.
+        A class of a script, a notebook or a module beside them has no version that anybody raises; there its code counts too,
+        and what that uses (see `curator.fingerprint`).
         """
-        described = {"class": type(self).__name__, "version": self.version, "parameters": self.parameters()}
-        if type(self).__module__ == "__main__":
-            described["code"] = [f for f in vars(type(self)).values() if hasattr(f, "__code__")]
-        text = json.dumps(described, sort_keys=True, default=_describe)
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return fingerprint(self)
 
 
 def setting(default: Any = dataclasses.MISSING, **kwargs: Any) -> Any:
@@ -407,6 +403,9 @@ class FunctionStage(Stage):
     def parameters(self) -> dict[str, Any]:
         return {"function": self.function, "arguments": self.arguments}
 
+    def fingerprint(self) -> str:
+        return fingerprint(self, own=getattr(self.function, "__module__", None) or "")
+
 
 def stage(function: Callable[..., Result] | None = None, *, needs: Collection[str] = (),
           adds: Mapping[str, pa.DataType | None] | None = None, removes: Collection[str] = (),
@@ -418,7 +417,7 @@ def stage(function: Callable[..., Result] | None = None, *, needs: Collection[st
         def shouting(batch):
             return batch.with_columns({"shouting": [t.isupper() for t in batch.column("text")]})
 
-    The stage's fingerprint covers the function's code, and that of functions and plain values of its own module that it uses.
+    The stage's fingerprint covers the function's code, and the code and values that it uses (see `curator.fingerprint`).
     """
 
     def make(wrapped: Callable[..., Result]) -> FunctionStage:
@@ -428,63 +427,3 @@ def stage(function: Callable[..., Result] | None = None, *, needs: Collection[st
         return made.with_(name=wrapped.__name__.strip("<>"), resources=resources, batch_size=batch_size)
 
     return make if function is None else make(function)
-
-
-def _describe(value: Any) -> Any:
-    """A stable description of a parameter for the fingerprint."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"class": type(value).__name__} | {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, (set, frozenset)):
-        return sorted(value, key=repr)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (Path, pa.DataType, pa.Schema, bytes, re.Pattern)):
-        return str(value)
-    if isinstance(value, enum.Enum):
-        return f"{type(value).__name__}.{value.name}"
-    if isinstance(value, functools.partial):
-        return {"function": value.func, "arguments": value.args, "keywords": value.keywords}
-    if hasattr(value, "__code__"):
-        return _describe_function(value)
-    if isinstance(value, type) or callable(value):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__name__)}"
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"a stage parameter of type {type(value).__name__} has no stable fingerprint")
-
-
-def _describe_function(function: Any) -> dict:
-    """Its code, defaults and what it closes over; a function that calls itself closes over itself."""
-    closed = [cell.cell_contents for cell in function.__closure__ or ()]
-    return _describe_code(function.__code__) | {
-        "defaults": function.__defaults__, "keywords": function.__kwdefaults__, "uses": _used_of_its_module(function),
-        "closed": ["itself" if value is function else value for value in closed]}
-
-
-def _used_of_its_module(function: Any) -> dict[str, Any]:
-    """Functions (by their code) and plain values of the function's own module that it names, directly or through others."""
-    used: dict[str, Any] = {}
-    todo = [function]
-    while todo:
-        one = todo.pop()
-        for name in _names(one.__code__):
-            value = one.__globals__.get(name)
-            if name in used or value is function:
-                continue
-            if isinstance(value, (str, int, float, bool, tuple, bytes)):
-                used[name] = repr(value)
-            elif hasattr(value, "__code__") and value.__module__ == function.__module__:
-                used[name] = _describe_code(value.__code__)
-                todo.append(value)
-    return used
-
-
-def _names(code: Any) -> list[str]:
-    return [*code.co_names, *(n for c in code.co_consts if hasattr(c, "co_code") for n in _names(c))]
-
-
-def _describe_code(code: Any) -> dict:
-    inner = [_describe_code(c) for c in code.co_consts if hasattr(c, "co_code")]
-    plain = [repr(sorted(c, key=repr)) if isinstance(c, frozenset) else repr(c)
-             for c in code.co_consts if not hasattr(c, "co_code")]
-    return {"code": code.co_code.hex(), "names": list(code.co_names), "constants": plain, "inner": inner}

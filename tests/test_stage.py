@@ -100,8 +100,8 @@ def test_version_and_class_are_part_of_the_fingerprint():
 
 
 def test_a_parameter_without_a_stable_description_is_refused():
-    with pytest.raises(TypeError, match="stage parameter of type object has no stable fingerprint"):
-        Score(function=object()).fingerprint()
+    with pytest.raises(TypeError, match="'score', parameter 'function': a stage parameter of type generator has no stable"):
+        Score(function=(n for n in "ab")).fingerprint()
 
 
 SCRIPT = """

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from curator import packs
+from curator import own_code, packs
 
 STAGE = '''
 from dataclasses import dataclass
@@ -55,6 +55,7 @@ class Site:
             f"Requires-Dist: {requirement}\n" for requirement in requires))
         (metadata / "entry_points.txt").write_text(f"[curator.packs]\n{name} = {module}\n")
         packs._entry_points.cache_clear()
+        own_code._cared_for.cache_clear()
         importlib.invalidate_caches()
         return place
 
@@ -80,5 +81,6 @@ def site(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     yield Site(folder)
     packs._entry_points.cache_clear()
+    own_code._cared_for.cache_clear()
     for name in [name for name in sys.modules if name.startswith("stranger_")]:
         del sys.modules[name]
