@@ -22,7 +22,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,14 +84,17 @@ class Ledger:
     `number`: the phase's, from 0. `sinks`: every sink of the plan, in whose folders an interrupted attempt may have left files;
     which phase a sink is in may have changed since.
 
+    `confirm`: called before anything is written or removed; raises if the folder is another run's meanwhile.
+
     `unfinished`: units whose record is not whole any more, because an edit does some of their steps again.
 
     Raises:
         CuratorError: a file of the ledger is damaged, or of a later version.
     """
 
-    def __init__(self, out: Folder, number: int = 0, sinks: Sequence[Step] = ()) -> None:
-        self.out, self.sinks = out, sinks
+    def __init__(self, out: Folder, number: int = 0, sinks: Sequence[Step] = (),
+                 confirm: Callable[[], None] = lambda: None) -> None:
+        self.out, self.sinks, self.confirm = out, sinks, confirm
         self.folder = out.sub("_run").sub(f"{FOLDER}-{number + 1}" if number else FOLDER)
         place = f"{out.uri}\n{number}" if number else out.uri
         self.place = hashlib.blake2b(place.encode(), digest_size=3).hexdigest()
@@ -153,6 +156,7 @@ class Ledger:
         return len(self._pending)
 
     def _write(self, lines: Iterable[dict]) -> None:
+        self.confirm()
         number = int(self._files[-1].split(".")[0]) + 1 if self._files else 1
         name = f"{number:08d}.jsonl"
         self.folder.write(name, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
@@ -266,6 +270,7 @@ class Ledger:
 
         Nobody may be writing: a file is named only once its unit is finished.
         """
+        self.confirm()
         named = {path for r in self.records.values() for s in r.stages.values() for path in _all_files(s)}
         places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, *ENDINGS)}
         for step in (*phase.operators[-1].steps, *self.sinks):

@@ -18,6 +18,7 @@ from curator.observe.observer import Observer
 from curator.plan import Phase
 from curator.profiles import load_profiles, save_profiles
 from curator.resources import Node
+from curator.run_lock import Lock
 from curator.stage import Stateful, Unit
 from curator.worker.processes import Processes
 from curator.worker.runner import UnitInfo
@@ -29,8 +30,8 @@ WATCH_S = 0.2  # watchers are told this often
 
 @dataclass
 class Means:
-    """What a run works with in every phase. `inline`: in the driver's own process. `keep`: a descriptor that the nursery and
-    every worker hold open (the run's lock). `modules`: what workers of all phases import. To be closed.
+    """What a run works with in every phase. `inline`: in the driver's own process. `lock`: of the run's folder; the nursery and
+    every worker hold its descriptor open. `modules`: what workers of all phases import. To be closed.
 
     `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers`
     when the observer asks for the numbers of the run.
@@ -40,7 +41,7 @@ class Means:
     observer: Observer
     tell_numbers: Callable[[], None]
     inline: bool = False
-    keep: int | None = None
+    lock: Lock = field(default_factory=Lock)
     modules: Sequence[str] = ()
     ray: str | None = None
     cores: int | None = None
@@ -62,7 +63,7 @@ def make_runtime(job: Job, means: Means) -> tuple[Any, dict[int, Node]]:
         if means.inline:
             return InlineRuntime(job), {0: means.machine}
         if means.processes is None:
-            means.processes = Processes(means.modules, () if means.keep is None else (means.keep,))
+            means.processes = Processes(means.modules, () if means.lock.fd is None else (means.lock.fd,))
         return LocalRuntime(job, means.processes), {0: means.machine}
     from curator.engine.runtime_ray import RayRuntime, connect
 
@@ -121,8 +122,9 @@ class Loop:
                 runtime.close()
         finally:
             self.ledger.flush(time.monotonic() - self.began)
-        if self.scheduler.stopped is None and any(unit.attempt for unit in self.scheduler.state.units):
-            # A unit that began again may have left files of the attempt before: whoever reads the folder must not see both.
+        if self.scheduler.stopped is None and (means.lock.after_kill or any(u.attempt for u in self.scheduler.state.units)):
+            # A unit that began again may have left files of the attempt before, and so may workers of a run that was killed, on
+            # another machine, after this one had begun: whoever reads the folder must not see both.
             self.ledger.remove_unnamed(self.phase)
         means.tell_numbers()
         return self.scheduler.stopped
@@ -133,6 +135,7 @@ class Loop:
         actions = scheduler.start(time.monotonic())
         observer.see((), actions)
         while True:
+            means.lock.check()
             for action in actions:
                 if isinstance(action, Commit):
                     self._commit(action)

@@ -34,7 +34,7 @@ from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise, wit
 from curator.pipeline import Pipeline
 from curator.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan, out_folder
 from curator.recipe import dump
-from curator.run_lock import Lock
+from curator.run_lock import Lock, take
 from curator.stage import Reduce, Sink, Source, Unit
 
 LOOK_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
@@ -88,7 +88,7 @@ def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | Non
     settings = pipeline.settings
     out = Folder.open(out_folder(pipeline), dict(settings.storage_options) or None)
     with contextlib.ExitStack() as held:
-        lock = Lock(out)
+        lock = take(out)
         held.callback(lock.release)
         endpoint = None if metrics_port is None else Endpoint(metrics_port)
         if endpoint is not None:
@@ -96,9 +96,9 @@ def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | Non
         _check_writable(plan, out)
         # A filesystem in memory belongs to one process: no other worker would see it.
         inline = workers == 0 or _in_memory(plan)
-        work = _Run(plan, units, out, prune, watch)
+        work = _Run(plan, units, out, lock, prune, watch)
         observer = held.enter_context(Observer(out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
-        means = Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock.fd,
+        means = Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock,
                       modules_of(o for phase in plan.phases for o in phase.operators),
                       None if inline else _ray_address(ray), workers)
         held.callback(means.close)
@@ -156,9 +156,9 @@ def _as_list(value: Any) -> list:
 
 
 class _Run:
-    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], out: Folder, prune: bool,
+    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], out: Folder, lock: Lock, prune: bool,
                  watch: Callable[[Mapping[str, Any]], None] | None) -> None:
-        self.plan, self.units, self.out, self.prune, self.watch = plan, units, out, prune, watch
+        self.plan, self.units, self.out, self.lock, self.prune, self.watch = plan, units, out, lock, prune, watch
         self.began = time.monotonic()
         steps = plan.steps
         self.keepers = {s.name for s in steps if s.keeper}
@@ -167,7 +167,8 @@ class _Run:
         self.reasons = {s.name: s.stage.reasons() for s in steps}  # asked once: a stage may have to look for them in files
         self.part_of = {s.name: s.part_of for s in steps if s.part_of}
         self.spools = {s.name: (phase.number, s) for phase in plan.phases for s in phase.operators[-1].steps if s.spool}
-        self.ledgers = [Ledger(out, phase.number, [s for s in steps if isinstance(s.stage, Sink)]) for phase in plan.phases]
+        sinks = [s for s in steps if isinstance(s.stage, Sink)]
+        self.ledgers = [Ledger(out, phase.number, sinks, lock.confirm) for phase in plan.phases]
         self.loops: list[Loop] = []  # of the phases that were begun
         self.read_before = 0
         self.best: Allocation | None = None  # the best allocation, when it was looked at last,
@@ -186,6 +187,7 @@ class _Run:
             stopped = self._work()
         stats = self._stats(stopped)
         self._tell_deaths(stats)
+        self.lock.confirm()
         folder.write("stats.json", json.dumps(stats, indent=1, ensure_ascii=False).encode())
         report = render_report(stats, folder.read("recipe.yaml").decode(), find_examples(stats, self.out))
         folder.write("report.html", report.encode())
@@ -240,7 +242,7 @@ class _Run:
             self.ledgers[phase.number].expire(phase)
         number = len(self.plan.phases)
         while self.out.sub("_run").exists(f"{FOLDER}-{number + 1}"):
-            old = Ledger(self.out, number, self.ledgers[0].sinks)
+            old = Ledger(self.out, number, self.ledgers[0].sinks, self.lock.confirm)
             if not old.abolish():
                 break
             number += 1

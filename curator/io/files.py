@@ -24,6 +24,8 @@ __all__ = ["FileInfo", "Folder", "Output", "codec_of", "list_files", "open_input
 
 # Where an object appears only when its upload is complete, so that no temporary name is needed.
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "hf"})
+# Where of two who create a file at once only one succeeds.
+_EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 _VERSION_KEYS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "updated", "modified",
                  "created")
 _LOCAL = LocalFiles()
@@ -47,6 +49,7 @@ class RemoteFiles:
         import fsspec
 
         self.protocol, self._fs = protocol, fsspec.filesystem(protocol, **options)
+        self.is_exclusive = protocol in _EXCLUSIVE
 
     def path(self, uri: str) -> str:
         return self._fs._strip_protocol(uri)
@@ -82,8 +85,22 @@ class RemoteFiles:
             return io.BytesIO(self._fs.cat_file(path))
         return self._fs.open(path, "rb")
 
+    def read_whole(self, path: str) -> bytes:
+        """In one request: an open file of S3 fails when another is written in its place."""
+        return self._fs.cat_file(path)
+
     def write(self, path: str) -> Output:
         return RemoteOutput(self._fs, path, self.uri(path), self.protocol)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write a file where there is none; False if there is one."""
+        try:
+            self._fs.pipe_file(path, data, mode="create")
+        except Exception:  # stores have more than one name for it
+            if self.info(path) is None:
+                raise
+            return False
+        return True
 
     def remove(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -208,13 +225,25 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
-        with self.open_file(name) as file, explained("read", self.path_of(name)):
-            return file.read()
+        files, inner = self._at(name)
+        with explained("read", self.path_of(name)):
+            return files.read_whole(inner)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file in one go: a reader sees the old content or the new, also after a crash."""
         with self.open_file(name, "wb") as file:
             file.write(data)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether of two who `create` one file at once only one succeeds. (A server of S3 may be too old, and not say so.)"""
+        return _locate(self.uri, self.storage_options)[0].is_exclusive
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file where there is none; False if there is one. The folder must be there (`make`)."""
+        files, inner = self._at(name)
+        with explained("write", self.path_of(name)):
+            return files.create(inner, data)
 
     def open_file(self, name: str, mode: str = "rb") -> BinaryIO | Output:
         """A file to read (`rb`) or to write (`wb`); what is written appears, whole, at `close`."""

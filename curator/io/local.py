@@ -139,6 +139,7 @@ class LocalFiles:
     """The adapter for this machine's files. Paths are absolute."""
 
     is_local = True
+    is_exclusive = True
 
     def uri(self, path: str) -> str:
         return path
@@ -177,8 +178,21 @@ class LocalFiles:
     def read(self, path: str) -> BinaryIO:
         return open(path, "rb")
 
+    def read_whole(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
     def write(self, path: str) -> Output:
         return LocalOutput(path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write a file where there is none; False if there is one. A reader may see it before it is whole."""
+        try:
+            with open(path, "xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+        return True
 
     def remove(self, path: str) -> None:
         with suppress(FileNotFoundError):

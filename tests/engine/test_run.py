@@ -35,8 +35,6 @@ from parts import (
 )
 
 from curator import CuratorError
-from curator.io.files import Folder
-from curator.run_lock import Lock
 from curator.stages import DedupExact
 from curator.worker import processes
 from curator.worker.folders import make_folders
@@ -183,14 +181,6 @@ def test_an_input_that_vanishes_is_one_failed_record(tmp_path, texts):
     result = made.run(check=False, workers=0)
     assert result.records["failed"] == 1
     assert kept_aside(tmp_path / "out", "failed")[0]["id"].endswith("b.txt")
-
-
-def test_two_runs_do_not_write_into_one_folder(tmp_path, texts):
-    lock = Lock(Folder.open(str(tmp_path / "out")))
-    with pytest.raises(CuratorError, match=f"another run .process {os.getpid()} .*writes to"):
-        (lines(texts) >> sink(tmp_path)).run(check=False, workers=0)
-    lock.release()
-    assert (lines(texts) >> sink(tmp_path)).run(check=False, workers=0).ok  # also where the file still names a process
 
 
 def fill(monkeypatch, *which):
