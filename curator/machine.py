@@ -1,4 +1,4 @@
-"""What this machine has for workers: cores, GPUs, memory; a container's limits count."""
+"""What this machine has for workers: cores, GPUs, memory; the limits of containers and batch systems count."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from curator.cgroups import limits
 from curator.resources import Node
 from curator.worker.folders import shared_memory_parent
 
@@ -21,22 +22,20 @@ def this_machine(cpus: float | None = None) -> Node:
 
 
 def available_cpus() -> float:
-    """Cores that this process may use: its affinity, or a container's quota if that is less."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _words("/sys/fs/cgroup/cpu.max")
-    if len(quota) == 2 and quota[0] != "max":
-        return max(1.0, min(float(cores), int(quota[0]) / int(quota[1])))
-    return float(cores)
+    """Cores that this process may use: its affinity, or the least that a control group of it may use of them; at least one."""
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    quota = limits().cpus
+    return cores if quota is None else max(1.0, min(cores, quota))
 
 
 def memory_bytes() -> int:
-    """Main memory, or a container's limit if that is less."""
+    """Main memory, or the limit of a control group if that is less."""
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     else:
         total = 8 << 30
-    limit = _words("/sys/fs/cgroup/memory.max")
-    return min(total, int(limit[0])) if limit and limit[0].isdigit() else total
+    limit = limits().memory_bytes
+    return total if limit is None else min(total, limit)
 
 
 def visible_devices() -> list[str]:
@@ -46,9 +45,3 @@ def visible_devices() -> list[str]:
         return [d.strip() for d in visible.split(",") if d.strip() not in ("", "-1", "NoDevFiles")]
     return sorted((d for p in Path("/dev").glob("nvidia*") if (d := p.name.removeprefix("nvidia")).isdigit()), key=int)
 
-
-def _words(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="ascii").split()
-    except OSError:
-        return []

@@ -24,7 +24,7 @@ FLOORS = {
     "curator.worker.runner": 3, "curator.worker": 3, "curator.ledger": 3, "curator.engine": 3, "curator.balance": 1,
     "curator.worker.processes": 4, "curator.engine.runtime_ray": 4, "curator.worker.nursery": 4, "curator.worker.agent": 4,
     "curator.worker.main": 4, "curator.engine.runtime_local": 4, "curator.worker.store": 4, "curator.worker.folders": 4,
-    "curator.machine": 4,
+    "curator.machine": 4, "curator.cgroups": 4,
     "curator.profiles": 4, "curator.run": 5, "curator.loop": 5,
     "curator.describe": 5, "curator.preview": 5, "curator.explain": 5, "curator.testing": 5, "curator.observe": 5,
     "curator.cli": 6, "curator.cli_lists": 6, "curator": 6,
