@@ -56,6 +56,8 @@ class Decontaminate(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     def __post_init__(self) -> None:
+        self._files: list[Reference] | None = None
+        self._checked = False  # and not told since
         if not self.references:
             raise RecipeError("decontaminate: references names no file")
         for name, least in (("ngram", 1), ("min_words", 1), ("min_matches", 1), ("min_share", 0)):
@@ -76,16 +78,24 @@ class Decontaminate(Stage):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         try:
-            check_references(self._found(), self.columns, self.storage_options)
+            check_references(self._list(), self.columns, self.storage_options)
+            self._checked = True
         except InputError as error:
             raise InputError(f"stage {self.name!r}: {error}") from error
 
     def parameters(self) -> dict[str, Any]:
         """With size and version of each reference: an edited benchmark is another fingerprint."""
-        return super().parameters() | {"references": [[r.name, r.file.size_bytes, r.file.version] for r in self._found()]}
+        files = self._found() if self._checked else self._list()  # a plan checks first and asks for the fingerprint then
+        self._checked = False
+        return super().parameters() | {"references": [[r.name, r.file.size_bytes, r.file.version] for r in files]}
+
+    def _list(self) -> list[Reference]:
+        self._files = find_references(self.references, self.storage_options)
+        return self._files
 
     def _found(self) -> list[Reference]:
-        return find_references(self.references, self.storage_options)
+        """As the plan listed them; workers get the list with the stage, so that all have what the plan saw."""
+        return self._list() if self._files is None else self._files
 
     def setup(self, ctx: Context) -> None:
         warm_up()

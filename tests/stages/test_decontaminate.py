@@ -3,15 +3,18 @@
 import gzip
 import json
 import os
+import pickle
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import read, write
 from curator.errors import InputError, RecipeError
+from curator.stage import Context
 from curator.stages import Decontaminate
 from curator.stages.decontaminate import Index
 from curator.tasks import TextBatch
@@ -153,6 +156,47 @@ def test_an_edited_benchmark_is_another_fingerprint(bench):
     assert Decontaminate(references=[bench]).fingerprint() == before
     jsonl(f"{bench}/trivia.jsonl", {"question": "What is the name of the nearest star?", "answer": "x", "level": 2})
     assert Decontaminate(references=bench).fingerprint() != before
+
+
+@pytest.fixture
+def remote(monkeypatch):
+    """A benchmark on a remote filesystem; `remote()`: how often its folder was listed since it was asked last."""
+    asked = []
+    plain = MemoryFileSystem.ls
+    monkeypatch.setattr(MemoryFileSystem, "ls", lambda self, path, *more, **named: [
+        asked.append(path), plain(self, path, *more, **named)][1])
+    put("gsm8k", QUESTION)
+    yield lambda: [asked.count("/listed/bench"), asked.clear()][0]
+    MemoryFileSystem().rm("/listed", recursive=True)
+
+
+def put(name, question):
+    MemoryFileSystem().pipe_file(f"/listed/bench/{name}.jsonl", json.dumps({"question": question}).encode())
+
+
+def test_remote_references_are_listed_once_a_plan_and_never_by_workers(remote, tmp_path):
+    jsonl(tmp_path / "in.jsonl", {"text": QUESTION})
+    stage = Decontaminate(references="memory://listed/bench/*.jsonl")
+
+    def plan(stage):
+        (read(str(tmp_path / "in.jsonl")) >> stage >> write(str(tmp_path / "out"))).plan()
+        return remote(), len(stage.reasons()), remote()
+
+    assert plan(stage) == (1, 1, 0)
+    put("more", "What is the name of the nearest star, and how far is it?")
+    assert plan(stage) == (1, 2, 0)
+    there = pickle.loads(pickle.dumps(stage.with_(name="other")))
+    there.setup(Context())
+    assert (there._names, remote()) == (["gsm8k", "more"], 0)
+
+
+def test_what_was_listed_is_no_part_of_a_stage_and_its_fingerprint_is_that_of_now(remote):
+    stage, other = (Decontaminate(references="memory://listed/bench/*.jsonl") for _ in range(2))
+    first = stage.fingerprint()
+    assert stage == other
+    assert pickle.loads(pickle.dumps(stage)).fingerprint() == stage.with_(name="x").fingerprint() == first
+    put("gsm8k", OTHER)
+    assert stage.fingerprint() == other.fingerprint() != first
 
 
 @settings(max_examples=150)
