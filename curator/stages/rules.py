@@ -1,4 +1,4 @@
-"""Rule sets: YAML files that say which records to drop, and why.
+"""Rule sets: YAML files, read as recipes are, that say which records to drop, and why.
 
     name: short_texts
     description: What is too short to be of use.
@@ -65,13 +65,15 @@ def parse_rules(content: bytes | str, path: str) -> RuleSet:
     Raises:
         RecipeError: naming line, or rule and field.
     """
-    import yaml
+    from curator.recipe.parse import Problems, parse  # brings YAML along
 
+    where, problems = f"rule set {path}", Problems()
     try:
-        given = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"rule set {path} is not valid YAML: {error}") from None
-    where = f"rule set {path}"
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        given = parse(text, where, problems).plain() if text.strip() else None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{where} is not valid UTF-8: {error}") from None
+    problems.check()
     _check_fields(given, SET_FIELDS, ("rules",), where)
     rules = given["rules"]
     if not isinstance(rules, list) or not rules:

@@ -167,13 +167,22 @@ def test_a_rule_set_has_a_name_a_source_and_rules_in_order(rule_file):
     assert rules.rules == (Rule("empty", "length(text) = 0", "table 1"), Rule("too_short", "words < 3"))
 
 
+def test_a_rule_set_is_read_by_the_yaml_of_recipes(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("rules:\n  - {reason: no, when: words < 1_000}\n  - {reason: on, when: words > 1e3, source: 2024-01-01}\n")
+    assert Drop(rules=str(path)).resolved == {"no": "words < 1_000", "on": "words > 1e3"}
+    path.write_text("rules:\n  - {reason: a, when: b < 1}\nrules: []\n")
+    with pytest.raises(RecipeError, match=r"rule set .*r\.yaml:3: .*rules"):
+        Drop(rules=str(path))
+
+
 @pytest.mark.parametrize(("change", "problem"), [
     (("rules:", "rulez:"), "unknown field 'rulez'; did you mean 'rules'?"),
     ((RULES, "name: x"), "the field 'rules' is missing"),
     ((RULES, "rules: []"), "field 'rules': expected a list of rules, got list"),
     ((RULES, "- a"), "expected a mapping with name, description, source, rules, got list"),
     ((RULES, ""), "got nothing"),
-    (("name: short_texts", "name: [a"), "is not valid YAML"),
+    (("name: short_texts", "name: [a"), r"short\.yaml:\d+: this is not YAML"),
     (("reason: too_short", "reson: too_short"), r"rule 2: unknown field 'reson'; did you mean 'reason'\?"),
     (("when: words < 3", "source: x"), "rule 2: the field 'when' is missing"),
     (("reason: too_short", "reason: Too short"), "rule 2, field 'reason': 'Too short' is not in snake_case"),
@@ -186,5 +195,5 @@ def test_a_rule_set_has_a_name_a_source_and_rules_in_order(rule_file):
 def test_what_is_wrong_in_a_rule_set_is_told_with_file_rule_and_field(rule_file, change, problem):
     with open(rule_file, "w") as file:
         file.write(RULES.replace(*change))
-    with pytest.raises(RecipeError, match=rf"rule set .*short\.yaml.*{problem}"):
+    with pytest.raises(RecipeError, match=rf"rule set .*{problem}"):
         load_rules(rule_file)
