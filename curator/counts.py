@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from curator.summary import ColumnSummary
@@ -11,6 +11,21 @@ from curator.summary import ColumnSummary
 SOURCES_MAX = 1000  # of a stage that counts by source: those that come later are left out
 ERRORS_MAX = 5  # of a stage in a unit: enough to say what goes wrong
 WRITTEN = "written"  # the port on which a sink's counts carry what it wrote
+
+
+@dataclass(frozen=True)
+class MemoryShort:
+    """Calls that ran out of memory and were made again with fewer rows. `rows`: the most that one of them had. `rows_max`: what
+    a call may have since `at`, the time of the last change; None: as many as before."""
+
+    calls: int
+    rows: int
+    rows_max: int | None
+    at: float
+
+    def __add__(self, other: MemoryShort) -> MemoryShort:
+        last = max(self, other, key=lambda one: one.at)
+        return MemoryShort(self.calls + other.calls, max(self.rows, other.rows), last.rows_max, last.at)
 
 
 @dataclass
@@ -22,7 +37,7 @@ class Counts:
     a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
     `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
     `by_source`: for a stage that asks for it, rows out and duplicates by the value of `source`. `notes`: what a reduction wants
-    people to know, with the number of rows that it is about.
+    people to know, with the number of rows that it is about. `memory`: where it ran short.
     """
 
     rows_in: int = 0
@@ -37,6 +52,7 @@ class Counts:
     columns: dict[str, ColumnSummary] = field(default_factory=dict)
     by_source: dict[str, list[int]] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
+    memory: MemoryShort | None = None
 
     def add(self, other: Counts) -> None:
         """Take in the counts of another unit or attempt of the same stage."""
@@ -64,6 +80,8 @@ class Counts:
         if other.notes:
             for note, rows in other.notes.items():
                 self.notes[note] = self.notes.get(note, 0) + rows
+        if other.memory:
+            self.memory = self.memory + other.memory if self.memory else other.memory
 
     def saw_source(self, source: str, out: int, duplicate: int) -> None:
         """Count rows of a source, if there are not too many sources already."""
@@ -89,7 +107,7 @@ class Counts:
                  "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
                  "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
                  "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_source": dict(self.by_source),
-                 "notes": dict(self.notes)}
+                 "notes": dict(self.notes), "memory": asdict(self.memory) if self.memory else None}
         return {name: value for name, value in named.items() if value}
 
     @classmethod
@@ -100,4 +118,5 @@ class Counts:
         for name in ("out", "dropped", "errors"):
             values[name] = dict(values.get(name, {}))
         values["columns"] = {n: ColumnSummary.from_json(c) for n, c in values.get("columns", {}).items()}
+        values["memory"] = MemoryShort(**values["memory"]) if "memory" in values else None
         return cls(**values)

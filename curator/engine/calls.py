@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from curator.engine.events import Call, Submit
+from curator.engine.events import Call, Refitted, Report, Submit
 from curator.engine.parts import OperatorState, WorkerState
 from curator.engine.state import State
 
@@ -93,3 +93,15 @@ def drop_call(state: State, call: Call) -> None:
         if unit.attempt == call.units[0][1]:
             unit.live -= 1
             unit.stage = "draining"
+
+
+def refitted(operator: OperatorState, change: Refitted) -> Report:
+    """What the log says of a stage whose calls have another size, because memory ran out or is there again."""
+    stage, most = operator.plan.steps[change.step].name, change.rows_max
+    size = "as many rows as before" if most is None else f"at most {most} row{'s' if most > 1 else ''}"
+    if change.ran_out:
+        text = f"out of memory in stage {stage}: batches of {change.ran_out} rows, {size} from now on"
+    else:
+        text = f"stage {stage}, which ran out of memory, takes batches of {size} again"
+    return Report("out_of_memory" if change.ran_out else "batch_grown", text, operator.plan.index,
+                     details={"stage": stage, "rows": change.ran_out or None, "rows_max": most})

@@ -140,6 +140,16 @@ class Emitted:
 
 
 @dataclass(slots=True, frozen=True)
+class Refitted:
+    """Calls of a step have another size: `ran_out` rows were too many for the memory; 0: more fit again. `rows_max`: from now
+    on in this worker, None as before."""
+
+    step: int
+    ran_out: int
+    rows_max: int | None
+
+
+@dataclass(slots=True, frozen=True)
 class Done:
     """A call's answer, or the last part of it. `counts`: by unit and step."""
 
@@ -149,6 +159,7 @@ class Done:
     seconds: float = 0.0
     exhausted: bool = False
     flushed: Flushed | None = None
+    refitted: tuple[Refitted, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

@@ -23,7 +23,7 @@ from typing import Any
 
 from curator.counts import Counts
 from curator.engine import events as ev
-from curator.engine.calls import close_call, drop_call, end_call, start_clock, submit_flush, unreserve
+from curator.engine.calls import close_call, drop_call, end_call, refitted, start_clock, submit_flush, unreserve
 from curator.engine.dispatch import dispatch, halves
 from curator.engine.parts import Group, OperatorState, UnitState, WorkerState
 from curator.engine.placement import PRESS, start_worker
@@ -203,6 +203,8 @@ class Scheduler:
                 self._count(operator, units[index], event.counts[index])
         self._learn_pace(operator, call, event)
         self._exhausted(operator, event.exhausted)
+        for change in event.refitted:
+            self.state.act(refitted(operator, change))
         close_call(self.state, call)
         if call.kind == "flush":
             self._flushed(call, event)

@@ -34,7 +34,7 @@ def find_alarms(stats: Stats) -> list[dict[str, Any]]:
     """The alarms of a run, worst first: `[{level, stage, text}]`; `stage` is None for what concerns the whole run."""
     found = [*_lost_rows(stats), *_empty(stats), *_failed(stats)]
     for stage in stats["stages"]:
-        found += [*_rules(stage), *_duplicates(stage), *_clusters(stage), *_constants(stage), *_languages(stage)]
+        found += [*_memory(stage), *_rules(stage), *_duplicates(stage), *_clusters(stage), *_constants(stage), *_languages(stage)]
     alarms = [{"level": level, "stage": stage, "text": text} for level, stage, text in found]
     return sorted(alarms, key=lambda alarm: LEVELS.index(alarm["level"]))
 
@@ -92,6 +92,18 @@ def _failed(stats: Stats) -> Alarms:
         yield ("warning", worst["name"], f"{count(failed)} of {count(had)} records failed ({share(failed, had)}), most "
                f"of them in stage {worst['name']} ({count(worst['failed'])}): read the column `error` in "
                f"failed/{worst['name']}.")
+
+
+def _memory(stage: Stats) -> Alarms:
+    short, name = stage.get("memory"), stage["name"]
+    if short:
+        told = f"Stage {name} ran out of memory in {plural(short['calls'], 'call')} of up to {plural(short['rows'], 'row')}"
+        most = short["rows_max"]
+        if most is None:
+            yield "note", name, f"{told}; with fewer rows they went on, and at the end as many fitted as before."
+        else:
+            yield ("warning", name, f"{told}, and went on with at most {plural(most, 'row')} a call at the end: state a smaller "
+                   "`batch_size`, so that no time is lost with larger ones, or give the stage more memory.")
 
 
 def _rules(stage: Stats) -> Alarms:

@@ -18,7 +18,7 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from curator.counts import WRITTEN, Counts
@@ -98,6 +98,7 @@ def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str]) -> dict
             shown.failed += part.failed
             shown.errors |= part.errors
             shown.notes |= part.notes
+            shown.add(Counts(memory=part.memory))
             shown.columns |= {c: s for c, s in part.columns.items() if c in CLUSTERS}
     return whole
 
@@ -147,4 +148,5 @@ def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
             "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0,
             **({"by_source": dict(counts.by_source)} if counts.by_source else {}),
             **({"notes": dict(counts.notes)} if counts.notes else {}),
+            **({"memory": asdict(counts.memory)} if counts.memory else {}),
             **({"alarm_above": dict(info.alarm_above)} if info.alarm_above else {})}

@@ -1,4 +1,4 @@
-"""Batches put together and cut; beneath the `Runner`."""
+"""Batches put together; beneath the `Runner`."""
 
 from __future__ import annotations
 
@@ -58,12 +58,3 @@ def gathered(batches: Iterable[Batch], rows: int | None = None) -> Iterator[Batc
             yield from joined(waiting)
             waiting, nbytes = [], 0
     yield from joined(waiting)
-
-
-def cut(batch: Batch, size: int | None) -> Iterator[Batch]:
-    if size is None or len(batch) <= size:
-        if len(batch):
-            yield batch
-        return
-    for start in range(0, len(batch), size):
-        yield batch.slice(start, min(start + size, len(batch)))

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.counts import WRITTEN, Counts
-from curator.engine.events import Note
+from curator.counts import WRITTEN, Counts, MemoryShort
+from curator.engine.events import Note, Refitted
 from curator.engine.parts import CHUNK_BYTES
 from curator.errors import CuratorError, StageError
 from curator.io.files import Folder
@@ -26,7 +26,8 @@ from curator.plan import Operator
 from curator.stage import ENDINGS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
 from curator.tasks.batch import ROW, UNIT, Batch
 from curator.worker.account import Account, adjacent, count_port, rows_by_unit, summarise
-from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, cut, gathered, joined, parts
+from curator.worker.fitting import Fitting, is_out_of_memory
+from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, gathered, joined, parts
 
 HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
@@ -82,6 +83,7 @@ class Answer:
     files: dict[int, list[WrittenFile]] | None = None
     memory: str | None = None
     depends: frozenset[int] = frozenset()
+    refitted: tuple[Refitted, ...] = ()
 
 
 class CallFailed(Exception):
@@ -108,7 +110,7 @@ class Runner:
         self.stages: list[Stage] = [s.stage for s in operator.steps]
         self.adds = [tuple(s.contract().adds) for s in self.stages]
         self.kept_contract: set[int] = set()  # steps whose answers were held against their contract
-        self.size_max: dict[int, int] = {}  # rows a call of a step may have, learned from running out of memory
+        self.fitting: dict[int, Fitting] = {}  # by step, of those that ran out of memory
         self.writers: dict[tuple[int, int], dict[int, Writer]] = {}  # by (unit, attempt) and step
         self._begin()
 
@@ -118,6 +120,7 @@ class Runner:
         self.pending_bytes = 0
         self.buffers: dict[int, list[Batch]] = {}
         self.only_unit: int | None = None  # the unit of all rows of this call, if it is one
+        self.refitted: dict[int, Refitted] = {}  # by step, in this call
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -193,7 +196,8 @@ class Runner:
                 fatal = False
             named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
             raise CallFailed(named, traceback.format_exc(), fatal) from error
-        yield Answer(outputs, self.counts, time.perf_counter() - began - waited, self.exhausted)
+        seconds = time.perf_counter() - began - waited
+        yield Answer(outputs, self.counts, seconds, self.exhausted, refitted=tuple(self.refitted.values()))
 
     def _read(self, work: Work) -> Iterator[None]:
         (index, _), = work.units
@@ -272,7 +276,7 @@ class Runner:
         counts.add(Counts(notes=dict(stage.notes())))
         sent = time.perf_counter()
         for batch in gathered(self.operator.reader.rows(unit), self._size(0)):
-            for some in cut(self._stamped(batch), self._size(0)):
+            for some in self._cut(0, self._stamped(batch)):
                 yield from self._push(0, some)
             if time.perf_counter() - sent > READ_PARTS_S[1]:
                 yield
@@ -301,11 +305,12 @@ class Runner:
         units = {p.unit for p in work.pieces}
         self.only_unit = units.pop() if len(units) == 1 else None
         for batch in joined([self._load(p) for p in work.pieces]):
-            for some in cut(batch, self._size(0)):
+            for some in self._cut(0, batch):
                 yield from self._push(0, some)
         for step in range(1, len(self.stages)):
             for batch in joined(self.buffers.pop(step, [])):
-                yield from self._push(step, batch)
+                for some in self._cut(step, batch):
+                    yield from self._push(step, some)
 
     def _load(self, piece: Piece) -> Batch:
         batch = self.get(piece.data)
@@ -314,8 +319,17 @@ class Runner:
     # -- steps ------------------------------------------------------------------------------------------------
 
     def _size(self, step: int) -> int | None:
-        asked, learned = self.stages[step].batch_size, self.size_max.get(step)
+        asked = self.stages[step].batch_size
+        learned = self.fitting[step].rows_max if step in self.fitting else None
         return min(asked or learned, learned) if learned else asked
+
+    def _cut(self, step: int, batch: Batch, least: int = 1) -> Iterator[Batch]:
+        """A batch in pieces of the step's size, which may change on the way; of the end, what has `least` rows."""
+        at, rows = 0, len(batch)
+        while rows - at >= least:
+            size = min(self._size(step) or rows, rows - at)
+            yield batch if size == rows else batch.slice(at, at + size)
+            at += size
 
     def _feed(self, step: int, batch: Batch) -> Iterator[None]:
         """Give rows to a later step of the chain, in batches of its size."""
@@ -334,11 +348,12 @@ class Runner:
             return
         self.buffers[step] = []
         for one in joined(waiting):
-            whole = len(one) - len(one) % size
-            for some in cut(one.slice(0, whole), size):
+            done = 0
+            for some in self._cut(step, one, least=size):
+                done += len(some)
                 yield from self._push(step, some)
-            if whole < len(one):
-                self.buffers[step].append(one.slice(whole, len(one)))
+            if done < len(one):
+                self.buffers[step].append(one.slice(done, len(one)))
 
     def _push(self, step: int, batch: Batch) -> Iterator[None]:
         """Run one step and send its answer on; yields when a part should leave the worker."""
@@ -366,16 +381,22 @@ class Runner:
             for answer in self._call(step, batch):
                 sent = True
                 yield answer
+            if step in self.fitting and self.fitting[step].went_well(len(batch)):
+                self._refitted(step, batch, 0)
             return
         except StageError:
             raise
         except (Exception, SystemExit) as caught:
+            short = not self.lockstep and is_out_of_memory(caught)
+            if short:
+                self.fitting.setdefault(step, Fitting()).ran_out(len(batch))
+                self._refitted(step, batch, len(batch))
             if sent or self.lockstep or (isinstance(caught, OSError) and caught.errno in FULL):
                 raise
-            error, trace = caught, traceback.format_exc()
-        if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
-            self.size_max[step] = max(1, len(batch) // 2)
-            retries = 0 if len(batch) > 1 else retries
+            # In words: the error itself holds the frames that it went through, and what they hold.
+            error, trace = f"{type(caught).__name__}: {caught}", traceback.format_exc()
+        if short and len(batch) > 1:
+            retries = 0
         if retries:
             yield from self._answer(step, batch, retries=0)
         elif len(batch) > 1:
@@ -388,6 +409,13 @@ class Runner:
             counts.rows_in += 1
             count_port(counts, "failed", failed.rows)
             yield "failed", failed
+
+    def _refitted(self, step: int, batch: Batch, ran_out: int) -> None:
+        """Tell that a step's size changed: `ran_out` rows were too many, or 0 and it has grown."""
+        rows_max = self.fitting[step].rows_max
+        before = self.refitted[step].ran_out if step in self.refitted else 0
+        self.refitted[step] = Refitted(step, max(ran_out, before), rows_max)
+        self._count(self._unit_of(batch), step).add(Counts(memory=MemoryShort(int(ran_out > 0), ran_out, rows_max, time.time())))
 
     def _call(self, step: int, batch: Batch) -> Iterator[tuple[str, Batch]]:
         """One `process` call, accounted for: each row in is on a port or absorbed, or it is an error."""

@@ -28,6 +28,7 @@ from parts import (
 
 from curator import CuratorError
 from curator.engine import events as ev
+from curator.engine.calls import refitted
 from curator.io.files import Folder
 from curator.observe import events_log
 from curator.observe.events_log import BURST, EventLog
@@ -156,6 +157,7 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
     observer = Observer(Folder.open(str(tmp_path)), "x", 1)
     steps = (SimpleNamespace(name="ocr"), SimpleNamespace(name="score"))
     observer.begin(units=2, skipped=0, bytes=10, cores=2.0, gpus=0)
+    operator = SimpleNamespace(plan=SimpleNamespace(steps=steps, index=0))
     observer.phase([SimpleNamespace(name="ocr + score", steps=steps)], ["a.pdf", "b.pdf"], 1, 2)
     observer.see([ev.NodeUp(1, Node(name="n1", cpus=8, gpus=2))], [
         ev.StartWorker(1, 0, (Place(1, (0,)),)), ev.StartWorker(2, 0, (Place(1, (0,)), Place(2, (1,)))), ev.StartWorker(3, 0),
@@ -169,6 +171,7 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
         ev.Report("restart", "unit 1 starts again", unit=1), ev.Report("retry", "ocr", operator=0),
         ev.Commit(0, 1, {}, {"out": ["f"]}, {}, frozenset(), frozenset()),
         ev.Report("plan", "2 of ocr", details={"workers": {"ocr": 2}, "rate": 1.5, "rate_max": 2.0}),
+        refitted(operator, ev.Refitted(1, 64, 32)), refitted(operator, ev.Refitted(1, 0, None)),
         *(ev.Report(kind, "told") for kind in ("turn", "limit", "crowded", "waiting", "shared_folder", "failed", "stopped"))])
     observer.end("stopped", "by Ctrl-C", {"in": 3})
     events = told(tmp_path)

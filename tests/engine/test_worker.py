@@ -118,23 +118,6 @@ def test_a_passing_trouble_is_tried_again(tmp_path):
     assert counts[0][0].failed == 0
 
 
-def test_running_out_of_memory_halves_and_is_remembered():
-    sizes = []
-
-    @stage
-    def hungry(batch):
-        sizes.append(len(batch))
-        if len(batch) > 4:
-            raise MemoryError
-        return batch
-
-    made = runner(hungry)
-    answer(made, texts(*"abcdefghij"))
-    sizes.clear()
-    got, _ = answer(made, texts(*"abcdefghij"))
-    assert max(sizes) <= 4
-    assert len(got[0, "out", 0]) == 10
-
 
 def test_batches_have_the_size_a_stage_asks_for_at_each_step():
     seen: dict[str, list[int]] = {"a": [], "b": []}
@@ -196,7 +179,8 @@ def test_a_unit_is_read_in_batches_and_what_cannot_be_read_is_one_failed_record(
     def read(salvage):
         return list(runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")}, salvage)))
 
-    assert [row[3] for row in read(False)[-1].outputs] == [2]
+    parts = read(False)  # more than one on a machine that is busy
+    assert sum(row[3] for part in parts for row in (part.outputs if isinstance(part, Answer) else part)) == 2
     (tmp_path / "a.txt").unlink()
     with pytest.raises(CallFailed, match="FileNotFoundError"):
         read(False)
