@@ -30,6 +30,7 @@ from curator.counts import Counts
 from curator.engine.events import Commit
 from curator.errors import CuratorError
 from curator.io.files import FileInfo, Folder
+from curator.io.local import TEMPORARY
 from curator.plan import SPOOLS, Operator, Phase, Step, Target
 from curator.stage import ENDINGS, Unit, WrittenFile
 
@@ -282,14 +283,13 @@ class Ledger:
             options = next((f.storage_options for p, f in places.items() if full.startswith(p + "/")), self.out.storage_options)
             Folder(above, options).delete([name])
         self._doomed = []
-        ours = re.compile(rf"(?:^|/)([^/]*part-[0-9a-f]{{16}}-{self.place}-\d+-\d+(?!\d).*)$", re.DOTALL)
+        ours = re.compile(rf"(?:^|/)(?:{re.escape(TEMPORARY)})?(part-[0-9a-f]{{16}}-{self.place}-\d+-\d+(?!\d).*)$", re.DOTALL)
         # From the file or folder on that is named after an attempt; what is above it does not matter.
         names = {found[1] for path in named if (found := ours.search(path))}
         for place, folder in places.items():
             if not any(place.startswith(other + "/") for other in places):
                 inside = Folder(place, folder.storage_options)
-                found = (*inside.names(recursive=True), *inside.unfinished(recursive=True))
-                inside.delete([n for n in found if (own := ours.search(n)) and own[1] not in names])
+                inside.delete([n for n in inside.everything() if (own := ours.search(n)) and own[1] not in names])
 
     def relative(self, path: str) -> str:
         """A path as records hold it: relative to the run's folder where it lies below it."""

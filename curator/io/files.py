@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -74,8 +75,8 @@ class RemoteFiles:
             return []
         return [e for e in found if e.path.rstrip("/") != path.rstrip("/")]
 
-    def walk(self, path: str) -> Iterator[Entry]:
-        """Every file below a folder, at any depth: one listing where the store can do that."""
+    def walk(self, path: str, links: bool = True) -> Iterator[Entry]:
+        """Every file below a folder, at any depth: one listing where the store can do that. `links`: there are none."""
         self._fs.invalidate_cache()
         found = self._fs.find(path, detail=True)
         return (e for e in map(_entry, found.values()) if not e.is_folder and not e.path.endswith("/"))
@@ -102,9 +103,10 @@ class RemoteFiles:
             return False
         return True
 
-    def remove(self, path: str) -> None:
+    def remove(self, folder: str, name: str) -> None:
+        """Remove a file below a folder."""
         with suppress(FileNotFoundError):
-            self._fs.rm_file(path)
+            self._fs.rm_file(f"{folder.rstrip('/')}/{name}")
 
     def make(self, path: str) -> None:
         if self.protocol not in _OBJECT_STORES:  # there, folders are only in the names; s3fs would make a bucket
@@ -125,7 +127,7 @@ class RemoteOutput(Output):
             elif protocol in _OBJECT_STORES:
                 self._file = fs.open(path, "wb")
             else:
-                self._place = f"{folder}/{TEMPORARY}{name}"
+                self._place = f"{folder}/{TEMPORARY}{name}.{uuid.uuid4().hex[:8]}"
                 fs.makedirs(folder, exist_ok=True)
                 self._file = fs.open(self._place, "wb")
         super().__init__(uri)
@@ -144,12 +146,16 @@ class RemoteOutput(Output):
     def _discard(self) -> None:
         if self._kind == "memory":
             return
-        with suppress(Exception):  # the error that made us give up is the one to tell
-            self._file.discard()
-        self._file.closed = True  # or its destructor would upload what was written so far
+        # What goes wrong here is not told: the error that made us give up is the one to tell.
         if self._place != self._path:
             with suppress(Exception):
+                self._file.close()
+            with suppress(Exception):
                 self._fs.rm_file(self._place)
+            return
+        with suppress(Exception):
+            self._file.discard()
+        self._file.closed = True  # or its destructor would upload what was written so far
 
 
 def _entry(info: dict[str, Any]) -> Entry:
@@ -202,20 +208,24 @@ class Folder:
     def names(self, recursive: bool = False) -> list[str]:
         """The files in the folder, sorted; with `recursive` also those below. [] if it does not exist.
 
-        Files that are still being written, or never were finished, are left out; see `unfinished`.
+        Files that are still being written, or never were finished, are left out; see `everything`.
         """
-        return [n for n in self._all(recursive) if not n.rpartition("/")[2].startswith(TEMPORARY)]
-
-    def unfinished(self, recursive: bool = False) -> list[str]:
-        """The temporary files, for instance those that a killed run left behind."""
-        return [n for n in self._all(recursive) if n.rpartition("/")[2].startswith(TEMPORARY)]
-
-    def _all(self, recursive: bool) -> list[str]:
         files, inner = _locate(self.uri, self.storage_options)
+        found = self._below(files, inner, lambda: files.walk(inner) if recursive else files.ls(inner))
+        return [n for n in found if not n.rpartition("/")[2].startswith(TEMPORARY)]
+
+    def everything(self) -> list[str]:
+        """All files in the folder and below, also what a killed run has left unfinished, sorted; [] if it does not exist.
+
+        What symbolic links below it lead to lies elsewhere, and is left out.
+        """
+        files, inner = _locate(self.uri, self.storage_options)
+        return self._below(files, inner, lambda: files.walk(inner, links=False))
+
+    def _below(self, files: LocalFiles | RemoteFiles, inner: str, listed: Callable[[], Iterable[Entry]]) -> list[str]:
         with explained("list", self.uri):
-            found = files.walk(inner) if recursive else files.ls(inner)
             below = len(inner.rstrip("/")) + 1
-            return sorted(e.path[below:] for e in found if not e.is_folder)
+            return sorted(e.path[below:] for e in listed() if not e.is_folder)
 
     def exists(self, name: str) -> bool:
         """Whether there is a file or folder of this name."""
@@ -256,11 +266,17 @@ class Folder:
             return files.read(inner)
 
     def delete(self, names: str | Iterable[str]) -> None:
-        """Remove files; one that is not there is fine."""
+        """Remove files; one that is not there is fine, and what lies behind a symbolic link below the folder is left alone.
+
+        Raises:
+            ValueError: a name does not lie below the folder.
+        """
+        files, inner = _locate(self.uri, self.storage_options)
         for name in [names] if isinstance(names, str) else names:
-            files, inner = self._at(name)
+            if not name or name.startswith("/") or ".." in name.split("/"):
+                raise ValueError(f"{name!r} is no name of a file below {self.uri}")
             with explained("delete", self.path_of(name)):
-                files.remove(inner)
+                files.remove(inner, name)
 
     def make(self) -> None:
         """Create the folder and those above it, where the filesystem has folders."""

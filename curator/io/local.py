@@ -6,13 +6,14 @@ import os
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from curator.io.faults import explained
 
 TEMPORARY = ".tmp-"  # names of files that are not complete begin so
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class LocalOutput(Output):
         self._path, self._temporary = path, os.path.join(folder, f"{TEMPORARY}{name}.{uuid.uuid4().hex[:8]}")
         with explained("write", path):
             os.makedirs(folder, exist_ok=True)
-            self._file = open(self._temporary, "wb", buffering=1 << 18)  # noqa: SIM115
+            self._file = open(self._temporary, "xb", buffering=1 << 18)  # noqa: SIM115
         super().__init__(path)
 
     def _write(self, data) -> None:
@@ -160,8 +161,8 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def walk(self, path: str) -> Iterator[Entry]:
-        """Every file below a folder, at any depth; symbolic links are followed, but never in a circle."""
+    def walk(self, path: str, links: bool = True) -> Iterator[Entry]:
+        """Every file below a folder, at any depth; with `links` symbolic links are followed, but never in a circle."""
         pending, seen = [path], {os.path.realpath(path)}
         while pending:
             for entry in self.ls(pending.pop()):
@@ -170,7 +171,7 @@ class LocalFiles:
                     continue
                 if os.path.islink(entry.path):
                     real = os.path.realpath(entry.path)
-                    if real in seen:
+                    if real in seen or not links:
                         continue
                     seen.add(real)
                 pending.append(entry.path)
@@ -194,9 +195,18 @@ class LocalFiles:
             return False
         return True
 
-    def remove(self, path: str) -> None:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+    def remove(self, folder: str, name: str) -> None:
+        """Remove a file below a folder. What a symbolic link below it leads to is left alone: it does not lie there."""
+        *above, last = [part for part in name.split("/") if part not in ("", ".")]
+        with suppress(FileNotFoundError), ExitStack() as opened:
+            at = None
+            for step in (folder, *above):
+                try:
+                    at = os.open(step, _FOLDER if at is None else _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+                except NotADirectoryError:  # a link, or a file
+                    return
+                opened.callback(os.close, at)
+            os.unlink(last, dir_fd=at)
 
     def make(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

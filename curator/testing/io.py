@@ -61,13 +61,13 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     check_fingerprint(sink)
     assert hasattr(sink, "path"), f"{named(sink)} has no field `path`: every sink has one, and its files lie below it"
     who, folder = named(sink), Folder.open(sink.path, getattr(sink, "storage_options", None))
-    before = set(_listing(folder))
+    before = set(folder.everything())
     assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"
     files = _written(sink, f"{NAME}-0", batch)
     _check_files(who, files, folder, f"{NAME}-0", len(batch))
     if read is not None:
         _check_content(who, [read(file.path) for file in files], batch)
-    content = {name: folder.read(name) for name in _listing(folder)}
+    content = {name: folder.read(name) for name in folder.everything()}
     again = _interrupted(sink, who, batch, folder)
     _check_files(who, again, folder, f"{NAME}-2", len(batch), beside=set(content))
     if read is not None:
@@ -177,7 +177,7 @@ def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: s
         assert folder.exists(path), f"{who} reports {file.path}, which is not there when `close` is done"
         size = len(folder.read(path))
         assert file.size_bytes == size, f"{who} reports {file.size_bytes} bytes of {file.path}, which has {size}"
-    others = set(_listing(folder)) - set(inside) - set(beside)
+    others = set(folder.everything()) - set(inside) - set(beside)
     assert not others, f"{who} left {sorted(others)[0]} behind, which `close` does not report"
 
 
@@ -193,7 +193,7 @@ def _check_content(who: str, tables: Sequence[pa.Table], batch: Batch) -> None:
 
 def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[WrittenFile]:
     """The files of a unit that one worker begins, gives up, and does again; an attempt at another unit is open beside it."""
-    before, worker = set(_listing(folder)), fresh(sink)
+    before, worker = set(folder.everything()), fresh(sink)
     writer, beside = worker.open(f"{NAME}-1"), worker.open(f"{NAME}-other")
     writer.write(marked(batch))
     beside.write(marked(batch.slice(0, 1)))
@@ -205,13 +205,9 @@ def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[Wri
     again.write(marked(batch))
     beside.abort()
     files = again.close()
-    left = set(_listing(folder)) - before - {_inside(folder, file.path) for file in files}
+    left = set(folder.everything()) - before - {_inside(folder, file.path) for file in files}
     assert not left, f"{who} leaves {sorted(left)[0]} behind after `abort`: remove what was begun"
     return files
-
-
-def _listing(folder: Folder) -> list[str]:
-    return folder.names(recursive=True) + folder.unfinished(recursive=True)
 
 
 def _inside(folder: Folder, path: str) -> str:

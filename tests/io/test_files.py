@@ -4,7 +4,9 @@ import errno
 import os
 import pickle
 
+import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from curator.errors import InputError
 from curator.io.faults import fault
@@ -95,7 +97,7 @@ def test_nothing_has_the_final_name_before_close(place):
     assert folder.names() == []
     file.close()
     assert folder.read("a") == b"half"
-    assert folder.unfinished() == []
+    assert folder.everything() == ["a"]
 
 
 def test_an_aborted_file_leaves_nothing(place):
@@ -105,16 +107,14 @@ def test_an_aborted_file_leaves_nothing(place):
     file.abort()
     with pytest.raises(ZeroDivisionError), folder.open_file("b", "wb") as file:
         file.write(b"%d" % (1 // (file.tell() - 0)))
-    assert folder.names() == folder.unfinished() == []
+    assert folder.everything() == []
 
 
-def test_what_a_killed_process_left_is_listed_as_unfinished(tmp_path):
+def test_what_a_killed_process_left_is_no_file_of_the_folder_and_can_be_found(tmp_path):
     folder = fill(str(tmp_path), "a")
     (tmp_path / ".tmp-b.jsonl.1234").write_bytes(b"half")
     assert folder.names() == ["a"]
-    assert folder.unfinished() == [".tmp-b.jsonl.1234"]
-    folder.delete(folder.unfinished())
-    assert folder.unfinished() == []
+    assert folder.everything() == [".tmp-b.jsonl.1234", "a"]
 
 
 def test_a_file_that_nobody_closed_does_not_appear(place):
@@ -122,7 +122,7 @@ def test_a_file_that_nobody_closed_does_not_appear(place):
     file = folder.open_file("a", "wb")
     file.write(b"half")
     del file
-    assert folder.names() == folder.unfinished() == []
+    assert folder.everything() == []
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -135,7 +135,7 @@ def test_a_full_disk_says_path_and_remedy_and_leaves_nothing(tmp_path, monkeypat
     with pytest.raises(InputError, match=rf"cannot write {tmp_path}/a: the disk is full. To go on, free space"):
         folder.write("a", b"x")
     monkeypatch.undo()
-    assert folder.names() == folder.unfinished() == []
+    assert folder.everything() == []
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.EACCES, "no permission"), (errno.EROFS, "read-only"),
@@ -153,6 +153,72 @@ def test_a_file_in_the_way_of_a_folder(tmp_path):
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(InputError, match="a part of the path is a file"):
         Folder.open(str(tmp_path / "a")).write("b", b"x")
+
+
+# -- what is not ours ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "/x", "../x", "a/../../x", "a/..", "..", "/"])
+def test_a_name_that_does_not_lie_below_a_folder_is_never_removed(place, name):
+    folder = Folder.open(place)
+    folder.write("a/x", b"mine")
+    Folder.open(place.rsplit("/", 1)[0]).write("x", b"mine")
+    with pytest.raises(ValueError, match="no name of a file below"):
+        folder.delete(["not there", name])
+    assert folder.exists("a/x")
+    assert folder.exists("../x") or place.startswith("memory")
+
+
+def test_what_lies_behind_a_link_is_neither_listed_with_everything_nor_removed(tmp_path):
+    away = fill(str(tmp_path / "away"), "a", "deep/b")
+    folder = fill(str(tmp_path / "here"), "a", "in/b")
+    (tmp_path / "here/link").symlink_to(tmp_path / "away")
+    (tmp_path / "here/in/link").symlink_to(tmp_path / "away")
+    (tmp_path / "here/file").symlink_to(tmp_path / "away/a")
+    (tmp_path / "here/broken").symlink_to(tmp_path / "nothing")
+    assert folder.everything() == ["a", "file", "in/b"]
+    folder.delete(["link/a", "link/deep/b", "in/link/a", "broken/a", "a/b", "file"])
+    assert away.everything() == ["a", "deep/b"]
+    assert folder.everything() == ["a", "in/b"]
+
+
+def test_a_folder_that_is_itself_a_link_is_that_folder(tmp_path):
+    fill(str(tmp_path / "away"), "a/b", "c")
+    (tmp_path / "here").symlink_to(tmp_path / "away")
+    folder = Folder.open(str(tmp_path / "here"))
+    folder.delete(folder.everything())
+    assert folder.everything() == []
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_and_what_it_names_stays(tmp_path):
+    (tmp_path / "precious").write_bytes(b"mine")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/a").symlink_to(tmp_path / "precious")
+    Folder.open(str(tmp_path / "here")).write("a", b"ours")
+    assert (tmp_path / "precious").read_bytes() == b"mine"
+    assert (tmp_path / "here/a").read_bytes() == b"ours"
+
+
+class Disk(LocalFileSystem):
+    """A filesystem on which, unlike in a bucket, a file can be seen while it is written."""
+
+    protocol = "disk"
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return "/" + path.removeprefix("disk://").strip("/")
+
+
+def test_two_who_write_one_file_do_not_touch_what_the_other_has_begun(tmp_path):
+    fsspec.register_implementation("disk", Disk, clobber=True)
+    folder = Folder.open(f"disk:/{tmp_path}")
+    first, second = folder.open_file("a", "wb"), folder.open_file("a", "wb")
+    first.write(b"one")
+    second.write(b"half")
+    second.abort()
+    first.close()
+    assert folder.read("a") == b"one"
+    assert folder.everything() == ["a"]
 
 
 # -- what a path names -----------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_nothing_is_visible_before_close_nor_after_abort(place, sink):
         writer.write(Batch(rows=table(t=["x" * 50_000_000] if sink is ToParquet and i == 0 else ["x"])))
     assert all(n.startswith("part-0") for n in folder.names())  # those that are full are whole
     writer.abort()
-    assert folder.names() == folder.unfinished() == []
+    assert folder.everything() == []
 
 
 @pytest.mark.parametrize("sink", SINKS)
