@@ -54,7 +54,9 @@ class RunCommand(click.Command):
 
 def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
     from curator.recipe import load
+    from curator.worker.imports import hold_back
 
+    hold_back()
     overrides = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

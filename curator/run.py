@@ -19,7 +19,6 @@ from curator.balance.allocation import Allocation, in_words
 from curator.counts import WRITTEN, Counts
 from curator.engine.scheduler import SHARE_OF
 from curator.engine.seats import allocation_of
-from curator.engine.workers import modules_of
 from curator.errors import InputError
 from curator.io.files import FileInfo, Folder
 from curator.io.spool import shard_units, spool_units
@@ -36,6 +35,7 @@ from curator.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan, out_folder
 from curator.recipe import dump
 from curator.run_lock import Lock, take
 from curator.stage import Reduce, Sink, Source, Unit
+from curator.worker.imports import modules_of
 
 LOOK_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
 SHORT_S = 5.0  # a run shorter than this says little about what limits it

@@ -24,11 +24,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from curator.engine import events as ev
-from curator.engine.workers import Job, Request, Workers, modules_of
+from curator.engine.workers import Job, Request, Workers
 from curator.errors import CuratorError
 from curator.machine import this_machine
 from curator.resources import Node
 from curator.worker.agent import Agent
+from curator.worker.imports import modules_of
 from curator.worker.processes import NURSERY
 from curator.worker.store import Store
 

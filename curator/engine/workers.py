@@ -7,7 +7,7 @@ when all have given theirs, since until then they read what was given. What ends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -45,11 +45,6 @@ class Job:
     def recalled(self, action: ev.StartWorker) -> list[tuple[int, str, bool]]:
         operator = self.operators[action.operator]
         return self.recall(operator.steps[0].name, action.recall) if operator.kind == "stateful" else []
-
-
-def modules_of(operators: Iterable[Operator]) -> list[str]:
-    """Where the stages come from; a process imports them once."""
-    return sorted({type(s.stage).__module__ for o in operators for s in o.steps} - {"__main__"})
 
 
 def outputs_of(part: Part, node: int) -> tuple[ev.Output, ...]:

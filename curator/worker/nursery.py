@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -38,10 +39,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _leave_a_janitor(told["folders"], (driver.fileno(), *told["keep"]))
-    for name in ("curator.worker.main", *told["modules"]):
-        # A module that cannot be imported is the worker's to report, with its traceback.
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
+    _import_once(told["modules"])
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -57,6 +55,18 @@ def main() -> None:
             os.waitpid(pid, 0)
         for folder in told["folders"]:
             remove_folder(folder)
+
+
+def _import_once(modules: list[str]) -> None:
+    """What every worker would import otherwise, each for itself."""
+    from curator.worker.imports import hold_back
+
+    hold_back()
+    for name in ("curator.worker.main", *modules):
+        # A module that cannot be imported is the worker's to report, with its traceback.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # a worker's garbage collector leaves these pages alone, and shared
 
 
 def _leave_a_janitor(folders: list[str], not_for_it: tuple[int, ...]) -> None:

@@ -27,6 +27,7 @@ from curator.stage import ENDINGS, Context, Outputs, Reduce, Stage, Stateful, Un
 from curator.tasks.batch import ROW, UNIT, Batch
 from curator.worker.account import Account, adjacent, count_port, rows_by_unit, summarise
 from curator.worker.fitting import Fitting, is_out_of_memory
+from curator.worker.imports import bring_for
 from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, gathered, joined, parts
 
 HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
@@ -422,6 +423,7 @@ class Runner:
         self.at(step)
         self.progress()
         stage, rows = self.stages[step], len(batch)
+        bring_for(batch.rows.schema)
         batch = batch.with_columns({ROW: pa.array(np.arange(rows, dtype=np.int32))})
         account = Account(self.operator.steps[step].name, stage, batch, self.only_unit)
         held: deque[tuple[str, Batch]] | None = deque()
@@ -534,6 +536,7 @@ class Runner:
                 writers[step] = self.stages[step].open(work.infos[unit].name)
             began = time.perf_counter()
             for batch in joined(batches):
+                bring_for(batch.rows.schema)
                 writers[step].write(batch)
                 self._count(unit, step).add(Counts(rows_in=len(batch), out={WRITTEN: len(batch)}))
             self._count(unit, step).busy_s += time.perf_counter() - began

@@ -18,11 +18,12 @@ from parts import TOKEN, folders, orphans, wait_until
 from curator import Stage
 from curator.engine.events import StartWorker, Stop, StopWorker, WorkerLost, WorkerReady
 from curator.engine.runtime_local import LocalRuntime
-from curator.engine.workers import Job, modules_of
+from curator.engine.workers import Job
 from curator.io.files import Folder
 from curator.plan import Operator, Step
 from curator.worker import processes
 from curator.worker.folders import MARKER
+from curator.worker.imports import modules_of
 from curator.worker.processes import Line, Processes
 
 

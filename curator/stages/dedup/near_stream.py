@@ -19,7 +19,7 @@ from curator.stages.dedup.sketch import bucket_keys
 from curator.stages.identity import record_keys, units
 from curator.tasks.batch import Batch
 
-_NOBODY = pa.table({"id": pa.array([], pa.string()), "source": pa.array([], pa.string()), "digest": pa.array([], pa.uint64())})
+_NOBODY = pa.table({"id": pa.nulls(0, pa.string()), "source": pa.nulls(0, pa.string()), "digest": pa.nulls(0, pa.uint64())})
 NOBODY = -1  # in place of a unit: the record is void
 LOOK_AT = 64  # records that are kept under a key and looked at, of each run of the index; more are a template, not look-alikes
 
