@@ -6,9 +6,11 @@ import sys
 
 import pyarrow as pa
 import pytest
-from curator_text.language import Language, sample
+from curator_text.language import Language, by_script, sample
 from curator_text.language_codes import CODES, VARIETIES
 from curator_text.language_model import LanguageModel
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curator.tasks import TextBatch
 
@@ -53,6 +55,40 @@ def test_languages_are_told(run):
     assert rows.column("language").to_pylist() == list(TEXTS)
     assert all(0.5 < score <= 1 for score in rows.column("language_score").to_pylist())
     assert rows.schema.field("language_score").type == pa.float32()
+
+
+@pytest.mark.parametrize("other", ["ru", "ar", "zh", "ja", "ko", "hi", "th"])
+@pytest.mark.parametrize("english", [0.25, 0.75])
+def test_a_page_in_two_scripts_gets_the_language_of_most_of_it_and_its_share_for_a_score(run, other, english):
+    lines, had = [], {"en": 0.0, other: 0.0}
+    while len(lines) < 40:
+        code = "en" if had["en"] <= english * sum(had.values()) else other
+        lines.append(TEXTS[code])
+        had[code] += sum(map(str.isalpha, TEXTS[code])) * {"zh": 3, "ja": 2.4, "ko": 2}.get(code, 1)
+    rows = run("\n".join(lines))["out"].rows.to_pylist()
+    assert rows[0]["language"] == ("en" if english > 0.5 else other)
+    assert rows[0]["language_score"] == pytest.approx(0.75, abs=0.06)
+
+
+def test_a_few_words_of_another_script_change_little(run):
+    rows = run(TEXTS["ru"] + " (Linux, PDF)", TEXTS["en"] + " лиса", TEXTS["en"] + " 💡 → ½ µm")["out"].rows
+    assert rows["language"].to_pylist() == ["ru", "en", "en"]
+    assert min(rows["language_score"].to_pylist()) > 0.8
+
+
+LETTERS = st.sampled_from("aZéßḂ0 .,-\n") | st.sampled_from("яЖαع狐カ빠ขลोμ") | st.characters(exclude_categories=["Cs"])
+
+
+@given(st.text(LETTERS, max_size=40))
+def test_the_parts_of_a_text_have_all_its_letters_and_their_shares_make_a_whole(text):
+    parts = by_script(text)
+    assert sum(share for _, share in parts) == pytest.approx(1)
+    assert all(0 < share <= 1 for _, share in parts)
+    assert len(parts) <= 2
+    if len(parts) == 1:
+        assert parts[0][0] == text
+    else:
+        assert sorted(c for part, _ in parts for c in part if c.isalpha()) == sorted(c for c in text if c.isalpha())
 
 
 def test_answers_are_the_librarys_own():
