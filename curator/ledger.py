@@ -1,16 +1,20 @@
 """What is finished: one line a unit, beside the output. With it a run can be killed at any moment and started again.
 
-`_run/ledger/` holds small files of JSON lines, each written once and atomically, so that it works on a disk and on an object
-store alike. A line is one of
+`_run/ledger/` holds files of JSON lines, each written once (`ledger_files`), on a disk and on an object store alike. A line
+is one of
 
     {"run": 3, "elapsed": 12.5}                  how long the third attempt has worked; what was to be removed is gone
-    {"reset": true}                              forget all lines before this one (written when old results are cleared)
+    {"reset": true}                              files before this one count no more (written when old results are cleared)
     {"remove": [path, ...]}                      files of results that were cleared, to be deleted
-    {"unit": key, "label": ..., "uris": [...], "stages": {name: {"key", "counts", "files", "memory"}}, "depends": [keys]}
+    {"unit": key, "redo": true, "label": ..., "uris": [...], "stages": {name: {"key", "counts", "files", "memory"}},
+     "depends": [keys]}                          `redo`: some of its steps, or all, are to be done again
+    {"sum": {name: counts}}                      of units before it
 
-The last line of a unit is the true one. A stage of a unit is done when its line has that stage with its present key. Files of
-ours (their names have the unit, the run folder and the attempt) that no line names are removed when the next attempt begins, and
-when a run ends in which units were begun more than once.
+In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read again when somebody
+asks for more. The newest line of a unit is the true one. A stage of a unit is done when its line has that stage with its present
+key.
+Files of ours (their names have the unit, the run folder and the attempt) that no line names are removed when the next attempt
+begins, and when a run ends in which units were begun more than once.
 
 Each phase of a run has a ledger of its own: the first one `ledger/`, the others `ledger-2/` and so on. A ledger touches the files
 of its own phase only: their names tell.
@@ -19,23 +23,25 @@ of its own phase only: their names tell.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from curator.counts import Counts
 from curator.engine.events import Commit
 from curator.errors import CuratorError
 from curator.io.files import FileInfo, Folder
 from curator.io.local import TEMPORARY
+from curator.ledger_files import LedgerFiles, add_counts, is_marked, sum_line, sums_of, unit_of
 from curator.plan import SPOOLS, Operator, Phase, Step, Target
-from curator.stage import ENDINGS, Unit, WrittenFile
+from curator.stage import ENDINGS, Stateful, Unit, WrittenFile
 
 FOLDER = "ledger"
-COMPACT_FILES = 64  # more ledger files than this are made one when a run begins
+COMPACT_FILES = 64  # more small ledger files than this are made one when a run begins
 AGAIN = "again:"  # before the key of a stateful stage whose records come again: its sidecar is kept
 
 
@@ -55,13 +61,14 @@ class StageRecord:
 
 @dataclass
 class Record:
-    """A finished unit."""
+    """A finished unit, or with `redo` what is still true of one that an edit does again."""
 
     unit: str
     label: str
     uris: tuple[str, ...]
     stages: dict[str, StageRecord]
     depends: tuple[str, ...] = ()
+    redo: bool = False
 
     def to_json(self) -> dict[str, Any]:
         stages = {}
@@ -69,14 +76,59 @@ class Record:
             stages[name] = {"key": s.key, "counts": s.counts.to_json(),
                             "files": [[f.path, f.rows, f.size_bytes] for f in s.files], "memory": s.memory}
             stages[name] = {k: v for k, v in stages[name].items() if v}
-        return {"unit": self.unit, "label": self.label, "uris": list(self.uris), "stages": stages, "depends": list(self.depends)}
+        return {"unit": self.unit, **({"redo": True} if self.redo else {}), "label": self.label, "uris": list(self.uris),
+                "stages": stages, "depends": list(self.depends)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Record:
+    def from_line(cls, line: bytes) -> Record:
+        data = msgspec.json.decode(line)
         stages = {name: StageRecord(s["key"], Counts.from_json(s.get("counts", {})),
                                     [WrittenFile(*f) for f in s.get("files", ())], s.get("memory"))
                   for name, s in data["stages"].items()}
-        return cls(data["unit"], data["label"], tuple(data["uris"]), stages, tuple(data["depends"]))
+        return cls(data["unit"], data["label"], tuple(data["uris"]), stages, tuple(data["depends"]), data.get("redo", False))
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What the ledger has in mind of a unit; one object serves all units that are alike.
+
+    `stages`: (name, key, what the name of its sidecar has around the unit's key, or None). `depends`: 8 bytes each.
+    """
+
+    stages: tuple[tuple[str, str, tuple[str, ...] | None], ...]
+    depends: bytes = b""
+    redo: bool = False
+
+    def rests_on(self) -> Iterator[str]:
+        """The keys of the units that it depends on."""
+        return (self.depends[at:at + 8].hex() for at in range(0, len(self.depends), 8))
+
+
+class _StageLine(msgspec.Struct):
+    key: str
+    memory: str | None = None
+
+
+class _UnitLine(msgspec.Struct):
+    """As much of a unit's line as is wanted of all units."""
+
+    unit: str
+    stages: dict[str, _StageLine]
+    depends: list[str]
+    redo: bool = False
+
+
+class _StageFiles(msgspec.Struct):
+    files: list[tuple[str, int, int]] = []
+    memory: str | None = None
+
+
+class _UnitFiles(msgspec.Struct):
+    stages: dict[str, _StageFiles]
+
+
+_UNIT_LINE = msgspec.json.Decoder(_UnitLine)
+_UNIT_FILES = msgspec.json.Decoder(_UnitFiles)
 
 
 class Ledger:
@@ -99,15 +151,8 @@ class Ledger:
         self.folder = out.sub("_run").sub(f"{FOLDER}-{number + 1}" if number else FOLDER)
         place = f"{out.uri}\n{number}" if number else out.uri
         self.place = hashlib.blake2b(place.encode(), digest_size=3).hexdigest()
-        self.records: dict[str, Record] = {}
-        self.unfinished: set[str] = set()
-        self.elapsed: dict[int, float] = {}  # seconds by attempt
-        self._totals: dict[str, Counts] | None = None  # of the finished units, once asked for
-        self._doomed: list[str] = []
-        self._pending: list[dict] = []
-        self._files = sorted(n for n in self.folder.names() if n.endswith(".jsonl"))
-        for name in self._files:
-            self._load(name)
+        self.files = LedgerFiles(self.folder)
+        self._load()
         self.run = max(self.elapsed, default=0) + 1
         self.elapsed[self.run] = 0.0
 
@@ -115,61 +160,106 @@ class Ledger:
         """How the files of a unit's attempt are called; never the same twice, also after an edit or in another run's folder."""
         return f"part-{unit.key}-{self.place}-{self.run}-{attempt}"
 
-    def _load(self, name: str) -> None:
-        line = ""
-        try:
-            for line in self.folder.read(name).decode().splitlines():
-                self._take(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CuratorError(
-                f"{self.folder.path_of(name)} is damaged, or of another version ({error!r} at {line[:80]!r}). Remove this file: "
-                "the units that it names will be done again") from error
+    def _load(self) -> None:
+        self.records: dict[str, Brief] = {}
+        self.unfinished: dict[str, tuple[str, int, int]] = {}  # and where their lines are: file, offset, length
+        self.elapsed: dict[int, float] = {}  # seconds by attempt
+        self._alike: dict[Brief, Brief] = {}
+        self._totals: dict[str, Counts] = {}  # of the finished units,
+        self._new: dict[str, Counts] = {}  # and of those that were not written down yet
+        self._doomed: list[str] = []
+        self._pending: list[bytes] = []
+        newest = next(reversed(self.files.sizes), None)
+        for name, block in self.files.scan():
+            lines, whole, line = [], True, b""
+            try:
+                for other in block.others:
+                    self._take(other, name == newest)
+                for offset, line in block.units:
+                    told = _UNIT_LINE.decode(line)
+                    if told.unit in self.records:
+                        whole = whole and told.redo
+                        continue
+                    stages = [(n, s.key, s.memory) for n, s in told.stages.items()]
+                    self.records[told.unit] = self._brief(told.unit, stages, told.depends, told.redo)
+                    if told.redo:
+                        self.unfinished[told.unit] = name, offset, len(line)
+                    else:
+                        lines.append(line)
+                add_counts(self._totals, sums_of(block, lines, whole))
+            except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+                raise self.files.damaged(name, line, error) from error
+        self._pinned = max((name for name, _, _ in self.unfinished.values()), default="")
 
-    def _take(self, line: dict) -> None:
-        if "reset" in line:
-            self.records.clear()
-        elif "run" in line:
+    def _take(self, line: dict, newest: bool) -> None:
+        if "run" in line:
             self.elapsed[line["run"]] = max(line["elapsed"], self.elapsed.get(line["run"], 0.0))
-            self._doomed = []
         elif "remove" in line:
-            self._doomed = line["remove"]
-        else:
-            self.records[line["unit"]] = Record.from_json(line)
+            self._doomed = line["remove"] if newest else []  # else they are gone
+        elif "reset" not in line:
+            raise ValueError(f"a line about {str(line)[:80]}")
+
+    def _brief(self, unit: str, stages: Iterable[tuple[str, str, str | None]], depends: Iterable[str] = (),
+               redo: bool = False) -> Brief:
+        told = []
+        for name, key, memory in stages:
+            told.append((name, key, tuple(memory.split(unit)) if memory else None))
+        brief = Brief(tuple(told), b"".join(map(bytes.fromhex, depends)), redo)
+        return brief if brief.depends else self._like(brief)
+
+    def _like(self, brief: Brief) -> Brief:
+        return self._alike.setdefault(brief, brief)
+
+    @property
+    def done(self) -> int:
+        """Units that are finished."""
+        return len(self.records) - len(self.unfinished)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def add(self, record: Record) -> None:
         """Remember a finished unit; it is safe after the next `flush`."""
-        self.records[record.unit] = record
-        self.unfinished.discard(record.unit)
-        if self._totals is not None:
-            _add_counts(self._totals, record)
-        self._pending.append(record.to_json())
+        self.records[record.unit] = self._brief(record.unit, [(n, s.key, s.memory) for n, s in record.stages.items()])
+        self.unfinished.pop(record.unit, None)
+        add_counts(self._new, {name: stage.counts for name, stage in record.stages.items()})
+        self._pending.append(msgspec.json.encode(record.to_json()))
 
     def flush(self, elapsed: float) -> None:
         """Write what was added, and how long this attempt has worked."""
         self.elapsed[self.run] = elapsed
-        self._write([{"run": self.run, "elapsed": round(elapsed, 3)}, *self._pending])
-        self._pending = []
+        self.confirm()
+        told = msgspec.json.encode({"run": self.run, "elapsed": round(elapsed, 3)})
+        self.files.add([told, *self._pending, *([sum_line(self._new)] if self._pending else [])])
+        add_counts(self._totals, self._new)
+        self._pending, self._new = [], {}
+        # Lines that will be asked for stay where they are.
+        self.files.merge(behind=self._pinned)
 
     @property
     def pending(self) -> int:
         return len(self._pending)
 
-    def _write(self, lines: Iterable[dict]) -> None:
-        self.confirm()
-        number = int(self._files[-1].split(".")[0]) + 1 if self._files else 1
-        name = f"{number:08d}.jsonl"
-        self.folder.write(name, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
-        self._files.append(name)
+    def rewrite(self, edit: Callable[[Record], Record | None] = lambda record: record, units: Container[str] = ()) -> None:
+        """Make the present lines all there is, in one file. `edit` gives what becomes of the records of these units."""
 
-    def rewrite(self) -> None:
-        """Make the present records all there is, in one file."""
-        old = list(self._files)
-        times = [{"run": n, "elapsed": s} for n, s in self.elapsed.items()]
-        self._write([{"reset": True}, *times, {"remove": self._doomed}, *(r.to_json() for r in self.records.values())])
-        self.folder.delete(old)
-        self._files = self._files[-1:]
+        def edited(unit: str, line: bytes) -> bytes | None:
+            if unit not in units:
+                return line
+            record = edit(Record.from_line(line))
+            return None if record is None else msgspec.json.encode(record.to_json())
+
+        def lines() -> Iterator[bytes]:
+            yield msgspec.json.encode({"reset": True})
+            for run, seconds in self.elapsed.items():
+                yield msgspec.json.encode({"run": run, "elapsed": seconds})
+            yield from self.files.copied(None, edited)
+            yield msgspec.json.encode({"remove": self._doomed})
+
+        self.confirm()
+        run, elapsed = self.run, self.elapsed
+        self.files.replace(list(self.files.sizes), lines())
+        self._load()
+        self.run, self.elapsed = run, elapsed
 
     # -- what is to do --------------------------------------------------------------------------------------------
 
@@ -181,79 +271,111 @@ class Ledger:
         Raises:
             CuratorError: there are results of inputs that are no longer read, and `prune` is false.
         """
-        present = {unit.key for _, unit in units}
-        uris = {part.uri for _, unit in units for part in unit.parts}
-        gone = [r for key, r in self.records.items() if key not in present]
-        self._refuse_lost_inputs({uri for r in gone for uri in r.uris} - uris, prune)
-        needs: list[frozenset[Target] | bool | None] = []
-        changed = bool(gone)
-        self._doomed += [f for r in gone for s in r.stages.values() for f in _all_files(s)]
-        for record in gone:
-            del self.records[record.unit]
-        known: dict[tuple, frozenset[Target] | bool] = {}  # most units are alike
-        keys = {step.name: step.key for step in phase.steps}
-        for source, unit in units:
-            record, need = self.records.get(unit.key), None
-            if record is not None and set(record.depends) <= self.records.keys():
-                like = (source, *((name, stage.key) for name, stage in record.stages.items()))
-                if like not in known:
-                    known[like] = _need(phase, source, record)
-                need = known[like]
-            needs.append(need)
-            if record is not None:
-                changed |= self._clear(phase, keys, record, frozenset() if need is True else need)
-                self.unfinished |= set() if need is True else {unit.key}
-        if changed or len(self._files) > COMPACT_FILES:
-            self.rewrite()
+        keys = [unit.key for _, unit in units]
+        gone = self.records.keys() - keys
+        if gone and not prune:
+            present = {part.uri for _, unit in units for part in unit.parts}
+            self._refuse_lost_inputs({uri for record in self._records(gone) for uri in record.uris} - present)
+        needs = self._needs(phase, units, keys, gone)
+        edits = self._edits(phase, dict(zip(keys, needs, strict=True)))
+        if gone or edits or self.files.small > COMPACT_FILES:
+            present_keys = {step.name: step.key for step in phase.steps}
+
+            def edit(record: Record) -> Record | None:
+                if record.unit in gone:
+                    self._doomed += [f for stage in record.stages.values() for f in _all_files(stage)]
+                    return None
+                need, done = edits[record.unit]
+                self._drop(record, record.stages.keys() - done, present_keys)
+                record.redo = need is not True
+                return record
+
+            self.rewrite(edit, gone | edits.keys())
+        for key, brief in self.records.items():
+            if brief.depends:  # nobody asks again
+                self.records[key] = self._like(Brief(brief.stages, redo=brief.redo))
         self.remove_unnamed(phase)
         self.flush(0.0)  # from now on this attempt's number is taken
         return needs
 
+    def _needs(self, phase: Phase, units: Sequence[tuple[int, Unit]], keys: Sequence[str],
+               gone: Container[str]) -> list[frozenset[Target] | bool | None]:
+        known: dict[tuple, frozenset[Target] | bool] = {}  # most units are alike
+        needs: list[frozenset[Target] | bool | None] = []
+        for (source, _), key in zip(units, keys, strict=True):
+            brief, need = self.records.get(key), None
+            if brief is not None and all(d in self.records and d not in gone for d in brief.rests_on()):
+                like = source, brief.stages
+                if like not in known:
+                    known[like] = _need(phase, source, {name: done for name, done, _ in brief.stages})
+                need = known[like]
+            needs.append(need)
+        return needs
+
+    def _edits(self, phase: Phase, needs: Mapping[str, frozenset[Target] | bool | None]
+               ) -> dict[str, tuple[frozenset[Target] | bool | None, frozenset[str]]]:
+        """Units whose records change: what they need, and the steps that stay: not what will be done again, nor what the plan no
+        longer has."""
+        keys = {step.name: step.key for step in phase.steps}
+        known: dict[tuple, frozenset[str] | None] = {}
+        edits = {}
+        for unit, brief in self.records.items():
+            if unit not in needs:
+                continue
+            need = needs[unit]
+            like = brief.stages, brief.redo, need
+            if like not in known:
+                done = frozenset(step.name for o in phase.operators for at, step in enumerate(o.steps)
+                                 if need is not None and (need is True or Target(o.index, at) not in need))
+                known[like] = done if brief.redo != (need is not True) or _drops(brief, done, keys) else None
+            if known[like] is not None:
+                edits[unit] = need, known[like]
+        return edits
+
     def expire(self, phase: Phase) -> None:
         """Clear what is no longer true of a phase whose turn has not come: results of other steps than it has now."""
         keys = {step.name: step.key for step in phase.steps}
-        changed = False
-        for record in self.records.values():
-            done = frozenset(name for name, stage in record.stages.items() if stage.memory_key == keys.get(name))
-            changed |= self._drop(record, record.stages.keys() - done, keys)
-        if changed:
-            self.rewrite()
+        touched = {unit for unit, brief in self.records.items() if _drops(brief, _present(brief, keys), keys)}
+
+        def edit(record: Record) -> Record:
+            done = {name for name, stage in record.stages.items() if stage.memory_key == keys.get(name)}
+            record.redo = self._drop(record, record.stages.keys() - done, keys)
+            return record
+
+        if touched:
+            self.rewrite(edit, touched)
         self.remove_unnamed(phase)
 
     def abolish(self) -> bool:
         """Clear everything: the plan has no such phase any more. False if there was nothing."""
-        if not self._files:
+        if not self.files.sizes:
             return False
-        self._doomed += [f for r in self.records.values() for s in r.stages.values() for f in _all_files(s)]
-        self.records.clear()
+        self._doomed += self._named()
         if self._doomed:
-            self.rewrite()
+            self.rewrite(lambda record: None, set(self.records))
         self.remove_unnamed(Phase(0, (Operator(0, "sink", ()),)))
-        self.folder.delete(self._files)
+        self.folder.delete(list(self.files.sizes))
         return True
 
     def lose(self, paths: Collection[str]) -> None:
         """Files that records name are gone: the steps that wrote them are to be done again, under a new attempt's number."""
-        for record in self.records.values():
+
+        def edit(record: Record) -> Record:
             for name in [n for n, s in record.stages.items() if any(f.path in paths for f in s.files)]:
                 del record.stages[name]
-        self._totals = None
+                record.redo = True
+            return record
+
         self.run += 1
         self.elapsed[self.run] = 0.0
-        self.rewrite()
+        self.rewrite(edit, set(self.records))
 
-    def _refuse_lost_inputs(self, lost: set[str], prune: bool) -> None:
-        if lost and not prune:
+    def _refuse_lost_inputs(self, lost: set[str]) -> None:
+        if lost:
             count = "an input" if len(lost) == 1 else f"{len(lost)} inputs"
             raise CuratorError(
                 f"{self.out.uri} holds results of {count} that this recipe no longer reads ({', '.join(sorted(lost)[:3])}"
                 f"{', …' if len(lost) > 3 else ''}). Remove those results with --prune (prune=True), or write to another folder.")
-
-    def _clear(self, phase: Phase, keys: Mapping[str, str], record: Record, need: frozenset[Target] | None) -> bool:
-        """Take out of a record what will be done again, and what the plan no longer has."""
-        done = {step.name for o in phase.operators for at, step in enumerate(o.steps)
-                if need is not None and Target(o.index, at) not in need}
-        return self._drop(record, record.stages.keys() - done, keys)
 
     def _drop(self, record: Record, again: Collection[str], keys: Mapping[str, str]) -> bool:
         """Take these steps out of a record. What a stateful one remembers is kept while its key is the present one."""
@@ -272,7 +394,7 @@ class Ledger:
         Nobody may be writing: a file is named only once its unit is finished.
         """
         self.confirm()
-        named = {path for r in self.records.values() for s in r.stages.values() for path in _all_files(s)}
+        named = set(self._named())
         places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, *ENDINGS)}
         for step in (*phase.operators[-1].steps, *self.sinks):
             folder = Folder.open(str(step.stage.path), dict(getattr(step.stage, "storage_options", None) or {}) or None)
@@ -302,47 +424,79 @@ class Ledger:
     def record_of(self, phase: Phase, unit: Unit, commit: Commit, keys: Sequence[str]) -> Record:
         """The line of a unit: what ran now, and for the rest what its line said before. `keys`: of all units, by index."""
         steps = {s.name: s for s in phase.steps}
-        before = self.records.get(unit.key)
+        place = self.unfinished.get(unit.key)
+        before = None if place is None else Record.from_line(self.files.line_at(*place))
         stages = {} if before is None else {n: s for n, s in before.stages.items() if n not in commit.ran}
         for name in sorted(commit.ran):
             files = [WrittenFile(self.relative(f.path), f.rows, f.size_bytes) for f in commit.files.get(name, ())]
             stages[name] = StageRecord(steps[name].key, commit.counts.get(name, Counts()), files, commit.memory.get(name))
         ordered = {s.name: stages[s.name] for s in phase.steps if s.name in stages}
-        depends = {keys[i] for i in commit.depends} | set(before.depends if before is not None else ())
+        depends = {keys[i] for i in commit.depends}
+        if before is not None and any(isinstance(s.stage, Stateful) and s.name not in commit.ran for s in phase.steps):
+            depends.update(before.depends)
         uris = tuple(p.uri for p in unit.parts) if not phase.number else ()  # what a run made itself is nobody's input
         return Record(unit.key, unit.label, uris, ordered, tuple(sorted(depends)))
-
-    def spooled(self, step: Step) -> list[FileInfo]:
-        """The files of a step that spools, of all finished units; `uri` is relative to the folder of all spools."""
-        files = [f for key, r in self.records.items() if key not in self.unfinished and step.name in r.stages
-                 for f in r.stages[step.name].files]
-        return [FileInfo(f.path.removeprefix(f"{SPOOLS}/"), f.size_bytes, step.key) for f in files]
 
     def memories(self, step: Step) -> dict[str, str]:
         """The sidecars of a stateful step, by unit key."""
         found = {}
-        for key, record in self.records.items():
-            done = record.stages.get(step.name)
-            if done is not None and done.memory and done.memory_key == step.key:
-                found[key] = done.memory
+        for unit, brief in self.records.items():
+            for name, key, memory in brief.stages:
+                if name == step.name and memory and key.removeprefix(AGAIN) == step.key:
+                    found[unit] = unit.join(memory)
         return found
+
+    def written(self) -> Iterator[tuple[str, WrittenFile]]:
+        """The files of all finished units, each with its stage's name; read from the ledger's own files."""
+        for line in self._lines():
+            if not is_marked(line):
+                for name, stage in _UNIT_FILES.decode(line).stages.items():
+                    for file in stage.files:
+                        yield name, WrittenFile(*file)
+
+    def spooled(self, step: Step) -> list[FileInfo]:
+        """The files of a step that spools, of all finished units; `uri` is relative to the folder of all spools."""
+        files = [file for name, file in self.written() if name == step.name]
+        return [FileInfo(f.path.removeprefix(f"{SPOOLS}/"), f.size_bytes, step.key) for f in files]
+
+    def _named(self) -> Iterator[str]:
+        """All that records name, also those of units that are to be done again."""
+        for line in self._lines():
+            for stage in _UNIT_FILES.decode(line).stages.values():
+                yield from (f[0] for f in stage.files)
+                if stage.memory:
+                    yield f"_run/state/{stage.memory}"
+
+    def _records(self, units: Container[str]) -> Iterator[Record]:
+        return (Record.from_line(line) for line in self._lines() if unit_of(line) in units)
+
+    def _lines(self) -> Iterator[bytes]:
+        """The true line of each unit."""
+        assert not self._pending
+        seen: set[str] = set()
+        for _, block in self.files.scan():
+            for _, line in block.units:
+                unit = unit_of(line)
+                if unit not in seen:
+                    seen.add(unit)
+                    yield line
 
     def counts(self) -> dict[str, Counts]:
         """The counts of all finished units, by stage; the caller's own copy."""
-        if self._totals is None:
-            self._totals = {}
-            for key, record in self.records.items():
-                if key not in self.unfinished:
-                    _add_counts(self._totals, record)
         copy: dict[str, Counts] = {}
-        for name, counts in self._totals.items():
-            copy.setdefault(name, Counts()).add(counts)
+        add_counts(copy, self._totals)
+        add_counts(copy, self._new)
         return copy
 
 
-def _add_counts(totals: dict[str, Counts], record: Record) -> None:
-    for name, stage in record.stages.items():
-        totals.setdefault(name, Counts()).add(stage.counts)
+def _present(brief: Brief, keys: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for name, key, _ in brief.stages if key.removeprefix(AGAIN) == keys.get(name))
+
+
+def _drops(brief: Brief, done: Container[str], keys: Mapping[str, str]) -> bool:
+    """Whether steps of a unit go where only `done` stay. What a stateful one remembers under its present key is kept."""
+    return any(name not in done and not (memory and key.startswith(AGAIN) and key.removeprefix(AGAIN) == keys.get(name))
+               for name, key, memory in brief.stages)
 
 
 def _all_files(stage: StageRecord) -> list[str]:
@@ -353,15 +507,14 @@ def _absolute(path: str) -> bool:
     return path.startswith("/") or "://" in path
 
 
-def _need(phase: Phase, source: int, record: Record) -> frozenset[Target] | bool:
-    """The steps that a unit needs: those not done with their present key, and all that lead to one."""
+def _need(phase: Phase, source: int, done: Mapping[str, str]) -> frozenset[Target] | bool:
+    """The steps that a unit needs: those not done with their present key, and all that lead to one. `done`: keys by step."""
     needed: set[Target] = set()
     for operator in reversed(phase.operators):
         if operator.index != source and source not in _upstream(phase, operator):
             continue
         for at, step in reversed(list(enumerate(operator.steps))):
-            done = record.stages.get(step.name)
-            if done is None or done.key != step.key or _leads_to(operator, at, needed):
+            if done.get(step.name) != step.key or _leads_to(operator, at, needed):
                 needed.add(Target(operator.index, at))
     return frozenset(_whole_operators(phase, needed)) if needed else True
 

@@ -339,7 +339,7 @@ class _Run:
         status, message = ("stopped", stopped) if stopped else ("finished", "")
         if stopped and "max_failed" in stopped:
             message += self._errors(self._totals())
-        units = [{"done": len(loop.ledger.records) - len(loop.ledger.unfinished), "total": len(loop.units),
+        units = [{"done": loop.ledger.done, "total": len(loop.units),
                   "skipped": loop.skipped} for loop in self.loops]
         seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds), out=self.out.uri,
@@ -385,14 +385,11 @@ class _Run:
 
     def _files(self) -> list[dict[str, Any]]:
         files = []
-        for ledger in (loop.ledger for loop in self.loops):
-            for record in (r for key, r in ledger.records.items() if key not in ledger.unfinished):
-                for name, stage in record.stages.items():
-                    if name not in self.spools:
-                        port, _, of = (name.partition("/") if name in self.keepers else ("clusters", "", self.part_of[name])
-                                       if name in self.part_of else (WRITTEN, "", name))
-                        files.extend({"path": f.path, "rows": f.rows, "size_bytes": f.size_bytes, "stage": of, "port": port}
-                                     for f in stage.files)
+        for name, file in (found for loop in self.loops for found in loop.ledger.written()):
+            if name not in self.spools:
+                port, _, of = (name.partition("/") if name in self.keepers else ("clusters", "", self.part_of[name])
+                               if name in self.part_of else (WRITTEN, "", name))
+                files.append({"path": file.path, "rows": file.rows, "size_bytes": file.size_bytes, "stage": of, "port": port})
         return files
 
 
