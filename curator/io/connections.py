@@ -6,6 +6,7 @@ nor a name that changes its address gets round it.
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -17,6 +18,7 @@ from urllib3 import exceptions as faults
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from curator.io.addresses import is_public
+from curator.io.room import Share
 
 
 class Refusal(Exception):
@@ -32,10 +34,11 @@ class Trouble(Exception):
 
 
 class Transfer:
-    """One URL on its way, in one thread. `abort` is called from another."""
+    """One URL on its way, in one thread. `abort` is called from another. `share`: of the room for what is fetched."""
 
-    def __init__(self, deadline_s: float, private: bool) -> None:
-        self.deadline, self.private = time.monotonic() + deadline_s, private
+    def __init__(self, deadline_s: float, private: bool, share: Share) -> None:
+        self.deadline, self.private, self.share = time.monotonic() + deadline_s, private, share
+        self.waited = False  # for room, since this was last set
         self.sock: socket.socket | None = None
         self.aborted = False
 
@@ -45,6 +48,14 @@ class Transfer:
     def check(self) -> None:
         if self.aborted or self.remaining_s() <= 0:
             raise Trouble("the deadline passed before the answer was complete", again=False)
+
+    def hold(self, nbytes: int) -> None:
+        """Wait until so many bytes may be held. That time is not the server's: the deadline moves."""
+        left, self.deadline = self.remaining_s(), math.inf
+        try:
+            self.waited |= self.share.grow(nbytes)
+        finally:
+            self.deadline = time.monotonic() + left
 
     def abort(self) -> None:
         """Wake the thread that waits for the server."""

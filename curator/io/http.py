@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import IncompleteRead
+from io import BytesIO
 from urllib.parse import urljoin
 
 import urllib3
@@ -19,6 +20,7 @@ from urllib3 import exceptions as faults
 from curator.io.addresses import host_of, is_public, normalised
 from curator.io.connections import Refusal, Transfer, Trouble, pool_classes, working_for
 from curator.io.retry import TRANSIENT, innermost, pause_s
+from curator.io.room import Share
 
 GOOD = frozenset({200, 203})
 # Of Content-Encoding; other words there (`utf-8`, `binary`) are mistakes that change nothing.
@@ -26,6 +28,7 @@ COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress",
 REDIRECTS_MAX = 5
 CHUNK_BYTES = 1 << 16  # read at once; also what is read of an unwanted answer to keep its connection
 SWEEP_S = 0.25  # how often overdue transfers are looked for
+FIRST_BYTES = 1 << 18  # of an answer whose size is not known yet
 POOLS = 64  # hosts whose connections are kept open
 
 # A reason to refuse an answer, from its URL, its headers and whether it is a redirect; None to go on.
@@ -75,10 +78,15 @@ class Client:
         self._closed = threading.Event()
         threading.Thread(target=self._sweep, name="overdue transfers", daemon=True).start()
 
-    def get(self, url: str) -> Fetched:
-        """What the URL names, or why it is not to be had; never raises for what a server or a network does."""
-        with self._transfer() as transfer:
-            for attempt in range(self._limits.retries + 1):
+    def get(self, url: str, share: Share) -> Fetched:
+        """What the URL names, or why it is not to be had; never raises for what a server or a network does.
+
+        Of `share` it holds what it holds of the answer: from the first request on `FIRST_BYTES`, in the end its bytes.
+        """
+        share.grow(min(FIRST_BYTES, self._limits.max_bytes))
+        with self._transfer(share) as transfer:
+            attempt = excused = 0
+            while True:
                 try:
                     return self._follow(url, transfer)
                 except Refusal as refusal:
@@ -87,23 +95,31 @@ class Client:
                     told = str(trouble)
                     if not trouble.again or transfer.remaining_s() <= 0:
                         break
+                    if transfer.waited and not excused:  # for room, not for the server, which may have had enough of that
+                        excused = 1
+                        continue  # what it needs is held already
                     pause = pause_s(attempt, self._limits.backoff_s, trouble.retry_after)
                     if attempt == self._limits.retries or pause >= transfer.remaining_s():
                         break
                     if self._closed.wait(pause):
                         break
+                    attempt += 1
             return Fetched(error=f"{told} (tries: {attempt + 1})")
+
+    def abort(self) -> None:
+        """Break off all that is on its way."""
+        for transfer in list(self._transfers):
+            transfer.abort()
 
     def close(self) -> None:
         """Wake all that waits, and let go of the connections."""
         self._closed.set()
-        for transfer in list(self._transfers):
-            transfer.abort()
+        self.abort()
         self._pools.clear()
 
     @contextmanager
-    def _transfer(self) -> Iterator[Transfer]:
-        transfer = Transfer(self._limits.deadline_s, self._private)
+    def _transfer(self, share: Share) -> Iterator[Transfer]:
+        transfer = Transfer(self._limits.deadline_s, self._private, share)
         self._transfers.add(transfer)
         try:
             with working_for(transfer):
@@ -180,17 +196,22 @@ class Client:
 
     def _body(self, response: urllib3.BaseHTTPResponse, transfer: Transfer) -> bytes | None:
         """The content, decompressed; None if there is more of it than allowed, of which no more is read or decompressed."""
-        if (response.length_remaining or 0) > self._limits.max_bytes:
+        length, most = response.length_remaining or 0, self._limits.max_bytes
+        if length > most:
             return None
-        parts, size = [], 0
+        # A known size at once, so that nobody waits in the middle; else twice as much as is there, as the buffer grows, too.
+        transfer.hold(length)
+        data, size = BytesIO(), 0
         while part := response.read(CHUNK_BYTES):
             transfer.check()
-            parts.append(part)
             size += len(part)
-            if size > self._limits.max_bytes:
+            if size > most:
                 return None
+            if size > transfer.share.held:
+                transfer.hold(min(2 * size, most))
+            data.write(part)
         transfer.check()  # an abort looks like the end of an answer that has no length
-        return b"".join(parts)
+        return data.getvalue()
 
 
 def _let_go(response: urllib3.BaseHTTPResponse) -> None:

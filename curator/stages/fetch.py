@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import SEEK_END
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urljoin
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from curator.io.faults import explained
 from curator.io.files import open_input
 from curator.io.http import Client, Fetched, Limits
 from curator.io.media_types import is_wanted, settled
+from curator.io.room import Room, Share
 from curator.resources import Resources
 from curator.stage import Context, Contract, Outputs, Stage, setting
 from curator.stages.opt_out import OPT_OUT, opts_out
@@ -27,6 +29,7 @@ from curator.tasks.batch import Batch
 
 MAX_BYTES = 1 << 30  # a column of Arrow's binary type ends at 2 GiB
 PART_BYTES = 16 << 20  # of finished rows that wait for company
+HELD_BYTES = 64 << 20  # of all that was fetched and is not sent on; one file may go beyond
 _OTHER = re.compile(r"(data|blob|about|javascript|mailto|tel):", re.IGNORECASE)  # links of pages that are no path
 
 
@@ -64,7 +67,8 @@ class Fetch(Stage):
     wants.
 
     Rows go on as they finish, so that a slow host does not hold the others: rows that finish far apart may change places.
-    Memory: a worker holds 16 MiB of finished files and `threads` files on their way, each at most `max_bytes`.
+    Memory: all that a worker has fetched and not sent on, finished and on its way, decompressed, is at most 64 MiB and one
+    file more (`max_bytes`). Who would hold more waits; that is no time of the server's and does not count for `deadline_s`.
     """
 
     column: str = "url"
@@ -120,42 +124,67 @@ class Fetch(Stage):
         # Media are compressed already; a server that compresses all the same is understood.
         headers = {"User-Agent": self.user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         self._client = Client(limits, headers, self._refused, private=self.private, proxy=self.proxy, per_host=self.per_host)
+        self._room = Room(HELD_BYTES)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="fetch")
 
     def close(self) -> None:
+        self._room.close()
         self._client.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def process(self, batch: Batch) -> Iterator[Outputs]:
         urls = [url.strip() if isinstance(url, str) else "" for url in batch.column(self.column)]
         turns = Turns([host_of(url) if _is_web(url) else "" for url in urls], self.per_host)
-        done: SimpleQueue[Future[Fetched]] = SimpleQueue()
+        done: SimpleQueue[Future[Fetched] | None] = SimpleQueue()  # None: somebody waits for room
         running: dict[Future[Fetched], int] = {}
         finished: dict[int, Fetched] = {}
-        waiting_bytes = 0
-        while turns or running:
-            while len(running) < self.threads and (row := turns.take()) is not None:
-                future = self._pool.submit(self._fetch, urls[row])
-                running[future] = row
-                future.add_done_callback(done.put)
-            future = done.get()
-            row = running.pop(future)
-            turns.give_back(row)
-            finished[row] = future.result()
-            waiting_bytes += len(finished[row].data or b"")
-            if waiting_bytes >= PART_BYTES:
-                yield self._answers(batch, finished)
-                finished, waiting_bytes = {}, 0
-        if finished:
-            yield self._answers(batch, finished)
+        finished_bytes = 0
+        shares: dict[int, Share] = {}
+        self._room = room = Room(HELD_BYTES, lambda: done.put(None))
+        try:
+            while turns or running:
+                while len(running) < self.threads and (row := turns.take()) is not None:
+                    shares[row] = Share(room)
+                    future = self._pool.submit(self._fetch, urls[row], shares[row])
+                    running[future] = row
+                    future.add_done_callback(done.put)
+                future = done.get()
+                if future is not None:
+                    row = running.pop(future)
+                    turns.give_back(row)
+                    finished[row] = future.result()
+                    finished_bytes += len(finished[row].data or b"")
+                    del future  # it keeps its result
+                if finished and (room.crowded or finished_bytes >= PART_BYTES):
+                    finished_bytes = 0
+                    yield self._sent_on(batch, finished, shares)
+            if finished:
+                yield self._sent_on(batch, finished, shares)
+        finally:
+            room.close()
+            if running:  # nobody wants the rest of this call
+                self._client.abort()
 
-    def _fetch(self, url: str) -> Fetched:
-        """What became of a URL or path; called in a thread of the pool."""
-        if not url:
-            return Fetched(reason="no_url")
-        if self.root is not None and not _is_web(url) and _is_web(self.root):
-            url = urljoin(self.root.rstrip("/") + "/", url)
-        return self._client.get(url) if _is_web(url) else self._read(url)
+    def _sent_on(self, batch: Batch, finished: dict[int, Fetched], shares: dict[int, Share]) -> Outputs:
+        """The answers to what is finished, which is kept here no longer."""
+        outputs = self._answers(batch, finished)
+        rows = list(finished)
+        finished.clear()
+        for row in rows:
+            shares.pop(row).shrink()
+        return outputs
+
+    def _fetch(self, url: str, share: Share) -> Fetched:
+        """What became of a URL or path; called in a thread of the pool. In the end `share` holds what came."""
+        found = Fetched(reason="no_url")
+        try:
+            if self.root is not None and not _is_web(url) and _is_web(self.root):
+                url = urljoin(self.root.rstrip("/") + "/", url)
+            if url:
+                found = self._client.get(url, share) if _is_web(url) else self._read(url, share)
+            return found
+        finally:
+            share.shrink(len(found.data or b""))
 
     def _refused(self, url: str, headers: Mapping[str, str], redirect: bool) -> str | None:
         """Why an answer with these headers is not taken; None if it is."""
@@ -165,7 +194,7 @@ class Fetch(Stage):
             return None
         return None if is_wanted(settled(headers.get("Content-Type"), url)[0], self.content_types) else "content_type"
 
-    def _read(self, path: str) -> Fetched:
+    def _read(self, path: str, share: Share) -> Fetched:
         """The file at a path, which must lie below `root`."""
         if _OTHER.match(path):
             return Fetched(reason="bad_url")
@@ -181,13 +210,24 @@ class Fetch(Stage):
             return Fetched(url=place, reason="content_type")
         try:
             with explained("read", place), open_input(place, self.storage_options, compression=None) as file:
-                data = file.read(self.max_bytes + 1)
+                data = self._content(file, share)
         except InputError as error:
             gone = isinstance(error.__cause__, (FileNotFoundError, IsADirectoryError, NotADirectoryError))
             return Fetched(url=place, reason="not_found") if gone else Fetched(url=place, error=str(error))
-        if len(data) > self.max_bytes:
-            return Fetched(url=place, reason="too_large")
-        return Fetched(url=place, data=data)
+        return Fetched(url=place, data=data, reason="too_large" if data is None else None)
+
+    def _content(self, file: BinaryIO, share: Share) -> bytes | None:
+        """All of a file; None if it is too large, of which no more is read than tells it."""
+        if file.seekable():
+            size = file.seek(0, SEEK_END)
+            file.seek(0)
+            if size > self.max_bytes:
+                return None
+            share.grow(size)
+        else:
+            share.grow(self.max_bytes)
+        data = file.read(self.max_bytes + 1)
+        return data if len(data) <= self.max_bytes else None
 
     def _answers(self, batch: Batch, finished: Mapping[int, Fetched]) -> Outputs:
         """The finished rows, in their order, on the ports where they belong."""
