@@ -86,8 +86,8 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
     if name not in before:
         near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
-        if not near and (makers := _makers(name)):
-            hint = f"{' or '.join(makers)} adds it"
+        if not near:
+            hint = _maker(name) or hint
         for holder, held in before.items():
             if held is not None and pa.types.is_struct(held) and held.get_field_index(name) >= 0:
                 hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"
@@ -97,10 +97,14 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
         raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r} as {kind}, and here it is {have}")
 
 
-def _makers(name: str) -> list[str]:
+def _maker(name: str) -> str:
+    """What adds a column; nothing if that is not known."""
     from curator import packs  # only to say what is wrong: every worker imports this module, and metadata take their time
 
-    return packs.makers(name)
+    if makers := packs.makers(name):
+        return f"{' or '.join(makers)} adds it"
+    broken = [pack.name for pack in packs.installed() if pack.error is not None]
+    return f"no pack that works adds it; {', '.join(broken)} cannot be used: `curator doctor` says why" if broken else ""
 
 
 def _same_family(a: pa.DataType, b: pa.DataType) -> bool:

@@ -186,7 +186,7 @@ def makers(column: str) -> list[str]:
     for name, factory in all_stages().items():
         try:
             adds = factory().contract().adds if kind_of(factory) == "stage" else ()
-        except Exception:  # parameters that must be given, or a fault of a stranger's: it is not the one to be told of here
+        except Exception:  # parameters that must be given, or a stranger's fault, which `doctor` and its own use tell of
             adds = ()
         found += [name] if column in adds else []
     return found

@@ -139,6 +139,14 @@ def test_a_column_that_is_missing_names_its_makers_whatever_strangers_raise(site
     assert "Traceback" not in words
 
 
+def test_a_column_that_nothing_makes_may_be_made_by_what_is_broken(site):
+    (site.folder / "missing.yaml").write_text(RECIPE.replace("[loud.shout]", "[{select: {drop: [zzz]}}]"))
+    words = site.curator("plan", "missing.yaml", code=2)
+    assert "no pack that works adds it; " in words
+    assert "raises, " in words
+    assert "cannot be used: `curator doctor` says why" in words
+
+
 def test_a_recipe_that_was_not_packaged(site):
     assert 'brings no recipes; if it should, its package-data in pyproject.toml lacks "recipes/*.yaml"' in site.curator(
         "run", "lacking/web", code=2)
