@@ -3,14 +3,16 @@
 An agent leases from Ray the cores, GPUs and memory that the run uses there, so other jobs run beside this one. The driver sends
 an agent many requests in one call, and has one call waiting at each of them that answers as soon as there is something to tell.
 All answers come into one inbox, which `wait` blocks on. Batches stay in the shared memory of their node; one that is needed
-elsewhere goes from agent to agent through Ray's object store. Agents belong to the driver: when it dies, Ray ends them, and they
-end their workers and remove their shared memory.
+elsewhere goes from agent to agent through Ray's object store. Agents belong to the driver: when it dies, Ray ends them, and their
+workers and shared memory go with them. A driver that is only slow, or stopped for a while, loses nothing: what agents have to
+tell waits for it.
 
 The same packages must be installed on every node, and the folders that the run reads and writes must be reachable from there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import secrets
@@ -35,18 +37,24 @@ from curator.worker.store import Store
 
 try:
     import ray
-    from ray._private.state import available_resources_per_node
+except ImportError as missing:
+    what = "Ray is not installed here" if missing.name == "ray" else f"Ray cannot be imported here ({missing})"
+    raise CuratorError(f"{what}; install it with: pip install 'curator-core[ray]'") from missing
+try:
+    from ray._private.state import available_resources_per_node  # no public function tells what is free on each node
     from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayError
     from ray.util.metrics import Gauge
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as missing:
-    raise CuratorError("Ray is not installed here; install it with: pip install 'curator-core[ray]'") from missing
+    raise CuratorError(f"Curator does not know its way about Ray {getattr(ray, '__version__', 'of this version')} ({missing}); "
+                       "install Ray 2.60, on all nodes: pip install 'ray==2.60.*'") from missing
 
-HEAR_S = 5.0  # an agent with nothing to tell says so this often; one whose driver is gone ends within this time
+HEAR_S = 5.0  # an agent with nothing to tell says so this often
 WATCH_S = 2.0  # the list of nodes is read this often
+SILENT_S = 90.0  # a cluster that gives no list of nodes for so long is gone; its head may be started again meanwhile
 READS = 4  # batches that an agent gives to others at a time
 START_S = 60.0  # for the agents of the nodes that are there at the start; who is later joins later
-GRANT_S = 30.0  # Ray has this long to start an agent; then somebody else has taken what was free
+GRANT_LOOKS = 15  # so often is the list of nodes read until Ray must have started an agent, else others took what was free
 RESTARTS = 4  # of an agent that dies on a node that lives
 BACKOFF_S = 2.0  # before the first of them; twice as long before each further one
 FULL_TRIES = 5  # of a batch for which the object store has no room
@@ -173,7 +181,7 @@ class Member:
 
     lease: Lease
     actor: Any
-    asked_at: float
+    looks: int = 0  # since it was asked for; not seconds, in which the driver itself may have been stopped
     node: Node | None = None
     address: str = ""
     outbox: list[Request] = field(default_factory=list)
@@ -204,9 +212,9 @@ class RayRuntime:
         self.closing = threading.Event()
         self.next_number = 0
         self.watcher = threading.Thread(target=self._watch, name="nodes", daemon=True)
+        self.checked = False  # whether the cluster can ever give what the stages need
         self.disconnect = connect(address, cores)
         try:
-            check_gpus(job, _alive(ray.nodes()))
             self._gather()
         except BaseException:
             self.close()
@@ -257,12 +265,13 @@ class RayRuntime:
         """End every worker and agent, and leave the cluster; returns when they are gone."""
         self.closing.set()
         if ray.is_initialized():
-            self._send()
-            ending = [m.actor.close.remote() for m in self.members.values() if m.node is not None]
-            if ending:
-                ray.wait(ending, num_returns=len(ending), timeout=CLOSE_S)
+            with contextlib.suppress(RayError):  # the cluster may be the reason why this run ends
+                self._send()
+                ending = [m.actor.close.remote() for m in self.members.values() if m.node is not None]
+                if ending:
+                    ray.wait(ending, num_returns=len(ending), timeout=CLOSE_S)
             for member in self.members.values():
-                ray.kill(member.actor)
+                _kill(member.actor)
         self.members.clear()
         if self.watcher.is_alive():
             self.watcher.join(CLOSE_S)
@@ -294,6 +303,8 @@ class RayRuntime:
                 self._up(member, answer, events)
             case "nodes", nodes, free:
                 self._look_around(nodes, free, events)
+            case "silent", error:
+                self.tell("cluster silent", f"the Ray cluster does not tell its nodes ({error}); asking again")
             case "no nodes", error:
                 events.append(ev.Stop(f"the Ray cluster does not answer any more ({error}); what was committed is safe: "
                                       "run the same command again"))
@@ -332,7 +343,7 @@ class RayRuntime:
     def _down(self, member: Member, reason: str, events: list[ev.Event]) -> None:
         lease = member.lease
         del self.members[lease.number]
-        ray.kill(member.actor)
+        _kill(member.actor)
         self.deaths.setdefault(lease.node_id, []).append(time.monotonic())
         self.last_death = f"{lease.name}: {reason}"
         self.workers.lose_node(lease.number)
@@ -342,25 +353,36 @@ class RayRuntime:
     # -- the nodes ------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """In a thread of its own: what the cluster has, every few seconds."""
-        while True:
+        """In a thread of its own: what the cluster has, every few seconds. One answer that fails to come is no reason to stop."""
+        silent_since = None
+        while not self.closing.is_set():
+            asked_at = time.monotonic()
             try:
                 self.inbox.put(("nodes", ray.nodes(), available_resources_per_node()))
+                silent_since = None
             except Exception as error:
-                if not self.closing.is_set():
+                if self.closing.is_set():
+                    return
+                if silent_since is None:
+                    silent_since = asked_at
+                    self.inbox.put(("silent", error))
+                elif time.monotonic() - silent_since > SILENT_S:
                     self.inbox.put(("no nodes", error))
-                return
-            if self.closing.wait(WATCH_S):
-                return
+                    return
+            self.closing.wait(WATCH_S)
 
     def _look_around(self, nodes: list[dict], free: Mapping[str, Mapping[str, float]], events: list[ev.Event]) -> None:
         alive = {node["NodeID"]: node for node in _alive(nodes)}
+        if not self.checked:
+            check_gpus(self.job, list(alive.values()))
+            self.checked = True
         now = time.monotonic()
         for member in list(self.members.values()):
+            member.looks += 1
             if member.lease.node_id not in alive:
                 self._down(member, "the node is gone", events)
-            elif member.node is None and now - member.asked_at > GRANT_S:
-                ray.kill(member.actor)  # it is asked again, for what is free then
+            elif member.node is None and member.looks > GRANT_LOOKS:
+                _kill(member.actor)  # it is asked again, for what is free then
                 del self.members[member.lease.number]
         ours = {m.lease.node_id for m in self.members.values()}
         # The largest first: the fewer nodes, the less travels between them.
@@ -377,14 +399,24 @@ class RayRuntime:
         return not deaths or (len(deaths) <= RESTARTS and now - deaths[-1] > BACKOFF_S * 2 ** (len(deaths) - 1))
 
     def _start(self, lease: Lease) -> None:
-        actor = NodeAgent.options(
-            name=f"curator-{self.run}-{lease.number}", num_cpus=lease.cpus, num_gpus=lease.gpus,
-            memory=lease.memory_bytes or None,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(lease.node_id, soft=False),
-        ).remote(self.run, lease, modules_of(self.job.operators), [p for p in sys.path if p])
-        member = Member(lease, actor, time.monotonic())
+        try:
+            actor = NodeAgent.options(
+                name=f"curator-{self.run}-{lease.number}", num_cpus=lease.cpus, num_gpus=lease.gpus,
+                memory=lease.memory_bytes or None,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(lease.node_id, soft=False),
+            ).remote(self.run, lease, modules_of(self.job.operators), [p for p in sys.path if p])
+        except RayError as error:  # it is tried again when the nodes are looked at next
+            self.tell("cluster silent", f"Ray starts no agent on {lease.name} ({error}); trying again")
+            return
+        member = Member(lease, actor)
         self.members[lease.number] = member
         self._call("up", member, actor.info.remote())
+
+
+def _kill(actor: Any) -> None:
+    """End an agent; one that is gone, or whose cluster is, needs no end."""
+    with contextlib.suppress(RayError):
+        ray.kill(actor)
 
 
 def _alive(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

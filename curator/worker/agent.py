@@ -22,7 +22,8 @@ from curator.worker.store import Store
 
 FETCHES = 4  # batches on their way here at a time
 CLOSE_S = 30.0
-SILENCE_S = 12.0  # a driver that lives listens all the time
+SILENCE_S = 900.0  # Ray ends us when the driver has died; should it not, this does. A driver may be stopped, or busy, for long
+LOOK_S = 3.0  # whether it is so is looked at this often
 # An answer costs the driver and us a millisecond, however much is in it: when one has just left, the next waits for company.
 BUSY_S, GATHER_S = 0.005, 0.001
 
@@ -52,11 +53,12 @@ class Letter:
 class Agent:
     """`fetch(node, path)` gives the bytes of a batch on another node, or raises; it is called in threads of its own.
 
-    `leave` is called when nobody has listened for `SILENCE_S`: the driver is gone, and the processes are ended.
+    `leave` is called when nobody has listened for `silence_s`: the driver is gone, and the processes are ended.
     """
 
-    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any], leave: Callable[[], None]) -> None:
-        self.leave = leave
+    def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any], leave: Callable[[], None],
+                 silence_s: float = SILENCE_S) -> None:
+        self.leave, self.silence_s = leave, silence_s
         self.processes = Processes(modules)
         self.store = Store(list(self.processes.folders), "copy")
         self.fetch = fetch
@@ -112,10 +114,11 @@ class Agent:
     def _live(self) -> None:
         try:
             while not self.closing:
-                if not self.listening and time.monotonic() - self.told_at > SILENCE_S:
+                if not self.listening and time.monotonic() - self.told_at > self.silence_s:
                     self.processes.close()
                     self.leave()
-                said = self.processes.wait(SILENCE_S / 4)
+                    return
+                said = self.processes.wait(min(LOOK_S, self.silence_s / 4))
                 for process, message in said:
                     self._heard(process, message)
                 self._say(said)

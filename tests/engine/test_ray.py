@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from parts import (
 from test_gang import SumOverRanks
 
 from curator import CuratorError, Resources, Stage
-from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, StopWorker, WorkerLost, WorkerReady
+from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
 from curator.pipeline import from_source
 from curator.resources import Place
 from curator.stages import DedupNear, Parquet
@@ -42,7 +43,9 @@ pytest.importorskip("ray")
 import ray
 from ray.cluster_utils import Cluster
 
+from curator.engine import runtime_ray
 from curator.engine.runtime_ray import RayRuntime, Wants
+from curator.worker.agent import Agent
 
 pytestmark = pytest.mark.ray
 
@@ -87,8 +90,8 @@ def start(cluster, tmp_path):
     """Makes a runtime for stages; after the test nothing of it is left."""
     made, left = [], []
 
-    def make(*stages, cores=None, nodes=2):
-        runtime = RayRuntime(job_of(tmp_path, *stages), cluster.address, cores)
+    def make(*stages, cores=None, nodes=2, **options):
+        runtime = RayRuntime(job_of(tmp_path, *stages), cluster.address, cores, **options)
         made.append(runtime)
         # What the test before this one held may not be free yet.
         wait_until(lambda: runtime.wait(0.05) is not None and len(runtime.nodes) == nodes, 60)
@@ -264,6 +267,46 @@ def test_the_ranks_of_a_gang_meet_over_nodes(start):
     call = one.submit(2, far, operator=1)
     assert isinstance(one.until((DataLost, WorkerLost)), (DataLost, WorkerLost))
     idle(one)
+
+
+# -- troubles of the cluster ----------------------------------------------------------------------------------------
+
+
+def test_a_list_of_nodes_that_does_not_come_is_asked_for_again(start, monkeypatch):
+    good, failed, told = ray.nodes, [], []
+
+    def nodes():
+        if not failed:
+            failed.append(1)
+            raise RuntimeError("the head is busy")
+        return good()
+
+    monkeypatch.setattr(ray, "nodes", nodes)
+    one = start(Shout(), tell=lambda kind, text: told.append(kind))
+    assert told.count("cluster silent") == 1
+    one.start(1, 0, Place(min(one.runtime.nodes)))
+    one.submit(1, inline(text_batch("a")))
+    failed.clear()
+    assert rows(one.until(Done))[0]["loud"] == "A"
+    monkeypatch.setattr(ray, "nodes", lambda: good() / 0)
+    monkeypatch.setattr(runtime_ray, "SILENT_S", 0.5)
+    assert "does not answer any more" in one.until(Stop).reason
+
+
+def test_an_agent_waits_for_a_driver_that_is_busy_and_leaves_when_it_never_comes_back():
+    left = threading.Event()
+    agent = Agent([], lambda node, path: None, left.set, silence_s=0.6)
+    began = time.monotonic()
+    agent.hear(0.3)
+    assert not left.is_set()  # nor while somebody listens, however long
+    agent.hear(1.2)
+    assert not left.is_set()
+    heard = time.monotonic()
+    assert left.wait(60)
+    assert time.monotonic() - heard > 0.5
+    assert time.monotonic() - began > 1.9
+    agent.thread.join(60)
+    assert not agent.thread.is_alive()
 
 
 # -- deaths -------------------------------------------------------------------------------------------------------
@@ -484,6 +527,19 @@ def test_an_address_where_no_cluster_is_is_told_at_once(recipe, address, told):
     assert told in ended.stderr
     assert "Traceback" not in ended.stderr
     assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize(("content", "told"), [
+    ("__version__ = '9.9'", r"does not know its way about Ray 9.9 (No module named 'ray._private')"),
+    ("import no_such_part_of_ray", "Ray cannot be imported here (No module named 'no_such_part_of_ray')"),
+])
+def test_a_ray_that_cannot_be_used_is_not_taken_for_none(recipe, tmp_path, content, told):
+    (tmp_path / "other" / "ray").mkdir(parents=True)
+    (tmp_path / "other" / "ray" / "__init__.py").write_text(content)
+    ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'other'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    assert ended.returncode == 2
+    assert told in " ".join(ended.stderr.split())
+    assert "pip install" in ended.stderr
 
 
 def test_without_ray_the_error_is_the_command_that_installs_it(recipe, tmp_path):
