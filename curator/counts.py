@@ -83,6 +83,21 @@ class Counts:
         if other.memory:
             self.memory = self.memory + other.memory if self.memory else other.memory
 
+    def shift(self, other: Counts, sign: int) -> None:
+        """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left alone: of that
+        nothing can be taken away."""
+        self.rows_in += sign * other.rows_in
+        self.made += sign * other.made
+        self.duplicate += sign * other.duplicate
+        self.failed += sign * other.failed
+        self.absorbed += sign * other.absorbed
+        self.busy_s += sign * other.busy_s
+        for mine, more in ((self.out, other.out), (self.dropped, other.dropped), (self.errors, other.errors)):
+            for name, rows in more.items():
+                mine[name] = left = mine.get(name, 0) + sign * rows
+                if not left:
+                    del mine[name]
+
     def saw_source(self, source: str, out: int, duplicate: int) -> None:
         """Count rows of a source, if there are not too many sources already."""
         if source in self.by_source or len(self.by_source) < SOURCES_MAX:

@@ -421,8 +421,8 @@ class Ledger:
 
     # -- what was done ----------------------------------------------------------------------------------------------
 
-    def record_of(self, phase: Phase, unit: Unit, commit: Commit, keys: Sequence[str]) -> Record:
-        """The line of a unit: what ran now, and for the rest what its line said before. `keys`: of all units, by index."""
+    def record_of(self, phase: Phase, unit: Unit, commit: Commit, units: Sequence[Unit]) -> Record:
+        """The line of a unit: what ran now, and for the rest what its line said before. `units`: all, by index."""
         steps = {s.name: s for s in phase.steps}
         place = self.unfinished.get(unit.key)
         before = None if place is None else Record.from_line(self.files.line_at(*place))
@@ -431,7 +431,7 @@ class Ledger:
             files = [WrittenFile(self.relative(f.path), f.rows, f.size_bytes) for f in commit.files.get(name, ())]
             stages[name] = StageRecord(steps[name].key, commit.counts.get(name, Counts()), files, commit.memory.get(name))
         ordered = {s.name: stages[s.name] for s in phase.steps if s.name in stages}
-        depends = {keys[i] for i in commit.depends}
+        depends = {units[i].key for i in commit.depends}
         if before is not None and any(isinstance(s.stage, Stateful) and s.name not in commit.ran for s in phase.steps):
             depends.update(before.depends)
         uris = tuple(p.uri for p in unit.parts) if not phase.number else ()  # what a run made itself is nobody's input

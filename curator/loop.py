@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,6 +75,19 @@ def make_runtime(job: Job, means: Means) -> tuple[Any, dict[int, Node]]:
     return runtime, runtime.nodes
 
 
+class Labels(Sequence[str]):
+    """What people call units."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self.units = units
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.units[index].label
+
+
 class Loop:
     """Does what is to do in a phase. `units`: the operator that reads each, and the unit.
 
@@ -86,14 +100,18 @@ class Loop:
         self.skipped = sum(n is True for n in needs)
         todo = [(unit, need) for unit, need in zip(units, needs, strict=True) if need is not True]
         self.units = [unit for (_, unit), _ in todo] + [u for (_, u), n in zip(units, needs, strict=True) if n is True]
-        self.todo = [(source, None if need is None else need) for (source, _), need in todo]
-        self.keys, self.sizes = [u.key for u in self.units], [u.size_bytes for u in self.units]
-        self.index_of = {key: i for i, key in enumerate(self.keys)}
-        self.memory: dict[tuple[str, int], str] = {}  # sidecars by step and unit
+        alike: dict[tuple, tuple] = {}  # most units need the same
+        self.todo = [alike.setdefault(task, task) for task in ((source, need) for (source, _), need in todo)]
+        self.sizes = array("q", (u.size_bytes for u in self.units))
+        self.bytes_total = sum(self.sizes)
+        self.bytes_done = sum(self.sizes[len(self.todo):])  # of finished units
+        self.bytes_unread = 0, 0  # so many units that stay unread, as they were last counted, and their bytes
+        self.memory: dict[str, dict[int, str]] = {}  # sidecars by step and unit
+        index_of: dict[str, int] = {}
         for step in phase.steps:
-            if isinstance(step.stage, Stateful):
-                for key, name in ledger.memories(step).items():
-                    self.memory[step.name, self.index_of[key]] = name
+            if isinstance(step.stage, Stateful) and (known := ledger.memories(step)):
+                index_of = index_of or {u.key: i for i, u in enumerate(self.units)}
+                self.memory[step.name] = {index_of[key]: name for key, name in known.items()}
         self.workers: dict[int, int] = {}  # most at a time, by operator
         self.scheduler: Scheduler | None = None  # while there is something to do
         self.busy: dict[str, float] = {}  # seconds of work by operator, when it has ended
@@ -122,7 +140,7 @@ class Loop:
                 runtime.close()
         finally:
             self.ledger.flush(time.monotonic() - self.began)
-        if self.scheduler.stopped is None and (means.lock.after_kill or any(u.attempt for u in self.scheduler.state.units)):
+        if self.scheduler.stopped is None and (means.lock.after_kill or self.scheduler.state.repeated):
             # A unit that began again may have left files of the attempt before, and so may workers of a run that was killed, on
             # another machine, after this one had begun: whoever reads the folder must not see both.
             self.ledger.remove_unnamed(self.phase)
@@ -176,24 +194,24 @@ class Loop:
     def _recall(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
         """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""
         done = {*committed, *range(len(self.todo), len(self.units))}
-        return [(unit, name, unit not in done) for (of, unit), name in self.memory.items() if of == step]
+        return [(unit, name, unit not in done) for unit, name in self.memory.get(step, {}).items()]
 
     # -- what happens -------------------------------------------------------------------------------------------
 
     def _commit(self, commit: Commit) -> None:
         unit = self.units[commit.unit]
-        self.ledger.add(self.ledger.record_of(self.phase, unit, commit, self.keys))
+        self.ledger.add(self.ledger.record_of(self.phase, unit, commit, self.units))
+        self.bytes_done += self.sizes[commit.unit]
         for step, name in commit.memory.items():
-            self.memory[step, commit.unit] = name
+            self.memory.setdefault(step, {})[commit.unit] = name
 
     # -- in numbers -----------------------------------------------------------------------------------------------
 
     def totals(self) -> dict[str, Counts]:
-        """The counts of finished units and of those under way, by stage."""
+        """The counts of finished units and of those under way, by stage; of these rows and seconds."""
         totals = self.ledger.counts()
-        for unit in self.scheduler.state.units if self.scheduler else ():
-            for (operator, step), counts in unit.counts.items():
-                totals.setdefault(self.phase.operators[operator].steps[step].name, Counts()).add(counts)
+        for (operator, step), counts in self.scheduler.state.under_way.items() if self.scheduler else ():
+            totals.setdefault(self.phase.operators[operator].steps[step].name, Counts()).add(counts)
         return totals
 
     def busy_s(self) -> Mapping[str, float]:
@@ -206,8 +224,9 @@ class Loop:
         """How far it is: units and bytes, done and in all."""
         if self.scheduler is None:
             return {"units_done": len(self.units), "units_total": len(self.units),
-                    "bytes_done": sum(self.sizes), "bytes_total": sum(self.sizes)}
-        state = self.scheduler.state
-        done = sum(size for size, u in zip(self.sizes, state.units, strict=False) if u.stage in ("committed", "unread"))
-        return {"units_done": len(self.units) - state.open, "units_total": len(self.units),
-                "bytes_done": done + sum(self.sizes[len(state.units):]), "bytes_total": sum(self.sizes)}
+                    "bytes_done": self.bytes_total, "bytes_total": self.bytes_total}
+        unread = self.scheduler.state.units.unread
+        if len(unread) != self.bytes_unread[0]:
+            self.bytes_unread = len(unread), sum(self.sizes[unit] for unit in unread)
+        return {"units_done": len(self.units) - self.scheduler.state.open, "units_total": len(self.units),
+                "bytes_done": self.bytes_done + self.bytes_unread[1], "bytes_total": self.bytes_total}

@@ -23,7 +23,7 @@ from curator.errors import InputError
 from curator.io.files import FileInfo, Folder
 from curator.io.spool import shard_units, spool_units
 from curator.ledger import FOLDER, Ledger
-from curator.loop import Loop, Means
+from curator.loop import Labels, Loop, Means
 from curator.machine import this_machine
 from curator.observe.endpoint import Endpoint
 from curator.observe.examples import find_examples
@@ -219,9 +219,9 @@ class _Run:
         observer, number = self.means.observer, loop.phase.number
         if not number and not self.begun:  # it may come back here, for a spool that is gone
             self.begun = True
-            observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=sum(loop.sizes), cores=self.means.machine.cpus,
+            observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=loop.bytes_total, cores=self.means.machine.cpus,
                            gpus=self.means.machine.gpus)
-        observer.phase(loop.phase.operators, [u.label for u in loop.units], number + 1, len(self.plan.phases))
+        observer.phase(loop.phase.operators, Labels(loop.units), number + 1, len(self.plan.phases))
 
     def _do(self, loop: Loop) -> str | None:
         totals, limit = self._totals(), self.plan.pipeline.settings.max_failed

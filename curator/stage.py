@@ -274,7 +274,7 @@ class Composite(Stage):
 # -- sources ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """A file, or a range of one. `start` and `stop` are what the source makes of them: bytes, row groups.
 
@@ -288,7 +288,7 @@ class Part:
     stop: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """A piece of the source: what is read, recovered, resumed and committed as one."""
 

@@ -223,6 +223,56 @@ class UnitState:
             known.add(counts)
 
 
+WAITING, COMMITTED, UNREAD = range(3)  # of a unit that is not under way
+# In place of those that have ended: no row of theirs that still comes is of their present attempt.
+ENDED = {COMMITTED: UnitState(-1, None, stage="committed", attempt=-1), UNREAD: UnitState(-1, None, stage="unread", attempt=-1)}
+
+
+class Units(dict[int, UnitState]):
+    """The units of a phase by number. Those are held that somebody asked for and that have not ended; of all others there is
+    a byte that says what they are.
+
+    `given`: for each unit the operator that reads it and the steps to run.
+    """
+
+    def __init__(self, given: Sequence[tuple[int, frozenset[Target] | None]]) -> None:
+        super().__init__()
+        self.given, self._ends = given, bytearray(len(given))
+        self.unread: list[int] = []
+
+    def __missing__(self, index: int) -> UnitState:
+        if self._ends[index]:
+            return ENDED[self._ends[index]]
+        source, needed = self.given[index]
+        unit = self[index] = UnitState(index, needed, source)
+        return unit
+
+    def end(self, index: int, how: int) -> None:
+        self._ends[index] = how
+        self.pop(index, None)
+        if how == UNREAD:
+            self.unread.append(index)
+
+    def read_on(self) -> list[int]:
+        """The units that were left unread, in their order, wait again."""
+        again, self.unread = sorted(self.unread), []
+        for index in again:
+            self._ends[index] = WAITING
+        return again
+
+    def committed(self) -> tuple[int, ...]:
+        return tuple(index for index, how in enumerate(self._ends) if how == COMMITTED)
+
+    def stages(self) -> dict[str, int]:
+        """How many units are how far."""
+        found: dict[str, int] = {}
+        for index in range(len(self.given)):
+            unit = self.get(index) or ENDED.get(self._ends[index])
+            stage = "waiting" if unit is None else unit.stage
+            found[stage] = found.get(stage, 0) + 1
+        return found
+
+
 def operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool) -> OperatorState:
     need = operator.resources
     upstream: set[int] = set()

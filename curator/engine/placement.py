@@ -53,8 +53,8 @@ def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, plac
         lane.worker = worker.id
         state.move_lane(operator, lane, worker.node)
         del operator.unserved[lane.index]
-    recall = (u.index for u in state.units if u.stage == "committed") if operator.plan.kind == "stateful" else ()
-    state.act(StartWorker(worker.id, operator.plan.index, places, tuple(recall)))
+    recall = state.units.committed() if operator.plan.kind == "stateful" else ()
+    state.act(StartWorker(worker.id, operator.plan.index, places, recall))
 
 
 def holds_scarce(operator: OperatorState) -> bool:

@@ -25,7 +25,7 @@ from curator.counts import Counts
 from curator.engine import events as ev
 from curator.engine.calls import close_call, drop_call, end_call, refitted, start_clock, submit_flush, unreserve
 from curator.engine.dispatch import dispatch, halves
-from curator.engine.parts import Group, OperatorState, UnitState, WorkerState
+from curator.engine.parts import COMMITTED, UNREAD, Group, OperatorState, UnitState, WorkerState
 from curator.engine.placement import PRESS, start_worker
 from curator.engine.seats import Profile, recall_profile, seat, seat_due, wants_seats
 from curator.engine.state import State
@@ -66,11 +66,12 @@ class Scheduler:
     def start(self, now: float) -> list[ev.Action]:
         """The first actions: one worker for each operator that has something to do."""
         self.state.now, units = now, self.state.units
-        if units and wants_seats(self.state):
+        if units.given and wants_seats(self.state):
             seat(self.state, changed=True)
-        wanted = {t.operator for u in units for t in u.needed or ()} | {u.source for u in units}
+        given = set(units.given)
+        wanted = {t.operator for _, needed in given for t in needed or ()} | {source for source, _ in given}
         for operator in self.state.operators:
-            if any(u.needed is None for u in units) and operator.upstream & wanted:
+            if any(needed is None for _, needed in given) and operator.upstream & wanted:
                 wanted.add(operator.plan.index)
             if operator.plan.index in wanted:
                 start_worker(self.state, operator, operator.lanes[0] if operator.affine else None, PRESS)
@@ -217,7 +218,7 @@ class Scheduler:
             self.failed += counts.failed
             if operator.plan.kind == "source":
                 self.read += counts.rows_in
-            unit.count(operator.plan.index, step, counts)
+            self.state.count_rows(unit, operator.plan.index, step, counts)
 
     def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
         busy_s, rows, ordinary = event.seconds, call.rows, call.kind == "process"
@@ -279,9 +280,10 @@ class Scheduler:
         unread = 0
         for queue in self.state.waiting.values():
             # A unit that starts again may have given records that were let through: they must come once more.
-            again = [u for u in queue if self.state.units[u].attempt]
+            units = self.state.units
+            again = [u for u in queue if u in units and units[u].attempt]
             for index in set(queue).difference(again):
-                self.state.units[index].stage = "unread"
+                units.end(index, UNREAD)
             unread += len(queue) - len(again)
             queue.clear()
             queue.extend(again)
@@ -293,11 +295,9 @@ class Scheduler:
     def _read_on(self, operator: OperatorState) -> None:
         """What a gate let through is lost with its worker: it may need more than before."""
         operator.exhausted = False
-        for unit in self.state.units:
-            if unit.stage == "unread":
-                unit.stage = "waiting"
-                self.state.waiting[unit.source].append(unit.index)
-                self.state.open += 1
+        for index in self.state.units.read_on():
+            self.state.waiting[self.state.units.given[index][0]].append(index)
+            self.state.open += 1
 
     # -- units ----------------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class Scheduler:
             depends |= kept.depends
             if kept.memory is not None:
                 memory[steps[0].name] = kept.memory
-        counts = {state.operators[o].plan.steps[s].name: c for (o, s), c in unit.counts.items()}
+        counts = {state.operators[o].plan.steps[s].name: c for (o, s), c in state.take_counts(unit).items()}
         ran = frozenset(
             step.name for o in state.operators for s, step in enumerate(o.plan.steps)
             if (o.plan.index == unit.source or unit.source in o.upstream)
@@ -344,7 +344,7 @@ class Scheduler:
         unit.touched.clear()
         unit.stage = "committed"
         state.open -= 1
-        unit.counts, unit.flushed = {}, []
+        state.units.end(unit.index, COMMITTED)
         state.act(ev.Commit(unit.index, unit.attempt, counts, files, memory, frozenset(depends), ran))
 
     def _restart(self, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
@@ -366,16 +366,17 @@ class Scheduler:
     def _void(self, unit: UnitState, again: bool) -> None:
         """Everything of this attempt of a unit counts no more; its slices are out of the queues."""
         state = self.state
-        for (operator, _), counts in unit.counts.items():
+        for (operator, _), counts in state.take_counts(unit).items():
             self.failed -= counts.failed
             self.read -= counts.rows_in if operator == unit.source else 0
         state.forget(unit, again)
-        unit.counts, unit.flushed, unit.flushing = {}, [], 0
+        unit.flushed, unit.flushing = [], 0
         if unit.stage == "reading":
             for worker in list(state.operators[unit.source].workers.values()):
                 if worker.head and worker.head.kind == "read" and worker.head.units[0][0] == unit.index:
                     self._abandon(worker)
         unit.attempt += 1
+        state.repeated = True
         unit.live = 0
 
     def _abandon(self, worker: WorkerState) -> None:
@@ -450,7 +451,7 @@ class Scheduler:
                     state.enqueue(operator, piece, front=True)
                 else:
                     state.drop([piece])
-        for unit in state.units:  # nothing goes round in circles as long as it is nodes that go
+        for unit in state.units.values():  # nothing goes round in circles as long as it is nodes that go
             unit.excused = unit.attempt + (unit.index in lost)
         self._restart([state.units[u] for u in sorted(lost)], f"node {event.number} is gone")
         if state.nodes and wants_seats(state):
@@ -506,8 +507,8 @@ class Scheduler:
     def _quarantine(self, operator: OperatorState, piece: ev.Slice, step: int, note: ev.Note) -> None:
         state, unit = self.state, self.state.units[piece.unit]
         for before in range(step):
-            unit.count(operator.plan.index, before, Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
-        unit.count(operator.plan.index, step, Counts(rows_in=1, failed=1))
+            self.state.count_rows(unit, operator.plan.index, before, Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
+        self.state.count_rows(unit, operator.plan.index, step, Counts(rows_in=1, failed=1))
         self.failed += 1
         name = operator.plan.steps[step].name
         state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}",
@@ -520,7 +521,7 @@ class Scheduler:
         self.state.purge([unit.index])
         self._void(unit, again=False)
         unit.stage = "draining"
-        unit.count(operator.plan.index, 0, Counts(rows_in=1, failed=1))
+        self.state.count_rows(unit, operator.plan.index, 0, Counts(rows_in=1, failed=1))
         self.read += 1
         self.failed += 1
         self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}",

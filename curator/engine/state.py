@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from curator.balance.allocation import Allocation
+from curator.counts import Counts
 from curator.engine import events as ev
 from curator.engine.parts import (
     ALONE,
@@ -23,6 +24,7 @@ from curator.engine.parts import (
     Lane,
     NodeState,
     OperatorState,
+    Units,
     UnitState,
     WorkerState,
     operator_state,
@@ -49,10 +51,12 @@ class State:
         self.operators = [operator_state(o, operators, gpus) for o in operators]
         self.order = sorted(self.operators, key=lambda o: (not o.plan.resources.gpus, -o.plan.index))  # who may work first
         self.workers: dict[int, WorkerState] = {}
-        self.units = [UnitState(i, needed, source) for i, (source, needed) in enumerate(units)]
+        self.units = Units(units)
         self.waiting: dict[int, deque[int]] = {}  # units to read, in order, by the operator that reads them
-        for unit in self.units:
-            self.waiting.setdefault(unit.source, deque()).append(unit.index)
+        for index, (source, _) in enumerate(units):
+            self.waiting.setdefault(source, deque()).append(index)
+        self.under_way: dict[tuple[int, int], Counts] = {}  # rows and seconds of units that have not ended, by operator and step
+        self.repeated = False  # a unit was begun more than once
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[ev.Action] = []
         self.act = self.actions.append
@@ -196,6 +200,18 @@ class State:
             operator.late[index] = lane
         elif operator.late:
             operator.late.pop(index, None)
+
+    def count_rows(self, unit: UnitState, operator: int, step: int, counts: Counts) -> None:
+        """Take in what a call counted for a unit; the counts are the unit's from now on."""
+        self.under_way.setdefault((operator, step), Counts()).shift(counts, 1)
+        unit.count(operator, step, counts)
+
+    def take_counts(self, unit: UnitState) -> dict[tuple[int, int], Counts]:
+        """What was counted for a unit, which is under way no longer, or begins again."""
+        counts, unit.counts = unit.counts, {}
+        for at, counted in counts.items():
+            self.under_way[at].shift(counted, -1)
+        return counts
 
     def adopt(self, piece: ev.Slice) -> None:
         """Count a new slice: its batch is held and its unit is alive."""
@@ -409,7 +425,7 @@ class State:
 
     def check(self) -> None:
         """Assert what must hold after every event."""
-        live = [0] * len(self.units)
+        live: Counter[int] = Counter()
         for operator in self.operators:
             for lane in operator.lanes.values():
                 assert lane.rows == sum(s.rows for s in lane.queue), operator.plan.name
@@ -431,10 +447,15 @@ class State:
             for call in running:
                 if call.kind == "read" and self.units[call.units[0][0]].attempt == call.units[0][1]:
                     live[call.units[0][0]] += 1
-        for unit in self.units:
+        assert live.keys() <= self.units.keys(), "rows of a unit that has ended"
+        for unit in self.units.values():
             assert unit.live == live[unit.index], f"unit {unit.index}: {unit.live} alive, {live[unit.index]} found"
             for counts in unit.counts.values():
                 counts.check()
+        for at, counts in self.under_way.items():
+            mine = [u.counts[at] for u in self.units.values() if at in u.counts]
+            assert counts.rows_in == sum(c.rows_in for c in mine), "rows under way are not counted well"
+            assert counts.out == sum((Counter(c.out) for c in mine), Counter()), "rows under way are not counted well"
         for operator in self.operators:
             reserved = sum(n for c in self.calls.values() for i, n in c.expected if i == operator.plan.index)
             assert operator.reserved == reserved, operator.plan.name
@@ -471,10 +492,7 @@ class State:
 
     def story(self) -> str:
         """The state in a few lines, for a person."""
-        units: dict[str, int] = {}
-        for unit in self.units:
-            units[unit.stage] = units.get(unit.stage, 0) + 1
-        lines = [", ".join(f"{n} units {stage}" for stage, n in units.items())]
+        lines = [", ".join(f"{n} units {stage}" for stage, n in self.units.stages().items())]
         for o in self.operators:
             working = sum(w.working for w in o.workers.values())
             lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load {o.load:.0f}")

@@ -346,7 +346,6 @@ def test_thousands_of_units_are_no_burden(tmp_path, texts):
     def cost(count, turn):
         out = Folder.open(str(tmp_path / f"{count}-{turn}"))
         units = [(0, Unit((Part(uri=f"/in/{i}", size_bytes=9),))) for i in range(count)]
-        keys = [u.key for _, u in units]
         names = [s.name for s in plan.steps]
         began = time.process_time()
         ledger = Ledger(out)
@@ -355,7 +354,7 @@ def test_thousands_of_units_are_no_burden(tmp_path, texts):
             counts = {n: Counts(rows_in=1, out={"out": 1}) for n in names}
             written_files = {n: [WrittenFile(f"{out.uri}/{n}/{ledger.part_name(unit, 0)}.json", 1, 1)] for n in names[-3:]}
             commit = Commit(i, 0, counts, written_files, {}, frozenset({i // 2}), frozenset(names))
-            ledger.add(ledger.record_of(plan, unit, commit, keys))
+            ledger.add(ledger.record_of(plan, unit, commit, [u for _, u in units]))
             ledger.counts()
             if i % (count // 80) == 0:
                 ledger.flush(1.0)

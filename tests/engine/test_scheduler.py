@@ -234,7 +234,7 @@ def test_units_behind_a_reached_limit_stay_unread():
     bench = Bench(make_stage("limit"), units=5, cpus=1, gates=frozenset({1}))
     bench.read(1)
     reach(bench, 0)
-    stages = Counter(u.stage for u in bench.state.units)
+    stages = Counter(bench.state.units.stages())
     assert stages["unread"] >= 3
     assert bench.reports("limit") == [f"op1.0 is reached: {stages['unread']} units stay unread"]
     assert len(bench.finish()) == 5 - stages["unread"]
@@ -272,9 +272,9 @@ def test_a_limit_that_loses_its_worker_may_need_more():
     bench = Bench(make_stage("limit"), units=5, cpus=1, gates=frozenset({1}))
     bench.read(1)
     reach(bench, 0)
-    assert any(u.stage == "unread" for u in bench.state.units)
+    assert bench.state.units.unread
     bench.tell(WorkerLost(bench.workers[1][0], "killed"))
-    assert not any(u.stage == "unread" for u in bench.state.units)
+    assert not bench.state.units.unread
     assert len(bench.finish()) == 5
 
 
