@@ -32,6 +32,7 @@ from curator.machine import this_machine
 from curator.resources import Node
 from curator.worker.agent import Agent
 from curator.worker.imports import modules_of
+from curator.worker.pickling import dumps
 from curator.worker.processes import NURSERY
 from curator.worker.store import Store
 
@@ -100,7 +101,7 @@ class NodeAgent:
 
     @ray.method(concurrency_group="hear")
     def hear(self) -> bytes:
-        return pickle.dumps(self.agent.hear(HEAR_S), protocol=5)
+        return dumps(self.agent.hear(HEAR_S))
 
     @ray.method(concurrency_group="read")
     def read(self, path: str) -> Any:
@@ -287,7 +288,7 @@ class RayRuntime:
                 needed = {n for method, *args in member.outbox if method == "fetch_and_send" for n in args[1].values()}
                 new = {n: self.members[n].actor for n in needed - member.known if n in self.members}
                 member.known |= new.keys()
-                member.actor.do.remote(new, pickle.dumps(member.outbox, protocol=5))
+                member.actor.do.remote(new, dumps(member.outbox))
                 member.outbox = []
 
     # -- the inbox ------------------------------------------------------------------------------------------

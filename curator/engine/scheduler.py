@@ -406,6 +406,9 @@ class Scheduler:
             if event.fatal or operator.setup_failures >= TRIES:
                 self._stop(f"{operator.plan.name} cannot be set up: {event.reason}")
             return
+        if event.fatal:
+            self._stop(f"a worker of {operator.plan.name} cannot go on: {event.reason}")
+            return
         note = ev.Note(f"the worker died: {event.reason}" if not event.reason.startswith(TIMEOUT) else event.reason)
         if operator.affine:
             self._lost_lane(operator, worker, calls, note)

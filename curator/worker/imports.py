@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from curator.errors import CuratorError
 from curator.plan import Operator
+from curator.worker.pickling import send_by_value
 
 
 class _Modules(cloudpickle.Pickler):
@@ -51,6 +52,8 @@ def modules_of(operators: Iterable[Operator]) -> list[str]:
         except Exception as error:
             raise CuratorError(f"{step.name} cannot be sent to a worker: {error}. What cannot be pickled (a lock, an open file, "
                                "a connection) is made in setup") from error
+    for name in pickler.found:
+        send_by_value(name)
     return sorted(pickler.found - {"__main__"})
 
 

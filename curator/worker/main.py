@@ -19,6 +19,7 @@ from curator.errors import CuratorError
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.stage import Context
+from curator.worker.pickling import dumps
 from curator.worker.runner import Answer, CallFailed, Runner, Work
 from curator.worker.seat import Seat, free_port
 from curator.worker.store import Store
@@ -57,18 +58,25 @@ class Worker:
                 message = self.driver.recv_bytes()
             except (EOFError, OSError):
                 os._exit(3)  # the driver is gone; the nursery cleans up
-            self.inbox.put(pickle.loads(message))
+            try:
+                self.inbox.put(pickle.loads(message))
+            except Exception as error:
+                self.inbox.put(("unreadable", f"a message to it cannot be read: {type(error).__name__}: {error}"))
 
     def send(self, *message: Any) -> None:
         try:
-            self.driver.send_bytes(pickle.dumps(message, protocol=5))
+            self.driver.send_bytes(dumps(message))
         except OSError:
             os._exit(3)
 
     def live(self) -> int:
         pa.set_cpu_count(1)
         pa.set_io_thread_count(2)
-        runner = self._set_up(*self.inbox.get()[1:])
+        first = self.inbox.get()
+        if first[0] == "unreadable":
+            self.send("gave_up", first[1], True)
+            return 1
+        runner = self._set_up(*first[1:])
         if runner is None:
             return 1
         try:
@@ -122,6 +130,9 @@ class Worker:
                 runner.forget(*message[1:])
             case "data_lost":
                 self.send(*message)  # a call whose data is gone is answered in its turn
+            case "unreadable":
+                self.send("gave_up", message[1], True)
+                raise OutOfStep(message[1])
             case "stop":
                 raise Hangup
 

@@ -25,6 +25,7 @@ from typing import Any
 from curator.machine import visible_devices
 from curator.worker.folders import clear_folder, make_folders, remove_folder
 from curator.worker.nursery import EXITED, FORK, KILL, REQUEST
+from curator.worker.pickling import dumps
 from curator.worker.seat import Seat
 from curator.worker.store import Data, Store
 
@@ -130,7 +131,7 @@ class Processes:
     def send(self, process: int, *message: Any) -> None:
         """Give a process a message; one that is gone gets nothing."""
         if process in self.lines:
-            self._flush(process, pickle.dumps(message, protocol=5))
+            self._flush(process, dumps(message))
 
     def stop(self, process: int, kill: bool = False) -> None:
         """Ask a process to end. `kill`: end it at once, and say nothing more of it."""
@@ -141,8 +142,11 @@ class Processes:
         self._hang_up(process)
         if process in self.alive:
             self.unwanted.add(process)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.nursery.sendall(REQUEST.pack(KILL, process))
+            self._kill(process)
+
+    def _kill(self, process: int) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.nursery.sendall(REQUEST.pack(KILL, process))
 
     def release(self, data: Data) -> None:
         """Remove a batch."""
@@ -194,7 +198,11 @@ class Processes:
     def _hear(self, process: int, said: list[tuple[int, Message]]) -> None:
         messages, more = self.lines[process].receive()
         for raw in messages:
-            message = pickle.loads(raw)
+            try:
+                message = pickle.loads(raw)
+            except Exception as error:
+                message = "gave_up", f"what it sent cannot be read: {type(error).__name__}: {error}", True
+                self._kill(process)
             if message[0] == "gave_up":
                 self.failures[process] = message[1:]
                 continue

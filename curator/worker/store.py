@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from curator.errors import CuratorError
 from curator.tasks.batch import Batch
+from curator.worker.pickling import dump_class, dumps, load_class
 
 INLINE_BYTES = 16 << 10  # below this a message costs less than a file
 FOOTER = struct.Struct("<QQQ")  # bytes of the rows, where the header begins, its bytes
@@ -87,7 +88,7 @@ class Store:
         rows = pa.ipc.open_stream(buffer.slice(0, rows_bytes)).read_all()
         kind, spans, pickled = pickle.loads(buffer.slice(at, length))
         payloads = pickle.loads(pickled, buffers=[buffer.slice(start, size) for start, size in spans])
-        return kind(rows=rows, **payloads)
+        return load_class(kind)(rows=rows, **payloads)
 
     @staticmethod
     def release(data: Data) -> None:
@@ -101,14 +102,14 @@ def _write(batch: Batch, sink: pa.NativeFile) -> None:
         writer.write_table(batch.rows)
     rows_bytes = sink.tell()
     buffers: list[pickle.PickleBuffer] = []
-    pickled = pickle.dumps(batch.payloads(), protocol=5, buffer_callback=buffers.append)
+    pickled = dumps(batch.payloads(), buffers)
     spans = []
     for buffer in buffers:
         raw = buffer.raw()
         sink.write(b"\0" * (-sink.tell() % ALIGN))
         spans.append((sink.tell(), raw.nbytes))
         sink.write(raw)
-    header = pickle.dumps((type(batch), spans, pickled), protocol=5)
+    header = pickle.dumps((dump_class(type(batch)), spans, pickled), protocol=5)
     at = sink.tell()
     sink.write(header)
     sink.write(FOOTER.pack(rows_bytes, at, len(header)))
