@@ -119,7 +119,11 @@ class Stage:
         return ()
 
     def setup_node(self, ctx: Context) -> None:
-        """Called once a machine before any `setup` there: stage weights, unpack archives."""
+        """Called once a node in a run, before any `setup` of this stage there: fetch weights, unpack archives.
+
+        One worker calls it while the others of the node wait; if that one dies, the next one calls it. What it leaves on disk is
+        for all of them, what it sets on `self` stays in the one.
+        """
 
     def setup(self, ctx: Context) -> None:
         """Called once a worker: import what is heavy, load the model."""

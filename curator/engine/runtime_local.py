@@ -63,6 +63,7 @@ class InlineRuntime:
         self.runners: dict[int, Runner] = {}
         self.todo: deque[Callable[[], Iterator[ev.Event]]] = deque()
         self.held: dict[int, Iterator[Part | Answer]] = {}
+        self.done_once: set[str] = set()  # steps whose `setup_node` has been called
         self.busy: dict[int, int] = {}  # the worker of each call that is not ended
 
     def execute(self, action: ev.Action) -> None:
@@ -97,12 +98,17 @@ class InlineRuntime:
         if operator.resources.gang:  # a gang of one
             os.environ.update(Seat(action.worker).environment(free_port()))
         try:
-            runner.setup(Context(action.worker, operator.resources.cpus), self.job.recalled(action))
+            runner.setup(Context(action.worker, operator.resources.cpus), self.job.recalled(action), self._once)
         except CuratorError as error:
             yield ev.WorkerLost(action.worker, str(error), setup=True, fatal=True)
             return
         self.runners[action.worker] = runner
         yield ev.WorkerReady(action.worker, exhausted=runner.exhausted)
+
+    def _once(self, name: str, do: Callable[[], None]) -> None:
+        if name not in self.done_once:
+            do()
+            self.done_once.add(name)
 
     def _forget(self, action: ev.Forget) -> Iterator[ev.Event]:
         # Not in the middle of a call over the unit's rows: behind it, as a worker process does.

@@ -34,7 +34,7 @@ from curator.errors import CuratorError
 MARKER = "owner.json"
 MADE_BY = "a run of Curator, for batches on their way; removed when the run is over"
 SHARED_MIN = 256 << 20  # bytes; with less free, shared memory is not worth using
-_OURS = re.compile(r"(?:w\d+|copy|at)-\d+")  # names of files in a run's folder
+_OURS = re.compile(r"(?:w\d+|copy|at|once)-\d+")  # names of files in a run's folder
 _MARKER_MAX = 4096  # bytes
 
 

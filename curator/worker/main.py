@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -19,6 +20,7 @@ from curator.errors import CuratorError
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.stage import Context
+from curator.worker.once import once_on_node
 from curator.worker.pickling import dumps
 from curator.worker.runner import Answer, CallFailed, Runner, Work
 from curator.worker.seat import Seat, free_port
@@ -119,7 +121,7 @@ class Worker:
         runner = Runner(operator, store.put if seat.rank == 0 else lambda batch: None, store.get, sidecars,
                         self._progress if limited else lambda: None, lambda step: at.__setitem__(0, min(step, 255)),
                         lockstep=seat.size > 1)
-        runner.setup(Context(seat.worker, cpus, seat.gpus, seat.rank, seat.size), recall)
+        runner.setup(Context(seat.worker, cpus, seat.gpus, seat.rank, seat.size), recall, partial(once_on_node, folders[0]))
         return runner
 
     def _take(self, runner: Runner, message: tuple) -> None:

@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from curator.engine.events import Note, Refitted
 from curator.engine.parts import CHUNK_BYTES
 from curator.errors import CuratorError, StageError
 from curator.io.files import Folder
-from curator.plan import Operator
+from curator.plan import Operator, Step
 from curator.stage import ENDINGS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
 from curator.tasks.batch import ROW, UNIT, Batch
 from curator.worker.account import Account, adjacent, count_port, rows_by_unit, summarise
@@ -70,6 +71,7 @@ class Work:
     salvage: bool = False
 
 
+Once = Callable[[str, Callable[[], None]], None]
 Part = list[tuple[int, str, int, int, int, Any]]  # step, port, unit, rows, bytes, data
 
 
@@ -125,20 +127,18 @@ class Runner:
 
     # -- life -----------------------------------------------------------------------------------------------
 
-    def setup(self, ctx: Context, recall: Sequence[tuple[int, str, bool]] = ()) -> None:
+    def setup(self, ctx: Context, recall: Sequence[tuple[int, str, bool]] = (), once: Once = lambda name, do: do()) -> None:
         """Set up every step; a stateful one also gets what units taught it: (unit, sidecar, whether it is done again).
 
+        `once` does what has this name, unless it has been done on this node.
+
         Raises:
-            StageError: a step's `setup` raised; the message ends with its traceback.
+            StageError: a step's `setup` or `setup_node` raised; the message ends with its traceback.
         """
         for step in self.operator.steps:
-            try:
-                step.stage.setup_node(ctx)
-                step.stage.setup(ctx)
-            except CuratorError:
-                raise
-            except Exception as error:
-                raise StageError(step.name, f"setup failed: {error}\n{traceback.format_exc()}") from error
+            if type(step.stage).setup_node is not Stage.setup_node:
+                once(step.name, partial(_set_up, step, step.stage.setup_node, ctx))
+            _set_up(step, step.stage.setup, ctx)
         stateful = self.stages[0]
         if recall and isinstance(stateful, Stateful):
             for unit, name, again in recall:
@@ -568,6 +568,15 @@ class Runner:
                 self.sidecars.write(answer.memory, _ipc(memory.rows))
         answer.seconds = time.perf_counter() - began
         return answer
+
+
+def _set_up(step: Step, method: Callable[[Context], None], ctx: Context) -> None:
+    try:
+        method(ctx)
+    except CuratorError:
+        raise
+    except Exception as error:
+        raise StageError(step.name, f"{method.__name__} failed: {error}\n{traceback.format_exc()}") from error
 
 
 def _failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:

@@ -236,6 +236,40 @@ class NoSetup(Stage):
 
 
 @dataclass(kw_only=True)
+class Weights(Stage):
+    """Puts something down once a node, slowly, and works only when `workers` processes have been set up behind it.
+
+    `trouble`: "die" kills the first process in the middle of it, "raise" fails each time.
+    """
+
+    told: str
+    workers: int
+    trouble: str = ""
+
+    def setup_node(self, ctx) -> None:
+        busy = Path(self.told, "busy")
+        first = not list(Path(self.told).glob("node-*"))
+        Path(self.told, f"node-{os.getpid()}").touch()
+        if self.trouble == "raise":
+            raise RuntimeError("the weights are not there")
+        if self.trouble == "die" and first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        busy.touch(exist_ok=self.trouble == "two nodes")  # an error if two do it at once
+        time.sleep(0.2)
+        busy.unlink(missing_ok=True)
+
+    def setup(self, ctx) -> None:
+        Path(self.told, f"setup-{os.getpid()}-{len(list(Path(self.told).glob('node-*')))}").touch()
+
+    def process(self, batch):
+        until = time.monotonic() + 60
+        while len(list(Path(self.told).glob("setup-*"))) < self.workers:
+            assert time.monotonic() < until, "other workers do not come"
+            time.sleep(0.01)
+        return batch
+
+
+@dataclass(kw_only=True)
 class Frames(Stage):
     """Gives each record 1 MB of frames, and asks for the next stage in another worker."""
 

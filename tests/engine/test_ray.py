@@ -24,6 +24,7 @@ from parts import (
     NoSetup,
     Shout,
     Trouble,
+    Weights,
     kept_aside,
     lines,
     wait_until,
@@ -548,3 +549,15 @@ def test_without_ray_the_error_is_the_command_that_installs_it(recipe, tmp_path)
     ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'bare'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     assert ended.returncode == 2
     assert "pip install 'curator-core[ray]'" in ended.stderr
+
+
+def test_setup_node_is_called_once_on_each_node_of_a_run(cluster, tmp_path):
+    texts = write_lines(tmp_path / "in", **{f"f{i}": ["one", "two"] for i in range(8)})
+    told = tmp_path / "told"
+    told.mkdir()
+    stage = Weights(told=str(told), workers=3, trouble="two nodes").with_(batch_size=1)  # of four cores on two nodes
+    result = (lines(texts) >> stage >> JsonFiles(path=str(tmp_path / "out"))).run(check=False, ray=cluster.address)
+    assert result.ok, result.stats["message"]
+    assert len(written(tmp_path / "out")) == 16
+    assert len(list(told.glob("setup-*"))) >= 3
+    assert len(list(told.glob("node-*"))) == 2
