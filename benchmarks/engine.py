@@ -8,7 +8,8 @@ printed, and written to benchmarks/results/engine.json: `rows` by row and engine
 finished. A run keeps what the file has of other rows and engines.
 
 What an engine does to a task is in engines/common.py, how each one is asked to do it in engines/<engine>.py: three stages that
-cannot be fused, workers of one CPU, settings as they come unless the name after the colon says otherwise. Times are between the
+cannot be fused, workers of one CPU, settings as they come unless the name after the colon says otherwise. Where pandas, torch or
+transformers are installed, ours runs a second time, as `:bare`, as if they were not. Times are between the
 moment at which the first stage takes its first task and the last output, so without Python's and Ray's start, unless said.
 """
 
@@ -26,9 +27,11 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
 from typing import Any
 
+from packages import installed, without
 from process_tree import descendants
 
 HERE = Path(__file__).resolve().parent
@@ -134,7 +137,7 @@ class Watch:
             sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss")}
             own += sizes.get("Pss_Anon", 0) + sizes.get("Pss_File", 0)
             mapped += sizes.get("Pss_Shmem", 0)
-            for path in Path("/dev/shm").glob(f"curator-*/{pid}-*/*"):
+            for path in map(Path, glob(f"/dev/shm/curator-*/{pid}-*/*")):  # which bears folders that vanish
                 try:
                     files += path.stat().st_size
                 except FileNotFoundError:
@@ -173,6 +176,9 @@ def run_one(row: Row, engine: str, limit_s: float) -> dict[str, Any]:
     environment |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "TMPDIR": place}
     if name in OURS:
         environment["PYTHONPATH"] = str(HERE.parent)
+    if variant.endswith("bare"):
+        job["variant"] = variant.removesuffix("bare")
+        environment = without(installed(), place, environment)
     watch, began = Watch(), time.time()
     try:
         with open(f"{place}/output", "wb") as output:
@@ -287,6 +293,7 @@ def main() -> None:
         print(f"{name}: {row.title}", flush=True)
         results = kept["rows"].setdefault(name, {})
         engines = told.engines.split(",") if told.engines else row.engines + row.more * told.all
+        engines = [e for engine in engines for e in (engine, f"{engine}:bare")[:1 + bool(engine in OURS and installed())]]
         for engine in engines:
             results[engine] = run_one(row, engine, told.limit or row.limit_s)
             show(row, engine, results[engine])

@@ -3,8 +3,9 @@
     python benchmarks/local.py [--only startup,calls,memory,import]
 
 Each workload is a process of its own; memory is the proportional set (PSS) of its whole process tree plus all that lies in shared
-memory, mapped or not (so what is mapped counts twice), sampled every 20 ms (Linux). Results are printed and written to
-benchmarks/results/local.json.
+memory, mapped or not (so what is mapped counts twice), sampled every 20 ms (Linux). Where pandas, torch or
+transformers are installed, each workload runs a second time as if they were not: a run that uses none of them should not notice.
+Results are printed and written to benchmarks/results/local.json.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from packages import BESIDE, installed, without
 from process_tree import descendants
 
 from curator import Contract, ImageBatch, Resources, Sink, Source, TextBatch, stage
@@ -180,7 +183,7 @@ def pss_bytes(root: int) -> int:
 def shared_bytes() -> int:
     """Bytes in the shared-memory folders of runs."""
     total = 0
-    for path in Path("/dev/shm").glob("curator-*/*/*"):
+    for path in map(Path, glob("/dev/shm/curator-*/*/*")):  # which bears folders that vanish
         try:
             total += path.stat().st_size
         except FileNotFoundError:
@@ -188,9 +191,14 @@ def shared_bytes() -> int:
     return total
 
 
-def measure(name: str) -> dict:
-    """Run a workload in a process of its own and watch its memory."""
-    process = subprocess.Popen([sys.executable, __file__, "--work", name], stdout=subprocess.PIPE, text=True)
+def measure(name: str, hidden: list[str]) -> dict:
+    """Run a workload in a process of its own, which does not find the packages in `hidden`, and watch its memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        return watched(name, without(hidden, folder, os.environ))
+
+
+def watched(name: str, environment: dict[str, str]) -> dict:
+    process = subprocess.Popen([sys.executable, __file__, "--work", name], stdout=subprocess.PIPE, text=True, env=environment)
     peak = 0
     while process.poll() is None:
         peak = max(peak, pss_bytes(process.pid) + shared_bytes())
@@ -209,10 +217,13 @@ def main() -> None:
     if told.work:
         print(json.dumps(WORKLOADS[told.work]()))
         return
-    results = {"cpus": os.cpu_count()}
+    beside = installed()
+    print("installed:", ", ".join(beside) or "none", "of", ", ".join(BESIDE), flush=True)
+    results = {"cpus": os.cpu_count(), "installed": beside}
     for name in told.only.split(","):
-        results[name] = measure(name)
-        print(f"{name:8}", "  ".join(f"{k} {v:,.2f}" for k, v in results[name].items()), flush=True)
+        for how, hidden in (("", []), (" without", beside))[:1 + bool(beside)]:
+            results[name + how] = measure(name, hidden)
+            print(f"{name + how:15}", "  ".join(f"{k} {v:,.2f}" for k, v in results[name + how].items()), flush=True)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "local.json").write_text(json.dumps(results, indent=1))
 
