@@ -30,6 +30,7 @@ from datetime import UTC, datetime
 from curator.errors import CuratorError
 from curator.io.faults import explained
 from curator.io.files import Folder
+from curator.process_id import boot_id, pid_namespace, started
 
 ENDING_S = 10.0  # for the workers of a run that was killed to end
 LOOKED_AT_S = 0.5  # who only looks whether a run is alive holds the lock for a moment
@@ -59,7 +60,7 @@ class Holder:
     def me(cls) -> Holder:
         pid = os.getpid()
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        return cls(socket.gethostname(), pid, since, _machine(), _process(pid), secrets.token_hex(8))
+        return cls(socket.gethostname(), pid, since, _machine(), started(pid) or "", secrets.token_hex(8))
 
     @classmethod
     def of(cls, data: bytes) -> Holder | None:
@@ -81,7 +82,7 @@ class Holder:
     @property
     def is_gone(self) -> bool:
         """Whether it has ended, as far as can be told at once."""
-        return self.ended or (self.is_here and (not self.process or _process(self.pid) != self.process))
+        return self.ended or (self.is_here and started(self.pid) != self.process)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
@@ -89,29 +90,7 @@ class Holder:
 
 def _machine() -> str:
     """This machine since its last start, and this container: where a process number means one process."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return f"{socket.gethostname()} {sys.platform}"
-
-
-def _process(pid: int) -> str:
-    """When a process of this machine was started, in what unit ever; "" if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state, *rest = file.read().rpartition(b")")[2].split()
-            return "" if state in (b"Z", b"X") else rest[18].decode()
-    except OSError:
-        if os.path.exists("/proc/self/stat"):
-            return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        pass
-    return "unknown"
+    return f"{boot_id() or socket.gethostname()} {pid_namespace()}"
 
 
 def take(out: Folder) -> Lock:

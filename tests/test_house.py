@@ -13,6 +13,7 @@ SOURCES = sorted(p for top in ("curator", "packs") for p in (ROOT / top).rglob("
 
 # The longest prefix of a module's name says its floor; a module imports its own floor or a lower one.
 FLOORS = {
+    "curator.process_id": 0,
     "curator.tasks": 0, "curator.resources": 0, "curator.errors": 0, "curator.summary": 0, "curator.counts": 0,
     "curator.fingerprint": 0, "curator.own_code": 0,
     "curator.stage": 1,

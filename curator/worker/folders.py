@@ -26,10 +26,10 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from functools import cache
 from pathlib import Path
 
 from curator.errors import CuratorError
+from curator.process_id import boot_id, pid_namespace, started
 
 MARKER = "owner.json"
 MADE_BY = "a run of Curator, for batches on their way; removed when the run is over"
@@ -57,42 +57,13 @@ class Owner:
             return self.host == here.host  # or it is another machine's, with which a network filesystem is shared
         if self.pids != here.pids:
             return True  # a container's: it shares the folder and not the process numbers, so the lock has to tell
-        started = _started(self.pid)
-        return started is None or bool(started and self.started and started != self.started)
-
-
-@cache
-def _this_boot() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").strip()
+        began = started(self.pid)
+        return began is None or bool(began and self.started and began != self.started)
 
 
 def this_process() -> Owner:
-    pids = ""
-    with contextlib.suppress(OSError):
-        pids = os.readlink("/proc/self/ns/pid")
-    return Owner(made_by=MADE_BY, uid=os.geteuid(), host=socket.gethostname(), boot=_this_boot(), pids=pids, pid=os.getpid(),
-                 started=_started(os.getpid()) or "")
-
-
-def _started(pid: int) -> str | None:
-    """When a process began, "" where the kernel does not tell; None if there is no such process any more."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except (OSError, OverflowError):  # another user's
-        pass
-    told = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    if told and told[0] in "ZX":  # dead, and its parent has not asked yet
-        return None
-    return told[19] if len(told) > 19 else ""
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
+    return Owner(made_by=MADE_BY, uid=os.geteuid(), host=socket.gethostname(), boot=boot_id(), pids=pid_namespace(),
+                 pid=os.getpid(), started=started(os.getpid()) or "")
 
 
 # -- making -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 from parts import JsonFiles, Trouble, lines, wait_until, write_lines, written
 
-from curator import CuratorError, run_lock
+from curator import CuratorError, process_id, run_lock
 from curator.io.files import Folder, list_files, open_input
 from curator.ledger import Ledger
 from curator.run_lock import Holder, Lease, holder, newest, take
@@ -158,7 +158,7 @@ def test_a_lease_that_is_renewed_elsewhere_is_refused(s3):
 
 def test_who_ended_or_was_killed_here_is_not_waited_for(s3, capsys):
     killed = subprocess.Popen(["sleep", "100"])
-    here = {"machine": Holder.me().machine, "pid": killed.pid, "process": run_lock._process(killed.pid)}
+    here = {"machine": Holder.me().machine, "pid": killed.pid, "process": process_id.started(killed.pid)}
     leave(s3, **here)
     with pytest.raises(CuratorError, match=f"process {killed.pid} on"):
         Lease(s3)
