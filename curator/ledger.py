@@ -7,7 +7,8 @@ is one of
     {"reset": true}                              files before this one count no more (written when old results are cleared)
     {"remove": [path, ...]}                      files of results that were cleared, to be deleted
     {"unit": key, "redo": true, "label": ..., "uris": [...], "stages": {name: {"key", "counts", "files", "memory"}},
-     "depends": [keys]}                          `redo`: some of its steps, or all, are to be done again
+     "depends": [keys], "rests": {name: n}}      `redo`: some of its steps, or all, are to be done again; `rests`: it is, too, if
+                                                 fewer than n other units taught that stage anything
     {"sum": {name: counts}}                      of units before it
 
 In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read again when somebody
@@ -25,6 +26,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +71,7 @@ class Record:
     stages: dict[str, StageRecord]
     depends: tuple[str, ...] = ()
     redo: bool = False
+    rests: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         stages = {}
@@ -77,7 +80,7 @@ class Record:
                             "files": [[f.path, f.rows, f.size_bytes] for f in s.files], "memory": s.memory}
             stages[name] = {k: v for k, v in stages[name].items() if v}
         return {"unit": self.unit, **({"redo": True} if self.redo else {}), "label": self.label, "uris": list(self.uris),
-                "stages": stages, "depends": list(self.depends)}
+                "stages": stages, "depends": list(self.depends), **({"rests": dict(self.rests)} if self.rests else {})}
 
     @classmethod
     def from_line(cls, line: bytes) -> Record:
@@ -85,7 +88,8 @@ class Record:
         stages = {name: StageRecord(s["key"], Counts.from_json(s.get("counts", {})),
                                     [WrittenFile(*f) for f in s.get("files", ())], s.get("memory"))
                   for name, s in data["stages"].items()}
-        return cls(data["unit"], data["label"], tuple(data["uris"]), stages, tuple(data["depends"]), data.get("redo", False))
+        return cls(data["unit"], data["label"], tuple(data["uris"]), stages, tuple(data["depends"]), data.get("redo", False),
+                   data.get("rests", {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,11 @@ class Brief:
     stages: tuple[tuple[str, str, tuple[str, ...] | None], ...]
     depends: bytes = b""
     redo: bool = False
+    rests: tuple[tuple[str, int], ...] = ()
+
+    def taught(self, step: str) -> bool:
+        """Whether it taught a stateful step anything."""
+        return any(name == step and memory for name, _, memory in self.stages)
 
     def rests_on(self) -> Iterator[str]:
         """The keys of the units that it depends on."""
@@ -116,6 +125,7 @@ class _UnitLine(msgspec.Struct):
     stages: dict[str, _StageLine]
     depends: list[str]
     redo: bool = False
+    rests: dict[str, int] = {}
 
 
 class _StageFiles(msgspec.Struct):
@@ -181,7 +191,7 @@ class Ledger:
                         whole = whole and told.redo
                         continue
                     stages = [(n, s.key, s.memory) for n, s in told.stages.items()]
-                    self.records[told.unit] = self._brief(told.unit, stages, told.depends, told.redo)
+                    self.records[told.unit] = self._brief(told.unit, stages, told.depends, told.redo, told.rests)
                     if told.redo:
                         self.unfinished[told.unit] = name, offset, len(line)
                     else:
@@ -200,11 +210,11 @@ class Ledger:
             raise ValueError(f"a line about {str(line)[:80]}")
 
     def _brief(self, unit: str, stages: Iterable[tuple[str, str, str | None]], depends: Iterable[str] = (),
-               redo: bool = False) -> Brief:
+               redo: bool = False, rests: Mapping[str, int] = {}) -> Brief:
         told = []
         for name, key, memory in stages:
             told.append((name, key, tuple(memory.split(unit)) if memory else None))
-        brief = Brief(tuple(told), b"".join(map(bytes.fromhex, depends)), redo)
+        brief = Brief(tuple(told), b"".join(map(bytes.fromhex, depends)), redo, tuple(rests.items()))
         return brief if brief.depends else self._like(brief)
 
     def _like(self, brief: Brief) -> Brief:
@@ -301,10 +311,15 @@ class Ledger:
     def _needs(self, phase: Phase, units: Sequence[tuple[int, Unit]], keys: Sequence[str],
                gone: Container[str]) -> list[frozenset[Target] | bool | None]:
         known: dict[tuple, frozenset[Target] | bool] = {}  # most units are alike
+        alike = Counter(brief.stages for unit, brief in self.records.items() if unit not in gone)
+        taught: Counter[str] = Counter()  # units with a sidecar, by step
+        for stages, count in alike.items():
+            taught.update({name: count for name, _, memory in stages if memory})
         needs: list[frozenset[Target] | bool | None] = []
         for (source, _), key in zip(units, keys, strict=True):
             brief, need = self.records.get(key), None
-            if brief is not None and all(d in self.records and d not in gone for d in brief.rests_on()):
+            if brief is not None and all(d in self.records and d not in gone for d in brief.rests_on()) and all(
+                    taught[step] - brief.taught(step) >= n for step, n in brief.rests):
                 like = source, brief.stages
                 if like not in known:
                     known[like] = _need(phase, source, {name: done for name, done, _ in brief.stages})
@@ -435,7 +450,8 @@ class Ledger:
         if before is not None and any(isinstance(s.stage, Stateful) and s.name not in commit.ran for s in phase.steps):
             depends.update(before.depends)
         uris = tuple(p.uri for p in unit.parts) if not phase.number else ()  # what a run made itself is nobody's input
-        return Record(unit.key, unit.label, uris, ordered, tuple(sorted(depends)))
+        rests = {n: count for n, count in (before.rests if before is not None else {}).items() if n not in commit.ran}
+        return Record(unit.key, unit.label, uris, ordered, tuple(sorted(depends)), rests={**rests, **commit.rests})
 
     def memories(self, step: Step) -> dict[str, str]:
         """The sidecars of a stateful step, by unit key."""

@@ -174,12 +174,15 @@ def setting(default: Any = dataclasses.MISSING, **kwargs: Any) -> Any:
 class Memory:
     """What one unit taught a stateful stage: kept beside the output and given back to a resumed run.
 
-    `depends`: other units on whose records answers for this unit rest (its duplicates point to them): when one of those
-    is done again, so is this one.
+    `rows`: what `recall` will be given; of an empty table nothing is kept. `depends`: other units on whose records answers for
+    this unit rest (its duplicates point to them): when one of those is gone, this one is done again. `rests_on`: where answers
+    rest on all other units that taught the stage anything (it is full), how many those are: the unit is done again when
+    there are fewer. To name them all would take the square of their number.
     """
 
     rows: pa.Table
     depends: frozenset[int] = frozenset()
+    rests_on: int = 0
 
 
 class Stateful(Stage):

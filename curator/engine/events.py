@@ -108,6 +108,7 @@ class Flushed:
     files: Mapping[int, list[WrittenFile]] = field(default_factory=dict)
     memory: Any = None
     depends: frozenset[int] = frozenset()
+    rests_on: int = 0
 
 
 # -- events: what a runtime reports -----------------------------------------------------------------------------
@@ -274,6 +275,7 @@ class Commit:
     memory: Mapping[str, Any]
     depends: frozenset[int]
     ran: frozenset[str]
+    rests: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)

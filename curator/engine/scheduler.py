@@ -326,11 +326,13 @@ class Scheduler:
 
     def _commit(self, unit: UnitState) -> None:
         state = self.state
-        files, memory, depends = {}, {}, set()
+        files, memory, depends, rests = {}, {}, set(), {}
         for index, kept in unit.flushed:
             steps = state.operators[index].plan.steps
             files.update({steps[s].name: list(f) for s, f in kept.files.items()})
             depends |= kept.depends
+            if kept.rests_on:
+                rests[steps[0].name] = kept.rests_on
             if kept.memory is not None:
                 memory[steps[0].name] = kept.memory
         counts = {state.operators[o].plan.steps[s].name: c for (o, s), c in state.take_counts(unit).items()}
@@ -345,7 +347,7 @@ class Scheduler:
         unit.stage = "committed"
         state.open -= 1
         state.units.end(unit.index, COMMITTED)
-        state.act(ev.Commit(unit.index, unit.attempt, counts, files, memory, frozenset(depends), ran))
+        state.act(ev.Commit(unit.index, unit.attempt, counts, files, memory, frozenset(depends), ran, rests))
 
     def _restart(self, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
         """Begin units again; those in `blamed` were the reason why an operator (`by`) failed."""

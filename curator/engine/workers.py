@@ -54,7 +54,7 @@ def outputs_of(part: Part, node: int) -> tuple[ev.Output, ...]:
 
 
 def done_of(call: int, answer: Answer, node: int) -> ev.Done:
-    flushed = None if answer.files is None else ev.Flushed(answer.files, answer.memory, answer.depends)
+    flushed = None if answer.files is None else ev.Flushed(answer.files, answer.memory, answer.depends, answer.rests_on)
     return ev.Done(call, outputs_of(answer.outputs, node), answer.counts, answer.seconds, answer.exhausted, flushed,
                    answer.refitted)
 

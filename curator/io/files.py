@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,6 +30,7 @@ _EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss
 _VERSION_KEYS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "updated", "modified",
                  "created")
 _LOCAL = LocalFiles()
+TOGETHER = 500  # small files that are read at the same time
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,10 @@ class RemoteFiles:
     def read_whole(self, path: str) -> bytes:
         """In one request: an open file of S3 fails when another is written in its place."""
         return self._fs.cat_file(path)
+
+    def read_all(self, paths: list[str]) -> list[bytes]:
+        found = self._fs.cat(paths)
+        return [found[path] for path in paths]
 
     def write(self, path: str) -> Output:
         return RemoteOutput(self._fs, path, self.uri(path), self.protocol)
@@ -238,6 +243,17 @@ class Folder:
         files, inner = self._at(name)
         with explained("read", self.path_of(name)):
             return files.read_whole(inner)
+
+    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
+        """The contents of many small files, in this order; from another machine some hundreds at the same time."""
+        for first in range(0, len(names), TOGETHER):
+            some = names[first:first + TOGETHER]
+            files, _ = self._at(some[0])
+            if files.is_local:
+                yield from map(self.read, some)
+            else:
+                with explained("read", self.uri):
+                    yield from files.read_all([files.path(self.path_of(name)) for name in some])
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file in one go: a reader sees the old content or the new, also after a crash."""

@@ -66,10 +66,10 @@ class Limit(Stateful):
     # -- units ----------------------------------------------------------------------------------------------
 
     def remember(self, unit: int) -> Memory:
-        """The keys of the records that the unit got through; it rests on the others if it lost any."""
-        others = {one for one, keys in self._let_through.items() if keys and one != unit}
+        """The keys of the records that the unit got through; it rests on all others that got any through if it lost some."""
+        others = len(self._let_through) - (unit in self._let_through)
         keys = pa.array(self._let_through.get(unit, []), pa.uint64())
-        return Memory(pa.table({"key": keys}), frozenset(others if unit in self._turned_away else ()))
+        return Memory(pa.table({"key": keys}), rests_on=others if unit in self._turned_away else 0)
 
     def recall(self, unit: int, memory: pa.Table) -> None:
         self._learn((unit, key) for key in memory.column("key").to_pylist())

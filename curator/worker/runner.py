@@ -86,6 +86,7 @@ class Answer:
     files: dict[int, list[WrittenFile]] | None = None
     memory: str | None = None
     depends: frozenset[int] = frozenset()
+    rests_on: int = 0
     refitted: tuple[Refitted, ...] = ()
 
 
@@ -141,8 +142,8 @@ class Runner:
             _set_up(step, step.stage.setup, ctx)
         stateful = self.stages[0]
         if recall and isinstance(stateful, Stateful):
-            for unit, name, again in recall:
-                stateful.recall(unit, pa.ipc.open_stream(self.sidecars.read(name)).read_all())
+            for (unit, _, again), data in zip(recall, self.sidecars.read_all([name for _, name, _ in recall]), strict=True):
+                stateful.recall(unit, pa.ipc.open_stream(data).read_all())
                 if again:
                     stateful.again(unit)
 
@@ -563,9 +564,10 @@ class Runner:
         if isinstance(stage, Stateful):
             memory = stage.remember(unit)
             if memory is not None:
-                answer.depends = memory.depends - {unit}
-                answer.memory = f"{self.operator.steps[0].name}/{work.infos[unit].name}.arrow"
-                self.sidecars.write(answer.memory, _ipc(memory.rows))
+                answer.depends, answer.rests_on = memory.depends - {unit}, memory.rests_on
+                if len(memory.rows):
+                    answer.memory = f"{self.operator.steps[0].name}/{work.infos[unit].name}.arrow"
+                    self.sidecars.write(answer.memory, _ipc(memory.rows))
         answer.seconds = time.perf_counter() - began
         return answer
 

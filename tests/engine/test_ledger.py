@@ -4,6 +4,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import random
 import time
 from dataclasses import replace
 
@@ -333,6 +334,32 @@ def test_deaths_of_sinks_leave_only_what_is_named(tmp_path, texts, after):
     assert len(list(marks.iterdir())) == 3
     assert sorted(f["path"] for f in result.stats["files"]) == files(out)
     assert sorted(row["text"] for row in written(out)) == ["bad 1", "bad 2", "same", "x", "y", "z"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_to_rest_on_all_that_a_stage_was_taught_by_is_to_name_each_of_them(tmp_path, texts, seed):
+    """Units are lost and vanish: the same ones are done again, and nobody wrote down the square of their number."""
+    plan = make_plan(lines(texts) >> Limit(records=5) >> sink(tmp_path / "unused")).phases[0]
+    rng, names = random.Random(seed), [s.name for s in plan.steps]
+    units = [(0, Unit((Part(uri=f"/in/{i}", size_bytes=9),))) for i in range(20)]
+    taught = [i for i in range(20) if rng.random() < 0.4]
+    turned_away = [i for i in range(20) if rng.random() < 0.5]
+    lost = {i for i in range(20) if rng.random() < 0.05}
+    left = [u for u in units if rng.random() < 0.95]
+    needs = []
+    for kind in ("named", "counted"):
+        ledger = Ledger(Folder.open(str(tmp_path / kind)))
+        ledger.prepare(plan, units, prune=False)
+        for i, (_, unit) in enumerate(units):
+            others = frozenset(taught) - {i} if i in turned_away else frozenset()
+            commit = Commit(i, 0, {}, {}, {"limit": f"limit/{ledger.part_name(unit, 0)}.arrow"} if i in taught else {},
+                            others if kind == "named" else frozenset(), frozenset(names),
+                            {"limit": len(others)} if others and kind == "counted" else {})
+            if i not in lost:
+                ledger.add(ledger.record_of(plan, unit, commit, [u for _, u in units]))
+        ledger.flush(1.0)
+        needs.append(Ledger(Folder.open(str(tmp_path / kind))).prepare(plan, left, prune=True))
+    assert needs[0] == needs[1]
 
 
 # -- size -----------------------------------------------------------------------------------------------------------

@@ -156,3 +156,12 @@ def test_a_missing_page(website):
 def test_the_web_cannot_be_written(website):
     with pytest.raises(InputError, match="cannot write http://"):
         Folder.open(website).write("x", b"")
+
+
+def test_many_small_files_are_read_together_and_in_order():
+    folder = Folder.open("memory://many/small")
+    names = [f"{n % 3}/{n}" for n in range(1203)]
+    for name in names:
+        folder.write(name, name.encode())
+    assert list(folder.read_all(names[::-1])) == [name.encode() for name in names[::-1]]
+    assert list(folder.read_all([])) == []

@@ -153,7 +153,7 @@ def test_a_unit_that_lost_records_rests_on_those_that_took_their_place():
     passed(stage, batch(["a"], unit=0))
     passed(stage, batch(["b", "c"], unit=1))
     passed(stage, batch(["d"], unit=2))
-    assert [stage.remember(unit).depends for unit in range(3)] == [set(), {0}, {0, 1}]
+    assert [stage.remember(unit).rests_on for unit in range(3)] == [0, 1, 2]
 
 
 @settings(deadline=None)
