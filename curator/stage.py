@@ -422,7 +422,7 @@ def stage(function: Callable[..., Result] | None = None, *, needs: Collection[st
 
         @stage(needs={"text"}, adds={"shouting": pa.bool_()})
         def shouting(batch):
-            return batch.with_columns({"shouting": [t.isupper() for t in batch.column("text")]})
+            return batch.with_columns({"shouting": [(t or "").isupper() for t in batch.column("text")]})
 
     The stage's fingerprint covers the function's code, and the code and values that it uses (see `curator.fingerprint`).
     """

@@ -173,14 +173,37 @@ def test_a_wrong_number_of_values_is_refused(call):
         call(simple())
 
 
-def test_numbers_come_as_arrays_and_everything_else_as_lists():
+def test_a_column_is_a_list_whatever_it_holds():
     batch = simple(n=[1, 2, 3], gaps=[1, None, 3], flag=[True, False, True], text=["a", None, "c"])
-    assert isinstance(batch.column("n"), np.ndarray)
-    assert batch.column("flag").dtype == bool
+    assert batch.column("n") == [1, 2, 3]
+    assert batch.column("flag") == [True, False, True]
     assert batch.column("gaps") == [1, None, 3]
     assert batch.column("text") == ["a", None, "c"]
     with pytest.raises(KeyError, match="no column 'txt'; there are id, source, n, gaps, flag, text"):
         batch.column("txt")
+
+
+def test_an_array_has_numbers_and_no_gap_that_nobody_filled():
+    batch = simple(n=[1, 2, 3], gaps=[1, None, 3], share=[0.5, None, 1.0], flag=[True, None, False], text=["a", None, "c"],
+                   none=[None] * 3)
+    assert batch.array("n").tolist() == [1, 2, 3]
+    assert batch.array("n", null=7).dtype == np.int64
+    assert np.shares_memory(batch.array("n"), batch.rows.column("n").chunk(0).to_numpy()), "not copied"
+    assert batch.array("gaps", null=0).tolist() == [1, 0, 3]
+    assert batch.array("gaps", null=0).dtype == np.int64
+    np.testing.assert_array_equal(batch.array("gaps", null=np.nan), [1, np.nan, 3])
+    np.testing.assert_array_equal(batch.array("share", null=np.nan), [0.5, np.nan, 1])
+    assert batch.array("share", null=0).tolist() == [0.5, 0, 1]
+    assert batch.array("flag", null=False).tolist() == [True, False, False]
+    assert batch.array("none", null=0).tolist() == [0, 0, 0]
+    assert Batch.concat([batch, batch]).array("n").tolist() == [1, 2, 3, 1, 2, 3]
+    assert batch.slice(0, 0).array("n").tolist() == []
+    with pytest.raises(ValueError, match=r"column 'gaps' has 1 nulls: say what stands for them, such as array\('gaps', null=0\)"):
+        batch.array("gaps")
+    with pytest.raises(TypeError, match=r"column 'text' is string, and an array has numbers or booleans; use column\('text'\)"):
+        batch.array("text")
+    with pytest.raises(KeyError, match="no column 'txt'"):
+        batch.array("txt")
 
 
 def test_numbers_widen_and_other_mixtures_are_refused_by_name():

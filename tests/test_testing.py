@@ -520,7 +520,7 @@ def some_texts():
 def test_a_good_reduction_passes_and_sees_all_of_a_shard_first():
     check_stage(Share(), some_texts())
     answer = run_stage(Share(), some_texts().slice(0, 2), some_texts().slice(2, 4))
-    assert answer["out"].column("share").tolist() == [0.1, 0.2, 0.3, 0.4]
+    assert answer["out"].column("share") == [0.1, 0.2, 0.3, 0.4]
 
 
 @pytest.mark.parametrize(("breaks", "told"), [

@@ -71,7 +71,7 @@ class NumbersWriter(Writer):
         self.path, self.numbers = path, []
 
     def write(self, batch) -> None:
-        self.numbers += batch.column("number").tolist()
+        self.numbers += batch.column("number")
 
     def close(self) -> list[WrittenFile]:
         Path(self.path).parent.mkdir(parents=True, exist_ok=True)

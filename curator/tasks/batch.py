@@ -62,16 +62,39 @@ class Batch:
         """Bytes of the rows and payloads that this batch refers to (a slice counts its own part only)."""
         return self.rows.nbytes + sum(_value_bytes(v) for vs in self.payloads().values() for v in vs)
 
-    def column(self, name: str) -> list | np.ndarray:
-        """The values of a column: a numpy array where it is numeric without nulls, else a list."""
+    def column(self, name: str) -> list:
+        """The values of a column as a list; None where there is no value. For numbers to compute with see `array`."""
+        return self._column(name).to_pylist()
+
+    def array(self, name: str, null: float | bool | None = None) -> np.ndarray:
+        """The values of a column of numbers or booleans as a numpy array, which is not to be written to.
+
+        `null`: what stands where there is no value. It has to be said where there is one: `array("words", null=0)`, or
+        `null=np.nan`, which makes whole numbers float64.
+
+        Raises:
+            TypeError: the column has other values.
+            ValueError: it has nulls, and `null` is not given.
+        """
+        values = self._column(name)
+        kind = values.type
+        if pa.types.is_null(kind) and null is not None:  # a reader that saw no value has no better type
+            return np.full(len(values), null)
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+            raise TypeError(f"column {name!r} is {kind}, and an array has numbers or booleans; use column({name!r}), a list")
+        if values.null_count:
+            if null is None:
+                raise ValueError(f"column {name!r} has {values.null_count} nulls: say what stands for them, such as "
+                                 f"array({name!r}, null=0), or use column({name!r}), a list with None")
+            if isinstance(null, float) and not pa.types.is_floating(kind):
+                values = values.cast(pa.float64())
+            values = values.fill_null(pa.scalar(bool(null) if pa.types.is_boolean(values.type) else null, values.type))
+        return values.chunk(0).to_numpy(zero_copy_only=False) if values.num_chunks == 1 else values.to_numpy()
+
+    def _column(self, name: str) -> pa.ChunkedArray:
         if name not in self.rows.column_names:
             raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
-        values = self.rows.column(name)
-        kind = values.type
-        numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        if numeric and values.null_count == 0:
-            return values.to_numpy()
-        return values.to_pylist()
+        return self.rows.column(name)
 
     # -- choosing rows ------------------------------------------------------------------------------
 
