@@ -414,19 +414,30 @@ class Ledger:
         for step in (*phase.operators[-1].steps, *self.sinks):
             folder = Folder.open(str(step.stage.path), dict(getattr(step.stage, "storage_options", None) or {}) or None)
             places.setdefault(folder.uri, folder)
-        for path in set(self._doomed) - named:
-            full = path if _absolute(path) else self.out.path_of(path)
-            above, _, name = full.rpartition("/")
-            options = next((f.storage_options for p, f in places.items() if full.startswith(p + "/")), self.out.storage_options)
-            Folder(above, options).delete([name])
-        self._doomed = []
         ours = re.compile(rf"(?:^|/)(?:{re.escape(TEMPORARY)})?(part-[0-9a-f]{{16}}-{self.place}-\d+-\d+(?!\d).*)$", re.DOTALL)
+        for path in {p for p in self._doomed if p not in named and ours.search(p)}:
+            self._remove(path, places)
+        self._doomed = []
         # From the file or folder on that is named after an attempt; what is above it does not matter.
         names = {found[1] for path in named if (found := ours.search(path))}
         for place, folder in places.items():
             if not any(place.startswith(other + "/") for other in places):
                 inside = Folder(place, folder.storage_options)
                 inside.delete([n for n in inside.everything() if (own := ours.search(n)) and own[1] not in names])
+
+    def _remove(self, path: str, places: Mapping[str, Folder]) -> None:
+        """Delete a file whose name says that this output made it, where it lies below the output or in a sink's folder.
+
+        Behind a link below these it does not. A sink that wrote elsewhere before has no folder in the plan any more: of its files
+        only the name tells.
+        """
+        full = path if _absolute(path) else self.out.path_of(path)
+        if ".." in full.split("/"):  # no line of ours has that
+            return
+        known = {self.out.uri.rstrip("/"): self.out, **places}
+        place = max((p for p in known if full.startswith(p + "/")), key=len, default=None)
+        above, name = full.rsplit("/", 1) if place is None else (place, full[len(place) + 1:])
+        Folder(above, (self.out if place is None else known[place]).storage_options).delete([name])
 
     def relative(self, path: str) -> str:
         """A path as records hold it: relative to the run's folder where it lies below it."""

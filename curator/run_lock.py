@@ -179,7 +179,7 @@ class FileLock(Lock):
         path = out.sub("_run").path_of("lock")
         out.sub("_run").make()
         with explained("write", path):
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             self._take(out)
         except BaseException:

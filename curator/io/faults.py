@@ -23,6 +23,7 @@ _REMEDIES = {
     errno.EISDIR: ("it is a folder", "name a file"),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "name another path"),
     errno.ENAMETOOLONG: ("the name is too long", "take a shorter path"),
+    errno.ELOOP: ("it is a symbolic link, and what it leads to is not to be written", "remove the link"),
     errno.EMFILE: ("too many files are open", "raise the limit with `ulimit -n`"),
 }
 

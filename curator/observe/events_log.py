@@ -68,7 +68,7 @@ class EventLog:
         if self.folder.is_local:
             path = self.folder.path_of(NAME)
             with explained("write", path):
-                self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+                self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
                 _cut_torn_line(self._fd)
         else:
             self._whole = [self.folder.read(NAME)] if self.folder.exists(NAME) else []

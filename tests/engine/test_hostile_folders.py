@@ -1,0 +1,106 @@
+"""A run's folder in which somebody has put links, copies and lines of his own: nothing is removed that the run did not make."""
+
+import json
+import os
+import re
+
+import pytest
+from parts import DropWord, JsonFiles, lines, write_lines
+
+from curator import CuratorError
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A finished run, and the name of a file of its own that an attempt might have left."""
+    texts = write_lines(tmp_path / "in", a=["one", "two bad"], b=["three"])
+    pipeline = lines(texts) >> DropWord() >> JsonFiles(path=str(tmp_path / "out"))
+    pipeline.run(workers=0, check=False)
+    whole = next(p for p in sorted((tmp_path / "out").rglob("part-*.json")) if "_run" not in p.parts)
+    return pipeline, whole, re.sub("part-[0-9a-f]{16}", f"part-{'0' * 16}", whole.name)
+
+
+def put(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    return path
+
+
+def doom(out, *paths):
+    """Write a line into the ledger that wants these files removed."""
+    newest = max((out / "_run/ledger").glob("*.jsonl"))
+    number = int(newest.stem) + 1
+    newest.with_name(f"{number:08}.jsonl").write_text(json.dumps({"remove": [str(path) for path in paths]}) + "\n")
+
+
+def test_what_an_attempt_left_is_removed_and_not_what_lies_behind_a_link(tmp_path, made):
+    pipeline, whole, name = made
+    away = [put(tmp_path / "away" / name), put(tmp_path / "away/deep" / name)]
+    left = put(whole.with_name(name))
+    (whole.parent / "link").symlink_to(tmp_path / "away")
+    (whole.parent / name.replace("-0", "-1", 1)).symlink_to(tmp_path / "away" / name)
+    (tmp_path / "out/dropped/link").symlink_to(tmp_path / "away")
+    pipeline.run(workers=0, check=False)
+    assert not left.exists()
+    assert whole.exists()
+    assert all(path.read_text() == "mine" for path in away)
+
+
+def test_names_that_only_look_like_ours_stay(tmp_path, made):
+    pipeline, whole, name = made
+    of_another = re.sub(r"part-(0{16})-[^-]+", r"part-\1-ffffff", name)
+    mine = [put(whole.parent / n) for n in (f"copy-of-{name}", f"x{name}", name.upper(), name.replace("part-", "part-x"),
+                                            of_another, "part-000.json", "notes.txt")]
+    mine += [put(whole.parent / "my folder" / f"old-{name}" / "part-0.json")]
+    pipeline.run(workers=0, check=False)
+    assert all(path.read_text() == "mine" for path in mine)
+
+
+def test_a_line_of_the_ledger_removes_no_file_that_is_not_named_as_ours(tmp_path, made):
+    pipeline, whole, _ = made
+    out = tmp_path / "out"
+    mine = [put(tmp_path / "x"), put(tmp_path / "elsewhere/file"), put(out / "notes.txt"), put(whole.parent / "data.json")]
+    here = whole.parent.relative_to(out)
+    doom(out, "../x", f"{here}/../../x", tmp_path / "elsewhere/file", "notes.txt", "s3://another-bucket/key", f"file://{tmp_path}/x",
+         here / "data.json", "_run/ledger", "", "/", ".", "_run/state/../../../x")
+    pipeline.run(workers=0, check=False)
+    assert all(path.read_text() == "mine" for path in mine)
+
+
+def test_a_line_of_the_ledger_removes_nothing_outside_by_way_of_dots_or_links(tmp_path, made):
+    pipeline, whole, name = made
+    out = tmp_path / "out"
+    away = put(tmp_path / "away" / name)
+    (whole.parent / "link").symlink_to(tmp_path / "away")
+    (out / "aside").symlink_to(tmp_path / "away")
+    inside = put(whole.parent / "sub" / name)
+    here = whole.parent.relative_to(out)
+    doom(out, f"../away/{name}", f"{here}/link/{name}", f"aside/{name}", f"{out}/../away/{name}", f"{here}/sub/{name}",
+         f"{whole.parent}/link/{name}")
+    pipeline.run(workers=0, check=False)
+    assert away.read_text() == "mine"
+    assert not inside.exists()
+
+
+def test_the_output_may_itself_be_a_link(tmp_path, made):
+    pipeline, whole, name = made
+    os.rename(tmp_path / "out", tmp_path / "big disk")
+    (tmp_path / "out").symlink_to(tmp_path / "big disk")
+    left = put(whole.with_name(name))
+    pipeline.run(workers=0, check=False)
+    assert not left.exists()
+    assert whole.exists()
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "lock", "stats.json"])
+def test_what_a_link_in_the_run_folder_leads_to_is_not_written(tmp_path, made, name):
+    pipeline, _, _ = made
+    precious = put(tmp_path / "precious")
+    (tmp_path / "out/_run" / name).unlink()
+    (tmp_path / "out/_run" / name).symlink_to(precious)
+    if name == "stats.json":
+        pipeline.run(workers=0, check=False)
+    else:
+        with pytest.raises(CuratorError, match=rf"cannot write .*{name}: it is a symbolic link.* remove the link"):
+            pipeline.run(workers=0, check=False)
+    assert precious.read_text() == "mine"
