@@ -33,6 +33,8 @@ from parts import (
     written,
 )
 from test_gang import SumOverRanks
+from test_scripts import CLASSES, GO, check
+from test_scripts import run as run_script
 
 from curator import CuratorError, Resources, Stage
 from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
@@ -561,3 +563,10 @@ def test_setup_node_is_called_once_on_each_node_of_a_run(cluster, tmp_path):
     assert len(written(tmp_path / "out")) == 16
     assert len(list(told.glob("setup-*"))) >= 3
     assert len(list(told.glob("node-*"))) == 2
+
+
+def test_all_classes_of_a_run_may_stand_in_its_script_also_on_a_cluster(cluster, tmp_path):
+    go = GO.replace("workers=WORKERS", f"ray={cluster.address!r}")
+    assert go != GO
+    (tmp_path / "script.py").write_text(f"{CLASSES}\nOUT = {str(tmp_path / 'out')!r}\n{go}")
+    check(run_script(["script.py"], tmp_path), tmp_path)
