@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from curator.errors import CuratorError, RecipeError
+from curator.errors import CuratorError, FirstError, RecipeError
 
 RAY_HERE = "local or RAY_ADDRESS"
+EXITS = {"interrupted": 130, "terminated": 143}  # as shells have it: 128 and the number of the signal; anything else gives 2
 RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
 
@@ -26,7 +27,8 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except CuratorError as error:
-            click.echo(f"curator: {error}", err=True)
+            for told in (str(error), *getattr(error, "__notes__", ())):
+                click.echo(f"curator: {told}", err=True)
             ctx.exit(2)
 
 
@@ -117,7 +119,9 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
         show_funnel(result.stats)
     if not result.ok:
         click.echo(f"curator: {result.stats['message']}", err=True)
-        sys.exit(130 if "Ctrl-C" in result.stats["message"] else 2)
+        for error in result.first_errors[:1]:
+            click.echo(f"curator: {error}", err=True)
+        sys.exit(EXITS.get(result.stats["stopped_by"], 2))
 
 
 @main.command(short_help="Show what a recipe would do.")
@@ -136,29 +140,40 @@ def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> 
 @recipe_options
 @click.argument("n", type=click.IntRange(min=1), default=5)
 def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> None:
-    """Try RECIPE on the first N records, in this process: what each stage changes, and who drops what. Writes nothing."""
+    """Try RECIPE on the first N records, in this process: what each stage changes, and who drops what. Writes nothing.
+
+    Ends with 2 when all records failed in some stage.
+    """
     from curator.observe.preview import show_preview
     from curator.preview import preview as preview_pipeline
 
-    show_preview(preview_pipeline(load_recipe(recipe, settings, out), n), records_max=n)
+    stages = preview_pipeline(load_recipe(recipe, settings, out), n)
+    show_preview(stages, records_max=n)
+    for stage in stages:
+        if stage.all_failed:
+            raise CuratorError(f"all records failed in stage {stage.name}\n{stage.error or ''}".rstrip())
 
 
-@main.command(short_help="Show the funnel of a run again.")
+@main.command(short_help="Show the funnel of a run, also while it works.")
 @click.argument("folder", metavar="RUN")
 @click.option("--json", "as_json", is_flag=True, help="The numbers as they stand in stats.json.")
 def show(folder: str, as_json: bool) -> None:
-    """Show the funnel of a run again; RUN is its output folder."""
+    """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is. RUN is its output folder."""
     from curator.io.files import Folder
     from curator.observe.funnel import show_funnel
+    from curator.observe.state import as_it_stands
 
-    written = Folder.open(folder).sub("_run")
-    if not written.exists("stats.json"):
-        raise CuratorError(f"{folder} holds no finished run: there is no _run/stats.json in it")
-    text = written.read("stats.json").decode()
+    out = Folder.open(folder)
+    if not out.sub("_run").exists("stats.json"):
+        raise CuratorError(f"{folder} holds no run: there is no _run/stats.json in it")
+    text = out.sub("_run").read("stats.json").decode()
     if as_json:
         click.echo(text)
-    else:
-        show_funnel(json.loads(text))
+        return
+    stats = as_it_stands(json.loads(text), out)
+    show_funnel(stats)
+    for error in stats.get("first_errors", ())[:1] if stats["status"] != "finished" else ():
+        click.echo(FirstError(**error))
 
 
 @main.command(short_help="Print the Grafana dashboard for --metrics-port.")

@@ -10,12 +10,14 @@ is one of
      "depends": [keys], "rests": {name: n}}      `redo`: some of its steps, or all, are to be done again; `rests`: it is, too, if
                                                  fewer than n other units taught that stage anything
     {"sum": {name: counts}}                      of units before it
+    {"evidence": [path, ...]}                    of a run that stopped early: what failed in units that were not finished. The
+                                                 next attempt removes it, and does these units again
 
 In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read again when somebody
 asks for more. The newest line of a unit is the true one. A stage of a unit is done when its line has that stage with its present
 key.
 Files of ours (their names have the unit, the run folder and the attempt) that no line names are removed when the next attempt
-begins, and when a run ends in which units were begun more than once.
+begins, and when a run ends that stopped early or in which units were begun more than once.
 
 Each phase of a run has a ledger of its own: the first one `ledger/`, the others `ledger-2/` and so on. A ledger touches the files
 of its own phase only: their names tell.
@@ -161,6 +163,7 @@ class Ledger:
         self.folder = out.sub("_run").sub(f"{FOLDER}-{number + 1}" if number else FOLDER)
         place = f"{out.uri}\n{number}" if number else out.uri
         self.place = hashlib.blake2b(place.encode(), digest_size=3).hexdigest()
+        self.evidence: list[tuple[str, WrittenFile]] = []  # of this attempt, with the name of the stage that wrote it
         self.files = LedgerFiles(self.folder)
         self._load()
         self.run = max(self.elapsed, default=0) + 1
@@ -206,6 +209,8 @@ class Ledger:
             self.elapsed[line["run"]] = max(line["elapsed"], self.elapsed.get(line["run"], 0.0))
         elif "remove" in line:
             self._doomed = line["remove"] if newest else []  # else they are gone
+        elif "evidence" in line:
+            self._doomed += line["evidence"] if newest else []
         elif "reset" not in line:
             raise ValueError(f"a line about {str(line)[:80]}")
 
@@ -234,12 +239,17 @@ class Ledger:
         add_counts(self._new, {name: stage.counts for name, stage in record.stages.items()})
         self._pending.append(msgspec.json.encode(record.to_json()))
 
+    def add_evidence(self, files: Mapping[str, Sequence[WrittenFile]]) -> None:
+        """Name the files of what failed of a unit that is not finished."""
+        self.evidence += [(name, WrittenFile(self.relative(f.path), f.rows, f.size_bytes)) for name in files for f in files[name]]
+
     def flush(self, elapsed: float) -> None:
         """Write what was added, and how long this attempt has worked."""
         self.elapsed[self.run] = elapsed
         self.confirm()
         told = msgspec.json.encode({"run": self.run, "elapsed": round(elapsed, 3)})
-        self.files.add([told, *self._pending, *([sum_line(self._new)] if self._pending else [])])
+        evidence = [msgspec.json.encode({"evidence": [file.path for _, file in self.evidence]})] if self.evidence else []
+        self.files.add([told, *self._pending, *([sum_line(self._new)] if self._pending else []), *evidence])
         add_counts(self._totals, self._new)
         self._pending, self._new = [], {}
         # Lines that will be asked for stay where they are.
@@ -262,7 +272,7 @@ class Ledger:
             yield msgspec.json.encode({"reset": True})
             for run, seconds in self.elapsed.items():
                 yield msgspec.json.encode({"run": run, "elapsed": seconds})
-            yield from self.files.copied(None, edited)
+            yield from self.files.copied(None, edited, times=False)
             yield msgspec.json.encode({"remove": self._doomed})
 
         self.confirm()
@@ -288,7 +298,9 @@ class Ledger:
             self._refuse_lost_inputs({uri for record in self._records(gone) for uri in record.uris} - present)
         needs = self._needs(phase, units, keys, gone)
         edits = self._edits(phase, dict(zip(keys, needs, strict=True)))
-        if gone or edits or self.files.small > COMPACT_FILES:
+        if afresh := len(self.elapsed) > 1 and not any(need is True for need in needs):
+            self.elapsed = {self.run: 0.0}  # of what earlier attempts did nothing is left
+        if gone or edits or afresh or self.files.small > COMPACT_FILES:
             present_keys = {step.name: step.key for step in phase.steps}
 
             def edit(record: Record) -> Record | None:
@@ -409,7 +421,7 @@ class Ledger:
         Nobody may be writing: a file is named only once its unit is finished.
         """
         self.confirm()
-        named = set(self._named())
+        named = set(self._named()) | {file.path for _, file in self.evidence}
         places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, *ENDINGS)}
         for step in (*phase.operators[-1].steps, *self.sinks):
             folder = Folder.open(str(step.stage.path), dict(getattr(step.stage, "storage_options", None) or {}) or None)

@@ -209,8 +209,8 @@ class LedgerFiles:
         return [] if large or len(found) < MERGE else found
 
     def copied(self, names: Collection[str] | None = None,
-               edit: Callable[[str, bytes], bytes | None] | None = None) -> Iterator[bytes]:
-        """The lines that these files (None: all) add up to, with new sums.
+               edit: Callable[[str, bytes], bytes | None] | None = None, times: bool = True) -> Iterator[bytes]:
+        """The lines that these files (None: all) add up to, with new sums, and with `times` how long attempts have worked.
 
         `edit` gives for a unit's line what takes its place: the line itself where nothing changes, None for nothing; what
         changes and counts no more it marks. Removals have been made by now: they are left out.
@@ -219,7 +219,7 @@ class LedgerFiles:
         others: dict[str, list[dict[str, Any]]] = {}  # by file
         elapsed: dict[int, float] = {}
         total: dict[str, Counts] = {}
-        units = 0
+        units, newest = 0, next(reversed(self.sizes), None)
         for name, block in self.scan(names):
             kept, whole = [], True
             for _, line in block.units:
@@ -236,13 +236,13 @@ class LedgerFiles:
             for line in block.others:
                 if "run" in line:
                     elapsed[line["run"]] = max(line["elapsed"], elapsed.get(line["run"], 0.0))
-                elif "remove" not in line:
+                elif "remove" not in line and ("evidence" not in line or name == newest):
                     others.setdefault(name, []).append(line)
             if units >= SUM_UNITS:
                 yield sum_line(total)
                 total, units = {}, 0
         yield sum_line(total)
-        for run, seconds in sorted(elapsed.items()):
+        for run, seconds in sorted(elapsed.items()) if times else ():
             yield msgspec.json.encode({"run": run, "elapsed": seconds})
         for name in reversed(others):
             yield from map(msgspec.json.encode, others[name])

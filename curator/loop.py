@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curator.counts import Counts
-from curator.engine.events import Commit, Report, StartWorker, Stop
+from curator.engine.events import Commit, Evidence, Report, StartWorker, Stop, Stopped
 from curator.engine.runtime_local import InlineRuntime, LocalRuntime
 from curator.engine.scheduler import Scheduler
 from curator.engine.workers import Job
+from curator.errors import FirstError
 from curator.io.files import Folder
 from curator.ledger import Ledger
 from curator.observe.observer import Observer
@@ -22,7 +23,7 @@ from curator.resources import Node
 from curator.run_lock import Lock
 from curator.stage import Stateful, Unit
 from curator.worker.processes import Processes
-from curator.worker.runner import UnitInfo
+from curator.worker.work import UnitInfo
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
 LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second
@@ -35,19 +36,20 @@ class Means:
     every worker hold its descriptor open. `modules`: what workers of all phases import. To be closed.
 
     `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers`
-    when the observer asks for the numbers of the run.
+    when the observer asks for the numbers of the run; `save_numbers` from time to time, and says when again.
     """
 
     machine: Node
     observer: Observer
     tell_numbers: Callable[[], None]
+    save_numbers: Callable[[], float]
     inline: bool = False
     lock: Lock = field(default_factory=Lock)
     modules: Sequence[str] = ()
     ray: str | None = None
     cores: int | None = None
     watch: Callable[[], None] | None = None
-    asked: list[str] = field(default_factory=list)  # why the user wants the run to stop
+    asked: list[Stop] = field(default_factory=list)  # the user wants the run to stop
     processes: Processes | None = None  # of this machine, from the first phase on
     leave_ray: Callable[[], None] | None = None  # the same of a cluster: how to leave it
 
@@ -115,10 +117,11 @@ class Loop:
         self.workers: dict[int, int] = {}  # most at a time, by operator
         self.scheduler: Scheduler | None = None  # while there is something to do
         self.busy: dict[str, float] = {}  # seconds of work by operator, when it has ended
+        self.errors: dict[str, FirstError] = {}  # the first of each stage
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
-    def go(self, means: Means, before: tuple[int, int], max_failed: float) -> str | None:
+    def go(self, means: Means, before: tuple[int, int], max_failed: float) -> Stopped | None:
         """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished units."""
         self.began = time.monotonic()
         self.means = means
@@ -134,22 +137,23 @@ class Loop:
                 run_folder = self.out.sub("_run")
                 self.scheduler = Scheduler(self.phase.operators, self.todo, nodes, before=before, gates=gates,
                                            max_failed=max_failed, profiles=load_profiles(run_folder, self.phase.operators))
+                self.errors = self.scheduler.errors
                 self._loop(runtime)
                 save_profiles(run_folder, self.scheduler.state.operators)
             finally:
                 runtime.close()
         finally:
             self.ledger.flush(time.monotonic() - self.began)
-        if self.scheduler.stopped is None and (means.lock.after_kill or self.scheduler.state.repeated):
-            # A unit that began again may have left files of the attempt before, and so may workers of a run that was killed, on
-            # another machine, after this one had begun: whoever reads the folder must not see both.
+        if self.scheduler.stopped is not None or means.lock.after_kill or self.scheduler.state.repeated:
+            # Units that began again, or are not finished, may have left files of an attempt before, and so may workers of a run
+            # that was killed, on another machine, after this one had begun: whoever reads the folder must not see them.
             self.ledger.remove_unnamed(self.phase)
         means.tell_numbers()
         return self.scheduler.stopped
 
     def _loop(self, runtime: Any) -> None:
         scheduler, means, observer = self.scheduler, self.means, self.means.observer
-        saved = watched = time.monotonic()
+        saved = watched = save_at = time.monotonic()
         actions = scheduler.start(time.monotonic())
         observer.see((), actions)
         while True:
@@ -157,6 +161,8 @@ class Loop:
             for action in actions:
                 if isinstance(action, Commit):
                     self._commit(action)
+                elif isinstance(action, Evidence):
+                    self.ledger.add_evidence(action.files)
                 elif not isinstance(action, Report):
                     runtime.execute(action)
                 if isinstance(action, StartWorker):
@@ -173,10 +179,12 @@ class Loop:
                 watched = now
             if observer.due():
                 means.tell_numbers()
+            if now >= save_at:
+                save_at = means.save_numbers()
             due = scheduler.deadline()
             events = runtime.wait(min(WATCH_S, max(0.0, due - now) if due is not None else WATCH_S))
-            if means.asked:
-                events = [Stop(means.asked[0])]
+            if means.asked and scheduler.stopped is None:
+                events = [*events, means.asked[0]]
             actions = scheduler.handle(events, time.monotonic()) if events else []
             if due is not None and time.monotonic() >= due and not scheduler.finished:
                 actions += scheduler.tick(time.monotonic())
@@ -207,11 +215,14 @@ class Loop:
 
     # -- in numbers -----------------------------------------------------------------------------------------------
 
-    def totals(self) -> dict[str, Counts]:
-        """The counts of finished units and of those under way, by stage; of these rows and seconds."""
+    def totals(self, lasting: bool = False) -> dict[str, Counts]:
+        """The counts of finished units and of those under way (of these rows and seconds), by stage. `lasting`: what open units
+        wrote does not count."""
         totals = self.ledger.counts()
-        for (operator, step), counts in self.scheduler.state.under_way.items() if self.scheduler else ():
-            totals.setdefault(self.phase.operators[operator].steps[step].name, Counts()).add(counts)
+        for (index, step), counts in self.scheduler.state.under_way.items() if self.scheduler else ():
+            operator = self.phase.operators[index]
+            if not (lasting and operator.kind == "sink"):
+                totals.setdefault(operator.steps[step].name, Counts()).add(counts)
         return totals
 
     def busy_s(self) -> Mapping[str, float]:

@@ -139,7 +139,7 @@ class Pipeline:
 
         result = run(self, **options)
         if check and not result.ok:
-            raise RunStopped(result.stats["message"])
+            raise RunStopped("\n".join(map(str, (result.stats["message"], *result.first_errors[:1]))))
         return result
 
     def preview(self, records: int = 5) -> Any:

@@ -55,6 +55,11 @@ class Step:
     part_of: str = ""
     fingerprint: str = ""
 
+    @property
+    def evidence(self) -> bool:
+        """Of a sink: what comes to it has failed, and is kept also when the run ends early."""
+        return bool(self.after) and not self.spool and all(port == "failed" for _, port in self.after)
+
 
 @dataclass(frozen=True)
 class Target:

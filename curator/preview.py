@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from curator.errors import CuratorError
+from curator.errors import CuratorError, FirstError
 from curator.io.files import Folder
 from curator.io.spool import Shard
 from curator.io.to_jsonl import ToJsonl
@@ -17,7 +17,8 @@ from curator.pipeline import Pipeline
 from curator.plan import Operator, Plan, Step, Target, make_plan
 from curator.stage import ENDINGS, Context, Reduce, Source, Unit
 from curator.tasks.batch import Batch
-from curator.worker.runner import Answer, CallFailed, Part, Piece, Runner, UnitInfo, Work
+from curator.worker.runner import Runner
+from curator.worker.work import CallFailed, Part, Piece, UnitInfo, Work
 
 Answers = dict[str, list[Batch]]  # by port
 
@@ -36,16 +37,17 @@ def preview(pipeline: Pipeline, records: int = 5) -> list[StagePreview]:
         for step in operator.steps:
             if operator.kind == "sink" or step.spool:
                 continue
+            errors: list[FirstError] = []
             if isinstance(step.stage, Source):
-                before, got = None, _read(step, _share(plan, records))
+                before, got = None, _read(step, _share(plan, records), errors)
             else:
                 batches = [b for end in step.after for b in answers.get(end, ())]
                 before = _table([b for end in step.after if parts.get(end[0]) != step.name for b in answers.get(end, ())])
-                got = _process(operator, step, batches)
+                got = _process(operator, step, batches, errors)
             answers.update({(step.name, port): batches for port, batches in got.items()})
             outputs = {port: table for port, batches in got.items() if (table := _table(batches)) is not None}
             if (before is not None or isinstance(step.stage, Source)) and not step.part_of:
-                previews.append(StagePreview(step.name, outputs, before))
+                previews.append(StagePreview(step.name, outputs, before, next(iter(errors), None)))
     return previews
 
 
@@ -72,7 +74,7 @@ def _runner(kind: str, step: Step, reader: _InMemory | None = None) -> Runner:
     return runner
 
 
-def _read(step: Step, records: int) -> Answers:
+def _read(step: Step, records: int, errors: list[FirstError]) -> Answers:
     source = step.stage
     assert isinstance(source, Source)
     got: Answers = {}
@@ -80,7 +82,8 @@ def _read(step: Step, records: int) -> Answers:
     for unit in source.units():
         work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, salvage=True)
         for part in _parts(runner, work):
-            for _, port, _, rows, _, batch in part:
+            errors += part.errors
+            for _, port, _, rows, _, batch in part.outputs:
                 room = records - sum(len(b) for batches in got.values() for b in batches)
                 if room > 0:
                     got.setdefault(port, []).append(batch.slice(0, min(rows, room)))
@@ -89,7 +92,7 @@ def _read(step: Step, records: int) -> Answers:
     return got
 
 
-def _process(operator: Operator, step: Step, batches: list[Batch]) -> Answers:
+def _process(operator: Operator, step: Step, batches: list[Batch], errors: list[FirstError]) -> Answers:
     got: Answers = {}
     if not batches:
         return got
@@ -101,7 +104,8 @@ def _process(operator: Operator, step: Step, batches: list[Batch]) -> Answers:
         runner = _runner(operator.kind, step)
         work = Work(0, "process", tuple(Piece(b, 0, 0, 0, len(b), 0, None) for b in batches), ((0, 0),))
     for part in _parts(runner, work):
-        for _, port, _, _, _, batch in part:
+        errors += part.errors
+        for _, port, _, _, _, batch in part.outputs:
             got.setdefault(port, []).append(batch)
     runner.close()
     return got
@@ -109,10 +113,9 @@ def _process(operator: Operator, step: Step, batches: list[Batch]) -> Answers:
 
 def _parts(runner: Runner, work: Work) -> Iterator[Part]:
     try:
-        for part in runner.run(work):
-            yield part.outputs if isinstance(part, Answer) else part
+        yield from runner.run(work)
     except CallFailed as failed:
-        raise CuratorError(failed.error) from failed
+        raise CuratorError(f"{failed.error}\n{failed.first}") from failed
 
 
 def _table(batches: list[Batch]) -> pa.Table | None:

@@ -7,19 +7,21 @@ import json
 import os
 import platform
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from curator.balance.allocation import Allocation, in_words
 from curator.counts import WRITTEN, Counts
+from curator.engine.events import Stop, Stopped
 from curator.engine.scheduler import SHARE_OF
 from curator.engine.seats import allocation_of
-from curator.errors import InputError
+from curator.errors import CuratorError, FirstError, InputError
 from curator.io.files import FileInfo, Folder
 from curator.io.spool import shard_units, spool_units
 from curator.ledger import FOLDER, Ledger
@@ -38,6 +40,8 @@ from curator.stage import Reduce, Sink, Source, Unit
 from curator.worker.imports import modules_of
 
 LOOK_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
+STATS_S = 2.0  # the numbers of a run that works are written this often, for who looks at it or after a kill,
+STATS_SHARE = 0.01  # or so seldom that it costs no more than this share of the time
 SHORT_S = 5.0  # a run shorter than this says little about what limits it
 
 
@@ -65,6 +69,11 @@ class Result:
     @property
     def records(self) -> dict[str, int]:
         return self.stats["records"]
+
+    @property
+    def first_errors(self) -> list[FirstError]:
+        """The first error of each stage, the one that matters most first."""
+        return [FirstError(**error) for error in self.stats["first_errors"]]
 
 
 def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | None = None, prune: bool = False,
@@ -98,7 +107,7 @@ def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | Non
         inline = workers == 0 or _in_memory(plan)
         work = _Run(plan, units, out, lock, prune, watch)
         observer = held.enter_context(Observer(out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
-        means = Means(this_machine(None if inline else workers), observer, work.tell_numbers, inline, lock,
+        means = Means(this_machine(None if inline else workers), observer, work.tell_numbers, work.save_numbers, inline, lock,
                       modules_of(o for phase in plan.phases for o in phase.operators),
                       None if inline else _ray_address(ray), workers)
         held.callback(means.close)
@@ -146,6 +155,15 @@ def _manifest(plan: Plan) -> dict[str, Any]:
     return {"curator": version("curator-core"), "python": platform.python_version(), "pyarrow": pa.__version__, "stages": stages}
 
 
+def _errors_in(folder: Folder) -> dict[str, FirstError]:
+    """What an earlier attempt said went wrong first, by stage."""
+    try:
+        stats = json.loads(folder.read("stats.json")) if folder.exists("stats.json") else {}
+        return {error["stage"]: FirstError(**error) for error in stats.get("first_errors", ())}
+    except (ValueError, TypeError, KeyError):  # of another version
+        return {}
+
+
 def _in_memory(plan: Plan) -> bool:
     paths = [str(p) for s in plan.steps for p in _as_list(getattr(s.stage, "path", ""))]
     return any(p.startswith("memory://") for p in paths)
@@ -175,6 +193,7 @@ class _Run:
         self.operators: list[str] = []  # of these operators,
         self.look_at = 0.0  # and when to look again
         self.begun = False
+        self.errors_before: dict[str, FirstError] = {}  # of earlier attempts, by stage
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
@@ -182,19 +201,34 @@ class _Run:
         self.means, watch = means, self.watch
         means.watch = None if watch is None else lambda: watch(self._snapshot())
         folder = self.out.sub("_run")
+        self.errors_before = _errors_in(folder)
         folder.write("recipe.yaml", dump(self.plan.pipeline).encode())
-        with _interrupts() as self.means.asked:
-            stopped = self._work()
+        try:
+            with _interrupts() as self.means.asked:
+                stopped = self._work()
+        except BaseException as error:
+            self._break_off(error)
+            raise
         stats = self._stats(stopped)
         self._tell_deaths(stats)
-        self.lock.confirm()
-        folder.write("stats.json", json.dumps(stats, indent=1, ensure_ascii=False).encode())
+        self._save(stats)
         report = render_report(stats, folder.read("recipe.yaml").decode(), find_examples(stats, self.out))
         folder.write("report.html", report.encode())
         means.observer.end(stats["status"], stats["message"], stats["records"])
         return Result(stats, self.out.uri)
 
-    def _work(self) -> str | None:
+    def _break_off(self, error: BaseException) -> None:
+        """Keep what is known of a run that an error of its own ended, if it had begun, or nothing is known of one before it."""
+        folder = self.out.sub("_run")
+        with contextlib.suppress(CuratorError):  # it may be what the error is about
+            if self.loops or not folder.exists("stats.json"):
+                stopped = Stopped("broken", f"{error}" if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}")
+                stats = self._stats(stopped)
+                for first in stats["first_errors"][:1]:
+                    error.add_note(str(FirstError(**first)))
+                self._save(stats)
+
+    def _work(self) -> Stopped | None:
         """Phase after phase; gives why it stopped early, or None."""
         self._clear_later()
         while len(self.loops) < len(self.plan.phases):
@@ -223,7 +257,7 @@ class _Run:
                            gpus=self.means.machine.gpus)
         observer.phase(loop.phase.operators, Labels(loop.units), number + 1, len(self.plan.phases))
 
-    def _do(self, loop: Loop) -> str | None:
+    def _do(self, loop: Loop) -> Stopped | None:
         totals, limit = self._totals(), self.plan.pipeline.settings.max_failed
         before = (sum(totals[n].rows_in for n in self.sources if n in totals), sum(c.failed for c in totals.values()))
         if not loop.phase.number:
@@ -231,9 +265,9 @@ class _Run:
             return loop.go(self.means, before, limit)
         # From here on nothing is read that was not counted, so a share of the records is a number.
         stopped = loop.go(self.means, before, limit * max(before[0], SHARE_OF) if limit < 1 else limit)
-        if stopped and "max_failed" in stopped:
+        if stopped and stopped.kind == "max_failed":
             failed = sum(c.failed for c in self._totals().values())
-            return f"{failed} records of {before[0]} failed, more than max_failed = {limit:g} allows"
+            return replace(stopped, message=f"{failed} of {before[0]} records failed, more than max_failed = {limit:g} allows")
         return stopped
 
     def _clear_later(self) -> None:
@@ -277,10 +311,10 @@ class _Run:
 
     # -- in numbers -----------------------------------------------------------------------------------------------
 
-    def _totals(self) -> dict[str, Counts]:
-        """The counts of finished units and of those under way, by stage."""
-        return with_parts({name: counts for loop in self.loops for name, counts in loop.totals().items()
-                           if not self._is_spool(name)}, self.part_of)
+    def _totals(self, lasting: bool = False) -> dict[str, Counts]:
+        """The counts of finished units and of those under way, by stage. `lasting`: what open units wrote does not count."""
+        return with_parts({name: counts for loop in self.loops for name, counts in loop.totals(lasting).items()
+                           if name not in self.keepers and not self._is_spool(name)}, self.part_of)
 
     def _is_spool(self, name: str) -> bool:
         return name.removeprefix(READ) in self.spools
@@ -301,6 +335,19 @@ class _Run:
         if scheduler is not None:
             rows = stage_rows(self._infos(), self._totals())
             self.means.observer.update(self._snapshot(), rows, scheduler.state, time.monotonic())
+
+    def save_numbers(self) -> float:
+        """Write down how far it is, for `curator show`; gives when to do so again."""
+        began, loop = time.monotonic(), self.loops[-1]
+        loop.ledger.elapsed[loop.ledger.run] = began - loop.began
+        stats = self._stats(None, status="running")
+        stats["alive"] = {"host": socket.gethostname(), "pid": os.getpid(), "time": round(time.time(), 3)}
+        self._save(stats)
+        return began + max(STATS_S, (time.monotonic() - began) / STATS_SHARE)
+
+    def _save(self, stats: dict[str, Any]) -> None:
+        self.lock.confirm()
+        self.out.sub("_run").write("stats.json", json.dumps(stats, indent=1, ensure_ascii=False).encode())
 
     def _limit(self) -> str:
         """What holds the run up, in words. Empty before anything was measured."""
@@ -333,22 +380,35 @@ class _Run:
             self.look_at = time.monotonic() + LOOK_S + 50 * (time.monotonic() - now)
         return sum(n.node.cpus for n in scheduler.state.nodes.values())
 
-    def _stats(self, stopped: str | None) -> dict[str, Any]:
-        counts = with_parts({n: c for loop in self.loops for n, c in loop.ledger.counts().items()
-                             if n not in self.keepers and not self._is_spool(n)}, self.part_of)
-        status, message = ("stopped", stopped) if stopped else ("finished", "")
-        if stopped and "max_failed" in stopped:
-            message += self._errors(self._totals())
+    def _stats(self, stopped: Stopped | None, status: str = "finished") -> dict[str, Any]:
+        counts, running = self._totals(lasting=True), status == "running"
+        status, message = ("stopped", stopped.message) if stopped else (status, "")
         units = [{"done": loop.ledger.done, "total": len(loop.units),
                   "skipped": loop.skipped} for loop in self.loops]
         seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds), out=self.out.uri,
-                       limit=self._limit(), files=self._files(), units=units[0])
+                       limit=self._limit(), files=[] if running else self._files(), units=units[0] if units else {})
         columns = {n: {c: s.to_json() for c, s in k.columns.items()} for n, k in counts.items() if k.columns}
         stats = summarise(info, self._infos(), counts, columns)
         if len(self.plan.phases) > 1:
             stats["phases"] = [{"units": u, "seconds": round(s, 3)} for u, s in zip(units, seconds, strict=True)]
-        return stats if stopped else self._judge_failures(stats)
+        if stopped:
+            stats["stopped_by"] = stopped.kind
+            if stopped.kind == "max_failed":
+                stats["message"] += self._where_failed(stats)
+        elif not running:
+            self._judge_failures(stats)
+        stats["first_errors"] = [asdict(error) for error in self._first_errors(stats, stopped)]
+        return stats
+
+    def _first_errors(self, stats: dict[str, Any], stopped: Stopped | None) -> list[FirstError]:
+        """The first error of each stage; before all others what stopped the run, then by the number of records that failed."""
+        known = self.errors_before | {name: e for loop in self.loops for name, e in loop.errors.items()}
+        failed = {s["name"]: s["failed"] for s in stats["stages"] if s["failed"]}
+        errors = [replace(e, stage=self.part_of.get(name, name)) for name, e in known.items()]
+        found = sorted((e for e in errors if e.stage in failed), key=lambda e: -failed[e.stage])
+        first = [stopped.first] if stopped and stopped.first else []
+        return [*first, *(e for e in found if not first or e.stage != first[0].stage)]
 
     def _infos(self) -> list[StageInfo]:
         workers = {s.name: loop.workers.get(o.index, 0) for loop in self.loops for o in loop.phase.operators for s in o.steps}
@@ -363,29 +423,26 @@ class _Run:
             more = f" and {dead - 1} more" if dead > 1 else ""
             stats["alarms"].append({"level": "note", "stage": "", "text": f"Workers died and were replaced: {deaths[0]}{more}."})
 
-    def _errors(self, totals: Mapping[str, Counts]) -> str:
-        """What failed most, in words."""
-        failed = {name: c for name, c in totals.items() if c.failed}
+    def _where_failed(self, stats: dict[str, Any]) -> str:
+        """Where most records failed, and where they are, in words."""
+        failed = [stage for stage in stats["stages"] if stage["failed"]]
         if not failed:
             return ""
-        name = max(failed, key=lambda n: failed[n].failed)
-        errors = failed[name].errors
-        told = f": {max(errors, key=lambda e: errors[e])}" if errors else ""
-        return f"; most of them in stage {name}{told}"
+        kept = f"; they are in {self.out.path_of('failed')}" if any(f["port"] == "failed" for f in stats["files"]) else ""
+        return f"; most of them in stage {max(failed, key=lambda stage: stage['failed'])['name']}{kept}"
 
-    def _judge_failures(self, stats: dict[str, Any]) -> dict[str, Any]:
+    def _judge_failures(self, stats: dict[str, Any]) -> None:
         records, limit = stats["records"], self.plan.pipeline.settings.max_failed
         allowed = limit * records["in"] if limit < 1 else limit
         failed = sum(s["failed"] for s in stats["stages"])
         if failed > allowed:
-            stats["status"] = "failed"
+            stats["status"], stats["stopped_by"] = "failed", "max_failed"
             stats["message"] = (f"{failed} of {records['in']} records failed, more than max_failed = {limit:g} allows"
-                                f"{self._errors(self._totals())}; they are in {self.out.path_of('failed')}")
-        return stats
+                                f"{self._where_failed(stats)}")
 
     def _files(self) -> list[dict[str, Any]]:
         files = []
-        for name, file in (found for loop in self.loops for found in loop.ledger.written()):
+        for name, file in (found for loop in self.loops for found in (*loop.ledger.written(), *loop.ledger.evidence)):
             if name not in self.spools:
                 port, _, of = (name.partition("/") if name in self.keepers else ("clusters", "", self.part_of[name])
                                if name in self.part_of else (WRITTEN, "", name))
@@ -394,17 +451,17 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[list[str]]:
+def _interrupts() -> Iterator[list[Stop]]:
     """Turns Ctrl-C and a termination into a request to stop; a second one has its usual effect."""
-    asked: list[str] = []
+    asked: list[Stop] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
     before = {}
 
     def ask(number: int, frame: Any) -> None:
-        by = "Ctrl-C" if number == signal.SIGINT else "a termination signal"
-        asked.append(f"stopped by {by}; the same command continues it, and does again only what was under way")
+        by, kind = ("Ctrl-C", "interrupted") if number == signal.SIGINT else ("a termination signal", "terminated")
+        asked.append(Stop(f"stopped by {by}; the same command continues it, and does again only what was under way", kind))
         for again, handler in before.items():
             signal.signal(again, handler)
 

@@ -130,13 +130,13 @@ def test_a_mismatch_of_the_counts_is_an_error(counts, complaint):
     assert any(complaint in text for text in texts(stats, "error"))
 
 
-def test_rows_may_wait_in_a_run_that_was_stopped():
+def test_rows_may_be_unfinished_in_a_run_that_was_stopped():
     stats = chain(("read", "source", Counts(10, 0, {"out": 10})), ("sink", "sink", Counts(4, 0, {"written": 4})),
                   status="stopped")
     assert not stats["alarms"]
     out = io.StringIO()
     show_funnel(stats, out)
-    assert "10 in = 4 written + 6 waiting" in out.getvalue()
+    assert "10 in = 4 written + 6 unfinished" in out.getvalue()
 
 
 def run_of(stage, n=100, **columns):

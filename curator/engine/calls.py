@@ -20,9 +20,10 @@ def submit(state: State, operator: OperatorState, worker: WorkerState, call: Cal
     state.act(Submit(call))
 
 
-def submit_flush(state: State, operator: OperatorState, worker: WorkerState, unit: tuple[int, int]) -> None:
-    """Ask a worker to finish what it keeps of a unit, after the calls it has."""
-    submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,)))
+def submit_flush(state: State, operator: OperatorState, worker: WorkerState, unit: tuple[int, int],
+                 salvage: bool = False) -> None:
+    """Ask a worker to finish what it keeps of a unit, after the calls it has; with `salvage` only what failed."""
+    submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,), salvage=salvage))
 
 
 def begin(state: State, operator: OperatorState, call: Call) -> None:

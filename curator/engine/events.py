@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from curator.counts import Counts
+from curator.errors import FirstError
 from curator.resources import Node, Place
 from curator.stage import WrittenFile
 
@@ -69,6 +70,7 @@ class Slice:
 
 
 CallKind = Literal["read", "process", "flush"]
+CountsByUnit = Mapping[int, Mapping[int, Counts]]  # by unit and step
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +80,8 @@ class Call:
     `units`: (unit, attempt) of the rows, or of what is read or flushed. `charge`: deaths that these very rows caused
     before. `expected`: bytes that its answer should bring to each consumer. `held`: it has sent a part of its answer and waits
     to be resumed. `leaked`: a part was sent on, so it cannot be repeated without its units. `kept`: parts that are not sent on
-    before the call has ended. `sent`: rows that went to each consumer. `salvage`: a read that fails now keeps what it read.
+    before the call has ended, and `told` what was counted for them. `sent`: rows that went to each consumer. `read`: rows that
+    a read has told of. `salvage`: a read that fails now keeps what it read; a flush keeps what failed and nothing else.
     """
 
     id: int
@@ -95,6 +98,8 @@ class Call:
     held: bool = False
     leaked: bool = False
     kept: tuple[Output, ...] = ()
+    told: tuple[CountsByUnit, ...] = ()
+    read: int = 0
     sent: dict[int, int] = field(default_factory=dict)
     salvage: bool = False
     began: float = 0.0
@@ -111,6 +116,19 @@ class Flushed:
     rests_on: int = 0
 
 
+StopKind = Literal["max_failed", "interrupted", "terminated", "broken", "lost"]
+
+
+@dataclass(slots=True, frozen=True)
+class Stopped:
+    """Why a run ended early: more failures than allowed, Ctrl-C, SIGTERM, something that cannot work ("broken"), or the
+    processes that it worked in are gone ("lost"). `first`: what was raised, if something was."""
+
+    kind: StopKind
+    message: str
+    first: FirstError | None = None
+
+
 # -- events: what a runtime reports -----------------------------------------------------------------------------
 
 
@@ -123,21 +141,27 @@ class WorkerReady:
 
 @dataclass(slots=True, frozen=True)
 class WorkerLost:
-    """A worker is gone. `step`: the step that it was in, if known; `setup`: it never got ready; `fatal`: no use trying again."""
+    """A worker is gone. `step`: the step that it was in, if known; `setup`: it never got ready; `fatal`: no use trying again.
+
+    `first`: what it raised, if it did.
+    """
 
     worker: int
     reason: str
     setup: bool = False
     fatal: bool = False
     step: int = 0
+    first: FirstError | None = None
 
 
 @dataclass(slots=True, frozen=True)
 class Emitted:
-    """A part of a call's answer; the worker waits for `Resume` before it sends the next."""
+    """A part of a call's answer; the worker waits for `Resume` before it sends the next. `counts`, `errors`: as in `Done`."""
 
     call: int
     outputs: tuple[Output, ...]
+    counts: CountsByUnit = field(default_factory=dict)
+    errors: tuple[FirstError, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -152,15 +176,16 @@ class Refitted:
 
 @dataclass(slots=True, frozen=True)
 class Done:
-    """A call's answer, or the last part of it. `counts`: by unit and step."""
+    """A call's answer, or the last part of it. `counts`: what no part has told. `errors`: the first that this worker met."""
 
     call: int
     outputs: tuple[Output, ...] = ()
-    counts: Mapping[int, Mapping[int, Counts]] = field(default_factory=dict)
+    counts: CountsByUnit = field(default_factory=dict)
     seconds: float = 0.0
     exhausted: bool = False
     flushed: Flushed | None = None
     refitted: tuple[Refitted, ...] = ()
+    errors: tuple[FirstError, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -171,6 +196,7 @@ class Failed:
     error: str
     traceback: str = ""
     fatal: bool = False
+    first: FirstError | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -206,9 +232,10 @@ class NodeDown:
 
 @dataclass(slots=True, frozen=True)
 class Stop:
-    """End now: the user asks for it."""
+    """End now: the user asks for it, or it is `lost`."""
 
     reason: str
+    kind: StopKind = "interrupted"
 
 
 Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost | NodeUp | NodeDown | Stop
@@ -279,6 +306,15 @@ class Commit:
 
 
 @dataclass(slots=True, frozen=True)
+class Evidence:
+    """The run ends early: what failed of this unit lies in these files, by step. The unit will be done again."""
+
+    unit: int
+    attempt: int
+    files: Mapping[str, list[WrittenFile]]
+
+
+@dataclass(slots=True, frozen=True)
 class Report:
     """Something a person may want to read in the log of the run. `operator`, `unit`: what it is about, by number; `details`:
     more fields for its line in the log, as JSON has them."""
@@ -290,4 +326,4 @@ class Report:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Action = StartWorker | StopWorker | Submit | Resume | Forget | Release | Commit | Report
+Action = StartWorker | StopWorker | Submit | Resume | Forget | Release | Commit | Evidence | Report

@@ -201,7 +201,7 @@ class UnitState:
     index: int
     needed: frozenset[Target] | None  # the steps to run for it; None for all
     source: int = 0  # the operator that reads it
-    stage: str = "waiting"  # waiting, reading, draining, flushing, committed, unread
+    stage: str = "waiting"  # waiting, reading, draining, flushing, committed, unread; in a run that ends early ending, ended
     attempt: int = 0
     excused: int = 0  # attempts up to the last time that a node went
     blames: dict[int, int] = field(default_factory=dict)  # restarts that the unit itself was to blame for, by operator

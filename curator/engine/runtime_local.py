@@ -11,12 +11,13 @@ from functools import partial
 import cloudpickle
 
 from curator.engine import events as ev
-from curator.engine.workers import Job, Workers, done_of, outputs_of
-from curator.errors import CuratorError
+from curator.engine.workers import Job, Workers, done_of, emitted_of
+from curator.errors import CuratorError, StageError, first_error
 from curator.stage import Context
 from curator.worker.processes import NURSERY, Processes
-from curator.worker.runner import Answer, CallFailed, Part, Runner
+from curator.worker.runner import Runner
 from curator.worker.seat import Seat, free_port
+from curator.worker.work import Answer, CallFailed, Part
 
 NURSERY_DIED = ("the process that holds the workers has died (killed, or out of memory); "
                 "what was committed is safe: run the same command again")
@@ -39,7 +40,7 @@ class LocalRuntime:
         """What has happened since; waits for the first event, at most `timeout` seconds."""
         events: list[ev.Event] = []
         for process, message in self.processes.wait(timeout):
-            events += [ev.Stop(NURSERY_DIED)] if process == NURSERY else self.workers.hear(0, process, message)
+            events += [ev.Stop(NURSERY_DIED, "lost")] if process == NURSERY else self.workers.hear(0, process, message)
         self._carry_out()
         return events
 
@@ -100,7 +101,8 @@ class InlineRuntime:
         try:
             runner.setup(Context(action.worker, operator.resources.cpus), self.job.recalled(action), self._once)
         except CuratorError as error:
-            yield ev.WorkerLost(action.worker, str(error), setup=True, fatal=True)
+            first = first_error(error.stage if isinstance(error, StageError) else operator.steps[0].name, error)
+            yield ev.WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
             return
         self.runners[action.worker] = runner
         yield ev.WorkerReady(action.worker, exhausted=runner.exhausted)
@@ -131,13 +133,13 @@ class InlineRuntime:
             part = next(self.held[call])
         except CallFailed as failed:
             del self.held[call], self.busy[call]
-            yield ev.Failed(call, failed.error, failed.trace, failed.fatal)
+            yield ev.Failed(call, failed.error, failed.trace, failed.fatal, failed.first)
             return
         if isinstance(part, Answer):
             del self.held[call], self.busy[call]
             yield done_of(call, part, 0)
         else:
-            yield ev.Emitted(call, outputs_of(part, 0))
+            yield emitted_of(call, part, 0)
 
     def close(self) -> None:
         for runner in self.runners.values():

@@ -12,7 +12,7 @@ Its rules:
    their rows are kept here until they are whole.
 4. What a stage raises is dealt with in the worker (retried, halved, the bad rows answered as `failed`). A `Failed`
    call is one where that was impossible: a source, a sink, or rows whose answer was already under way.
-5. A run always ends: with every unit committed, or with `stopped` and a message, and then the same command continues it.
+5. A run always ends: with every unit committed, or `stopped` (see `ending.py`), and then the same command continues it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from curator.counts import Counts
 from curator.engine import events as ev
 from curator.engine.calls import close_call, drop_call, end_call, refitted, start_clock, submit_flush, unreserve
 from curator.engine.dispatch import dispatch, halves
+from curator.engine.ending import Ending
 from curator.engine.parts import COMMITTED, UNREAD, Group, OperatorState, UnitState, WorkerState
 from curator.engine.placement import PRESS, start_worker
 from curator.engine.seats import Profile, recall_profile, seat, seat_due, wants_seats
 from curator.engine.state import State
+from curator.errors import FirstError
 from curator.plan import Operator, Target
 from curator.resources import Node
 
@@ -54,12 +56,14 @@ class Scheduler:
             recall_profile(self.state.operators[index], known)
         self.max_failed, self.gates = max_failed, gates
         self.read, self.failed = before
-        self.stopped: str | None = None  # why the run ended early
+        self.stopped: ev.Stopped | None = None  # why the run ends early,
+        self.ending: Ending | None = None  # and how: from the end of the event that stopped it
         self.finished = False
+        self.errors: dict[str, FirstError] = {}  # the first of each stage
         self._take: dict[type, Callable[[Any], None]] = {
             ev.Done: self._done, ev.Emitted: self._emitted, ev.Progress: self._progress, ev.WorkerReady: self._ready,
             ev.WorkerLost: self._lost, ev.Failed: self._call_failed, ev.DataLost: self._data_lost, ev.NodeUp: self._node_up,
-            ev.NodeDown: self._node_down, ev.Stop: lambda event: self._stop(event.reason)}
+            ev.NodeDown: self._node_down, ev.Stop: lambda event: self._stop(event.kind, event.reason)}
 
     # -- what the loop calls ------------------------------------------------------------------------------
 
@@ -87,6 +91,8 @@ class Scheduler:
             take[type(event)](event)
             if self.failed:
                 self._check_failed()
+            if self.stopped is not None and self.ending is None:
+                self._begin_ending()
         return self._end()
 
     def tick(self, now: float) -> list[ev.Action]:
@@ -95,14 +101,16 @@ class Scheduler:
         while not self.finished and (due := self._next_clock()) is not None and due.deadline <= now:
             limit = self.state.operators[due.operator].plan.timeout_s
             self.state.act(ev.StopWorker(due.worker, kill=True))
-            self._lost(ev.WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"))
+            self._take[ev.WorkerLost](ev.WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"))
             self._check_failed()
         while not self.finished and (late := self._next_ending()) is not None and late.ends_by <= now:
             name = self.state.operators[late.operator].plan.name
             self.state.act(ev.Report("lost", f"a worker of {name} did not end when it was asked to"))
             self.state.kill(late)
-        if not self.finished and wants_seats(self.state) and seat_due(self.state) <= now:
+        if self.stopped is None and wants_seats(self.state) and not self.finished and seat_due(self.state) <= now:
             seat(self.state)
+        if self.ending is not None and not self.finished and self.ending.until <= now:
+            self._finish(kill=True)
         return self._end()
 
     def deadline(self) -> float | None:
@@ -110,7 +118,8 @@ class Scheduler:
         due, late = self._next_clock(), self._next_ending()
         times = [due.deadline] if due is not None else []
         times += [late.ends_by] if late is not None else []
-        times += [seat_due(self.state)] if wants_seats(self.state) and not self.finished else []
+        times += [self.ending.until] if self.ending is not None and not self.finished else []
+        times += [seat_due(self.state)] if self.stopped is None and wants_seats(self.state) and not self.finished else []
         return min(times, default=None)
 
     def _next_clock(self) -> ev.Call | None:
@@ -135,19 +144,36 @@ class Scheduler:
         if not self.finished:
             dispatch(self.state)
             self._finish_if_done()
+        if self.stopped is not None and self.ending is None and not self.finished:
+            self._begin_ending()
+            return self._end()
         actions = self.state.actions.copy()
         self.state.actions.clear()
         return actions
 
     def _finish_if_done(self) -> None:
-        if not self.state.open:
-            self.finished = True
-            for worker in self.state.workers.values():
-                if not worker.stopping:
-                    self.state.act(ev.StopWorker(worker.id))
-        elif not self.state.working and not self.state.stopping and self.state.nodes:
-            # Dispatch waives its own rules before it lets this happen, so it is an error of ours or no worker can start.
-            self._stop("the run is stuck: nothing works and nothing can be started\n" + self.state.story())
+        idle = not self.state.working and not self.state.stopping
+        if self.ending is not None:
+            if not self.ending.units or idle:
+                self._finish(kill=True)
+        elif not self.state.open:
+            self._finish()
+        elif idle and self.state.nodes:
+            self._stop("broken", "the run is stuck: nothing works and nothing can be started\n" + self.state.story())
+
+    def _finish(self, kill: bool = False) -> None:
+        self.finished = True
+        for worker in list(self.state.workers.values()):
+            if kill or not worker.stopping:
+                self.state.act(ev.StopWorker(worker.id, kill))
+
+    def _begin_ending(self) -> None:
+        self.state.act(ev.Report("stopped", self.stopped.message))
+        if self.stopped.kind == "lost":
+            self._finish(kill=True)
+            return
+        self.ending = Ending(self.state)
+        self._take |= self.ending.take
 
     # -- events -------------------------------------------------------------------------------------------
 
@@ -174,18 +200,21 @@ class Scheduler:
 
     def _emitted(self, event: ev.Emitted) -> None:
         call = self.state.calls.get(event.call)
+        self._saw(*event.errors)
         if call is None:
             self._ignore(event.outputs)
         elif self._careful(call):
             for output in event.outputs:
                 self.state.hold(output.ref)
             call.kept += event.outputs
+            call.told += (event.counts,)
             start_clock(self.state, self.state.operators[call.operator], call)
             self.state.act(ev.Resume(call.worker, call.id))
         else:
             call.held = call.leaked = True
             self.state.count(self.state.workers[call.worker])
             self._answers(call, event.outputs)
+            self._count_call(call, event.counts)
 
     def _careful(self, call: ev.Call) -> bool:
         """These rows have killed before: the call must be repeatable, so nothing of it is sent on before its end."""
@@ -194,14 +223,14 @@ class Scheduler:
 
     def _done(self, event: ev.Done) -> None:
         call = self.state.calls.get(event.call)
+        self._saw(*event.errors)
         if call is None:  # of a worker that was given up meanwhile
             self._ignore(event.outputs)
             return
         operator, units = self.state.operators[call.operator], self.state.units
         self._answers(call, call.kept + event.outputs if call.kept else event.outputs)
-        for index, attempt in call.units:
-            if index in event.counts and units[index].attempt == attempt:
-                self._count(operator, units[index], event.counts[index])
+        for counts in (*call.told, event.counts):
+            self._count_call(call, counts)
         self._learn_pace(operator, call, event)
         self._exhausted(operator, event.exhausted)
         for change in event.refitted:
@@ -213,12 +242,24 @@ class Scheduler:
             if not units[index].live:
                 self._check_drained(units[index], attempt)
 
+    def _count_call(self, call: ev.Call, counts: ev.CountsByUnit) -> None:
+        operator, units = self.state.operators[call.operator], self.state.units
+        for index, attempt in call.units:
+            if index in counts and units[index].attempt == attempt:
+                self._count(operator, units[index], counts[index])
+        if call.kind == "read":
+            call.read += sum(c.rows_in for by_step in counts.values() for c in by_step.values())
+
     def _count(self, operator: OperatorState, unit: UnitState, by_step: Mapping[int, Counts]) -> None:
         for step, counts in by_step.items():
             self.failed += counts.failed
             if operator.plan.kind == "source":
                 self.read += counts.rows_in
             self.state.count_rows(unit, operator.plan.index, step, counts)
+
+    def _saw(self, *errors: FirstError) -> None:
+        for error in errors:
+            self.errors.setdefault(error.stage, error)
 
     def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
         busy_s, rows, ordinary = event.seconds, call.rows, call.kind == "process"
@@ -228,7 +269,7 @@ class Scheduler:
             gap_s = self.state.now - call.began - busy_s
             self.state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - self.state.gap_s)
         if call.kind == "read":
-            rows = sum(c.rows_in for by_step in event.counts.values() for c in by_step.values())
+            rows = call.read
         if call.kind == "flush" or not rows:
             return
         operator.rows_in += rows
@@ -246,10 +287,10 @@ class Scheduler:
         close_call(self.state, call, rows_done=event.fatal)
         operator = self.state.operators[call.operator]
         if event.fatal:
-            self._stop(event.error)
+            self._stop("broken", event.error, event.first)
             return
         self.state.act(ev.Report("retry", f"{operator.plan.name}: {event.error}", operator.plan.index))
-        self._blame(operator, call, 0, ev.Note(event.error, event.traceback))
+        self._blame(operator, call, 0, ev.Note(event.error, event.traceback), event.first)
         self._drop_and_check(call)
 
     # -- answers --------------------------------------------------------------------------------------------
@@ -302,7 +343,9 @@ class Scheduler:
     # -- units ----------------------------------------------------------------------------------------------
 
     def _check_drained(self, unit: UnitState, attempt: int) -> None:
-        if self.finished or unit.attempt != attempt or unit.stage != "draining" or unit.live:
+        if self.ending is not None and unit.attempt == attempt:
+            self.ending.go_on(unit)
+        if self.stopped is not None or unit.attempt != attempt or unit.stage != "draining" or unit.live:
             return
         unit.stage = "flushing"
         for index, at in sorted(unit.touched.items()):
@@ -314,15 +357,16 @@ class Scheduler:
             self._commit(unit)
 
     def _flushed(self, call: ev.Call, event: ev.Done) -> None:
-        index, attempt = call.units[0]
-        unit = self.state.units[index]
-        if unit.attempt != attempt:
+        unit = self.state.units[call.units[0][0]]
+        if unit.attempt != call.units[0][1]:
             return
         unit.flushing -= 1
         if event.flushed is not None:
             unit.flushed.append((call.operator, event.flushed))
-        if not unit.flushing:
+        if not unit.flushing and unit.stage == "flushing":
             self._commit(unit)
+        elif self.ending is not None:
+            self.ending.go_on(unit)
 
     def _commit(self, unit: UnitState) -> None:
         state = self.state
@@ -347,12 +391,15 @@ class Scheduler:
         unit.stage = "committed"
         state.open -= 1
         state.units.end(unit.index, COMMITTED)
+        if self.ending is not None:
+            self.ending.units.discard(unit.index)
         state.act(ev.Commit(unit.index, unit.attempt, counts, files, memory, frozenset(depends), ran, rests))
 
     def _restart(self, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
         """Begin units again; those in `blamed` were the reason why an operator (`by`) failed."""
         units = [u for u in units if u.stage in ("reading", "draining", "flushing")]
-        self.state.purge({u.index for u in units})
+        indices = {u.index for u in units}
+        self.state.purge(lambda _, piece: piece.unit in indices)
         for unit in units:
             self._void(unit, again=True)
             if unit.index in blamed:
@@ -362,8 +409,7 @@ class Scheduler:
             self.state.act(ev.Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}",
                                      unit=unit.index))
             if unit.attempt - unit.excused >= ATTEMPTS:
-                self._stop(f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
-                return
+                self._stop("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
 
     def _void(self, unit: UnitState, again: bool) -> None:
         """Everything of this attempt of a unit counts no more; its slices are out of the queues."""
@@ -406,10 +452,10 @@ class Scheduler:
         if not worker.ready:
             operator.setup_failures += 1
             if event.fatal or operator.setup_failures >= TRIES:
-                self._stop(f"{operator.plan.name} cannot be set up: {event.reason}")
+                self._stop("broken", f"{operator.plan.name} cannot be set up: {event.reason}", event.first)
             return
         if event.fatal:
-            self._stop(f"a worker of {operator.plan.name} cannot go on: {event.reason}")
+            self._stop("broken", f"a worker of {operator.plan.name} cannot go on: {event.reason}", event.first)
             return
         note = ev.Note(f"the worker died: {event.reason}" if not event.reason.startswith(TIMEOUT) else event.reason)
         if operator.affine:
@@ -473,22 +519,22 @@ class Scheduler:
         if not self._stop_if_hopeless(operator, blamed, note):
             self._restart(units, note.error, blamed, operator.plan.index)
 
-    def _blame(self, operator: OperatorState, call: ev.Call, step: int, note: ev.Note) -> None:
+    def _blame(self, operator: OperatorState, call: ev.Call, step: int, note: ev.Note, first: FirstError | None = None) -> None:
         """A call failed as a whole. Its slices are still counted; the caller drops them."""
         state = self.state
         if call.kind == "read":
             unit = state.units[call.units[0][0]]
             if unit.attempt != call.units[0][1]:
                 return
-            if operator.plan.derived and self._stop_if_hopeless(operator, [unit.index], note):
+            if operator.plan.derived and self._stop_if_hopeless(operator, [unit.index], note, first):
                 return  # many records would be lost as one
             if unit.blames.get(operator.plan.index, 0) + 1 >= TRIES:
-                self._give_up(operator, unit, note)
+                self._give_up(operator, unit, note, first)
             else:
                 self._restart([unit], note.error, [unit.index], operator.plan.index)
         elif operator.affine or call.leaked:
             blamed = [u for u, attempt in call.units if state.units[u].attempt == attempt]
-            if not self._stop_if_hopeless(operator, blamed, note):
+            if not self._stop_if_hopeless(operator, blamed, note, first):
                 self._restart([state.units[u] for u in blamed], note.error, blamed, operator.plan.index)
         else:
             fresh = tuple(s for s in call.slices if s.attempt == state.units[s.unit].attempt)
@@ -516,19 +562,21 @@ class Scheduler:
         self.state.count_rows(unit, operator.plan.index, step, Counts(rows_in=1, failed=1))
         self.failed += 1
         name = operator.plan.steps[step].name
+        self._saw(FirstError(name, note.error, note.traceback))
         state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}",
                             operator.plan.index, unit.index))
         state.send_failed(operator, step, piece, note)
         state.drop([piece])
 
-    def _give_up(self, operator: OperatorState, unit: UnitState, note: ev.Note) -> None:
+    def _give_up(self, operator: OperatorState, unit: UnitState, note: ev.Note, first: FirstError | None) -> None:
         """A unit that cannot be read ends as one failed record."""
-        self.state.purge([unit.index])
+        self.state.purge(lambda _, piece: piece.unit == unit.index)
         self._void(unit, again=False)
         unit.stage = "draining"
         self.state.count_rows(unit, operator.plan.index, 0, Counts(rows_in=1, failed=1))
         self.read += 1
         self.failed += 1
+        self._saw(first or FirstError(operator.plan.steps[0].name, note.error))
         self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}",
                                  operator.plan.index, unit.index))
         nothing = ev.Slice(None, unit.index, unit.attempt, 0, 0)
@@ -537,24 +585,23 @@ class Scheduler:
         self.state.drop([nothing])
         self._check_drained(unit, unit.attempt)
 
-    def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], note: ev.Note) -> bool:
+    def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], note: ev.Note,
+                          first: FirstError | None = None) -> bool:
         for index in blamed:
             if self.state.units[index].blames.get(operator.plan.index, 0) + 1 >= TRIES:
-                self._stop(f"{operator.plan.name} failed {TRIES} times on unit {index}: {note.error}\n{note.traceback}".rstrip())
-                break
-        return self.finished
+                told = f"{operator.plan.name} failed {TRIES} times on unit {index}: {note.error}\n{note.traceback}".rstrip()
+                self._stop("broken", told, first)
+                return True
+        return False
 
     def _check_failed(self) -> None:
         limit = self.max_failed
         if limit < 1:
             limit *= max(self.read, SHARE_OF)
-        if self.failed > limit and not self.finished:
-            self._stop(f"{self.failed} records of {self.read} failed, more than max_failed = {self.max_failed:g} allows")
+        if self.failed > limit:
+            self._stop("max_failed", f"{self.failed} of {self.read} records failed, more than max_failed = {self.max_failed:g} "
+                       "allows")
 
-    def _stop(self, reason: str) -> None:
-        if self.finished:
-            return
-        self.stopped, self.finished = reason, True
-        self.state.act(ev.Report("stopped", reason))
-        for worker in list(self.state.workers.values()):
-            self.state.act(ev.StopWorker(worker.id, kill=True))
+    def _stop(self, kind: ev.StopKind, message: str, first: FirstError | None = None) -> None:
+        if self.stopped is None and not self.finished:
+            self.stopped = ev.Stopped(kind, message, first)

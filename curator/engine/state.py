@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from curator.balance.allocation import Allocation
@@ -318,19 +318,19 @@ class State:
         operator.nbytes -= group.nbytes
         return group
 
-    def purge(self, units: Collection[int]) -> None:
-        """Take every waiting slice of these units out of all queues and groups."""
+    def purge(self, unwanted: Callable[[OperatorState, ev.Slice], bool]) -> None:
+        """Take waiting slices out of all queues and groups."""
         for operator in self.operators:
             for lane in list(operator.waiting.values()):
-                gone = [s for s in lane.queue if s.unit in units]
+                gone = [s for s in lane.queue if unwanted(operator, s)]
                 if gone:
-                    lane.queue = deque(s for s in lane.queue if s.unit not in units)
+                    lane.queue = deque(s for s in lane.queue if not unwanted(operator, s))
                     self.grow(operator, lane, -sum(s.rows for s in gone), -sum(s.nbytes for s in gone))
                     self.drop(gone)
             for _ in range(len(operator.groups)):
                 group = self.unpark(operator)
-                self.drop(s for s in group.slices if s.unit in units)
-                group.slices = tuple(s for s in group.slices if s.unit not in units)
+                self.drop(s for s in group.slices if unwanted(operator, s))
+                group.slices = tuple(s for s in group.slices if not unwanted(operator, s))
                 self.park(operator, [group] if group.slices else [])
 
     def units_on(self, number: int, gone: Sequence[WorkerState]) -> set[int]:

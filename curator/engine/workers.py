@@ -8,18 +8,19 @@ when all have given theirs, since until then they read what was given. What ends
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import cloudpickle
 
 from curator.engine import events as ev
+from curator.errors import FirstError
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.resources import Place
-from curator.worker.runner import Answer, Part, Piece, UnitInfo, Work
 from curator.worker.seat import Seat
+from curator.worker.work import Answer, Part, Piece, UnitInfo, Work
 
 Request = tuple[Any, ...]
 
@@ -50,13 +51,17 @@ class Job:
 def outputs_of(part: Part, node: int) -> tuple[ev.Output, ...]:
     """A part of an answer as the scheduler sees it; batches inside the message lie on no node."""
     return tuple(ev.Output(step, port, unit, rows, nbytes, ev.Ref(data, rows, nbytes, None if isinstance(data, bytes) else node))
-                 for step, port, unit, rows, nbytes, data in part)
+                 for step, port, unit, rows, nbytes, data in part.outputs)
+
+
+def emitted_of(call: int, part: Part, node: int) -> ev.Emitted:
+    return ev.Emitted(call, outputs_of(part, node), part.counts, part.errors)
 
 
 def done_of(call: int, answer: Answer, node: int) -> ev.Done:
     flushed = None if answer.files is None else ev.Flushed(answer.files, answer.memory, answer.depends, answer.rests_on)
-    return ev.Done(call, outputs_of(answer.outputs, node), answer.counts, answer.seconds, answer.exhausted, flushed,
-                   answer.refitted)
+    return ev.Done(call, outputs_of(answer, node), answer.counts, answer.seconds, answer.exhausted, flushed,
+                   answer.refitted, answer.errors)
 
 
 @dataclass(slots=True)
@@ -175,11 +180,11 @@ class Workers:
             case "done", call, answer:
                 return self._answered(crew, call, done_of(call, answer, node) if rank == 0 else None)
             case "part", call, part:
-                return [ev.Emitted(call, outputs_of(part, node))]
+                return [emitted_of(call, part, node)]
             case "progress", call:
                 return [ev.Progress(call)]
-            case "failed", call, error, trace, fatal:
-                return [ev.Failed(call, error, trace, fatal)]
+            case "failed", call, error, trace, fatal, first:
+                return [ev.Failed(call, error, trace, fatal, first)]
             case "ready", setup_s, exhausted:
                 return self._ready(worker, crew, rank, setup_s, exhausted)
             case "meets_at", port:
@@ -190,9 +195,9 @@ class Workers:
             case "data_lost", call, reason:
                 lost = [ev.DataLost(call, reason)]
                 # The other ranks may have begun it: the gang is out of step.
-                return lost if crew.size == 1 else lost + self._lost(worker, crew, f"rank {rank} lacked data: {reason}", False, 0)
-            case "ended", reason, fatal, _, step:
-                return self._ended(worker, crew, process, reason, fatal, step)
+                return lost if crew.size == 1 else lost + self._lost(worker, crew, f"rank {rank} lacked data: {reason}")
+            case "ended", reason, fatal, _, step, first:
+                return self._ended(worker, crew, process, ev.WorkerLost(worker, reason, fatal=fatal, step=step, first=first))
         return []
 
     def _answered(self, crew: Crew, call: int, answer: ev.Done | None) -> list[ev.Event]:
@@ -209,23 +214,25 @@ class Workers:
         crew.exhausted |= exhausted and rank == 0
         return [ev.WorkerReady(worker, max(crew.setups), crew.exhausted)] if len(crew.setups) == crew.size else []
 
-    def _ended(self, worker: int, crew: Crew, process: int, reason: str, fatal: bool, step: int) -> list[ev.Event]:
+    def _ended(self, worker: int, crew: Crew, process: int, told: ev.WorkerLost) -> list[ev.Event]:
         crew.living.discard(process)
         if crew.stopping and crew.living:
             return []
-        if crew.size > 1:
-            reason = f"rank {self.seats[process][1]}: {reason}"
-        return self._lost(worker, crew, reason, fatal, step)
+        reason = f"rank {self.seats[process][1]}: {told.reason}" if crew.size > 1 else told.reason
+        return self._lost(worker, crew, reason, told.fatal, told.step, told.first)
 
-    def _lost(self, worker: int, crew: Crew, reason: str, fatal: bool, step: int) -> list[ev.Event]:
+    def _lost(self, worker: int, crew: Crew, reason: str, fatal: bool = False, step: int = 0,
+              first: FirstError | None = None) -> list[ev.Event]:
         """A worker is gone, or must go: end what is left of it."""
-        steps = len(self.job.operators[crew.start.operator].steps)
-        ready = len(crew.setups) == crew.size
+        names = [s.name for s in self.job.operators[crew.start.operator].steps]
+        ready, step = len(crew.setups) == crew.size, min(step, len(names) - 1)
         for rank, process in enumerate(crew.processes):
             if process in crew.living:
                 self._ask(crew, rank, "stop", True)
         self._forget(worker)
-        return [ev.WorkerLost(worker, reason, setup=not ready, fatal=fatal, step=min(step, steps - 1))]
+        if first is not None and not first.stage:  # it was raised where no step was begun
+            first = replace(first, stage=names[step])
+        return [ev.WorkerLost(worker, reason, setup=not ready, fatal=fatal, step=step, first=first)]
 
     def _forget(self, worker: int) -> None:
         crew = self.crews.pop(worker)
@@ -236,13 +243,9 @@ class Workers:
                 self._release(output.ref)
 
     def _drop_answer(self, node: int, message: tuple) -> None:
-        part: Part = []
-        if message[0] == "part":
-            part = message[2]
-        elif message[0] == "done" and message[2] is not None:
-            part = message[2].outputs
-        for output in outputs_of(part, node):
-            self._release(output.ref)
+        if message[0] in ("part", "done") and message[2] is not None:
+            for output in outputs_of(message[2], node):
+                self._release(output.ref)
 
     def lose_node(self, node: int) -> None:
         """A node is gone with its processes: what is left of their workers elsewhere ends too."""

@@ -12,8 +12,8 @@ EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adl
           "abfss": "adlfs", "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub", "sftp": "paramiko",
           "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
 
-_LIBRARIES = frozenset({"aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google", "huggingface_hub", "paramiko",
-                        "requests", "s3fs", "urllib3"})  # whose errors are errors of a server
+_UNREACHABLE = ("connect", "dns", "timeout", "timedout", "gaierror", "proxyerror")  # in the names of what HTTP libraries raise
+TOLD_CHARS = 300  # of what a library says
 _REMEDIES = {
     errno.ENOSPC: ("the disk is full", "free space or write to another path, then run the same command again"),
     errno.EDQUOT: ("the disk quota is used up", "free space or write to another path, then run the same command again"),
@@ -43,16 +43,20 @@ def fault(error: BaseException, doing: str, uri: str) -> InputError:
         return InputError(f"cannot {doing} {uri}: it does not exist")
     if isinstance(error, FileExistsError):
         return InputError(f"cannot {doing} {uri}: a part of the path is a file, not a folder. Name another path")
+    told = " ".join(str(error).split())[:TOLD_CHARS]
     if isinstance(error, PermissionError) and protocol:
-        return InputError(f"cannot {doing} {uri}: the server refuses it ({error}). Check the credentials, in the "
+        return InputError(f"cannot {doing} {uri}: the server refuses it ({told}). Check the credentials, in the "
                           "environment or in `storage_options`, and what they may do")
     reason, remedy = _REMEDIES.get(getattr(error, "errno", None) or _errno_by_kind(error), ("", ""))
     if reason:
         return InputError(f"cannot {doing} {uri}: {reason}. To go on, {remedy}")
     if "credentials" in type(error).__name__.lower() + str(error).lower():
-        return InputError(f"cannot {doing} {uri}: no valid credentials ({error}). Give them in the environment or in "
+        return InputError(f"cannot {doing} {uri}: no valid credentials ({told}). Give them in the environment or in "
                           "`storage_options`")
-    return InputError(f"cannot {doing} {uri}: {type(error).__name__}: {error}")
+    if protocol and any(word in cls.__name__.lower() for cls in type(error).__mro__ for word in _UNREACHABLE):
+        return InputError(f"cannot {doing} {uri}: the server cannot be reached ({told or type(error).__name__}). Check the "
+                          "address, the network and its proxy, then run the same command again")
+    return InputError(f"cannot {doing} {uri}: {type(error).__name__}: {told}")
 
 
 def _errno_by_kind(error: BaseException) -> int | None:
@@ -63,14 +67,17 @@ def _errno_by_kind(error: BaseException) -> int | None:
 
 @contextmanager
 def explained(doing: str, uri: str) -> Iterator[None]:
-    """Errors of a filesystem inside the block become an InputError that says path and remedy."""
+    """Errors of a filesystem inside the block become an InputError that says path and remedy.
+
+    What the libraries behind a URL raise has no class in common, so there it is whatever is raised, but for failed asserts.
+    """
     try:
         yield
-    except CuratorError:
+    except (CuratorError, AssertionError):
         raise
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         raise fault(error, doing, uri) from error
     except Exception as error:
-        if type(error).__module__.split(".")[0] in _LIBRARIES:
+        if "://" in uri:
             raise fault(error, doing, uri) from error
         raise

@@ -175,14 +175,14 @@ def _summary(stats: Stats) -> Iterator[RenderableType]:
 def balance(stats: Stats) -> str:
     """The accounting in a line: `635 in = 400 written + 220 dropped + 15 failed`. What is 0 is left out.
 
-    Rows that are nowhere are waiting in a run that has not finished; in one that has, they are an alarm too.
+    Rows that are nowhere are those under way in a run that has not finished; in one that has, they are an alarm too.
     """
     records = stats["records"]
     ends = ("written", *ENDINGS, "absorbed")
     nowhere = records["in"] + records["made"] - sum(records[name] for name in ends)
     had = " + ".join(f"{count(records[k])} {k}" for k in ("in", "made") if records[k] or k == "in")
     ended = [f"{count(records[k])} {k}" for k in ends if records[k] or k == "written"]
-    ended += [f"{count(nowhere)} {'unaccounted' if stats['status'] == 'finished' else 'waiting'}"] if nowhere else []
+    ended += [f"{count(nowhere)} {'unfinished' if 'unfinished' in records else 'unaccounted'}"] if nowhere else []
     return f"{had} = {' + '.join(ended)}"
 
 

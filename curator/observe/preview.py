@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from curator.errors import FirstError
 from curator.observe.format import count, shorten, size
 from curator.observe.funnel import PLAIN_WIDTH, STYLES, WIDTH_MAX
 
@@ -27,7 +28,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StagePreview:
-    """What one stage did. `outputs`: the rows it answered with, by port. `before`: the rows it took, None at a source.
+    """What one stage did. `outputs`: the rows it answered with, by port. `before`: the rows it took, None at a source. `error`:
+    the first that it raised, or told of a row that failed.
 
     A row of the output is matched to the row before by `id`, a child by its `parent`.
     """
@@ -35,6 +37,13 @@ class StagePreview:
     name: str
     outputs: Mapping[str, pa.Table]
     before: pa.Table | None = None
+    error: FirstError | None = None
+
+    @property
+    def all_failed(self) -> bool:
+        """Every row that it was given, or read, has failed."""
+        failed = self.outputs["failed"].num_rows if "failed" in self.outputs else 0
+        return failed > 0 and failed >= (failed if self.before is None else self.before.num_rows) and len(self.outputs) == 1
 
 
 def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, records_max: int = 5) -> None:
@@ -59,6 +68,8 @@ def render(stage: StagePreview, width: int = PLAIN_WIDTH, records_max: int = 5, 
     ports = ", ".join(f"{count(table.num_rows)} {port}" for port, table in stage.outputs.items()) or "nothing out"
     taken = "" if stage.before is None else f"{count(stage.before.num_rows)} in, "
     yield Text.assemble((stage.name, "bold"), f"  {taken}{ports}")
+    if stage.error is not None:
+        yield Text(f"  {stage.error}", style=STYLES["failed"])
     before = {} if stage.before is None else _by_id(stage.before)
     for port, table in stage.outputs.items():
         unchanged = 0

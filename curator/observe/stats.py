@@ -2,8 +2,11 @@
 
 Everything that shows a run (funnel, report, alarms) reads this dict and nothing else:
 
-    name, status ("finished" | "stopped" | "failed"), message, seconds, out (the run's folder), limit (a sentence)
-    records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended
+    name, status ("running" | "finished" | "stopped" | "failed"), message, seconds, out (the run's folder), limit (a sentence)
+    records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended; in a run that is not
+             finished also {unfinished}: read, and under way or in files that were given up, so they will be read again
+    stopped_by  why it did not end well, as `curator.engine.events.Stopped` has it
+    first_errors  [{stage, error, traceback, file, line, record}]: the first error of each stage, what matters most first
     stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
@@ -71,7 +74,11 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
         if columns and columns.get(stage["name"]):
             stage["columns"] = dict(columns[stage["name"]])
             _tell_clusters(stage)
-    stats = {"name": run.name, "status": run.status, "message": run.message, "records": records(stages),
+    ended = records(stages)
+    if run.status in ("running", "stopped"):
+        gone = sum(ended[name] for name in (WRITTEN, "dropped", "duplicate", "failed", "absorbed"))
+        ended["unfinished"] = max(0, ended["in"] + ended["made"] - gone)
+    stats = {"name": run.name, "status": run.status, "message": run.message, "records": ended,
              "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
              "units": {"done": 0, "total": 0, "skipped": 0, **run.units},
              "stages": stages, "files": [dict(f) for f in run.files]}

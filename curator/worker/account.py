@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.counts import ERRORS_MAX, Counts
-from curator.errors import StageError
+from curator.errors import ERROR_CHARS as FIRST_ERROR_CHARS
+from curator.errors import FirstError, StageError, first_error
 from curator.stage import ENDINGS, Stage
 from curator.summary import ColumnSummary
 from curator.tasks.batch import ROW, UNIT, Batch
@@ -107,6 +109,35 @@ class Account:
         rows = batch.rows.select([name for name in batch.rows.column_names if name in wanted])
         for unit, at in rows_by_unit(batch).items():
             yield unit, rows.slice(int(at[0]), len(at)) if adjacent(at) else rows.take(pa.array(at))
+
+
+class FirstErrors:
+    """The first row that failed in each stage, to be told once."""
+
+    def __init__(self) -> None:
+        self._raised: dict[str, FirstError] = {}  # what a stage raised last, until the row that it was about is known
+        self._known: set[str] = set()
+        self._untold: list[FirstError] = []
+
+    def raised(self, stage: str, error: BaseException) -> None:
+        if stage not in self._known:
+            self._raised[stage] = first_error(stage, error)
+
+    def saw(self, stage: str, failed: Batch) -> None:
+        """Rows have failed for good."""
+        if stage in self._known or not len(failed):
+            return
+        self._known.add(stage)
+        names = {"id", "error", "traceback"} & set(failed.rows.column_names)
+        row = {name: failed.rows.column(name)[0].as_py() for name in names}
+        raised, error = self._raised.pop(stage, None), str(row["error"])
+        same = raised is not None and error.startswith(raised.error)
+        told = raised if same else FirstError(stage, error[:FIRST_ERROR_CHARS], str(row.get("traceback") or ""))
+        self._untold.append(replace(told, record=str(row["id"])))
+
+    def take(self) -> tuple[FirstError, ...]:
+        untold, self._untold = tuple(self._untold), []
+        return untold
 
 
 def rows_by_unit(batch: Batch) -> dict[int, np.ndarray]:

@@ -17,8 +17,8 @@ from typing import Any
 
 from curator.engine.workers import Request
 from curator.worker.processes import Message, Processes
-from curator.worker.runner import Work
 from curator.worker.store import Store
+from curator.worker.work import Work
 
 FETCHES = 4  # batches on their way here at a time
 CLOSE_S = 30.0

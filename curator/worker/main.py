@@ -16,15 +16,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.errors import CuratorError
+from curator.errors import CuratorError, StageError, first_error
 from curator.io.files import Folder
 from curator.plan import Operator
 from curator.stage import Context
 from curator.worker.once import once_on_node
 from curator.worker.pickling import dumps
-from curator.worker.runner import Answer, CallFailed, Runner, Work
+from curator.worker.runner import Runner
 from curator.worker.seat import Seat, free_port
 from curator.worker.store import Store
+from curator.worker.work import Answer, CallFailed, Work
 
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
 
@@ -76,7 +77,7 @@ class Worker:
         pa.set_io_thread_count(2)
         first = self.inbox.get()
         if first[0] == "unreadable":
-            self.send("gave_up", first[1], True)
+            self.send("gave_up", first[1], True, None)
             return 1
         runner = self._set_up(*first[1:])
         if runner is None:
@@ -103,7 +104,8 @@ class Worker:
             runner = self._runner(*pickle.loads(spec), folders, recall)
         except Exception as error:
             ours = isinstance(error, CuratorError)
-            self.send("gave_up", str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}", ours)
+            told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+            self.send("gave_up", told, ours, first_error(error.stage if isinstance(error, StageError) else "", error))
             return None
         self.send("ready", time.perf_counter() - began, runner.exhausted)
         return runner
@@ -133,7 +135,7 @@ class Worker:
             case "data_lost":
                 self.send(*message)  # a call whose data is gone is answered in its turn
             case "unreadable":
-                self.send("gave_up", message[1], True)
+                self.send("gave_up", message[1], True, None)
                 raise OutOfStep(message[1])
             case "stop":
                 raise Hangup
@@ -150,9 +152,9 @@ class Worker:
                     self._wait_for_resume(work.id)
         except CallFailed as failed:
             if self.seat.size > 1 and not failed.fatal:
-                self.send("gave_up", failed.error, False)
+                self.send("gave_up", failed.error, False, failed.first)
                 raise OutOfStep from failed
-            self.send("failed", work.id, failed.error, failed.trace, failed.fatal)
+            self.send("failed", work.id, failed.error, failed.trace, failed.fatal, failed.first)
 
     def _wait_for_resume(self, call: int) -> None:
         while True:

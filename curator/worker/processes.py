@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from curator.errors import FirstError
 from curator.machine import visible_devices
 from curator.worker.folders import clear_folder, make_folders, remove_folder
 from curator.worker.nursery import EXITED, FORK, KILL, REQUEST
@@ -93,7 +94,7 @@ class Processes:
         self.asked: set[int] = set()  # of these, the ones that end by themselves
         self.unwanted: set[int] = set()  # killed at our owner's wish: no message follows
         self.files: set[str] = set()  # batches in shared memory that our owner was told of
-        self.failures: dict[int, tuple[str, bool]] = {}  # why a process gave up, and if that is final
+        self.failures: dict[int, tuple[str, bool, FirstError]] = {}  # why a process gave up, if that is final, what it raised
         self.half = b""
         self.selector = selectors.DefaultSelector()
         self.woken, self.waker = socket.socketpair()
@@ -177,8 +178,8 @@ class Processes:
     def wait(self, timeout: float | None) -> list[tuple[int, Message]]:
         """What processes have said; waits for the first word, at most `timeout` seconds.
 
-        The last word of a process is ("ended", reason, fatal, setup, step): `setup` if it never got ready, `fatal` if
-        another would fare no better. (NURSERY, ("died",)): all are lost.
+        The last word of a process is ("ended", reason, fatal, setup, step, first): `setup` if it never got ready, `fatal` if
+        another would fare no better, `first`: what it raised. (NURSERY, ("died",)): all are lost.
         """
         said: list[tuple[int, Message]] = []
         ready = self.selector.select(timeout)
@@ -201,7 +202,7 @@ class Processes:
             try:
                 message = pickle.loads(raw)
             except Exception as error:
-                message = "gave_up", f"what it sent cannot be read: {type(error).__name__}: {error}", True
+                message = "gave_up", f"what it sent cannot be read: {type(error).__name__}: {error}", True, None
                 self._kill(process)
             if message[0] == "gave_up":
                 self.failures[process] = message[1:]
@@ -232,9 +233,9 @@ class Processes:
             self._hear(process, said)
             self._hang_up(process)
         step = self._clean(process)
-        reason, fatal = self.failures.pop(process, (_how(status), False))
+        reason, fatal, first = self.failures.pop(process, (_how(status), False, None))
         if process not in self.unwanted:
-            said.append((process, ("ended", reason, fatal, process not in self.ready, step)))
+            said.append((process, ("ended", reason, fatal, process not in self.ready, step, first)))
         for known in (self.alive, self.ready, self.asked, self.unwanted):
             known.discard(process)
 
@@ -291,12 +292,8 @@ class Processes:
 
 def named(message: Message) -> list[str]:
     """The batches in shared memory that a message tells of."""
-    part = ()
-    if message[0] == "part":
-        part = message[2]
-    elif message[0] == "done" and message[2] is not None:
-        part = message[2].outputs
-    return [data for *_, data in part if isinstance(data, str)]
+    told = message[0] in ("part", "done") and message[2] is not None
+    return [data for *_, data in message[2].outputs if isinstance(data, str)] if told else []
 
 
 def _how(status: int) -> str:

@@ -10,8 +10,7 @@ import errno
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,17 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from curator.counts import WRITTEN, Counts, MemoryShort
-from curator.engine.events import Note, Refitted
+from curator.engine.events import Refitted
 from curator.engine.parts import CHUNK_BYTES
-from curator.errors import CuratorError, StageError
+from curator.errors import CuratorError, FirstError, StageError, first_error
 from curator.io.files import Folder
 from curator.plan import Operator, Step
 from curator.stage import ENDINGS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
 from curator.tasks.batch import ROW, UNIT, Batch
-from curator.worker.account import Account, adjacent, count_port, rows_by_unit, summarise
+from curator.worker.account import Account, FirstErrors, adjacent, count_port, rows_by_unit, summarise
 from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
 from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, gathered, joined, parts
+from curator.worker.work import Answer, CallFailed, Part, Piece, Work
 
 HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
@@ -38,64 +38,7 @@ READ_PARTS_S = (0.01, 0.2)  # a source sends what it has this often, so that the
 READ_PART_SHARE = 0.05  # as often as makes waiting for leave to go on this share of its time
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows [start, stop) of a batch for step `target`; `note`: why they failed. Without `data`, a note alone."""
-
-    data: Any
-    unit: int
-    attempt: int
-    start: int
-    stop: int
-    target: int
-    note: Note | None
-
-
-@dataclass(frozen=True, slots=True)
-class UnitInfo:
-    """What a worker is told of a unit: what to read, and how its files are called."""
-
-    unit: Unit
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A call as the worker sees it."""
-
-    id: int
-    kind: str
-    pieces: tuple[Piece, ...] = ()
-    units: tuple[tuple[int, int], ...] = ()
-    infos: Mapping[int, UnitInfo] = field(default_factory=dict)
-    salvage: bool = False
-
-
 Once = Callable[[str, Callable[[], None]], None]
-Part = list[tuple[int, str, int, int, int, Any]]  # step, port, unit, rows, bytes, data
-
-
-@dataclass(slots=True)
-class Answer:
-    """The end of a call's answer. `kept`: what a flush gave: files by step, the sidecar, the units it rests on."""
-
-    outputs: Part
-    counts: dict[int, dict[int, Counts]]
-    seconds: float
-    exhausted: bool = False
-    files: dict[int, list[WrittenFile]] | None = None
-    memory: str | None = None
-    depends: frozenset[int] = frozenset()
-    rests_on: int = 0
-    refitted: tuple[Refitted, ...] = ()
-
-
-class CallFailed(Exception):
-    """A call failed where no row can be blamed. `fatal`: trying again is of no use."""
-
-    def __init__(self, error: str, trace: str, fatal: bool) -> None:
-        super().__init__(error)
-        self.error, self.trace, self.fatal = error, trace, fatal
 
 
 class Runner:
@@ -116,6 +59,8 @@ class Runner:
         self.kept_contract: set[int] = set()  # steps whose answers were held against their contract
         self.fitting: dict[int, Fitting] = {}  # by step, of those that ran out of memory
         self.writers: dict[tuple[int, int], dict[int, Writer]] = {}  # by (unit, attempt) and step
+        self.step = 0  # that is at work
+        self.errors = FirstErrors()
         self._begin()
 
     def _begin(self) -> None:
@@ -184,7 +129,7 @@ class Runner:
             steps = {"read": self._read_derived if self.operator.derived else self._read,
                      "process": self._write if self.operator.kind == "sink" else self._process}
             for _ in steps[work.kind](work):
-                part, paused = self._take_pending(), time.perf_counter()
+                part, paused = Part(self._take_pending(), *self._take_counts()), time.perf_counter()
                 yield part
                 del part  # where nothing is put elsewhere, these are the batches themselves
                 waited += time.perf_counter() - paused
@@ -197,9 +142,18 @@ class Runner:
             if work.kind == "read" and not isinstance(error, StageError):
                 fatal = False
             named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
-            raise CallFailed(named, traceback.format_exc(), fatal) from error
+            stage = error.stage if isinstance(error, StageError) else self.operator.steps[self.step].name
+            raise CallFailed(named, traceback.format_exc(), fatal, first_error(stage, error)) from error
         seconds = time.perf_counter() - began - waited
-        yield Answer(outputs, self.counts, seconds, self.exhausted, refitted=tuple(self.refitted.values()))
+        yield Answer(outputs, *self._take_counts(), seconds, self.exhausted, refitted=tuple(self.refitted.values()))
+
+    def _take_counts(self) -> tuple[dict[int, dict[int, Counts]], tuple[FirstError, ...]]:
+        counts, self.counts = self.counts, {}
+        return counts, self.errors.take()
+
+    def _enter(self, step: int) -> None:
+        self.step = step
+        self.at(step)
 
     def _read(self, work: Work) -> Iterator[None]:
         (index, _), = work.units
@@ -222,21 +176,25 @@ class Runner:
                 began = time.perf_counter()
                 if self.pending_bytes >= CHUNK_BYTES // 4 or began - sent > pause:
                     yield
-                    sent = time.perf_counter()
+                    counts, sent = self._count(index, 0), time.perf_counter()
                     pause, began = min(max(READ_PARTS_S[0], (sent - began) / READ_PART_SHARE), READ_PARTS_S[1]), sent
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
             if not work.salvage:
                 raise
-            counts.add(Counts(rows_in=1, failed=1))
-            self._collect(0, "failed", _failed_unit(unit, index, error, traceback.format_exc()))
+            failed = _failed_unit(unit, index, error, traceback.format_exc())
+            counts.rows_in += 1
+            count_port(counts, "failed", failed.rows)
+            self.errors.raised(self.operator.steps[0].name, error)
+            self.errors.saw(self.operator.steps[0].name, failed)
+            self._collect(0, "failed", failed)
 
     def _read_derived(self, work: Work) -> Iterator[None]:
         """Rows that an earlier phase spooled: none of them may be lost, so what fails to the last ends the run."""
         (self.only_unit, _), = work.units
         name, unit = self.operator.steps[0].name, work.infos[self.only_unit].unit
-        self.at(0)
+        self._enter(0)
         try:
             if isinstance(self.stages[0], Reduce):
                 for shard in unit.alone():
@@ -262,8 +220,7 @@ class Runner:
 
     def _reduce(self, unit: Unit) -> Iterator[None]:
         """A shard: all rows once to learn from, what is made of that, and all rows again to answer them."""
-        stage, counts = self.stages[0], self._count(self.only_unit, 0)
-        began = time.perf_counter()
+        stage, began = self.stages[0], time.perf_counter()
         stage.clear()
         for batch in gathered(self.operator.reader.rows(unit, stage.columns, stage.absorbs)):
             self.progress()
@@ -271,11 +228,10 @@ class Runner:
         self.progress()
         for outputs in parts(stage.finish() or ()):
             for port, answer in self._ports(0, outputs):
-                self._made(counts, port, self._stamped(answer))
+                self._made(port, self._stamped(answer))
             if self.pending_bytes >= CHUNK_BYTES:
                 yield
-        counts.busy_s += time.perf_counter() - began
-        counts.add(Counts(notes=dict(stage.notes())))
+        self._count(self.only_unit, 0).add(Counts(busy_s=time.perf_counter() - began, notes=dict(stage.notes())))
         sent = time.perf_counter()
         for batch in gathered(self.operator.reader.rows(unit), self._size(0)):
             for some in self._cut(0, self._stamped(batch)):
@@ -284,8 +240,9 @@ class Runner:
                 yield
                 sent = time.perf_counter()
 
-    def _made(self, counts: Counts, port: str, batch: Batch) -> None:
+    def _made(self, port: str, batch: Batch) -> None:
         """Take in rows that a reduction made."""
+        counts = self._count(self.only_unit, 0)
         self._check_source(batch)
         if port not in ENDINGS:
             if 0 not in self.kept_contract:
@@ -397,6 +354,7 @@ class Runner:
                 raise
             # In words: the error itself holds the frames that it went through, and what they hold.
             error, trace = f"{type(caught).__name__}: {caught}", traceback.format_exc()
+            self.errors.raised(self.operator.steps[step].name, caught)
         if short and len(batch) > 1:
             retries = 0
         if retries:
@@ -410,6 +368,7 @@ class Runner:
             counts = self._count(self._unit_of(batch), step)
             counts.rows_in += 1
             count_port(counts, "failed", failed.rows)
+            self.errors.saw(self.operator.steps[step].name, failed)
             yield "failed", failed
 
     def _refitted(self, step: int, batch: Batch, ran_out: int) -> None:
@@ -421,7 +380,7 @@ class Runner:
 
     def _call(self, step: int, batch: Batch) -> Iterator[tuple[str, Batch]]:
         """One `process` call, accounted for: each row in is on a port or absorbed, or it is an error."""
-        self.at(step)
+        self._enter(step)
         self.progress()
         stage, rows = self.stages[step], len(batch)
         bring_for(batch.rows.schema)
@@ -484,8 +443,9 @@ class Runner:
         name, columns = self.operator.steps[step].name, batch.rows.column_names
         if port == "dropped" and "reason" not in columns:
             return batch.with_reason(name)
-        if port == "failed" and "error" not in columns:
-            return batch.with_error(f"failed in {name}")
+        if port == "failed":
+            batch = batch if "error" in columns else batch.with_error(f"failed in {name}")
+            self.errors.saw(name, batch)
         if port == "duplicate" and "duplicate_of" not in columns:
             raise StageError(name, "rows on the port 'duplicate' need the column 'duplicate_of': the id of the record kept")
         return batch
@@ -531,7 +491,7 @@ class Runner:
         for piece in work.pieces:
             groups.setdefault((piece.unit, piece.attempt, piece.target), []).append(self._noted(piece, work))
         for (unit, attempt, step), batches in groups.items():
-            self.at(step)
+            self._enter(step)
             writers = self.writers.setdefault((unit, attempt), {})
             if step not in writers:
                 writers[step] = self.stages[step].open(work.infos[unit].name)
@@ -556,10 +516,14 @@ class Runner:
         (unit, attempt), = work.units
         files: dict[int, list[WrittenFile]] = {}
         for step, writer in self.writers.pop((unit, attempt), {}).items():
+            if work.salvage and not self.operator.steps[step].evidence:
+                writer.abort()
+                continue
+            self._enter(step)
             start = time.perf_counter()
             files[step] = writer.close()
             self._count(unit, step).busy_s += time.perf_counter() - start
-        answer = Answer([], self.counts, 0.0, files=files)
+        answer = Answer([], *self._take_counts(), files=files)
         stage = self.stages[0]
         if isinstance(stage, Stateful):
             memory = stage.remember(unit)

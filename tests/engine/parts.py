@@ -323,6 +323,10 @@ def lines(folder: Path, **options) -> Pipeline:
     return from_source(Lines(path=str(folder), **options))
 
 
+def sink_in(folder: Path, **options) -> JsonFiles:
+    return JsonFiles(path=str(Path(folder, "out")), **options)
+
+
 class Chaos:
     """Random pipelines: which steps a seed has, and the pipeline of them over a folder."""
 

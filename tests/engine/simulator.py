@@ -20,6 +20,7 @@ from curator.engine.events import (
     Done,
     Emitted,
     Event,
+    Evidence,
     Failed,
     Flushed,
     Forget,
@@ -93,6 +94,7 @@ class Simulator:
         self.starts: Counter[int] = Counter()  # workers by operator
         self.work_s = 0.0  # cpu seconds that calls took
         self.events = self.lives = 0
+        self.told = 0  # failed rows that ends of the run have kept as evidence
         self.at_start: list[tuple[float, NodeUp | NodeDown]] = []  # changes of nodes, planned by a test
         self.most: Counter[str] = Counter()  # of everything that bounds the bytes alive: the most there was at once
 
@@ -121,7 +123,8 @@ class Simulator:
         self.alive = dict(world.nodes)
         self.losses = 0
         self.numbers = count(len(world.nodes))
-        self.ticking = False
+        self.ticking = self.ending = False
+        self.evidence: dict[int, Evidence] = {}  # of this life
         self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], world.nodes,
                                    max_failed=max_failed, gates=self._gates())
         for when, change in self.at_start:
@@ -132,7 +135,8 @@ class Simulator:
             if going:
                 self._check()
         if going and self.scheduler.stopped is not None:
-            self.stops.append(self.scheduler.stopped)
+            self.stops.append(self.scheduler.stopped.message)
+            self._check_evidence()
         return self.scheduler if going else None
 
     def _gates(self) -> frozenset[int]:
@@ -154,6 +158,20 @@ class Simulator:
         if self.rng.random() < self.faults.stop:
             events.append(Stop("the user"))
         return self.scheduler.handle(events, self.now)
+
+    def _check_evidence(self) -> None:
+        """When nothing goes wrong while a run ends, every row that failed in an open unit is told of."""
+        ending, state = self.scheduler.ending, self.scheduler.state
+        if ending is None or self.faults != Faults(poison=self.faults.poison):
+            return
+        steps = {step.name for step in state.operators[-1].plan.steps if step.evidence}
+        for unit in state.units.values():
+            failed = sum(c.failed for c in unit.counts.values())
+            told = sum(len(files) for files in self.evidence[unit.index].files.values()) if unit.index in self.evidence else 0
+            wanted = state.units[unit.index].needed
+            assert failed == told or wanted is not None, f"seed {self.world.seed}: {failed} failed, {told} told of"
+        assert all(files.keys() <= steps for files in (e.files for e in self.evidence.values()))
+        self.told += sum(len(f) for e in self.evidence.values() for f in e.files.values())
 
     def _check(self) -> None:
         self.events += 1
@@ -266,9 +284,11 @@ class Simulator:
 
     def _obey(self, actions: Sequence[Action]) -> bool:
         """False when the driver is killed on the way."""
-        stopped = False
+        stopped = self.ending
         for action in actions:
-            assert not stopped or isinstance(action, (StopWorker, Release, Report)), f"{action} after the end"
+            own = getattr(action, "operator", action.call.operator if isinstance(action, Submit) else None)
+            assert not stopped or isinstance(action, (StopWorker, Release, Report, Evidence, Commit)) or \
+                own == self.world.operators[-1].index, f"{action} after the end"
             whose = getattr(action, "operator", getattr(action, "worker", ""))
             self.log.append(f"{self.now:.6f} {type(action).__name__} {whose}")
             match action:
@@ -294,8 +314,11 @@ class Simulator:
                     self.live.remove(action.ref)
                 case Commit():
                     self._commit(action)
+                case Evidence():
+                    assert action.unit not in self.evidence
+                    self.evidence[action.unit] = action
                 case Report():
-                    stopped = stopped or action.kind == "stopped"
+                    stopped = self.ending = stopped or action.kind == "stopped"
             if self.rng.random() < self.faults.driver and not stopped:
                 return False
         return True
@@ -440,6 +463,7 @@ class Simulator:
     def _flush(self, worker: SimulatedWorker, call: Call) -> Done:
         if worker.operator.kind == "sink":
             kept = worker.kept.pop(call.units[0], {})
+            kept = {s: rows for s, rows in kept.items() if not call.salvage or worker.operator.steps[s].evidence}
             return Done(call.id, flushed=Flushed({s: [WrittenFile(row, 1, 1) for row in rows] for s, rows in kept.items()}))
         unit = self.todo[call.units[0][0]]
         taught = {row: answer for row, answer in worker.memory.items() if self.world.unit_of(row) == unit}
@@ -468,8 +492,8 @@ class Simulator:
                         pending.setdefault((step, port, unit), []).append(child)
                         nbytes += self.world.size(child)
             if nbytes >= self.world.part_bytes:
-                parts.append(Emitted(call.id, self._outputs(pending, worker)))
-                pending, nbytes = {}, 0
+                parts.append(Emitted(call.id, self._outputs(pending, worker), counts))
+                pending, nbytes, counts = {}, 0, {}
         seconds = self.took if self.world.steady else self.world.seconds(operator, call.rows)
         return [*parts, Done(call.id, self._outputs(pending, worker), counts, seconds, self._exhausted(worker))]
 

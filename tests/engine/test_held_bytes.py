@@ -14,7 +14,8 @@ from curator import Batch, Context, Outputs, Source, Stage, stage
 from curator.io.files import Folder
 from curator.plan import Operator, Step, Target
 from curator.stage import ENDINGS, Part, Reduce, Unit
-from curator.worker.runner import Answer, Piece, Runner, UnitInfo, Work
+from curator.worker.runner import Runner
+from curator.worker.work import Answer, Piece, UnitInfo, Work
 
 MB = 1 << 20
 PARTS, PART_BYTES = 60, 4 * MB  # what a call of these tests answers

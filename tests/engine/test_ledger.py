@@ -204,7 +204,7 @@ def test_a_limit_is_one_over_all_attempts(tmp_path, texts):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_numbers_of_a_stopped_run_are_of_the_units_that_are_done(tmp_path, texts, workers):
+def test_what_a_stopped_run_did_in_units_that_are_not_done_is_unfinished(tmp_path, texts, workers):
     out = tmp_path / "out"
     write_lines(texts, a=["same", "a"], b=["same", "b"], c=["bad 1"], d=["d"])  # whichever is first, a, b and d keep something
     pipeline(texts, out).run(workers=workers)
@@ -213,11 +213,12 @@ def test_the_numbers_of_a_stopped_run_are_of_the_units_that_are_done(tmp_path, t
     stopped = stopping.run(workers=workers, check=False)
     assert stopped.stats["status"] == "stopped"
     assert stopped.stats["units"]["done"] <= 1  # that of which nothing reaches the broken sink: c
-    assert stopped.records["in"] == stopped.records["dropped"] == stopped.stats["units"]["done"]
+    ended = stopped.records["dropped"] + stopped.records["duplicate"]
+    assert 1 <= stopped.records["in"] <= 6
+    assert stopped.records["in"] + stopped.records["made"] == ended + stopped.records["unfinished"]
     assert stopped.records["written"] == 0
     finished = pipeline(texts, out, suffix="!").run(workers=workers)
     assert finished.records["in"] == 6
-    assert finished.stats["seconds"] >= stopped.stats["seconds"]
 
 
 def test_a_unit_whose_duplicate_points_to_one_that_is_not_done_is_done_again(tmp_path, texts):

@@ -13,7 +13,7 @@ from test_worker import answer, runner, texts
 from curator import Stage, stage
 from curator.counts import Counts, MemoryShort
 from curator.worker.fitting import GROW_AFTER, TRY_AFTER, Fitting, is_out_of_memory
-from curator.worker.runner import Answer, Work
+from curator.worker.work import Answer, Work
 
 
 class Hungry(Stage):

@@ -444,7 +444,7 @@ def test_failures_count_over_all_phases(tmp_path, max_failed):
     (texts / "b.txt").write_text("hurt\n")
     result = made.named("x", max_failed=max_failed).run(workers=0, check=False)
     assert result.stats["status"] == "stopped"
-    assert f"2 records of 101 failed, more than max_failed = {max_failed:g} allows" in result.stats["message"]
+    assert f"2 of 101 records failed, more than max_failed = {max_failed:g} allows" in result.stats["message"]
 
 
 def test_a_watcher_sees_every_phase(tmp_path, texts):

@@ -228,13 +228,13 @@ def test_a_setup_that_fails_three_times_stops_the_run_and_says_why():
     for _ in range(3):
         assert bench.scheduler.stopped is None
         bench.tell(WorkerLost(bench.workers[1][0], "CUDA is not there", setup=True))
-    assert bench.scheduler.stopped == "op1.0 cannot be set up: CUDA is not there"
+    assert bench.scheduler.stopped.message == "op1.0 cannot be set up: CUDA is not there"
 
 
 def test_a_setup_that_cannot_work_stops_the_run_at_once():
     bench = Bench(make_stage(), start=False)
     bench.tell(WorkerLost(bench.workers[1][0], "pip install 'curator-image[gpu]'", setup=True, fatal=True))
-    assert bench.scheduler.stopped == "op1.0 cannot be set up: pip install 'curator-image[gpu]'"
+    assert bench.scheduler.stopped.message == "op1.0 cannot be set up: pip install 'curator-image[gpu]'"
 
 
 def test_setups_that_fail_now_and_then_stop_nothing():
@@ -288,7 +288,7 @@ def test_a_sink_that_fails_three_times_on_a_unit_stops_the_run():
     for _ in range(3):
         bench.read(1)
         bench.tell(Failed(bench.call_of(bench.sink).id, "OSError: no space", "Traceback ..."))
-    assert bench.scheduler.stopped == "write failed 3 times on unit 0: OSError: no space\nTraceback ..."
+    assert bench.scheduler.stopped.message == "write failed 3 times on unit 0: OSError: no space\nTraceback ..."
     assert not bench.said_of(Submit)
     assert not bench.said_of(Commit)
 
@@ -299,7 +299,7 @@ def test_nothing_is_committed_with_rows_missing_when_a_run_stops_over_them():
     for _ in range(3):
         bench.read(1)
         bench.tell(Failed(bench.call_of(1).id, "MemoryError"))
-    assert bench.scheduler.stopped.startswith("op1.0 failed 3 times")
+    assert bench.scheduler.stopped.message.startswith("op1.0 failed 3 times")
     assert not bench.said_of(Commit)
     assert not bench.said_of(Submit)
 
@@ -316,7 +316,7 @@ def test_a_unit_that_never_gets_finished_stops_the_run_though_it_is_not_to_blame
         bench.passes(bench.call_of(bench.sink))
         bench.tell(WorkerLost(worker, "killed"))
         assert bench.state.units[0].attempt == attempt + 1
-    assert bench.scheduler.stopped == "unit 0 was begun 20 times and not once finished: the worker died: killed"
+    assert bench.scheduler.stopped.message == "unit 0 was begun 20 times and not once finished: the worker died: killed"
 
 
 def two_nodes(*stages, budget: int = 1 << 30) -> tuple[Bench, Call]:
@@ -381,7 +381,7 @@ def test_a_failure_that_no_retry_can_mend_stops_the_run_at_once():
     bench = Bench()
     bench.read(1)
     bench.tell(Failed(bench.call_of(bench.sink).id, "the disk is full", fatal=True))
-    assert bench.scheduler.stopped == "the disk is full"
+    assert bench.scheduler.stopped.message == "the disk is full"
     assert all(s.kill for s in bench.said_of(StopWorker))
 
 
@@ -504,5 +504,5 @@ def test_a_stop_ends_every_worker_at_once():
     bench.read(3)
     alive = sorted(w for workers in bench.workers.values() for w in workers)
     bench.tell(Stop("stopped by Ctrl-C"))
-    assert bench.scheduler.stopped == "stopped by Ctrl-C"
+    assert bench.scheduler.stopped.message == "stopped by Ctrl-C"
     assert sorted(s.worker for s in bench.said_of(StopWorker) if s.kill) == alive

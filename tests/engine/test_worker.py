@@ -11,7 +11,8 @@ from curator.engine.events import Note
 from curator.io.files import Folder
 from curator.plan import Operator, Step, Target
 from curator.stage import ENDINGS, Part, Unit
-from curator.worker.runner import Answer, CallFailed, Piece, Runner, UnitInfo, Work
+from curator.worker.runner import Runner
+from curator.worker.work import Answer, CallFailed, Piece, UnitInfo, Work
 
 UNIT = Unit((Part(uri="texts", size_bytes=1),))
 
@@ -38,7 +39,7 @@ def answer(made: Runner, *pieces: Piece, kind: str = "process") -> tuple[dict, d
     work = Work(1, kind, pieces, units, {u: UnitInfo(UNIT, f"part-{u}") for u, _ in units})
     got: dict = {}
     for part in made.run(work):
-        for step, port, unit, rows, _, batch in part.outputs if isinstance(part, Answer) else part:
+        for step, port, unit, rows, _, batch in part.outputs:
             assert len(batch) == rows
             got.setdefault((step, port, unit), []).extend(batch.column("id"))
     for by_step in part.counts.values():
@@ -146,7 +147,7 @@ def test_much_output_leaves_in_parts_before_the_call_ends(monkeypatch):
     parts = list(made.run(Work(1, "process", (texts(*["x" * 6000] * 5),), ((0, 0),))))
     assert len(parts) >= 3
     assert isinstance(parts[-1], Answer)
-    assert sum(rows for p in parts for _, _, _, rows, _, _ in (p.outputs if isinstance(p, Answer) else p)) == 5
+    assert sum(rows for p in parts for _, _, _, rows, _, _ in p.outputs) == 5
 
 
 @pytest.mark.parametrize(("wait_s", "rows"), [(0.0, [1] * 12), (0.0005, [1] * 12), (1.0, [1, 4, 4, 3])])
@@ -166,7 +167,7 @@ def test_a_slow_source_sends_each_record_at_once_and_several_to_a_busy_driver(mo
     unit, = source.units()
     sent = []
     for part in runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")})):
-        sent.append(sum(output[3] for output in (part.outputs if isinstance(part, Answer) else part)))
+        sent.append(sum(output[3] for output in part.outputs))
         now += wait_s
     assert [n for n in sent if n] == rows
 
@@ -180,7 +181,7 @@ def test_a_unit_is_read_in_batches_and_what_cannot_be_read_is_one_failed_record(
         return list(runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")}, salvage)))
 
     parts = read(False)  # more than one on a machine that is busy
-    assert sum(row[3] for part in parts for row in (part.outputs if isinstance(part, Answer) else part)) == 2
+    assert sum(row[3] for part in parts for row in part.outputs) == 2
     (tmp_path / "a.txt").unlink()
     with pytest.raises(CallFailed, match="FileNotFoundError"):
         read(False)

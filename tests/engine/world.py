@@ -268,7 +268,13 @@ def chain(*stages: Stage, steps: Mapping[int, int] = {}) -> list[Operator]:
             routes[step, "failed"] = (Target(len(stages), len(sinks) - 1),)
         made = tuple(Step(f"op{index}.{s}", stage, "key") for s in range(count))
         operators.append(Operator(index, kind, made, ("out",) * (count - 1), routes))
-    return [*operators, Operator(len(stages), "sink", tuple(Step(name, make_stage(), "key") for name in sinks))]
+    return [*operators, Operator(len(stages), "sink", tuple(sink_step(name) for name in sinks))]
+
+
+def sink_step(name: str) -> Step:
+    """A sink; if it is called `ending/step`, for what ends so in that step."""
+    ending, _, of = name.partition("/")
+    return Step(name, make_stage(), "key", ((of, ending.removeprefix("other-")),) if of else (), keeper=bool(of))
 
 
 def beside(one: list[Operator], other: list[Operator]) -> list[Operator]:
@@ -283,7 +289,7 @@ def beside(one: list[Operator], other: list[Operator]) -> list[Operator]:
             steps = tuple(Step(prefix + s.name, s.stage, s.key) for s in o.steps)
             operators.append(Operator(o.index + shift, o.kind, steps, o.chain, routes))
     names = [s.name for s in one[-1].steps] + ["other-" + s.name for s in other[-1].steps]
-    return [*operators, Operator(write, "sink", tuple(Step(name, make_stage(), "key") for name in names))]
+    return [*operators, Operator(write, "sink", tuple(sink_step(name) for name in names))]
 
 
 def random_operators(rng: random.Random) -> list[Operator]:
@@ -312,7 +318,7 @@ def random_operators(rng: random.Random) -> list[Operator]:
         made = _random_steps(rng, index, kind, count, ports, name)
         plain = "stateful" if name else kind
         operators.append(Operator(index, plain, made, ("out",) * (count - 1), routes))
-    return [*operators, Operator(len(kinds), "sink", tuple(Step(name, make_stage(), "key") for name in sinks))]
+    return [*operators, Operator(len(kinds), "sink", tuple(sink_step(name) for name in sinks))]
 
 
 def _targets(rng: random.Random, index: int, kinds: list[str], fed: list[bool], sinks: list[str],
