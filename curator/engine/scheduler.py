@@ -57,8 +57,7 @@ class Scheduler:
         self.max_failed, self.gates = max_failed, gates
         self.read, self.failed = before
         self.stopped: ev.Stopped | None = None  # why the run ends early,
-        self.ending: Ending | None = None  # and how: from the end of the event that stopped it
-        self.finished = False
+        self.ending, self.finished = None, False  # and how, from the end of the event that stopped it
         self.errors: dict[str, FirstError] = {}  # the first of each stage
         self._take: dict[type, Callable[[Any], None]] = {
             ev.Done: self._done, ev.Emitted: self._emitted, ev.Progress: self._progress, ev.WorkerReady: self._ready,
@@ -154,7 +153,7 @@ class Scheduler:
     def _finish_if_done(self) -> None:
         idle = not self.state.working and not self.state.stopping
         if self.ending is not None:
-            if not self.ending.units or idle:
+            if idle or not self.ending.units:
                 self._finish(kill=True)
         elif not self.state.open:
             self._finish()
@@ -243,10 +242,9 @@ class Scheduler:
                 self._check_drained(units[index], attempt)
 
     def _count_call(self, call: ev.Call, counts: ev.CountsByUnit) -> None:
-        operator, units = self.state.operators[call.operator], self.state.units
         for index, attempt in call.units:
-            if index in counts and units[index].attempt == attempt:
-                self._count(operator, units[index], counts[index])
+            if index in counts and self.state.units[index].attempt == attempt:
+                self._count(self.state.operators[call.operator], self.state.units[index], counts[index])
         if call.kind == "read":
             call.read += sum(c.rows_in for by_step in counts.values() for c in by_step.values())
 
@@ -599,8 +597,8 @@ class Scheduler:
         if limit < 1:
             limit *= max(self.read, SHARE_OF)
         if self.failed > limit:
-            self._stop("max_failed", f"{self.failed} of {self.read} records failed, more than max_failed = {self.max_failed:g} "
-                       "allows")
+            allowed = f"more than max_failed = {self.max_failed:g} allows"
+            self._stop("max_failed", f"{self.failed} of {self.read} records failed, {allowed}")
 
     def _stop(self, kind: ev.StopKind, message: str, first: FirstError | None = None) -> None:
         if self.stopped is None and not self.finished:

@@ -14,6 +14,7 @@ from parts import Loses, NoSetup, Trouble, kept_aside, lines, sink_in, wait_unti
 from curator import Stage
 from curator.cli import main
 from curator.errors import RunStopped
+from curator.preview import preview
 
 MODES = pytest.mark.parametrize("workers", [0, 2])
 HERE = str(Path(__file__))
@@ -142,6 +143,15 @@ def test_a_failed_branch_behind_a_barrier_leaves_its_evidence_too(tmp_path, work
     accounts(result.stats)
     finished = made.named("x", max_failed=1000).run(check=False, workers=workers)
     assert finished.records["failed"] == len(evidence(tmp_path / "out", finished.stats)) == 40
+
+
+def test_a_preview_tells_that_all_rows_failed_and_where(tmp_path):
+    read, divides = preview(lines(write_lines(tmp_path / "in", a=["bug"] * 3)) >> Divides())
+    assert divides.all_failed
+    assert not read.all_failed
+    assert (divides.error.file, divides.error.line, divides.error.record) == (HERE, LINE, "a:0")
+    read, divides = preview(lines(write_lines(tmp_path / "in", a=["bug", "fine"])) >> Divides())
+    assert not divides.all_failed
 
 
 SCRIPT = """

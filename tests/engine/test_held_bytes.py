@@ -15,7 +15,7 @@ from curator.io.files import Folder
 from curator.plan import Operator, Step, Target
 from curator.stage import ENDINGS, Part, Reduce, Unit
 from curator.worker.runner import Runner
-from curator.worker.work import Answer, Piece, UnitInfo, Work
+from curator.worker.work import Piece, UnitInfo, Work
 
 MB = 1 << 20
 PARTS, PART_BYTES = 60, 4 * MB  # what a call of these tests answers
@@ -69,7 +69,7 @@ def most_held(made: Runner, work: Work) -> tuple[int, int]:
     rows = 0
     with counted() as pool:
         for part in made.run(work):
-            rows += sum(output[3] for output in (part.outputs if isinstance(part, Answer) else part))
+            rows += sum(output[3] for output in part.outputs)
             del part
         return pool.max_memory(), rows
 

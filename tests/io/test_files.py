@@ -9,7 +9,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from curator.errors import InputError
-from curator.io.faults import fault
+from curator.io.faults import explained, fault
 from curator.io.files import Folder, list_files, open_input, open_output
 
 
@@ -389,3 +389,28 @@ def test_compressed_output_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
             file.close()
         monkeypatch.undo()
     assert os.listdir(tmp_path) == []
+
+
+class _Nowhere(Exception):
+    """As a library of its own raises it: no class in common with others."""
+
+
+class _ConnectError(_Nowhere):
+    pass
+
+
+@pytest.mark.parametrize(("raised", "told"), [
+    (_ConnectError("Name or service\nnot known"), "the server cannot be reached (Name or service not known)"),
+    (_Nowhere("no such\n dataset"), "_Nowhere: no such dataset")])
+def test_whatever_the_library_behind_a_url_raises_is_one_line(raised, told):
+    with pytest.raises(InputError) as failed, explained("list", "hf://datasets/x/y"):
+        raise raised
+    assert "\n" not in str(failed.value)
+    assert str(failed.value).startswith(f"cannot list hf://datasets/x/y: {told}")
+
+
+def test_a_mistake_of_ours_stays_one():
+    with pytest.raises(_Nowhere), explained("read", "/a/local/path"):
+        raise _Nowhere
+    with pytest.raises(AssertionError), explained("read", "hf://x"):
+        raise AssertionError
