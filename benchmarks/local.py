@@ -146,7 +146,7 @@ def work_startup() -> dict:
         data.write_text("".join(json.dumps({"id": str(i), "text": f"document {i} " * 9}) + "\n" for i in range(10)))
         recipe.write_text(f"read: {{jsonl: {{path: {data}}}}}\nsteps:\n  - map: {{columns: {{n: length(text)}}}}\n"
                           f"  - drop: {{short: n < 5}}\n  - dedup.exact: {{column: text}}\n"
-                          f"write: {{jsonl: {{path: {folder}/out}}}}\n")
+                          f"write: jsonl\nout: {folder}/out\n")
         began = time.perf_counter()
         command = [sys.executable, "-m", "curator.cli", "run", str(recipe)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from curator.errors import CuratorError, FirstError, RecipeError
+from curator.errors import CuratorError, FirstError
 
 RAY_HERE = "local or RAY_ADDRESS"
 EXITS = {"interrupted": 130, "terminated": 143}  # as shells have it: 128 and the number of the signal; anything else gives 2
@@ -35,7 +35,7 @@ class Commands(click.Group):
 def recipe_options(command: Callable) -> Callable:
     """RECIPE, `--set` and `--out`, which `run`, `plan` and `preview` share."""
     for option in (
-        click.option("--out", metavar="FOLDER", help="Write here instead of the folder that the recipe names."),
+        click.option("--out", metavar="FOLDER", help="Write everything here instead of into the folder that the recipe names."),
         click.option("--set", "settings", multiple=True, metavar="PATH=VALUE",
                      help="Change a value of the recipe, for example read.path='crawl/*.warc.gz'."),
         click.argument("recipe"),
@@ -66,14 +66,8 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
             raise CuratorError(f"--set {setting!r}: write it as PATH=VALUE, for example read.path=docs/")
         overrides[key.strip()] = value
     if out is not None:
-        overrides["write.path"] = out
-    try:
-        return load(recipe, overrides)
-    except RecipeError as error:
-        if out is not None and "--set write.path: nothing under write" in str(error):
-            raise RecipeError(f"--out sets the folder of a recipe's only sink, and this one has several: set each, as with "
-                              f"--set write.NAME.path={out} ({str(error).rpartition('; ')[2]})") from None
-        raise
+        overrides["out"] = out
+    return load(recipe, overrides)
 
 
 mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream", show_default=True,
@@ -94,23 +88,30 @@ def main() -> None:
               help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on this machine. "
                    "[default where RAY_ADDRESS is set]")
 @click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit of the recipe removes results.")
+@click.option("--replace", is_flag=True, help="Remove results that are in the way, also those of another recipe.")
 @click.option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
 @mode_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
-def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None, prune: bool, mode: Any,
-        metrics_port: str | None, quiet: bool) -> None:
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None, prune: bool, yes: bool,
+        replace: bool, mode: Any, metrics_port: str | None, quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
     """
+    from curator.layout import elsewhere
     from curator.observe.funnel import show_funnel
     from curator.observe.progress import Progress
     from curator.run import run as run_pipeline
 
     pipeline = load_recipe(recipe, settings, out)
+    if not quiet and pipeline.settings.out is not None:
+        for folder in elsewhere(pipeline):
+            click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
     progress = None if quiet else Progress()
     try:
         result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, prune=prune, mode=mode,
+                              replace=replace or (lambda told: yes or _asked(told)),
                               metrics_port=metrics_port, watch=progress.update if progress else None)
     finally:
         if progress:
@@ -122,6 +123,11 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
         for error in result.first_errors[:1]:
             click.echo(f"curator: {error}", err=True)
         sys.exit(EXITS.get(result.stats["stopped_by"], 2))
+
+
+def _asked(told: str) -> bool:
+    """Whether somebody sits there and says yes."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{told}. Go on?", err=True)
 
 
 @main.command(short_help="Show what a recipe would do.")

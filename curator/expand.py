@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from curator.errors import RecipeError
+from curator.io.listing import CLUSTERS
+from curator.layout import below
 from curator.pipeline import End, Node, Pipeline
 from curator.stage import Composite, Sink
 
@@ -18,8 +20,8 @@ class Expanded:
     parts: dict[Node, Node] = field(default_factory=dict)
 
 
-def expand(pipeline: Pipeline, names: dict[Node, str], folder: str) -> Expanded:
-    """Put what each `Composite` expands to in its place. `names`: of all nodes; `folder`: the run's.
+def expand(pipeline: Pipeline, names: dict[Node, str]) -> Expanded:
+    """Put what each `Composite` expands to in its place. `names`: of all nodes; the settings say the run's folder.
 
     The main node of a composite gets its name and place; the others are called `<name>.<part>`.
     """
@@ -31,7 +33,7 @@ def expand(pipeline: Pipeline, names: dict[Node, str], folder: str) -> Expanded:
         if not isinstance(node.stage, Composite):
             copies[node] = replace(node, inputs=inputs) if inputs != node.inputs else node
             continue
-        main, more = _expand(node, names[node], Pipeline(inputs, settings=pipeline.settings), folder)
+        main, more = _expand(node, names[node], Pipeline(inputs, settings=pipeline.settings))
         copies[node] = main
         parts |= dict.fromkeys(more, main)
         sinks += [part for part in more if isinstance(part.stage, Sink)]
@@ -40,10 +42,10 @@ def expand(pipeline: Pipeline, names: dict[Node, str], folder: str) -> Expanded:
     return Expanded(replace(pipeline, ends=ends, sinks=(*own, *sinks), last=None), parts)
 
 
-def _expand(node: Node, name: str, rows: Pipeline, folder: str) -> tuple[Node, list[Node]]:
+def _expand(node: Node, name: str, rows: Pipeline) -> tuple[Node, list[Node]]:
     """The main node and the other ones that a composite is made of."""
     options = dict(rows.settings.storage_options) or None
-    made = node.stage.expand(rows, f"{folder.rstrip('/')}/clusters/{name}", options)
+    made = node.stage.expand(rows, below(str(rows.settings.out), f"{CLUSTERS}/{name}"), options)
     main = made.last
     if main is None or set(node.stage.ports) - set(main.stage.ports):
         raise RecipeError(f"stage {name!r} expands to a pipeline whose last stage has not all of its ports "

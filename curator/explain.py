@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from curator.io.files import Folder
 from curator.machine import this_machine
 from curator.observe.format import plural, size
-from curator.plan import SPOOLS, Operator, Phase, Plan, Target, out_folder
+from curator.plan import SPOOLS, Operator, Phase, Plan, Target
 from curator.profiles import foresee, load_profiles
 from curator.stage import Contract, Reduce, Sink, Source, Stage, Unit
 
@@ -19,7 +18,7 @@ def explain(plan: Plan, units: Mapping[int, list[Unit]]) -> str:
              f"each one a pool of workers that run its stages without a hop between them"]
     if phases > 1:
         lines.append(f"{phases} phases, each of which begins when the one before it is done; what is between them is kept in "
-                     f"{out_folder(plan.pipeline).rstrip('/')}/{SPOOLS}")
+                     f"{plan.out.path_of(SPOOLS)}")
     for phase in plan.phases:
         if phases > 1:
             lines += ["", f"phase {phase.number + 1} of {phases}"]
@@ -30,14 +29,14 @@ def explain(plan: Plan, units: Mapping[int, list[Unit]]) -> str:
                    if any(_keeps(p, t) for t in ts)})
     if kept:
         lines += ["", f"rows on {', '.join(kept)} are kept, with the reason, under "
-                      f"{out_folder(plan.pipeline).rstrip('/')}/<port>/<stage>/"]
+                      f"{plan.out.path_of('<port>/<stage>/')}"]
     foreseen = _foreseen(plan)
     return "\n".join([*lines, "", *foreseen] if foreseen else lines)
 
 
 def _foreseen(plan: Plan) -> list[str]:
     """What will limit the run on this machine, if there was one before in the same folder."""
-    folder = Folder.open(out_folder(plan.pipeline), dict(plan.pipeline.settings.storage_options) or None).sub("_run")
+    folder = plan.out.sub("_run")
     told = []
     for phase in plan.phases:
         limit = foresee(phase.operators, load_profiles(folder, phase.operators), {0: this_machine()})

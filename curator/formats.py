@@ -41,8 +41,12 @@ def read(source: str | PathLike[str] | list[str] | Source, format: str | None = 
     return from_source(SOURCES[kind](path=source, **options))
 
 
-def write(path: str | PathLike[str], format: str = "jsonl", **options: Any) -> Sink:
-    """The sink that writes files of this format into a folder."""
+def write(path: str | PathLike[str] | None = None, format: str = "jsonl", **options: Any) -> Sink:
+    """The sink that writes files of this format.
+
+    `path`: of a pipeline's only sink, the folder of its run, which gets the data in `data/` and what was dropped beside it.
+    Where the run's folder is said (`run(out=…)`), the folder of this sink alone, and None for `data/` in that of the run.
+    """
     if format not in SINKS:
         raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")
     return SINKS[format](path=path, **options)

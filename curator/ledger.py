@@ -16,8 +16,8 @@ is one of
 In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read again when somebody
 asks for more. The newest line of a unit is the true one. A stage of a unit is done when its line has that stage with its present
 key.
-Files of ours (their names have the unit, the run folder and the attempt) that no line names are removed when the next attempt
-begins, and when a run ends that stopped early or in which units were begun more than once.
+Files of ours (their names have the unit, the id of this output, and the attempt) that no line names are removed when the next
+attempt begins, and when a run ends that stopped early or in which units were begun more than once.
 
 Each phase of a run has a ledger of its own: the first one `ledger/`, the others `ledger-2/` and so on. A ledger touches the files
 of its own phase only: their names tell.
@@ -25,7 +25,6 @@ of its own phase only: their names tell.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections import Counter
@@ -39,8 +38,9 @@ from curator.counts import Counts
 from curator.engine.events import Commit
 from curator.errors import CuratorError
 from curator.io.files import FileInfo, Folder
-from curator.io.local import TEMPORARY
+from curator.io.listing import CLUSTERS, DATA
 from curator.ledger_files import LedgerFiles, add_counts, is_marked, sum_line, sums_of, unit_of
+from curator.owner import Owner
 from curator.plan import SPOOLS, Operator, Phase, Step, Target
 from curator.stage import ENDINGS, Stateful, Unit, WrittenFile
 
@@ -147,7 +147,7 @@ class Ledger:
     """The finished units of one phase in a run folder. `run`: the number of this attempt, from 1.
 
     `number`: the phase's, from 0. `sinks`: every sink of the plan, in whose folders an interrupted attempt may have left files;
-    which phase a sink is in may have changed since.
+    which phase a sink is in may have changed since. `owner`: of the folder; by default what stands in it.
 
     `confirm`: called before anything is written or removed; raises if the folder is another run's meanwhile.
 
@@ -157,12 +157,12 @@ class Ledger:
         CuratorError: a file of the ledger is damaged, or of a later version.
     """
 
-    def __init__(self, out: Folder, number: int = 0, sinks: Sequence[Step] = (),
+    def __init__(self, out: Folder, number: int = 0, sinks: Sequence[Step] = (), owner: Owner | None = None,
                  confirm: Callable[[], None] = lambda: None) -> None:
-        self.out, self.sinks, self.confirm = out, sinks, confirm
+        self.out, self.number, self.sinks, self.confirm = out, number, sinks, confirm
+        self.owner = owner or Owner.of(out)
+        self._names = {inside: self.owner.names(number, inside) for inside in (True, False)}
         self.folder = out.sub("_run").sub(f"{FOLDER}-{number + 1}" if number else FOLDER)
-        place = f"{out.uri}\n{number}" if number else out.uri
-        self.place = hashlib.blake2b(place.encode(), digest_size=3).hexdigest()
         self.evidence: list[tuple[str, WrittenFile]] = []  # of this attempt, with the name of the stage that wrote it
         self.files = LedgerFiles(self.folder)
         self._load()
@@ -171,7 +171,7 @@ class Ledger:
 
     def part_name(self, unit: Unit, attempt: int) -> str:
         """How the files of a unit's attempt are called; never the same twice, also after an edit or in another run's folder."""
-        return f"part-{unit.key}-{self.place}-{self.run}-{attempt}"
+        return f"part-{unit.key}-{self.owner.id}-{self.number}-{self.run}-{attempt}"
 
     def _load(self) -> None:
         self.records: dict[str, Brief] = {}
@@ -377,7 +377,7 @@ class Ledger:
         """Clear everything: the plan has no such phase any more. False if there was nothing."""
         if not self.files.sizes:
             return False
-        self._doomed += self._named()
+        self._doomed += self.named()
         if self._doomed:
             self.rewrite(lambda record: None, set(self.records))
         self.remove_unnamed(Phase(0, (Operator(0, "sink", ()),)))
@@ -421,21 +421,28 @@ class Ledger:
         Nobody may be writing: a file is named only once its unit is finished.
         """
         self.confirm()
-        named = set(self._named()) | {file.path for _, file in self.evidence}
-        places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, *ENDINGS)}
+        named = set(self.named()) | {file.path for _, file in self.evidence}
+        places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, DATA, CLUSTERS, *ENDINGS)}
         for step in (*phase.operators[-1].steps, *self.sinks):
             folder = Folder.open(str(step.stage.path), dict(getattr(step.stage, "storage_options", None) or {}) or None)
             places.setdefault(folder.uri, folder)
-        ours = re.compile(rf"(?:^|/)(?:{re.escape(TEMPORARY)})?(part-[0-9a-f]{{16}}-{self.place}-\d+-\d+(?!\d).*)$", re.DOTALL)
-        for path in {p for p in self._doomed if p not in named and ours.search(p)}:
+        for path in {p for p in self._doomed if p not in named and self._ours(p)}:
             self._remove(path, places)
         self._doomed = []
-        # From the file or folder on that is named after an attempt; what is above it does not matter.
-        names = {found[1] for path in named if (found := ours.search(path))}
+        # What is above the file or folder that is named after an attempt does not matter.
+        names = {found[1] for path in named if (found := self._ours(path))}
         for place, folder in places.items():
             if not any(place.startswith(other + "/") for other in places):
-                inside = Folder(place, folder.storage_options)
-                inside.delete([n for n in inside.everything() if (own := ours.search(n)) and own[1] not in names])
+                there = Folder(place, folder.storage_options)
+                there.delete([n for n in there.everything() if (own := self._ours(there.path_of(n))) and own[1] not in names])
+
+    def _ours(self, path: str) -> re.Match[str] | None:
+        """The name that proves that this output made a file in this phase, None if it did not."""
+        return self._names[not _absolute(path) or path.startswith(self.out.path_of(""))].search(path)
+
+    def full_path(self, path: str) -> str:
+        """The path or URL of a file as records hold it."""
+        return path if _absolute(path) else self.out.path_of(path)
 
     def _remove(self, path: str, places: Mapping[str, Folder]) -> None:
         """Delete a file whose name says that this output made it, where it lies below the output or in a sink's folder.
@@ -443,7 +450,7 @@ class Ledger:
         Behind a link below these it does not. A sink that wrote elsewhere before has no folder in the plan any more: of its files
         only the name tells.
         """
-        full = path if _absolute(path) else self.out.path_of(path)
+        full = self.full_path(path)
         if ".." in full.split("/"):  # no line of ours has that
             return
         known = {self.out.uri.rstrip("/"): self.out, **places}
@@ -498,13 +505,19 @@ class Ledger:
         files = [file for name, file in self.written() if name == step.name]
         return [FileInfo(f.path.removeprefix(f"{SPOOLS}/"), f.size_bytes, step.key) for f in files]
 
-    def _named(self) -> Iterator[str]:
+    def named(self) -> Iterator[str]:
         """All that records name, also those of units that are to be done again."""
         for line in self._lines():
             for stage in _UNIT_FILES.decode(line).stages.values():
                 yield from (f[0] for f in stage.files)
                 if stage.memory:
                     yield f"_run/state/{stage.memory}"
+
+    def outdated(self, phase: Phase | None) -> Iterator[Record]:
+        """Units with steps that the plan has otherwise, or not at all; all if it has no such phase."""
+        keys = {step.name: step.key for step in phase.steps} if phase is not None else {}
+        units = {unit for unit, brief in self.records.items() if _drops(brief, _present(brief, keys), keys)}
+        return self._records(units) if units else iter(())
 
     def _records(self, units: Container[str]) -> Iterator[Record]:
         return (Record.from_line(line) for line in self._lines() if unit_of(line) in units)

@@ -36,7 +36,7 @@ class Settings:
 
     `max_failed`: how many records may fail before the run stops: a number, or a share of the records read below
     1. `discard`: endings (`dropped`, `duplicate`) or `ending/stage` whose rows are counted but not kept. `out`: the
-    run's folder; by default the path of the first sink.
+    run's folder; by default the path of the only sink. `storage_options`: what its filesystem wants.
     """
 
     max_failed: float = 0.05
@@ -149,12 +149,12 @@ class Pipeline:
 
         return show_preview(preview(self, records), records_max=records)
 
-    def plan(self, mode: Literal["stream", "batch"] = "stream") -> str:
+    def plan(self, mode: Literal["stream", "batch"] = "stream", out: str | None = None) -> str:
         """What it would do, in words."""
         from curator.explain import explain, list_units
         from curator.plan import make_plan
 
-        made = make_plan(self, mode)
+        made = make_plan(self, mode, out)
         return explain(made, list_units(made))
 
     def _last(self) -> Node:

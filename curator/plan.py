@@ -24,6 +24,7 @@ from curator.expand import expand
 from curator.io.files import Folder
 from curator.io.spool import FORMAT, FromSpool, ToSpool
 from curator.io.to_parquet import ToParquet
+from curator.layout import below, check_folders, folder_of, moved, placed
 from curator.pipeline import Node, Pipeline
 from curator.resources import Resources
 from curator.stage import ENDINGS, Reduce, Sink, Source, Stage, Stateful
@@ -144,9 +145,13 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """The phases of a run, each of which begins when the one before it is done."""
+    """The phases of a run, each of which begins when the one before it is done.
+
+    `pipeline`: as it was written; `out`: the run's folder, which it may not say. The steps have their final folders.
+    """
 
     pipeline: Pipeline
+    out: Folder
     phases: tuple[Phase, ...]
     columns: Mapping[str, Mapping[str, pa.DataType | None] | None]  # after each step, None where unknown
 
@@ -156,20 +161,23 @@ class Plan:
         return [step for phase in self.phases for step in phase.steps if not step.spool]
 
 
-def make_plan(pipeline: Pipeline, mode: Mode = "stream") -> Plan:
+def make_plan(pipeline: Pipeline, mode: Mode = "stream", out: str | None = None) -> Plan:
     """Check the graph and its contracts, and fuse it into operators, in phases.
 
-    `mode`: "stream", or "batch" to finish each operator before the next one begins.
+    `mode`: "stream", or "batch" to finish each operator before the next one begins. `out`: another folder for the run.
 
     Raises:
-        RecipeError: no sink, a port that leads nowhere, two sinks in one folder.
+        RecipeError: no sink, no folder to write to, a port that leads nowhere, two sinks in one folder.
         ContractError: a stage needs a column or payload that nothing before it makes.
     """
     if not pipeline.sinks:
         raise RecipeError("the pipeline writes nothing: end it with a sink, for example >> write('out/')")
     for end in pipeline.ends:
         raise RecipeError(f"port {end.port!r} of stage {end.node.stage.name!r} leads nowhere: add a sink or discard it")
-    expanded = expand(pipeline, _unique_names(pipeline.nodes()), out_folder(pipeline))
+    pipeline = pipeline if out is None else moved(pipeline, out)
+    there = placed(pipeline, _unique_names(pipeline.nodes()))
+    check_folders(there, _unique_names(there.nodes()))
+    expanded = expand(there, _unique_names(there.nodes()))
     whole, parts = expanded.pipeline, expanded.parts
     nodes = whole.nodes()
     names = _unique_names(nodes)
@@ -180,16 +188,7 @@ def make_plan(pipeline: Pipeline, mode: Mode = "stream") -> Plan:
     groups = _fuse([n for n in nodes if not isinstance(n.stage, Sink)], takers)
     graph = _Graph(whole, nodes, groups, steps, takers, _levels(nodes, groups, mode), wanted_behind(nodes, takers), columns)
     phases = tuple(graph.phase(number) for number in range(max(graph.level.values()) + 1))
-    return Plan(pipeline, phases, {names[n]: columns[n] for n in nodes})
-
-
-def out_folder(pipeline: Pipeline) -> str:
-    """The run's folder: as the settings say, else the path of the first sink."""
-    if pipeline.settings.out is not None:
-        return pipeline.settings.out
-    first = pipeline.sinks[0].stage
-    assert isinstance(first, Sink)
-    return first.path
+    return Plan(pipeline, _folder(whole), phases, {names[n]: columns[n] for n in nodes})
 
 
 # -- the graph ------------------------------------------------------------------------------------------------
@@ -222,16 +221,10 @@ def _check_ports(nodes: list[Node], names: dict[Node, str], takers: dict, discar
             if (node, port) not in takers and not _discarded(discard, port, names[node]):
                 raise RecipeError(f"{place_of(node)}port {port!r} of stage {names[node]!r} leads nowhere: "
                                   f"give it a stage or a sink, or discard {port + '/' + names[node]!r}")
-    folders: dict[str, str] = {}
     for node in nodes:
         if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
             raise RecipeError(f"{place_of(node)}stage {names[node]!r} cannot be a gang: only stages that answer batch by batch "
                               "can")
-        if isinstance(node.stage, Sink):
-            path = _folder_of(node.stage)
-            if path in folders:
-                raise RecipeError(f"{place_of(node)}sinks {folders[path]!r} and {names[node]!r} write to one folder, {path}")
-            folders[path] = names[node]
 
 
 def _discarded(discard: tuple[str, ...], port: str, name: str) -> bool:
@@ -253,15 +246,14 @@ def _steps(pipeline: Pipeline, nodes: list[Node], names: dict[Node, str], parts:
     return steps
 
 
-def _folder_of(sink: Sink) -> str:
-    """A sink's folder, called the same however its path is written (`out`, `./out/`, `file:///…/out`)."""
-    return Folder.open(str(sink.path), dict(getattr(sink, "storage_options", None) or {}) or None).uri.rstrip("/")
+def _folder(pipeline: Pipeline) -> Folder:
+    """The run's folder, of a pipeline that says it."""
+    return Folder.open(str(pipeline.settings.out), dict(pipeline.settings.storage_options) or None)
 
 
 def _place(sink: Sink, pipeline: Pipeline) -> str:
     """Where a sink writes, from the run's folder where it lies in that: a run's folder may be moved."""
-    root = Folder.open(out_folder(pipeline), dict(pipeline.settings.storage_options) or None).uri.rstrip("/")
-    folder = _folder_of(sink)
+    root, folder = _folder(pipeline).uri.rstrip("/"), folder_of(sink)
     return folder.removeprefix(root) if f"{folder}/".startswith(f"{root}/") else folder
 
 
@@ -407,12 +399,12 @@ class _Graph:
 
 
 def _spool_folder(pipeline: Pipeline) -> str:
-    return f"{out_folder(pipeline).rstrip('/')}/{SPOOLS}"
+    return below(str(pipeline.settings.out), SPOOLS)
 
 
 def _keeper(pipeline: Pipeline, step: Step, port: str) -> Step:
     """The sink that keeps the rows which a stage dropped, failed or found twice."""
-    folder = f"{out_folder(pipeline).rstrip('/')}/{port}/{step.name}"
+    folder = below(str(pipeline.settings.out), f"{port}/{step.name}")
     sink = ToParquet(path=folder, storage_options=dict(pipeline.settings.storage_options) or None)
     key = hashlib.blake2b(f"{port}\n{step.key}".encode(), digest_size=8).hexdigest()
     return Step(f"{port}/{step.name}", sink, key, ((step.name, port),), keeper=True)

@@ -29,7 +29,7 @@ def preview(pipeline: Pipeline, records: int = 5) -> list[StagePreview]:
     Raises:
         CuratorError: the plan's errors, and what a stage raised in `setup`.
     """
-    plan = make_plan(pipeline >> ToJsonl(path="preview") if pipeline.ends else pipeline)  # no sink is opened
+    plan = make_plan(pipeline >> ToJsonl() if pipeline.ends else pipeline, out="preview")  # no sink is opened
     parts = {step.name: step.part_of for step in plan.steps}
     answers: dict[tuple[str, str], list[Batch]] = {}
     previews = []

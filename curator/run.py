@@ -22,8 +22,11 @@ from curator.engine.events import Stop, Stopped
 from curator.engine.scheduler import SHARE_OF
 from curator.engine.seats import allocation_of
 from curator.errors import CuratorError, FirstError, InputError
+from curator.guard import check_free, check_sinks, find_changes
 from curator.io.files import FileInfo, Folder
+from curator.io.listing import DATA
 from curator.io.spool import shard_units, spool_units
+from curator.layout import ASIDE, folder_of
 from curator.ledger import FOLDER, Ledger
 from curator.loop import Labels, Loop, Means
 from curator.machine import this_machine
@@ -32,8 +35,9 @@ from curator.observe.examples import find_examples
 from curator.observe.observer import Observer
 from curator.observe.report import render_report
 from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise, with_parts
+from curator.owner import Owner
 from curator.pipeline import Pipeline
-from curator.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan, out_folder
+from curator.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan
 from curator.recipe import dump
 from curator.run_lock import Lock, take
 from curator.stage import Reduce, Sink, Source, Unit
@@ -76,37 +80,40 @@ class Result:
         return [FirstError(**error) for error in self.stats["first_errors"]]
 
 
-def run(pipeline: Pipeline, *, workers: int | None = None, ray: str | bool | None = None, prune: bool = False,
-        mode: Mode = "stream", watch: Callable[[Mapping[str, Any]], None] | None = None,
-        metrics_port: int | str | None = None) -> Result:
+def run(pipeline: Pipeline, *, out: str | None = None, workers: int | None = None, ray: str | bool | None = None,
+        prune: bool = False, replace: bool | Callable[[str], bool] = False, mode: Mode = "stream",
+        watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
-    `workers`: cores to use; None for all, 0 to work in this process. `ray`: the address of a Ray cluster to work on; True for
-    that of RAY_ADDRESS, or else one of our own on this machine; False for none; None for that of RAY_ADDRESS, or else none.
-    `prune`: remove results of inputs that are no
-    longer read. `mode`: "batch" finishes each operator before the next one begins, and spools what is between them. `watch`:
-    called now and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on this port of
-    this machine (0: any free one), or "HOST:PORT" to let others in.
+    `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for all, 0 to work in
+    this process. `ray`: the address of a Ray cluster to work on; True for that of RAY_ADDRESS, or else one of our own on this
+    machine; False for none; None for that of RAY_ADDRESS, or else none. `prune`: remove results of inputs that are no longer
+    read. `replace`: go on when that removes results which the recipe was edited away from, or another recipe's; a function is
+    asked, for an edit only, and told what would be done again and removed. `mode`: "batch" finishes each operator before the
+    next one begins, and spools what is between them. `watch`: called now and then with a snapshot of the run. `metrics_port`:
+    serve its numbers to Prometheus while it runs, on this port of this machine (0: any free one), or "HOST:PORT" to let
+    others in.
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
-        CuratorError: the run cannot start: another one writes there, old results are in the way, or the port is taken.
+        CuratorError: the run cannot start: another one writes there, old results or files of others are in the way, or the
+            port is taken.
     """
-    plan = make_plan(pipeline, mode)
+    plan = make_plan(pipeline, mode, out)
     units = _list_units(plan)
-    settings = pipeline.settings
-    out = Folder.open(out_folder(pipeline), dict(settings.storage_options) or None)
+    check_free(plan.out)
     with contextlib.ExitStack() as held:
-        lock = take(out)
+        lock = take(plan.out)
         held.callback(lock.release)
         endpoint = None if metrics_port is None else Endpoint(metrics_port)
         if endpoint is not None:
             held.callback(endpoint.close)
-        _check_writable(plan, out)
         # A filesystem in memory belongs to one process: no other worker would see it.
         inline = workers == 0 or _in_memory(plan)
-        work = _Run(plan, units, out, lock, prune, watch)
-        observer = held.enter_context(Observer(out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
+        work = _Run(plan, units, lock, prune, watch)
+        work.check(replace)
+        _check_writable(plan)
+        observer = held.enter_context(Observer(plan.out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
         means = Means(this_machine(None if inline else workers), observer, work.tell_numbers, work.save_numbers, inline, lock,
                       modules_of(o for phase in plan.phases for o in phase.operators),
                       None if inline else _ray_address(ray), workers)
@@ -132,19 +139,21 @@ def _list_units(plan: Plan) -> list[tuple[int, Unit]]:
                     raise InputError(f"{unit.label} is read by two sources; read it once and branch")
                 seen.add(unit.key)
                 units.append((operator.index, unit))
-    for step in (s for s in plan.steps if isinstance(s.stage, Sink)):
-        folder = Folder.open(str(step.stage.path)).uri.rstrip("/") + "/"
-        inside = next((part.uri for _, unit in units for part in unit.parts if part.uri.startswith(folder)), None)
-        if inside is not None:
-            raise InputError(f"{inside} is read, and {step.name!r} writes into {folder}: a run does not read its own output; "
-                             "write elsewhere, or name what is to be read more closely")
+    written = {plan.out.path_of(name) + "/" for name in (DATA, *ASIDE)}
+    written |= {folder_of(s.stage) + "/" for s in plan.steps if isinstance(s.stage, Sink)}
+    outputs = tuple(written)
+    inside = next((part.uri for _, unit in units for part in unit.parts if part.uri.startswith(outputs)), None)
+    if inside is not None:
+        folder = max((f for f in outputs if inside.startswith(f)), key=len)
+        raise InputError(f"{inside} is read, and {folder} is where this run writes: a run does not read its own output; "
+                         "write elsewhere, or name what is to be read more closely")
     return units
 
 
-def _check_writable(plan: Plan, out: Folder) -> None:
+def _check_writable(plan: Plan) -> None:
     """Find out before the work, not after it, that the output cannot be written."""
-    out.sub("_run").make()
-    out.sub("_run").write("manifest.json", json.dumps(_manifest(plan), indent=1).encode())
+    plan.out.sub("_run").make()
+    plan.out.sub("_run").write("manifest.json", json.dumps(_manifest(plan), indent=1).encode())
 
 
 def _manifest(plan: Plan) -> dict[str, Any]:
@@ -152,7 +161,8 @@ def _manifest(plan: Plan) -> dict[str, Any]:
 
     stages = [{"name": s.name, "class": f"{type(s.stage).__module__}.{type(s.stage).__qualname__}",
                "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key} for s in plan.steps]
-    return {"curator": version("curator-core"), "python": platform.python_version(), "pyarrow": pa.__version__, "stages": stages}
+    return {"name": plan.pipeline.name, "curator": version("curator-core"), "python": platform.python_version(),
+            "pyarrow": pa.__version__, "stages": stages}
 
 
 def _errors_in(folder: Folder) -> dict[str, FirstError]:
@@ -174,9 +184,9 @@ def _as_list(value: Any) -> list:
 
 
 class _Run:
-    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], out: Folder, lock: Lock, prune: bool,
+    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], lock: Lock, prune: bool,
                  watch: Callable[[Mapping[str, Any]], None] | None) -> None:
-        self.plan, self.units, self.out, self.lock, self.prune, self.watch = plan, units, out, lock, prune, watch
+        self.plan, self.units, self.out, self.lock, self.prune, self.watch = plan, units, plan.out, lock, prune, watch
         self.began = time.monotonic()
         steps = plan.steps
         self.keepers = {s.name for s in steps if s.keeper}
@@ -185,8 +195,9 @@ class _Run:
         self.reasons = {s.name: s.stage.reasons() for s in steps}  # asked once: a stage may have to look for them in files
         self.part_of = {s.name: s.part_of for s in steps if s.part_of}
         self.spools = {s.name: (phase.number, s) for phase in plan.phases for s in phase.operators[-1].steps if s.spool}
+        self.owner = Owner.of(plan.out)
         sinks = [s for s in steps if isinstance(s.stage, Sink)]
-        self.ledgers = [Ledger(out, phase.number, sinks, lock.confirm) for phase in plan.phases]
+        self.ledgers = [Ledger(plan.out, phase.number, sinks, self.owner, lock.confirm) for phase in plan.phases]
         self.loops: list[Loop] = []  # of the phases that were begun
         self.read_before = 0
         self.best: Allocation | None = None  # the best allocation, when it was looked at last,
@@ -196,6 +207,29 @@ class _Run:
         self.errors_before: dict[str, FirstError] = {}  # of earlier attempts, by stage
 
     # -- from beginning to end ------------------------------------------------------------------------------
+
+    def check(self, replace: bool | Callable[[str], bool]) -> None:
+        """Raise if results or files are in the way, before anything is touched."""
+        check_sinks(self.plan, self.owner, self.ledgers)
+        changes = find_changes(self.plan, [*self.ledgers, *self._later()], self.units)
+        if changes.strange:
+            raise CuratorError(f"{changes.strange[0]} was made when {self.out.uri} lay elsewhere, and outside of a folder "
+                               "that was moved or copied an edit removes nothing. Write to another folder, or give the sink "
+                               "another path")
+        if not changes.files or replace is True:
+            return
+        told = changes.describe(self.out.uri)
+        if changes.other is not None:
+            raise CuratorError(f"{told}. Write to another folder (--out, out=), or say --replace (replace=True)")
+        if not (callable(replace) and replace(told)):
+            raise CuratorError(f"{told}. Go on with --yes (in Python replace=True), or write to another folder (--out, out=)")
+
+    def _later(self) -> Iterator[Ledger]:
+        """The ledgers of phases that the plan does not have any more."""
+        number = len(self.plan.phases)
+        while self.out.sub("_run").exists(f"{FOLDER}-{number + 1}"):
+            yield Ledger(self.out, number, self.ledgers[0].sinks, self.owner, self.lock.confirm)
+            number += 1
 
     def go(self, means: Means) -> Result:
         self.means, watch = means, self.watch
@@ -274,12 +308,9 @@ class _Run:
         """Results of later phases that an edit has made untrue, and those of phases that the plan does not have any more."""
         for phase in self.plan.phases[1:]:
             self.ledgers[phase.number].expire(phase)
-        number = len(self.plan.phases)
-        while self.out.sub("_run").exists(f"{FOLDER}-{number + 1}"):
-            old = Ledger(self.out, number, self.ledgers[0].sinks, self.lock.confirm)
+        for old in self._later():
             if not old.abolish():
                 break
-            number += 1
 
     def _units(self, phase: Phase) -> list[tuple[int, Unit]]:
         """What there is to read: of the first phase the sources' units, of a later one what is spooled for it."""

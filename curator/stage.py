@@ -372,16 +372,17 @@ class Writer:
 class Sink(Stage):
     """Where records go. Subclass it as a dataclass and write `open`.
 
-    A sink has the fields `path` (a folder or URL) and `storage_options`. Each file it makes lies below `path`, and its
+    A sink has the fields `path` (a folder or URL; None until the plan puts it into the run's folder) and `storage_options`.
+    Each file it makes lies below `path`, and its
     name, or that of a folder between, begins with the `name` it was given, so that files of an interrupted run can be told and
     removed. It is given all columns, and of the payloads those that its contract needs.
     """
 
-    path: str
+    path: str | None
     ports = ()
 
     def open(self, name: str) -> Writer:
-        """Begin the files of one unit. `name` is unique to unit and attempt: `part-<unit>-<run folder>-<run>-<attempt>`."""
+        """Begin the files of one unit. `name` is unique to unit and attempt: `part-<unit>-<output>-<phase>-<run>-<attempt>`."""
         raise TypeError(f"{type(self).__name__} has no open method")
 
 

@@ -29,7 +29,7 @@ def recipe(job: common.Job) -> dict:
     made = ["minhash", *(["shingles"] if job.variant == "exact" else [])]
     return {"read": {"jsonl": {"path": f"{job.corpus}/*.jsonl"}},
             "steps": [{"text.minhash": minhash}, {"dedup.near": near}, {"select": {"drop": made}}],
-            "write": {"jsonl": {"path": f"{job.place}/out", "compression": None}}}
+            "write": {"jsonl": {"compression": None}}, "out": f"{job.place}/out"}
 
 
 def dedup(job: common.Job) -> dict:
@@ -47,7 +47,7 @@ def dedup(job: common.Job) -> dict:
 
 def read(job: common.Job) -> dict:
     out = Path(job.place, "out")
-    kept = [r["id"] for r in common.records(sorted(out.glob("*.jsonl")))]
+    kept = [r["id"] for r in common.records(sorted(out.glob("data/*.jsonl")))]
     removed = sorted((out / "duplicate" / "dedup.near").glob("*.parquet"))
     columns = ["id", "duplicate_of"]
     table = ds.dataset(removed).to_table(columns).to_pydict() if removed else dict.fromkeys(columns, ())

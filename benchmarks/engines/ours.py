@@ -92,7 +92,7 @@ def run(job: common.Job) -> dict:
         pipeline = pipeline >> Step(job=job, stage=stage).with_(resources=Resources(cpus=cpus), batch_size=1, name=f"step{stage}")
     out = f"{job.place}/out"
     result = run_pipeline((pipeline >> Numbers(path=out)).named("job", max_failed=0.1), **options)
-    numbers = [int(line) for path in Path(out).glob("part-*") for line in path.read_text().split()]
+    numbers = [int(line) for path in Path(out, "data").glob("part-*") for line in path.read_text().split()]
     ended = {} if result.ok else {"error": result.stats["message"]}
     return {"outputs": len(set(numbers)), "rows": len(numbers), "failed": result.records["failed"],
             "version": version("curator-core"), **ended}

@@ -20,7 +20,7 @@ def run(job: common.Job, steps: list) -> dict:
     from curator.recipe import load
 
     recipe = {"read": {"image.files": {"path": job.images}}, "steps": [*steps, {"select": {"drop": ["bytes"]}}],
-              "write": {"parquet": {"path": f"{job.place}/out"}}}
+              "write": "parquet", "out": f"{job.place}/out"}
     path = Path(job.place, "recipe.yaml")
     path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
     began = time.monotonic()

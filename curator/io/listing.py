@@ -14,6 +14,13 @@ from curator.io.compression import without_codec
 from curator.io.local import Entry
 from curator.stage import ENDINGS
 
+# In the folder of a run:
+DATA = "data"  # what was written
+CLUSTERS = "clusters"  # what its reductions found out
+CARD = "README.md"  # what it says of itself
+RUN = "_run"  # what the run knows of itself, so a folder that has it is one of a run
+BESIDE = (*ENDINGS, CLUSTERS, CARD)  # what is no data
+
 
 class Listable(Protocol):
     """What is needed of a filesystem to expand a path."""
@@ -71,14 +78,16 @@ def _ending(name: str) -> str:
 
 
 def _visible(entries: Iterable[Entry], folder: str, suffixes: tuple[str, ...]) -> list[Entry]:
-    """Those that count below a folder. Where a run wrote (`_run/`), the records it dropped or could not read do not."""
+    """Those that count below a folder. Where a run wrote (`_run/`), what it keeps beside the data does not."""
     below = len(folder.rstrip("/")) + 1
     named = [(e.path[below:], e) for e in entries]
-    outputs = {name[:at] for name, _ in named if (at := ("/" + name).find("/_run/")) >= 0}
-    aside = tuple(f"{output}{ending}/" for output in outputs for ending in ENDINGS)
+    outputs = {name[:at] for name, _ in named if (at := ("/" + name).find(f"/{RUN}/")) >= 0}
+    aside = {f"{output}{name}" for output in outputs for name in BESIDE}
+    aside_folders = tuple(f"{name}/" for name in aside)
     return [e for name, e in named
             if not any(part[0] in "._" for part in name.split("/") if part)
-            and not name.startswith(aside) and (not suffixes or name.lower().endswith(suffixes))]
+            and name not in aside and not name.startswith(aside_folders)
+            and (not suffixes or name.lower().endswith(suffixes))]
 
 
 # -- globs --------------------------------------------------------------------------------------------------
@@ -100,7 +109,7 @@ def _matches(files: Listable, base: str, pattern: list[str]) -> Iterator[Entry]:
         return
     first, rest = re.compile(_component(pattern[0])), pattern[1:]
     there = files.ls(base)
-    aside = ENDINGS if is_glob(pattern[0]) and any(e.name == "_run" for e in there) else ()
+    aside = BESIDE if is_glob(pattern[0]) and any(e.name == RUN for e in there) else ()
     for entry in there:
         if first.fullmatch(entry.name) and entry.name not in aside:
             if not rest:

@@ -36,14 +36,15 @@ class Encoder(Protocol):
 class FileSink(Sink):
     """Records into files of one format. Subclasses say how a file is encoded (`start`).
 
-    `path`: a folder or URL. `select`: the columns to write, in this order; None for all. `target_bytes`: a file is
+    `path`: a folder or URL; None for the run's own `data/`.
+    `select`: the columns to write, in this order; None for all. `target_bytes`: a file is
     closed, and the next one begun, when its data reaches this, before compression. `storage_options`: what the
     filesystem wants (keys, endpoint).
 
     The plan tells places apart, not the fingerprint: a run's folder may be moved.
     """
 
-    path: str = setting()
+    path: str | None = setting(default=None)
     select: list[str] | None = None
     target_bytes: int = 256 << 20
     storage_options: dict[str, Any] | None = setting(default=None)
@@ -54,7 +55,7 @@ class FileSink(Sink):
     def __post_init__(self) -> None:
         if isinstance(self.path, PathLike):
             self.path = fspath(self.path)
-        if not self.path or not isinstance(self.path, str):
+        if self.path is not None and (not self.path or not isinstance(self.path, str)):
             raise ValueError(f"path must be a folder or URL, got {self.path!r}")
         if self.target_bytes < 1:
             raise ValueError(f"target_bytes must be 1 or more, got {self.target_bytes}")
@@ -155,6 +156,8 @@ class FileWriter(Writer):
 
     def __init__(self, sink: FileSink, name: str) -> None:
         self._sink, self._name = sink, name
+        if sink.path is None:
+            raise ValueError(f"{sink.name} has no path: it gets one from the plan of a run")
         self._folder = Folder.open(sink.path, sink.storage_options)
         self._finished: list[WrittenFile] = []
         self._schema: pa.Schema | None = None  # of the file that is open, or will be opened for what is gathered

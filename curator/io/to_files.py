@@ -14,7 +14,7 @@ from curator.errors import RecipeError
 from curator.io.files import Folder
 from curator.io.media_sink import MediaSink, MetadataFile, Names, safe, sizes
 from curator.io.sink import Encoder, OpenFiles
-from curator.stage import ENDINGS, Contract
+from curator.stage import Contract
 
 FILE_NAME = "file_name"
 _AT_ONCE = 8  # files that are written side by side
@@ -28,7 +28,7 @@ class ToFiles(MediaSink):
     The files are `<name>/<key>.<extension>`, and beside that folder is `<name>.parquet`, whose column `file_name` (string) is
     the file's path below `path`, null where `media` is. With `by`, a column, they are
     `<value>/<name>-<key>.<extension>`: a folder for each value, as loaders of labelled folders want it (`null` for those
-    without, `failed_` and the like for values that are names of a run's own folders). The key is the column `key`, else the
+    without). The key is the column `key`, else the
     `id`, made safe as a file's name; where `extension` is no ending, the file has none. A column `file_name` that was there
     before is replaced.
 
@@ -90,16 +90,11 @@ class FilesOfRecords:
         name = f"{key}.{extension}" if _ENDING.fullmatch(extension) else key
         if self.sink.by is None:
             return f"{self.stem}/{name}"
-        return f"{folder_for(record[self.sink.by])}/{self.stem}-{name}"
+        value = record[self.sink.by]
+        return f"{'null' if value is None else safe(str(value))}/{self.stem}-{name}"
 
     def _put(self, name: str | None, content: bytes | None) -> None:
         if name is not None:
             folder: Folder = self.files.folder
             with self.files.add(folder.open_file(name, "wb")) as output:
                 output.write(content)
-
-
-def folder_for(value: Any) -> str:
-    """The folder of the records with this value: below the output, where `dropped` and the like are other records."""
-    name = "null" if value is None else safe(str(value))
-    return f"{name}_" if name.casefold() in ENDINGS else name

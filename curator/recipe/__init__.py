@@ -4,7 +4,8 @@
     steps:
       - text.signals
       - drop: {too_short: word_count < 50}
-    write: {parquet: {path: out/}}
+    write: parquet
+    out: out/
 
 Whatever is wrong with a recipe is told in one RecipeError, a line a problem: `file:line: path.in.recipe: what to do`.
 """
@@ -18,6 +19,7 @@ from typing import Any
 from curator import packs
 from curator.errors import InputError, RecipeError
 from curator.io.files import open_input
+from curator.layout import moved
 from curator.pipeline import Pipeline, Settings
 from curator.recipe.dump import dump
 from curator.recipe.graph import Graph, Line, Merge, give_names
@@ -30,13 +32,15 @@ __all__ = ["dump", "load", "recipe_text"]
 
 KEYS = ("name", "description", "read", "steps", "write", "branches", "max_failed", "discard", "seed", "out",
         "storage_options")
+OUT = "out"  # the override that moves all that a recipe writes
 BRANCH_KEYS = ("from", "read", "steps", "write")
 
 
 def load(recipe: str | Path, overrides: Mapping[str, str] | None = None) -> Pipeline:
     """The pipeline of a recipe: a file, a packaged recipe (`text/web`) or the YAML itself.
 
-    `overrides` are values of `--set`, `{"read.path": "docs/", "steps.drop.too_short": "word_count < 9"}`.
+    `overrides` are values of `--set`, `{"read.path": "docs/", "steps.drop.too_short": "word_count < 9"}`; that of `out`
+    moves all that the recipe writes.
 
     Raises:
         RecipeError: everything that is wrong with it.
@@ -47,10 +51,11 @@ def load(recipe: str | Path, overrides: Mapping[str, str] | None = None) -> Pipe
     if not root.is_map:
         raise RecipeError(f"{root.place}: a recipe is a mapping with read, steps and write")
     for key, value in (overrides or {}).items():
-        override(root, key, value, KEYS, problems)
+        if key != OUT:
+            override(root, key, value, KEYS, problems)
     pipeline = _Reader(root, problems).pipeline(Path(file).stem)
     problems.check()
-    return pipeline
+    return moved(pipeline, overrides[OUT]) if overrides and OUT in overrides else pipeline
 
 
 def recipe_text(name: str | Path) -> str:
@@ -116,7 +121,7 @@ class _Reader:
         if not lines[0].sources:
             self.problems.add(self.root, "", "nothing is read; add, for example, read: {jsonl: {path: docs/}}")
         if not any(line.sinks for line in lines):
-            self.problems.add(self.root, "", "nothing is written; add, for example, write: {parquet: {path: out/}}")
+            self.problems.add(self.root, "", "nothing is written; add, for example, write: parquet and out: out/")
 
     def _line(self, name: str, path: str, item: Item) -> Line:
         line = Line(name, path, item)

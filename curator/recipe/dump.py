@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -14,6 +14,7 @@ import yaml
 
 from curator import packs
 from curator.pipeline import End, Node, Pipeline, Settings
+from curator.recipe.graph import sink_name
 from curator.recipe.parameters import REQUIRED, parameters
 from curator.recipe.parse import scalar
 from curator.stage import FunctionStage, Sink, Source, Stage
@@ -61,7 +62,7 @@ def dump(pipeline: Pipeline) -> str:
     recipe = {"name": pipeline.name} | (written(lines[0]) if lines else {})
     if len(lines) > 1:
         recipe["branches"] = {line.name: written(line) for line in lines[1:]}
-    recipe |= _settings(pipeline.settings, [sink for line in lines for sink in line.write], pipeline.sinks)
+    recipe |= _settings(pipeline.settings)
     text = yaml.dump(recipe, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
     strangers = {m.name for m in made.values() if m.plain is None}
     if not strangers:
@@ -70,7 +71,7 @@ def dump(pipeline: Pipeline) -> str:
             + "".join(f"#   {name}\n" for name in sorted(strangers)) + text)
 
 
-def _settings(settings: Settings, written: list[Node], sinks: tuple[Node, ...]) -> dict[str, Any]:
+def _settings(settings: Settings) -> dict[str, Any]:
     """The settings that are not the usual ones, by their keys in a recipe."""
     given: dict[str, Any] = {}
     if settings.max_failed != Settings.max_failed:
@@ -79,8 +80,6 @@ def _settings(settings: Settings, written: list[Node], sinks: tuple[Node, ...]) 
         given["discard"] = list(settings.discard)
     if settings.out is not None:
         given["out"] = _plain(settings.out)
-    elif sinks and written[0] is not sinks[0]:  # the run's folder is that of the first sink
-        given["out"] = _plain(sinks[0].stage.path)
     if settings.storage_options:
         given["storage_options"] = _plain(settings.storage_options, "storage_options")
     return given
@@ -168,8 +167,8 @@ def _names(nodes: list[Node]) -> dict[Node, str]:
 def _stated_names(lines: list[_Line], names: dict[Node, str], made: dict[Node, _Made],
                   discard: tuple[str, ...]) -> set[Node]:
     """The nodes whose name must be written, since loading the recipe would not give them the same name."""
-    order = [node for line in lines for node in (*line.read, *line.steps, *line.write)]
-    bases = [made[node].base for node in order]
+    base_of = dict(_bases(lines, made))
+    order, bases = list(base_of), list(base_of.values())
     called = {names[end.node] for line in lines if not line.by_label for end in line.takes}
     called |= {text.partition("/")[2] for text in discard}
     stated = {n for n in order if names[n] in called and bases.count(names[n]) > 1}
@@ -177,7 +176,7 @@ def _stated_names(lines: list[_Line], names: dict[Node, str], made: dict[Node, _
         taken = {names[n] for n in stated}
         wrong = set()
         for node in (n for n in order if n not in stated):
-            base = name = made[node].base
+            base = name = base_of[node]
             count = 1
             while name in taken:
                 count += 1
@@ -188,6 +187,20 @@ def _stated_names(lines: list[_Line], names: dict[Node, str], made: dict[Node, _
         if not wrong:
             return stated
         stated |= wrong
+
+
+def _bases(lines: list[_Line], made: dict[Node, _Made]) -> Iterator[tuple[Node, str]]:
+    """What a step is called before its name is made unique, in the order in which a recipe's steps get their names."""
+    sinks_of_branches = []
+    for line in lines:
+        label = sink_name(line.name)
+        yield from ((node, made[node].base) for node in (*line.read, *line.steps))
+        for node in line.write:
+            if label:
+                sinks_of_branches.append((node, label))
+            else:
+                yield node, made[node].base
+    yield from sinks_of_branches
 
 
 # -- steps -----------------------------------------------------------------------------------------------------

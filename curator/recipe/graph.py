@@ -6,6 +6,7 @@ A line is the main one (`read`, `steps`, `write`) or a branch. It starts with it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -81,21 +82,31 @@ def all_steps(lines: list[Line]) -> Iterator[Step]:
 
 
 def give_names(lines: list[Line], problems: Problems) -> None:
-    """Make the names unique, as the funnel shows them: the second `drop` is `drop-2`, unless the recipe names it."""
+    """Make the names unique, as the funnel shows them: the second `drop` is `drop-2`, unless the recipe names it.
+
+    The sink of a branch is called like the branch, and so is its folder.
+    """
     taken: set[str] = set()
     for step in (s for s in all_steps(lines) if s.named and s.stage):
         if step.stage.name in taken:
             problems.add(step.item, f"{step.path}.with.name", f"two steps are named {step.stage.name!r}")
         taken.add(step.stage.name)
-    for step in (s for s in all_steps(lines) if not s.named and s.stage):
-        step.base = name = step.stage.name
+    label = {id(sink): name for line in lines if (name := sink_name(line.name)) for sink in line.sinks}
+    unnamed = sorted((s for s in all_steps(lines) if not s.named and s.stage), key=lambda s: id(s) in label)
+    for step in unnamed:
+        step.base = name = label.get(id(step), step.stage.name)
         count = 1
         while name in taken:
             count += 1
             name = f"{step.base}-{count}"
         taken.add(name)
-        if count > 1:
+        if name != step.stage.name:
             step.stage = step.stage.with_(name=name)
+
+
+def sink_name(branch: str) -> str:
+    """What the sink of a branch is called, "" where the branch's name would be no good one for a folder."""
+    return branch if re.fullmatch(r"[^\W_][^/]*", branch) else ""
 
 
 class Graph:

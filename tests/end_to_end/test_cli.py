@@ -46,7 +46,7 @@ def test_run_ends_with_the_funnel(folder):
     assert done.exit_code == 0, done.output
     for told in ("records in", "too_short", "duplicate", "records written", "4 in = 2 written + 1 dropped + 1 duplicate"):
         assert told in done.output
-    rows = [json.loads(line) for p in (folder / "out").glob("part-*") for line in p.read_text().splitlines()]
+    rows = [json.loads(line) for p in (folder / "out/data").glob("part-*") for line in p.read_text().splitlines()]
     assert {r["id"] for r in rows} == {"a", "d"}
     assert rows[0].keys() == {"id", "source", "text", "length"}
 
@@ -108,13 +108,40 @@ def test_what_is_wrong_is_told_before_anything_runs(folder, words, told):
     assert not (folder / "out").exists()
 
 
-def test_out_is_for_recipes_with_one_sink(folder):
-    (folder / "recipe.yaml").write_text("read: {jsonl: {path: in}}\nwrite: [{jsonl: {path: a}}, {parquet: {path: b}}]\n")
-    done = run("--out", "elsewhere")
-    assert "--set write.NAME.path=elsewhere (there are jsonl, parquet)" in done.output
-    done = run("--set", "write.jsonl.path=one", "--set", "write.parquet.path=two")
+def test_two_sinks_want_one_folder_and_out_moves_what_lies_in_it(folder):
+    sinks = "[jsonl, {parquet: {path: old/deep}}, {csv: {path: aside}}]"
+    (folder / "recipe.yaml").write_text(f"read: {{jsonl: {{path: in}}}}\nwrite: {sinks}\n")
+    done = run()
+    assert done.exit_code == 2
+    assert "no folder for the run: give `out: FOLDER`" in done.output
+    for set_out in (["--out", "new"], ["--set", "out=newer"]):
+        (folder / "recipe.yaml").write_text(f"read: {{jsonl: {{path: in}}}}\nwrite: {sinks}\nout: old/\n")
+        done = run(*set_out)
+        assert done.exit_code == 0, done.output
+        new = set_out[1].removeprefix("out=")
+        assert [p.suffix for p in (folder / new / "data").iterdir()] == [".zst"]
+        assert [p.suffix for p in (folder / new / "deep").iterdir()] == [".parquet"]
+        assert "writes to aside, not below" in done.output
+        assert not (folder / "old").exists()
+        for path in (folder / "aside").iterdir():  # the next run is another output
+            path.unlink()
+
+
+def test_several_sinks_without_paths_have_folders_by_name(folder):
+    (folder / "recipe.yaml").write_text(
+        "read: {jsonl: {path: in}}\nsteps: [{route: {long: length(text) > 8, short: 'true'}}]\nwrite: parquet\n"
+        "branches:\n  short: {write: [jsonl, csv]}\nout: out\n")
+    done = run()
     assert done.exit_code == 0, done.output
-    assert next((folder / "two").glob("*.parquet"))
+    assert sorted(p.name for p in (folder / "out/data").iterdir()) == ["parquet", "short", "short-2"]
+
+
+def test_it_must_be_said_where_to_write(folder):
+    (folder / "recipe.yaml").write_text("read: {jsonl: {path: in}}\nwrite: jsonl\n")
+    done = run()
+    assert done.exit_code == 2
+    assert "it is not said where to write: give `out: out/`" in done.output
+    assert run("--out", "out").exit_code == 0
 
 
 @pytest.mark.parametrize(("recipe", "told"), [

@@ -42,25 +42,26 @@ steps:
   - map: {size: octet_length(bytes), folder: "split_part(source, '/', -2)"}
   - drop: {small: size < 1010}
 write:
-  - webdataset: {path: FOLDER/shards, records: 10}
-  - files: {path: FOLDER/files, by: folder}
+  - webdataset: {records: 10}
+  - files: {by: folder}
+out: FOLDER/out
 """
 
 
 def test_files_to_shards_and_to_labelled_folders(files, tmp_path):
     result = run(load(RECIPE.replace("FOLDER", str(tmp_path))), workers=0)
     assert result.records | {"in": 60, "dropped": 10, "failed": 0} == result.records
-    about = metadata(tmp_path / "shards")
+    about = metadata(tmp_path / "out/data/webdataset")
     assert len(about) == 50
     assert {row["size"] for row in about} == set(range(1010, 1060))
-    named = {name: size for path in (tmp_path / "shards").glob("*.tar") for name, size in members(path).items()}
+    named = {name: size for path in (tmp_path / "out/data/webdataset").glob("*.tar") for name, size in members(path).items()}
     assert {f"{row['key']}.jpg": row["size"] for row in about} == {n: size for n, size in named.items() if n.endswith(".jpg")}
-    placed = metadata(tmp_path / "files")
+    placed = metadata(tmp_path / "out/data/files")
     assert {row["file_name"].split("/")[0] for row in placed} == {"0", "1", "2"}
-    assert all((tmp_path / "files" / row["file_name"]).stat().st_size == row["size"] for row in placed)
-    again = read(str(tmp_path / "shards" / "*.tar")) >> write(tmp_path / "again", format="webdataset")
+    assert all((tmp_path / "out/data/files" / row["file_name"]).stat().st_size == row["size"] for row in placed)
+    again = read(str(tmp_path / "out/data/webdataset" / "*.tar")) >> write(tmp_path / "again", format="webdataset")
     assert again.run(workers=0).records["written"] == 50
-    first, second = ({row["id"]: row for row in metadata(tmp_path / name)} for name in ("shards", "again"))
+    first, second = ({row["id"]: row for row in metadata(tmp_path / name)} for name in ("out/data/webdataset", "again/data"))
     assert first == {name: {k: row[k] for k in first[name]} for name, row in second.items()}
 
 
@@ -93,14 +94,15 @@ def test_killed_between_and_run_again(files, tmp_path, format, to):
         ended.append(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False))
     assert [e.returncode for e in ended] == [-signal.SIGKILL, 0], ended[-1].stderr
     assert "'written': 60" in ended[-1].stdout
-    about = metadata(out)
+    data = out / "data"
+    about = metadata(data)
     assert len({row["id"] for row in about}) == len(about) == 60
-    left = [str(p.relative_to(out)) for p in out.rglob("*") if p.is_file() and "_run" not in p.parts and p.suffix != ".parquet"]
+    left = [str(p.relative_to(data)) for p in data.rglob("*") if p.is_file() and p.suffix != ".parquet"]
     if to == "files":
         assert sorted(left) == sorted(row["file_name"] for row in about)
     else:
-        assert sorted(left) == sorted(p.with_suffix(".tar").name for p in out.glob("*.parquet"))
-        assert len([name for path in out.glob("*.tar") for name in members(path) if name.endswith(".jpg")]) == 60
+        assert sorted(left) == sorted(p.with_suffix(".tar").name for p in data.glob("*.parquet"))
+        assert len([name for path in data.glob("*.tar") for name in members(path) if name.endswith(".jpg")]) == 60
 
 
 def test_a_run_does_not_read_what_it_wrote(files):

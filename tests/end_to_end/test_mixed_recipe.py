@@ -44,6 +44,6 @@ def test_captions_and_images_are_judged_in_one_recipe(tmp_path):
     assert (records["in"], records["written"], records["dropped"], records["failed"]) == (5, 2, 3, 0)
     dropped = {row["url"]: row["reason"] for path in out.glob("dropped/*/*.parquet") for row in pq.read_table(path).to_pylist()}
     assert dropped == {"b.jpg": "short_caption", "c.jpg": "shouting", "gone.jpg": "not_found"}
-    rows = [row for path in out.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    rows = [row for path in (out / "data").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
     assert {row["url"]: row["caption"] for row in rows} == {name: CAPTIONS[name] for name in ("a.jpg", "d.jpg")}
     assert all(row["language"] == "en" and -1 <= row["alignment"] <= 1 for row in rows)

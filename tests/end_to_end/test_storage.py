@@ -23,7 +23,8 @@ def pipeline(path: str, out: str, options: dict | None = None, least: int = 10):
 
 
 def records(folder: Folder) -> list[dict]:
-    found = [json.loads(line) for n in folder.names() if n.startswith("part-") for line in folder.read(n).splitlines()]
+    data = folder.sub("data")
+    found = [json.loads(line) for n in data.names() for line in data.read(n).splitlines()]
     return sorted(found, key=lambda d: d["id"])
 
 
@@ -40,7 +41,7 @@ def check_run_edit_and_growth(place: str, options: dict | None, **how) -> None:
     again = pipeline(f"{place}/in/*.jsonl", f"{place}/out", options).run(**how)
     assert again.records == first.records
     assert again.stats["units"]["skipped"] == again.stats["units"]["total"]
-    edited = pipeline(f"{place}/in/*.jsonl", f"{place}/out", options, least=30).run(**how)
+    edited = pipeline(f"{place}/in/*.jsonl", f"{place}/out", options, least=30).run(replace=True, **how)
     assert edited.records["written"] == 10
     assert len(records(out)) == 10
     source.write("c.jsonl", lines([{"id": "new", "text": "document number 99"}]))

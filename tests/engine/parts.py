@@ -51,7 +51,7 @@ class Lines(Source):
 class JsonFiles(Sink):
     """One JSON file a unit, with every visible column."""
 
-    path: str
+    path: str | None = None
     storage_options: dict | None = None
     fail: str = ""
 
@@ -347,7 +347,7 @@ class Chaos:
         made = lines(place / "in", batch=2, delay_s=0.03)
         for kind in self.steps(random.Random(seed)):
             made = made.to(make[kind]()) if kind == "aside" else made >> make[kind]()
-        return (made >> JsonFiles(path=str(place / "out"))).named("chaos", out=str(place / "out"), max_failed=1000)
+        return (made >> JsonFiles()).named("chaos", out=str(place / "out"), max_failed=1000)
 
 
 chaos = Chaos()
@@ -362,8 +362,9 @@ def write_lines(folder: Path, **files: list[str]) -> Path:
 
 
 def written(out: Path, glob: str = "*.json") -> list[dict]:
-    """Every record in the files of the JSON sink, sorted by id."""
-    rows = [row for path in sorted(Path(out).glob(glob)) for row in json.loads(path.read_text())]
+    """Every record in the files of the JSON sink, sorted by id. `out`: a run's folder, or that of a sink elsewhere."""
+    data = Path(out, "data") if Path(out, "_run").exists() else Path(out)
+    rows = [row for path in sorted(data.glob(glob)) for row in json.loads(path.read_text())]
     return sorted(rows, key=lambda row: row["id"])
 
 

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import time
 from dataclasses import replace
 
@@ -84,7 +85,7 @@ def crash_at(monkeypatch_to, number):
 
 def run_and_crash(made, number):
     crash_at(None, number)
-    made().run(workers=0)
+    made().run(workers=0, replace=True)
     os._exit(0)
 
 
@@ -104,9 +105,9 @@ def crashes(made):
 
 def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts):
     """Each attempt continues what the one before left; each dies at another place."""
-    pipeline(texts, tmp_path / "calm").run(workers=0)
+    pipeline(texts, tmp_path / "calm").run(workers=0, replace=True)
     assert crashes(lambda: pipeline(texts, tmp_path / "out")) > 20
-    result = pipeline(texts, tmp_path / "out").run(workers=0)
+    result = pipeline(texts, tmp_path / "out").run(workers=0, replace=True)
     assert everything(tmp_path / "out") == everything(tmp_path / "calm")
     assert result.records["in"] == 10
     assert result.stats["units"]["skipped"] == 4
@@ -114,15 +115,15 @@ def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts):
 
 def test_an_edit_may_be_interrupted_at_every_change_of_the_disk(tmp_path, texts):
     """From a whole result to that of an edited recipe and changed inputs: never a mixture, nothing of the old is left."""
-    pipeline(texts, tmp_path / "out").run(workers=0)
+    pipeline(texts, tmp_path / "out").run(workers=0, replace=True)
     write_lines(texts, a=["same", "x", "new"], e=["e"])
     os.unlink(texts / "d.txt")
     edited = {"suffix": "!", "discard": ("dropped",)}
-    pipeline(texts, tmp_path / "calm", **edited).run(workers=0)
+    pipeline(texts, tmp_path / "calm", **edited).run(workers=0, replace=True)
 
     def made():
         made = pipeline(texts, tmp_path / "out", **edited)
-        return type("Pruning", (), {"run": lambda self, workers: made.run(workers=workers, prune=True)})()
+        return type("Pruning", (), {"run": lambda self, workers: made.run(workers=workers, prune=True, replace=True)})()
 
     assert crashes(made) > 20
     assert everything(tmp_path / "out") == everything(tmp_path / "calm")
@@ -132,16 +133,16 @@ def test_an_edit_may_be_interrupted_at_every_change_of_the_disk(tmp_path, texts)
 
 def test_an_edit_that_is_interrupted_again_and_again_keeps_the_survivors(tmp_path, texts):
     """The sidecars outlive any number of attempts that end before the first unit does."""
-    pipeline(texts, tmp_path / "out").run(workers=0)
+    pipeline(texts, tmp_path / "out").run(workers=0, replace=True)
     survivors = [row["id"] for row in written(tmp_path / "out/plain")]
     for _ in range(3):
         edited = pipeline(texts, tmp_path / "out", suffix="!")
         broken = replace(edited.sinks[1].stage, fail="write")
         edited.sinks[1].stage.fail = broken.fail
-        assert not edited.run(workers=0, check=False).ok
+        assert not edited.run(workers=0, check=False, replace=True).ok
     # Other units come first now; what was kept stays kept.
     write_lines(texts, **{"0": ["same", "x", "y", "z"]})
-    pipeline(texts, tmp_path / "out", suffix="!").run(workers=0)
+    pipeline(texts, tmp_path / "out", suffix="!").run(workers=0, replace=True)
     assert [row["id"] for row in written(tmp_path / "out/plain")] == survivors
     assert [row["id"] for row in written(tmp_path / "out/loud")] == survivors
 
@@ -160,15 +161,15 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_after_an_edit_and_after_taking_it_back_all_is_as_if_it_had_always_been_so(tmp_path, texts, edit):
     out = tmp_path / "out"
-    first = pipeline(texts, out).run(workers=0)
+    first = pipeline(texts, out).run(workers=0, replace=True)
     was, names = everything(out), len(files(out))
-    edited = pipeline(texts, out, **edit).run(workers=0)
-    calm = pipeline(texts, tmp_path / "calm", **edit).run(workers=0)
+    edited = pipeline(texts, out, **edit).run(workers=0, replace=True)
+    calm = pipeline(texts, tmp_path / "calm", **edit).run(workers=0, replace=True)
     assert everything(out) == everything(tmp_path / "calm")
     assert edited.records == calm.records
     assert len(files(out)) == len(files(tmp_path / "calm"))
     assert len(edited.stats["files"]) == len(calm.stats["files"])
-    back = pipeline(texts, out).run(workers=0)
+    back = pipeline(texts, out).run(workers=0, replace=True)
     assert everything(out) == was
     assert back.records == first.records
     assert len(files(out)) == names
@@ -176,8 +177,8 @@ def test_after_an_edit_and_after_taking_it_back_all_is_as_if_it_had_always_been_
 
 def test_a_stage_that_is_renamed_leaves_nothing_under_its_old_name(tmp_path, texts):
     out = tmp_path / "out"
-    (lines(texts) >> DropWord() >> sink(out)).run(workers=0)
-    (lines(texts) >> DropWord().with_(name="other") >> sink(out)).run(workers=0)
+    (lines(texts) >> DropWord() >> sink(out)).run(workers=0, replace=True)
+    (lines(texts) >> DropWord().with_(name="other") >> sink(out)).run(workers=0, replace=True)
     assert {p.parent.name for p in (out / "dropped").rglob("part-*")} == {"other"}
     assert len(kept_aside(out, "dropped")) == 2
 
@@ -186,8 +187,8 @@ def test_a_sink_that_moves_takes_its_records_with_it(tmp_path, texts):
     def made(place):
         return (lines(texts) >> words >> sink(tmp_path / place)).named("x", out=str(tmp_path / "out"))
 
-    made("here").run(workers=0)
-    made("there").run(workers=0)
+    made("here").run(workers=0, replace=True)
+    made("there").run(workers=0, replace=True)
     assert not list((tmp_path / "here").iterdir())
     assert len(written(tmp_path / "there")) == 10
 
@@ -197,10 +198,10 @@ def test_a_limit_is_one_over_all_attempts(tmp_path, texts):
         return lines(texts) >> Limit(records=5) >> Shout(suffix=suffix) >> sink(tmp_path / "out")
 
     for again in ("", "", "!"):
-        result = made(again).run(workers=0)
+        result = made(again).run(workers=0, replace=True)
         assert len(written(tmp_path / "out")) == result.records["written"] == 5
     write_lines(texts, e=["one more"] * 9)
-    assert made("!").run(workers=0).records["written"] == 5
+    assert made("!").run(workers=0, replace=True).records["written"] == 5
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -210,28 +211,28 @@ def test_what_a_stopped_run_did_in_units_that_are_not_done_is_unfinished(tmp_pat
     pipeline(texts, out).run(workers=workers)
     stopping = pipeline(texts, out, suffix="!")
     stopping.sinks[1].stage.fail = "write"
-    stopped = stopping.run(workers=workers, check=False)
+    stopped = stopping.run(workers=workers, check=False, replace=True)
     assert stopped.stats["status"] == "stopped"
     assert stopped.stats["units"]["done"] <= 1  # that of which nothing reaches the broken sink: c
     ended = stopped.records["dropped"] + stopped.records["duplicate"]
     assert 1 <= stopped.records["in"] <= 6
     assert stopped.records["in"] + stopped.records["made"] == ended + stopped.records["unfinished"]
     assert stopped.records["written"] == 0
-    finished = pipeline(texts, out, suffix="!").run(workers=workers)
+    finished = pipeline(texts, out, suffix="!").run(workers=workers, replace=True)
     assert finished.records["in"] == 6
 
 
 def test_a_unit_whose_duplicate_points_to_one_that_is_not_done_is_done_again(tmp_path, texts):
     """b was finished before a, to whose record it points; then the ledger lost a."""
     made = lines(texts) >> DedupExact(column="text") >> sink(tmp_path / "out")
-    made.run(workers=0)
+    made.run(workers=0, replace=True)
     ledger = tmp_path / "out/_run/ledger"
     said = [line for path in sorted(ledger.glob("*")) for line in path.read_text().splitlines()]
     for path in ledger.glob("*"):
         path.unlink()
     keeps = [line for line in said if not json.loads(line).get("label", "").endswith("a.txt")]
     (ledger / "00000001.jsonl").write_text("\n".join(keeps))
-    result = made.run(workers=0)
+    result = made.run(workers=0, replace=True)
     kept = {row["id"] for row in written(tmp_path / "out")}
     copies = kept_aside(tmp_path / "out", "duplicate")
     assert {row["duplicate_of"] for row in copies} <= kept
@@ -244,22 +245,22 @@ def test_a_unit_whose_duplicate_points_to_one_that_is_not_done_is_done_again(tmp
 @pytest.mark.parametrize("damage", [b'{"unit": "ab', b"\xff\xfe\x00", b'{"unit": "x"}\n', b"[1, 2]\n", b'{"later": 1}\n'])
 def test_a_damaged_ledger_is_named_with_what_to_do(tmp_path, texts, damage):
     made = lines(texts) >> sink(tmp_path / "out")
-    made.run(workers=0)
+    made.run(workers=0, replace=True)
     broken = tmp_path / "out/_run/ledger/00000009.jsonl"
     broken.write_bytes(damage)
     with pytest.raises(CuratorError, match=r"00000009.jsonl is damaged.* Remove this file"):
-        made.run(workers=0)
+        made.run(workers=0, replace=True)
     broken.unlink()
-    assert made.run(workers=0).records["written"] == 10
+    assert made.run(workers=0, replace=True).records["written"] == 10
 
 
 def test_a_ledger_that_is_lost_costs_time_and_no_record(tmp_path, texts):
     made = pipeline(texts, tmp_path / "out")
-    made.run(workers=0)
+    made.run(workers=0, replace=True)
     was = everything(tmp_path / "out")
     for path in (tmp_path / "out/_run/ledger").iterdir():
         path.unlink()
-    assert pipeline(texts, tmp_path / "out").run(workers=0).records["in"] == 10
+    assert pipeline(texts, tmp_path / "out").run(workers=0, replace=True).records["in"] == 10
     assert everything(tmp_path / "out") == was
     assert len([f for f in files(tmp_path / "out") if f.startswith("loud")]) <= 4
 
@@ -267,41 +268,42 @@ def test_a_ledger_that_is_lost_costs_time_and_no_record(tmp_path, texts):
 def test_only_files_of_this_run_folder_are_ever_removed(tmp_path, texts):
     """A user's files in our folders, another run's output below ours, beside ours and in our folder."""
     out = tmp_path / "out"
+    made = [(lines(texts) >> DropWord(word=word) >> sink(out)) for word in ("bad", "x")]
+    made[0].run(workers=0)
     (lines(texts) >> sink(out / "inner")).run(workers=0)
     (lines(texts) >> sink(out / "shared")).named("x", out=str(tmp_path / "elsewhere")).run(workers=0)
-    for name in ("notes.txt", "part-1.json", "part-0123456789abcdef-1-0.json", "dropped/mine.parquet"):
+    for name in ("notes.txt", "data/part-1.json", "data/part-0123456789abcdef-1-0.json", "dropped/mine.parquet", "data/b/mine",
+                 "data/part-0123456789abcdef-0123456789abcdef-0-1-0.json"):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text("mine")
-    theirs = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
-    made = [(lines(texts) >> DropWord(word=word) >> sink(out)) for word in ("bad", "x")]
-    for one in (*made, made[0]):
-        one.run(workers=0)
+    kept = re.compile(r"/(inner|shared|notes.txt|part-1.json|mine|part-0123456789abcdef)")
+    theirs = {p: p.read_bytes() for p in out.rglob("*") if p.is_file() and kept.search(str(p.relative_to(tmp_path)))}
+    for one in (made[1], made[0]):
+        one.run(workers=0, replace=True)
+    assert len(theirs) > 10
     assert {p: p.read_bytes() for p in theirs} == theirs
 
 
-def test_a_sink_inside_the_folder_of_another_is_left_alone_by_it(tmp_path, texts):
-    def made(suffix):
-        read = lines(texts)
-        return read.to(sink(tmp_path / "out/deep/er")) >> Shout(suffix=suffix) >> sink(tmp_path / "out")
-
-    made("").run(workers=0)
-    made("!").run(workers=0)
-    assert len(written(tmp_path / "out/deep/er")) == len(written(tmp_path / "out")) == 10
+def test_the_output_of_another_run_inside_the_folder_of_a_sink_is_left_alone_by_it(tmp_path, texts):
+    for suffix in ("", "!"):
+        (lines(texts) >> Shout(suffix=suffix) >> JsonFiles()).run(out=str(tmp_path / "out"), workers=0, replace=True)
+        (lines(texts) >> sink(tmp_path / "out/data/deep")).run(workers=0)
+    assert len(written(tmp_path / "out/data/deep")) == len(written(tmp_path / "out")) == 10
 
 
 def test_what_an_interrupted_attempt_left_is_removed(tmp_path, texts):
     out = tmp_path / "out"
     made = lines(texts) >> sink(out)
-    made.run(workers=0)
-    whole = next(out.glob("part-*"))
+    made.run(workers=0, replace=True)
+    whole = next((out / "data").glob("part-*"))
     tag = whole.name.split("-")[2]
-    left = [out / f"part-0123456789abcdef-{tag}-7-0.json", out / f".tmp-part-0123456789abcdef-{tag}-7-12.json.1234",
-            out / "lang=en" / f"part-0123456789abcdef-{tag}-7-0-001.json", out / f"failed/x/part-{'0' * 16}-{tag}-7-0.parquet",
-            out / f"part-0123456789abcdef-{tag}-7-0-000" / "a.jpg", out / f"part-0123456789abcdef-{tag}-7-0-000" / "sub" / "b"]
+    data, name = out / "data", f"part-0123456789abcdef-{tag}-0-7-0"
+    left = [data / f"{name}.json", data / f".tmp-{name[:-1]}12.json.1234", data / "lang=en" / f"{name}-001.json",
+            out / f"failed/x/{name}.parquet", data / f"{name}-000" / "a.jpg", data / f"{name}-000" / "sub" / "b"]
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("half")
-    made.run(workers=0)
+    made.run(workers=0, replace=True)
     assert not [p for p in left if p.exists()]
     assert whole.exists()
 
@@ -310,7 +312,7 @@ def test_paths_of_a_sink_may_be_relative(tmp_path, texts, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = lines(texts) >> JsonFiles(path="out")
     for _ in range(2):
-        assert made.run(workers=0).records["written"] == 10
+        assert made.run(workers=0, replace=True).records["written"] == 10
         assert len(written(tmp_path / "out")) == 10
 
 

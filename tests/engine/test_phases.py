@@ -115,7 +115,7 @@ def test_a_reduction_answers_each_row_knowing_all(tmp_path, texts, workers, mode
 
 @WORKERS
 def test_rows_can_be_absorbed_and_others_made_of_them(tmp_path, texts, workers):
-    result = (lines(texts) >> Words() >> sink(tmp_path / "out")).run(workers=workers)
+    result = (lines(texts) >> Words() >> sink(tmp_path / "out")).run(workers=workers, replace=True)
     assert [(r["id"], r["count"]) for r in written(tmp_path / "out")] == sorted(
         Counter(t for some in CONTENT.values() for t in some).items())
     assert not any("text" in row for row in written(tmp_path / "out"))
@@ -128,7 +128,7 @@ def test_a_reduction_without_a_key_has_one_shard_also_when_nothing_comes(tmp_pat
     both = lines(texts) >> DropWord()
     made = (both >> Total() >> sink(tmp_path / "good")) + (both.port("dropped") >> Total() >> sink(tmp_path / "bad"))
     nothing = lines(write_lines(tmp_path / "none", empty=[])) >> Total() >> sink(tmp_path / "nothing")
-    result = (made + nothing).named("x", out=str(tmp_path / "out")).run(workers=workers)
+    result = (made + nothing).named("x", out=str(tmp_path / "out")).run(workers=workers, replace=True)
     assert [[r["total"] for r in written(tmp_path / name)] for name in ("good", "bad", "nothing")] == [[7], [2], [0]]
     sums_up(result)
 
@@ -209,7 +209,7 @@ def test_a_payload_ends_with_the_last_stage_that_names_it(tmp_path, texts, mode)
     for name, stages in made.items():
         out = tmp_path / name
         pipeline = reduce(lambda before, one: before >> one, [Frames(), *stages, sink(out / "all")], lines(texts))
-        sums_up(pipeline.named("x", out=str(out)).run(workers=0, mode=mode))
+        sums_up(pipeline.named("x", out=str(out)).run(workers=0, mode=mode, replace=True))
         rows = written(out / "all")
         seen[name] = {row.get("payloads") for row in rows} | ({"mean"} if all("mean" in row for row in rows) else set())
     assert seen == {"later": {"frames timestamps", "mean"}, "now": {"", "mean"}, "unsaid": {"frames timestamps"}}
@@ -223,8 +223,8 @@ def test_an_edit_behind_a_barrier_that_wants_a_payload_gets_it(tmp_path, texts):
         return (pipeline >> sink(tmp_path / "all")).named("x", out=str(tmp_path))
 
     assert spools(made()) == spools(made(Shout()))
-    assert made().run(workers=0).ok
-    result = made(MeanFrame().with_(name="again"), Payloads(wanted=("frames",))).run(workers=0)
+    assert made().run(workers=0, replace=True).ok
+    result = made(MeanFrame().with_(name="again"), Payloads(wanted=("frames",))).run(workers=0, replace=True)
     sums_up(result)
     assert {row["payloads"] for row in written(tmp_path / "all")} == {"frames"}
 
@@ -255,7 +255,7 @@ def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, text
             return counted(texts, tmp_path / "out").run(workers=workers, mode=mode)
 
     assert crashes(Made) > 15
-    result = counted(texts, tmp_path / "out").run(workers=0, mode=mode)
+    result = counted(texts, tmp_path / "out").run(workers=0, mode=mode, replace=True)
     answers(tmp_path / "out")
     sums_up(result)
     named = {Path(f["path"]).name for f in result.stats["files"]}
@@ -286,7 +286,7 @@ def test_killed_in_each_phase_and_started_again_the_result_is_the_same(tmp_path,
         gate.mkdir()
     here = str(Path(__file__).parent)
     script = SCRIPT.format(here=here, texts=str(texts), first=str(gates[0]), second=str(gates[1]), out=str(out))
-    for gate, sign in zip(gates, ("_run/ledger/*", "part-*"), strict=True):
+    for gate, sign in zip(gates, ("_run/ledger/*", "data/part-*"), strict=True):
         for number in (signal.SIGKILL, last):
             driver = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
             STARTED.append(driver.pid)
@@ -311,10 +311,10 @@ def test_killed_in_each_phase_and_started_again_the_result_is_the_same(tmp_path,
 @WORKERS
 def test_an_edit_after_the_barrier_leaves_what_is_before_it(tmp_path, texts, workers):
     out = tmp_path / "out"
-    counted(texts, out).run(workers=workers)
-    assert phases(counted(texts, out, suffix="!").run(workers=workers)) == [0, 1]
+    counted(texts, out).run(workers=workers, replace=True)
+    assert phases(counted(texts, out, suffix="!").run(workers=workers, replace=True)) == [0, 1]
     answers(out, suffix="!")
-    result = counted(texts, out, suffix="!", add=10).run(workers=workers)
+    result = counted(texts, out, suffix="!", add=10).run(workers=workers, replace=True)
     assert phases(result) == [0, 1]
     answers(out, suffix="!", add=10)
     sums_up(result)
@@ -322,9 +322,9 @@ def test_an_edit_after_the_barrier_leaves_what_is_before_it(tmp_path, texts, wor
 
 def test_an_edit_before_the_barrier_does_all_of_it_again(tmp_path, texts):
     out = tmp_path / "out"
-    counted(texts, out, word="six").run(workers=0)
+    counted(texts, out, word="six").run(workers=0, replace=True)
     old = {p.name for p in (out / "_run/spool").rglob("part-*")}
-    result = counted(texts, out).run(workers=0)
+    result = counted(texts, out).run(workers=0, replace=True)
     assert phases(result) == [4, 1]
     answers(out)
     sums_up(result)
@@ -333,26 +333,26 @@ def test_an_edit_before_the_barrier_does_all_of_it_again(tmp_path, texts):
 
 def test_an_edit_clears_what_is_behind_the_barrier_before_anything_is_done(tmp_path, texts):
     out = tmp_path / "out"
-    counted(texts, out).run(workers=0)
+    counted(texts, out).run(workers=0, replace=True)
     stopping = counted(texts, out, word="one")
     stopping.sinks[0].stage.fail = "write"
-    stopped = stopping.run(workers=0, check=False)
+    stopped = stopping.run(workers=0, check=False, replace=True)
     assert stopped.stats["status"] == "stopped"
     assert written(out / "loud") == [] == written(out / "before")
-    counted(texts, out).run(workers=0)
+    counted(texts, out).run(workers=0, replace=True)
     answers(out)
 
 
 def test_new_and_changed_inputs_are_done_and_then_the_shards(tmp_path, texts):
     out = tmp_path / "out"
-    counted(texts, out).run(workers=0)
+    counted(texts, out).run(workers=0, replace=True)
     (texts / "d.txt").write_text("one\n")
-    result = counted(texts, out).run(workers=0)
+    result = counted(texts, out).run(workers=0, replace=True)
     assert phases(result) == [1, 1]
     assert Counter(r["count"] for r in written(out / "loud") if r["loud"] == "ONE") == {4: 4}
     (texts / "d.txt").unlink()
     with pytest.raises(CuratorError, match="--prune"):
-        counted(texts, out).run(workers=0)
+        counted(texts, out).run(workers=0, replace=True)
     result = counted(texts, out).run(workers=0, prune=True)
     assert phases(result) == [0, 1]
     answers(out)
@@ -362,23 +362,23 @@ def test_new_and_changed_inputs_are_done_and_then_the_shards(tmp_path, texts):
 def test_from_one_mode_to_the_other_and_without_the_barrier_nothing_old_stays(tmp_path, texts):
     out = tmp_path / "out"
     for mode in ("stream", "batch", "stream"):
-        sums_up(counted(texts, out).run(workers=0, mode=mode))
+        sums_up(counted(texts, out).run(workers=0, mode=mode, replace=True))
         answers(out)
     plain = (lines(texts) >> DropWord() >> sink(out / "loud")).named("x", out=str(out))
-    sums_up(plain.run(workers=0))
+    sums_up(plain.run(workers=0, replace=True))
     assert sorted(r["text"] for r in written(out / "loud")) == sorted(GOOD)
     assert not list((out / "_run/spool").rglob("part-*"))
     assert not any(p.is_file() for p in (out / "_run/ledger-2").iterdir())
-    counted(texts, out).run(workers=0)
+    counted(texts, out).run(workers=0, replace=True)
     answers(out)
 
 
 def test_a_spool_that_was_removed_is_made_again_when_it_is_needed(tmp_path, texts):
     out = tmp_path / "out"
-    counted(texts, out).run(workers=0)
+    counted(texts, out).run(workers=0, replace=True)
     shutil.rmtree(out / "_run/spool")
-    assert phases(counted(texts, out).run(workers=0)) == [0, 0]
-    result = counted(texts, out, suffix="!").run(workers=0)
+    assert phases(counted(texts, out).run(workers=0, replace=True)) == [0, 0]
+    result = counted(texts, out, suffix="!").run(workers=0, replace=True)
     assert phases(result) == [3, 1]  # a file without records spooled nothing
     answers(out, suffix="!")
     sums_up(result)
@@ -388,10 +388,10 @@ def test_a_run_folder_may_be_moved(tmp_path, texts):
     def made(out, n):
         return lines(texts) >> Top(by="text", n=n) >> write(str(out), format="parquet")
 
-    made(tmp_path / "old", 2).run(workers=0)
+    made(tmp_path / "old", 2).run(workers=0, replace=True)
     (tmp_path / "old").rename(tmp_path / "new")
-    assert phases(made(tmp_path / "new", 2).run(workers=0)) == [0, 0]
-    assert phases(made(tmp_path / "new", 3).run(workers=0)) == [0, 1]
+    assert phases(made(tmp_path / "new", 2).run(workers=0, replace=True)) == [0, 0]
+    assert phases(made(tmp_path / "new", 3).run(workers=0, replace=True)) == [0, 1]
     assert sorted(row["text"] for row in records_of(str(tmp_path / "new"))) == ["three", "three", "two bad"]
 
 
@@ -410,7 +410,7 @@ def test_what_no_row_is_to_blame_for_stops_the_run_and_loses_nothing(tmp_path, t
     assert "broken" in stopped.stats["message"]
     assert told in stopped.stats["message"]
     assert not kept_aside(tmp_path / "out", "failed")
-    calm = (lines(texts) >> Broken(where="nowhere", how=how) >> sink(tmp_path / "out")).run(workers=workers)
+    calm = (lines(texts) >> Broken(where="nowhere", how=how) >> sink(tmp_path / "out")).run(workers=workers, replace=True)
     assert calm.records["written"] == 10
     sums_up(calm)
 

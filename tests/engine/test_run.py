@@ -84,7 +84,7 @@ def test_every_record_ends_in_one_place_and_the_numbers_say_which(tmp_path, text
 def test_branches_merges_and_two_sinks_on_one_port(tmp_path, texts, workers):
     checked = lines(texts) >> DropWord()
     good, bad = checked.to(sink(tmp_path, "copy")), checked.port("dropped") >> Shout()
-    result = ((good + bad) >> words >> sink(tmp_path)).named("x", out=str(tmp_path / "out")).run(check=False, workers=workers)
+    result = ((good + bad) >> words >> JsonFiles()).named("x", out=str(tmp_path / "out")).run(check=False, workers=workers)
     assert result.ok
     assert ids(written(tmp_path / "copy")) == ["a:0", "a:2", "b:0"]
     assert ids(written(tmp_path / "out")) == ["a:0", "a:1", "a:2", "b:0", "b:1"]
@@ -250,7 +250,7 @@ def test_killed_at_any_moment_and_started_again_the_result_is_the_same(tmp_path,
                             for k in range(8)] for i in range(14)}
     texts = write_lines(tmp_path / "in", **content, last=["gate"])
     process, kills = start_run(texts, tmp_path / "out"), 0
-    wait_until(lambda: list((tmp_path / "out").glob("part-*")))  # however fast the machine is, it is killed while it works
+    wait_until(lambda: list((tmp_path / "out/data").glob("part-*")))  # however fast the machine is, it is killed while it works
     while process.returncode is None:
         process.send_signal(rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
         process.communicate(timeout=120)
@@ -280,7 +280,7 @@ def test_killed_at_any_moment_and_started_again_the_result_is_the_same(tmp_path,
 def test_when_the_parent_of_the_workers_dies_the_run_stops_and_can_continue(tmp_path):
     texts = write_lines(tmp_path / "in", **{f"f{i}": [f"text {i} {k}" for k in range(30)] for i in range(8)}, last=["gate"])
     process = start_run(texts, tmp_path / "out")
-    wait_until(lambda: list((tmp_path / "out").glob("part-*")))
+    wait_until(lambda: list((tmp_path / "out/data").glob("part-*")))
     os.kill(int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]), signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (1, "")
@@ -294,7 +294,7 @@ def test_when_the_parent_of_the_workers_dies_the_run_stops_and_can_continue(tmp_
 def test_when_the_driver_and_the_parent_of_the_workers_die_at_once_nothing_is_left(tmp_path):
     texts = write_lines(tmp_path / "in", **{f"f{i}": [f"text {i} {k}" for k in range(30)] for i in range(8)}, last=["gate"])
     process = start_run(texts, tmp_path / "out")
-    wait_until(lambda: list((tmp_path / "out").glob("part-*")))
+    wait_until(lambda: list((tmp_path / "out/data").glob("part-*")))
     nursery = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
     assert folders(process.pid)
     process.send_signal(signal.SIGSTOP)  # so that neither sees the other die
@@ -309,7 +309,7 @@ def test_when_the_driver_and_the_parent_of_the_workers_die_at_once_nothing_is_le
 def test_ctrl_c_stops_cleanly_and_the_same_command_continues(tmp_path):
     texts = write_lines(tmp_path / "in", **{f"f{i}": [f"text {i} {k}" for k in range(30)] for i in range(8)}, last=["gate"])
     process = start_run(texts, tmp_path / "out")
-    wait_until(lambda: list((tmp_path / "out").glob("part-*")))
+    wait_until(lambda: list((tmp_path / "out/data").glob("part-*")))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
@@ -326,7 +326,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_continues(tmp_path):
 
 
 def times(out: Path) -> dict[str, int]:
-    return {p.name: p.stat().st_mtime_ns for p in out.glob("part-*")}
+    return {p.name: p.stat().st_mtime_ns for p in (out / "data").glob("part-*")}
 
 
 @MODES
@@ -356,7 +356,7 @@ def test_a_new_and_a_changed_input_are_done_and_nothing_else(tmp_path, texts, wo
 @MODES
 def test_after_an_edit_no_old_result_survives(tmp_path, texts, workers):
     (lines(texts) >> DropWord() >> sink(tmp_path)).run(check=False, workers=workers)
-    result = (lines(texts) >> DropWord(word="o") >> sink(tmp_path)).run(check=False, workers=workers)
+    result = (lines(texts) >> DropWord(word="o") >> sink(tmp_path)).run(replace=True, check=False, workers=workers)
     assert [row["text"] for row in written(tmp_path / "out")] == ["three", "bad five"]
     assert [row["text"] for row in kept_aside(tmp_path / "out", "dropped")] == ["one", "two bad", "four"]
     assert result.records["in"] == 5
@@ -365,11 +365,11 @@ def test_after_an_edit_no_old_result_survives(tmp_path, texts, workers):
 def test_only_the_sinks_after_the_edit_are_done_again(tmp_path, texts):
     def made(suffix):
         read = lines(texts)
-        return (read.to(sink(tmp_path, "plain")) >> Shout(suffix=suffix) >> sink(tmp_path)).named("x", out=str(tmp_path / "out"))
+        return (read.to(sink(tmp_path, "plain")) >> Shout(suffix=suffix) >> JsonFiles()).named("x", out=str(tmp_path / "out"))
 
     first = made("").run(check=False, workers=2)
     before = times(tmp_path / "plain")
-    second = made("!").run(check=False, workers=2)
+    second = made("!").run(replace=True, check=False, workers=2)
     assert times(tmp_path / "plain") == before
     assert [row["loud"] for row in written(tmp_path / "out")][:1] == ["ONE!"]
     assert second.records == first.records
@@ -434,14 +434,14 @@ def test_an_edit_after_deduplication_keeps_the_same_survivors_in_every_sink(tmp_
 
     def made(suffix):
         unique = lines(texts) >> DedupExact(column="text")
-        both = unique.to(sink(tmp_path, "plain")) >> Shout(suffix=suffix) >> sink(tmp_path)
+        both = unique.to(sink(tmp_path, "plain")) >> Shout(suffix=suffix) >> JsonFiles()
         return both.named("x", out=str(tmp_path / "out"))
 
     made("").run(check=False, workers=workers)
     plain = written(tmp_path / "plain")
     assert sorted(row["text"] for row in plain) == ["same", "x", "y", "z"]
     write_lines(texts, d=["same", "new"])  # comes first or last, it does not take the place of what was kept
-    made("!").run(check=False, workers=workers)
+    made("!").run(replace=True, check=False, workers=workers)
     assert ids(written(tmp_path / "out")) == ids(written(tmp_path / "plain"))
     assert set(ids(plain)) <= set(ids(written(tmp_path / "plain")))
     assert {row["loud"] for row in written(tmp_path / "out")} == {"SAME!", "X!", "Y!", "Z!", "NEW!"}

@@ -19,7 +19,7 @@ from parts import JsonFiles, Trouble, lines, wait_until, write_lines, written
 
 from curator import CuratorError, process_id, run_lock
 from curator.io.files import Folder, list_files, open_input
-from curator.ledger import Ledger
+from curator.owner import Owner
 from curator.run_lock import Holder, Lease, holder, newest, take
 
 ELSEWHERE = {"host": "far-away", "pid": 7, "machine": "another machine", "process": "1"}
@@ -260,7 +260,7 @@ def test_what_a_killed_run_leaves_while_the_next_one_works_is_removed_at_its_end
     texts, out = write_lines(tmp_path / "in", a=["one", "sleep"] * 20), tmp_path / "out"
     folder = Folder.open(str(out))
     folder.sub("_run").write("lock", replace(Holder.me(), **ELSEWHERE).to_json())
-    late = out / f"part-{'0' * 16}-{Ledger(folder).place}-1-0.json"
+    late = out / "data" / f"part-{'0' * 16}-{Owner.of(folder).id}-0-1-0.json"
 
     def watch(snapshot):
         late.parent.mkdir(exist_ok=True)

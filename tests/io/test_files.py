@@ -230,11 +230,11 @@ def test_a_folder_is_read_at_any_depth_without_hidden_names(place):
 
 
 def test_only_the_written_records_of_a_run_are_read(place):
-    fill(place, "part-0.jsonl", "dropped/short/part-0.jsonl", "failed/x/part-0.jsonl", "_run/manifest.json",
-         "other/dropped/kept.jsonl")
-    assert listed(place, "") == ["other/dropped/kept.jsonl", "part-0.jsonl"]
-    assert listed(place, "**/*.jsonl") == ["other/dropped/kept.jsonl", "part-0.jsonl"]
-    assert listed(place, "*") == ["other/dropped/kept.jsonl", "part-0.jsonl"]
+    fill(place, "data/part-0.jsonl", "dropped/short/part-0.jsonl", "failed/x/part-0.jsonl", "clusters/near/part-0.parquet",
+         "README.md", "_run/manifest.json", "other/dropped/kept.jsonl")
+    assert listed(place, "") == ["data/part-0.jsonl", "other/dropped/kept.jsonl"]
+    assert listed(place, "**/*.jsonl") == ["data/part-0.jsonl", "other/dropped/kept.jsonl"]
+    assert listed(place, "*") == ["data/part-0.jsonl", "other/dropped/kept.jsonl"]
     assert listed(place, "dropped") == ["dropped/short/part-0.jsonl"]
 
 

@@ -18,7 +18,7 @@ from curator.io.media_files import Files
 from curator.io.media_sink import Names, safe
 from curator.io.media_types import extension_of
 from curator.io.parquet import Parquet
-from curator.io.to_files import ToFiles, folder_for
+from curator.io.to_files import ToFiles
 from curator.io.to_parquet import ToParquet
 from curator.stages import Map
 from curator.tasks.batch import Batch
@@ -156,7 +156,6 @@ def test_a_folder_for_each_value(place, write_all):
                                             "x/part-k-000-b_c"]
     assert set(pq.read_table(pa.BufferReader(folder.read("part-k-000.parquet"))).column_names) == {
         "id", "key", "extension", "label", "thumb", "file_name"}
-    assert [folder_for(value) for value in (None, 3, "failed", "Dropped", "_run")] == ["null", "3", "failed_", "Dropped_", "run"]
 
 
 def test_a_new_folder_begins_after_so_many_records(place, write_all, read_all):

@@ -60,8 +60,7 @@ def test_a_pipeline_from_python_is_written_and_loads_as_the_same_graph(index):
     assert loaded.name == pipeline.name
     assert loaded.settings.max_failed == pipeline.settings.max_failed
     assert loaded.settings.discard == pipeline.settings.discard
-    out = loaded.settings.out or loaded.sinks[0].stage.path
-    assert out == (pipeline.settings.out or pipeline.sinks[0].stage.path)
+    assert loaded.settings.out == pipeline.settings.out
     assert dump(loaded) == text
 
 

@@ -28,7 +28,7 @@ from curator.recipe import load
     ("steps[3].more", "x > 1", lambda s: s["drop-2"].conditions["more"] == "x > 1"),
     ("write.path", "else/", lambda s: s["to_parquet"].path == "else/"),
     ("write.storage_options.key", "a", lambda s: s["to_parquet"].storage_options == {"key": "a"}),
-    ("branches.low.write.path", "l/", lambda s: s["to_parquet-2"].path == "l/"),
+    ("branches.low.write.path", "l/", lambda s: s["low"].path == "l/"),
     ("branches.low.steps.shout.times", "2", lambda s: s["shout"].arguments["times"] == 2),
 ])
 def test_set(key, value, check):

@@ -548,6 +548,6 @@ def test_a_manifest_becomes_a_dataset_and_every_record_is_accounted_for(web, tmp
     (tmp_path / "manifest.csv").write_text("url,caption\n" + "\n".join(lines) + "\n")
     stats = run(load(RECIPE.replace("FOLDER", str(tmp_path))), workers=0).stats
     assert {name: n for name, n in stats["records"].items() if n} == {"in": 5, "written": 2, "dropped": 2, "failed": 1}
-    rows = pa.concat_tables([pq.read_table(file) for file in (tmp_path / "out").glob("*.parquet")])
+    rows = pa.concat_tables([pq.read_table(file) for file in (tmp_path / "out/data").glob("*.parquet")])
     assert sorted(rows["caption"].to_pylist()) == ["the caption of /a", "the caption of /d"]
     assert rows["bytes"].to_pylist() == [JPEG, JPEG]

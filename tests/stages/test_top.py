@@ -89,6 +89,6 @@ steps:
 write: {{jsonl: {{path: {tmp_path / 'out'}, compression: none}}}}
 """)
     result = load(str(recipe), {}).run(workers=0)
-    kept = [json.loads(line)["id"] for path in (tmp_path / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    kept = [json.loads(line)["id"] for path in (tmp_path / "out/data").glob("*.jsonl") for line in path.read_text().splitlines()]
     assert sorted(kept) == ["r00", "r01", "r02", "r03", "r04", "r05"]
     assert [s["dropped"] for s in result.stats["stages"] if s["name"] == "top"] == [{"many": 34}]

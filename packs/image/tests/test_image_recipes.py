@@ -58,7 +58,7 @@ def table(folder):
 def samples(out):
     """{key: {ending: content}} of all shards."""
     found: dict[str, dict[str, bytes]] = {}
-    for path in sorted(out.glob("*.tar")):
+    for path in sorted((out / "data").glob("*.tar")):
         with tarfile.open(path) as archive:
             for member in archive:
                 key, _, ending = member.name.partition(".")
@@ -86,7 +86,7 @@ def test_quality_makes_shards_and_accounts_for_the_rest(photos, tmp_path):
 
 def test_shards_hold_the_files_and_parquet_all_about_them(photos, tmp_path):
     run(tmp_path, "image/quality", "--set", f"read.path={photos}/p[0-9].jpg")
-    rows = {row["key"]: row for row in table(tmp_path).to_pylist()}
+    rows = {row["key"]: row for row in table(tmp_path / "data").to_pylist()}
     shards = samples(tmp_path)
     assert list(shards) == list(rows)
     for key, parts in shards.items():
@@ -134,12 +134,12 @@ def test_aesthetic_nsfw_dedup_on_small_models(photos, tmp_path):
     clip, vit = save_clip(tmp_path / "clip"), save_vit(tmp_path / "vit", ("normal", "nsfw"))
     torch.manual_seed(0)
     save_file(torch.nn.Linear(24, 1).state_dict(), tmp_path / "head.safetensors")
-    counts = run(out, "image/aesthetic-nsfw-dedup", "--set", f"read.path={shards}/*.tar",
+    counts = run(out, "image/aesthetic-nsfw-dedup", "--set", f"read.path={shards}/data/*.tar",
                  "--set", f"steps.image.embed.model={clip}", "--set", f"steps.image.nsfw.model={vit}",
                  "--set", f"steps.image.aesthetic.weights={tmp_path / 'head.safetensors'}",
                  "--set", "steps.nsfw_rule.nsfw=nsfw_score >= 0.999", "--set", "steps.aesthetic_rule.plain=aesthetic < -9")
     assert counts["in"] == PHOTOS == counts["written"] + counts["duplicate"]
-    rows = table(out).to_pylist()
+    rows = table(out / "data").to_pylist()
     assert all(0 <= row["nsfw_score"] <= 1 and row["aesthetic"] is not None for row in rows)
     assert {len(row["embedding"]) for row in rows} == {24}
     assert all(parts["jpg"].startswith(b"\xff\xd8") for parts in samples(out).values())

@@ -55,7 +55,7 @@ def test_web_keeps_articles_and_accounts_for_the_rest(tmp_path):
     assert done.exit_code == 0, done.output
     counts = {name: stats["records"][name] for name in ("in", "written", "dropped", "duplicate", "failed")}
     assert counts == {"in": 4, "written": 1, "dropped": 2, "duplicate": 1, "failed": 0}
-    [row] = pq.read_table(next(out.glob("*.parquet"))).to_pylist()
+    [row] = pq.read_table(next((out / "data").glob("*.parquet"))).to_pylist()
     assert row["text"] == "\n\n".join(SENTENCES)
     assert (row["url"], row["language"], row["title"]) == ("http://x/0", "en", "T")
     assert row["word_count"] > 100

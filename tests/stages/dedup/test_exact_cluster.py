@@ -150,7 +150,7 @@ def corpus(seed=1, rows=200):
 
 
 def survivors(out):
-    return sorted(record for path in out.glob("*.parquet") for record in pq.read_table(path).column("id").to_pylist())
+    return sorted(record for path in (out / "data").glob("*.parquet") for record in pq.read_table(path).column("id").to_pylist())
 
 
 def test_a_run_gives_the_same_records_whatever_the_files_the_shards_and_the_workers(tmp_path):

@@ -246,7 +246,7 @@ def test_in_a_recipe(tmp_path, workers):
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "r.yaml").write_text(RECIPE.format(source=source, out=tmp_path / "out"))
     result = load(str(tmp_path / "r.yaml"), {}).run(workers=workers)
-    written = [json.loads(line) for path in (tmp_path / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    written = [json.loads(line) for path in (tmp_path / "out/data").glob("*.jsonl") for line in path.read_text().splitlines()]
     plain = expected(DedupLines(min_chars=1), [(r["id"], "s", r["text"]) for r in rows])
     want = {name: text for name, text, *_ in plain["out"]} | {"s1": "five six"}
     assert {r["id"]: r["text"] for r in written} == want

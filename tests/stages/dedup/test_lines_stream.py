@@ -334,7 +334,7 @@ def test_from_files_to_files(tmp_path, workers, copies):
     (tmp_path / "r.yaml").write_text(RECIPE.format(source=tmp_path / "in", out=tmp_path / "out", copies=copies))
     result = load(str(tmp_path / "r.yaml"), {}).run(workers=workers)
     assert result.ok
-    written = [json.loads(line) for path in (tmp_path / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    written = [json.loads(line) for path in (tmp_path / "out/data").glob("*.jsonl") for line in path.read_text().splitlines()]
     before = Counter(line for row in rows for line in row["text"].split("\n"))
     after = Counter(line for row in written for line in row["text"].split("\n"))
     assert after == {line: min(copies, count) for line, count in before.items()}
@@ -357,7 +357,7 @@ def test_a_run_over_more_input_goes_on_where_the_last_one_ended(tmp_path):
         assert load(str(tmp_path / "r.yaml"), {}).run(workers=0).ok
         before = lines_of(tmp_path / "in")
         assert max(before.values()) > 2
-        assert lines_of(tmp_path / "out") == {line: min(2, count) for line, count in before.items()}
+        assert lines_of(tmp_path / "out/data") == {line: min(2, count) for line, count in before.items()}
 
 
 @pytest.mark.parametrize(("options", "told"), [({"mode": "streams"}, "mode must be"), (

@@ -28,7 +28,7 @@ def run(folder, out, workers=0, **parameters):
 
 
 def written(out):
-    return {r["id"]: r for p in Path(out).glob("*.parquet") for r in pq.read_table(p).to_pylist()}
+    return {r["id"]: r for p in Path(out, "data").glob("*.parquet") for r in pq.read_table(p).to_pylist()}
 
 
 def duplicates(out, stage="dedup.near"):
@@ -127,7 +127,7 @@ def test_records_that_share_their_id_are_not_mixed_up(tmp_path):
     rows += [{"id": "other", "source": "s", "text": texts[1]}, {"id": "alone", "source": "s", "text": texts[2]},
              {"id": "empty", "source": "s", "text": ""}]
     run(write(rows, tmp_path / "in", files=1), tmp_path / "out")
-    texts_kept = sorted(r["text"] for p in (tmp_path / "out").glob("*.parquet") for r in pq.read_table(p).to_pylist())
+    texts_kept = sorted(r["text"] for p in (tmp_path / "out/data").glob("*.parquet") for r in pq.read_table(p).to_pylist())
     assert texts_kept == sorted(["", *texts])
 
 
@@ -136,7 +136,7 @@ def test_a_reference_stays_as_often_as_it_is_there(tmp_path):
     rows = [{"id": "same", "source": "s", "text": text, "lang": "de"}] * 3
     rows += [{"id": "x", "source": "s", "text": text, "lang": "en"}]
     run(write(rows, tmp_path / "in", files=1), tmp_path / "out", reference="lang = 'de'")
-    assert [r["id"] for p in (tmp_path / "out").glob("*.parquet") for r in pq.read_table(p).to_pylist()] == ["same"] * 3
+    assert [r["id"] for p in (tmp_path / "out/data").glob("*.parquet") for r in pq.read_table(p).to_pylist()] == ["same"] * 3
 
 
 def test_bit_hashes_are_compared_by_distance(tmp_path):

@@ -138,7 +138,7 @@ def test_from_files_to_files(tmp_path):
     rows = corpus()
     made = from_source(Parquet(path=str(write(rows, tmp_path / "in") / "*.parquet"))) >> DedupNear(mode="stream")
     result = (made >> ToParquet(path=str(tmp_path / "out"))).run(workers=2)
-    stay = [r for p in (tmp_path / "out").glob("*.parquet") for r in pq.read_table(p).to_pylist()]
+    stay = [r for p in (tmp_path / "out/data").glob("*.parquet") for r in pq.read_table(p).to_pylist()]
     assert result.ok
     assert sorted(r["family"] for r in stay) == list(range(70))
     assert result.records["duplicate"] == len(rows) - 70

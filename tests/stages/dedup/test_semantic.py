@@ -40,7 +40,7 @@ def deduplicated(folder, rows, files=3, workers=0, **options):
     pipeline = read(str(folder / "*.parquet")) >> DedupSemantic(**options) >> write(str(out), format="parquet")
     result = pipeline.run(workers=workers)
     assert not [alarm for alarm in result.stats["alarms"] if alarm["level"] == "error"]
-    kept = [i for path in out.glob("*.parquet") for i in pq.read_table(path).column("id").to_pylist()]
+    kept = [i for path in (out / "data").glob("*.parquet") for i in pq.read_table(path).column("id").to_pylist()]
     gone = [row for path in out.glob("duplicate/**/*.parquet") for row in pq.read_table(path).to_pylist()]
     assert len(kept) + len(gone) == len(rows)
     return sorted(kept), {row["id"]: row for row in gone}

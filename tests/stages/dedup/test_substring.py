@@ -214,7 +214,7 @@ steps:
 write: {{jsonl: {{path: {tmp_path / 'out'}, compression: none}}}}
 """)
     result = load(str(tmp_path / "r.yaml"), {}).run(workers=workers)
-    written = [json.loads(line) for path in (tmp_path / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    written = [json.loads(line) for path in (tmp_path / "out/data").glob("*.jsonl") for line in path.read_text().splitlines()]
     plain = expected(DedupSubstring(tokens=6), [(r["id"], "s", r["text"]) for r in rows])
     assert {r["id"]: (r["text"], r["removed_spans"]) for r in written} == {n: (t, spans) for n, t, spans, _ in plain["out"]}
     assert result.records["duplicate"] == len(plain["duplicate"]) > 0
