@@ -380,6 +380,18 @@ def test_the_report_tells_every_reason_and_the_recipe():
     assert "read: {jsonl: {path: x}}" in html
 
 
+def test_the_report_shows_the_first_error_of_a_stage_with_its_place():
+    error = {"stage": "clean", "error": "ZeroDivisionError: <0>", "traceback": "Traceback of clean", "file": "mine.py",
+             "line": 7, "record": "doc-3"}
+    html = render_report(small() | {"first_errors": [error]}, "steps: []")
+    page = Balanced()
+    page.feed(html)
+    assert page.open == []
+    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", html))
+    assert "clean, record doc-3, mine.py line 7: ZeroDivisionError: &lt;0&gt;" in shown
+    assert "Traceback of clean" in shown
+
+
 @pytest.fixture
 def lossy(tmp_path):
     """Stats of a run that wrote, dropped and failed records, with its files."""
