@@ -490,7 +490,8 @@ class Runner:
         groups: dict[tuple[int, int, int], list[Batch]] = {}
         for piece in work.pieces:
             groups.setdefault((piece.unit, piece.attempt, piece.target), []).append(self._noted(piece, work))
-        for (unit, attempt, step), batches in groups.items():
+        # What failed comes first: should a sink raise now, it is the one thing that is kept.
+        for (unit, attempt, step), batches in sorted(groups.items(), key=lambda group: not self.operator.steps[group[0][2]].evidence):
             self._enter(step)
             writers = self.writers.setdefault((unit, attempt), {})
             if step not in writers:
@@ -515,10 +516,10 @@ class Runner:
     def _flush(self, work: Work, began: float) -> Answer:
         (unit, attempt), = work.units
         files: dict[int, list[WrittenFile]] = {}
-        for step, writer in self.writers.pop((unit, attempt), {}).items():
-            if work.salvage and not self.operator.steps[step].evidence:
-                writer.abort()
-                continue
+        writers = self.writers.pop((unit, attempt), {})
+        for step in [s for s in writers if work.salvage and not self.operator.steps[s].evidence]:
+            writers.pop(step).abort()  # before a file is closed: the disk may be full
+        for step, writer in writers.items():
             self._enter(step)
             start = time.perf_counter()
             files[step] = writer.close()

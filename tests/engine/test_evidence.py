@@ -128,6 +128,14 @@ def test_a_sink_that_cannot_write_does_not_hide_what_failed(tmp_path):
     accounts(result.stats)
 
 
+def test_what_failed_is_written_before_what_a_sink_cannot_write(tmp_path):
+    texts = write_lines(tmp_path / "in", a=["fine", "bug"] * 100)
+    made = lines(texts) >> Divides() >> sink_in(tmp_path, fail="write")
+    result = made.named("x", max_failed=1000).run(check=False, workers=0)
+    assert result.stats["status"] == "stopped"
+    assert sum(f["rows"] for f in result.stats["files"] if f["port"] == "failed") == result.records["failed"] > 0
+
+
 @MODES
 def test_a_failed_branch_behind_a_barrier_leaves_its_evidence_too(tmp_path, workers):
     from reductions import CountText
