@@ -77,11 +77,11 @@ class Stage:
     """One step. Subclass it as a dataclass and write `process`.
 
     `name`: how recipes and the funnel call it; by default the class name in snake case. `resources`: what one
-    worker occupies. `batch_size`: rows a `process` call, None to leave it to the engine; the last ones may be shorter.
-    `timeout_s`: seconds that one `process` call may take before its worker is killed and its rows are isolated, None for
-    no limit. `version`: raise it when the stage answers differently for the same input, so that old
-    results are not mixed with new ones. `by_source`: count its duplicates by source. `ports`: every port `process` may answer on,
-    beside `dropped`, `duplicate` and `failed`.
+    worker occupies. `batch_size`: rows a `process` call, None to leave it to the engine. The last ones may be shorter, and so are
+    those of large rows: no call takes more than 48 MB, unless one row is more. `timeout_s`: seconds that one `process` call may
+    take before its worker is killed and its rows are isolated, None for no limit. `version`: raise it when the stage answers
+    differently for the same input, so that old results are not mixed with new ones. `by_source`: count its duplicates by source.
+    `ports`: every port `process` may answer on, beside `dropped`, `duplicate` and `failed`.
     """
 
     name: str = ""

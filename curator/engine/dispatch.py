@@ -23,7 +23,7 @@ from math import ceil
 
 from curator.engine.calls import begin, submit
 from curator.engine.events import Call, Resume, Slice
-from curator.engine.parts import Group, Lane, NodeState, OperatorState, WorkerState
+from curator.engine.parts import CALL_BYTES, Group, Lane, NodeState, OperatorState, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_scarce, start_worker
 from curator.engine.state import State
 
@@ -35,7 +35,6 @@ SLIGHT_S, PATIENCE_S = 0.05, 0.5  # rows for a call shorter than this wait so lo
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
 CLAIM_S = 2.0  # with so much work a call that needs several cores makes those before it wait until they are free
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
-CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 
 
 def dispatch(state: State) -> None:

@@ -14,6 +14,7 @@ from curator.plan import Operator, Target
 from curator.resources import Node, Place
 from curator.stage import ENDINGS
 
+CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
 

@@ -1,15 +1,30 @@
-"""Batches put together; beneath the `Runner`."""
+"""Batches put together, and made; beneath the `Runner`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from curator.stage import Outputs
-from curator.tasks.batch import Batch
+import pyarrow as pa
+
+from curator.stage import Outputs, Unit
+from curator.tasks.batch import UNIT, Batch
 
 JOIN_ROWS = 256  # small batches are joined to about this, for stages that leave the size to the engine
 JOIN_BYTES = 4 << 20  # or to this
+
+
+class Waiting:
+    """Batches that wait until they are enough for a call."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.rows = self.nbytes = 0
+
+    def add(self, batch: Batch, nbytes: int) -> None:
+        self.batches.append(batch)
+        self.rows += len(batch)
+        self.nbytes += nbytes
 
 
 def parts(result: Any) -> Iterator[Outputs]:
@@ -20,6 +35,7 @@ def parts(result: Any) -> Iterator[Outputs]:
     elif hasattr(result, "__iter__") and not isinstance(result, (str, bytes, dict)):
         for item in result:
             yield item if isinstance(item, Outputs) else Outputs(out=item)
+            del item  # not to be held while the next is made
     else:
         yield Outputs(out=result)  # refused where its type is checked
 
@@ -54,7 +70,21 @@ def gathered(batches: Iterable[Batch], rows: int | None = None) -> Iterator[Batc
             waiting, nbytes = [], 0
         waiting.append(batch)
         nbytes += batch.nbytes
+        del batch
         if sum(map(len, waiting)) >= (rows or JOIN_ROWS) or nbytes >= JOIN_BYTES:
             yield from joined(waiting)
             waiting, nbytes = [], 0
     yield from joined(waiting)
+
+
+def failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:
+    """The one row that stands for a unit that could not be read."""
+    rows = pa.table({"id": [unit.label], "source": [unit.parts[0].uri], UNIT: pa.array([index], pa.int32())})
+    return Batch(rows).with_error(error, trace)
+
+
+def ipc_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()

@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from curator.counts import WRITTEN, Counts, MemoryShort
 from curator.engine.events import Refitted
-from curator.engine.parts import CHUNK_BYTES
+from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
 from curator.errors import CuratorError, FirstError, StageError, first_error
 from curator.io.files import Folder
 from curator.plan import Operator, Step
@@ -28,7 +29,7 @@ from curator.tasks.batch import ROW, UNIT, Batch
 from curator.worker.account import Account, FirstErrors, adjacent, count_port, rows_by_unit, summarise
 from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
-from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, gathered, joined, parts
+from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Waiting, failed_unit, gathered, ipc_bytes, joined, parts
 from curator.worker.work import Answer, CallFailed, Part, Piece, Work
 
 HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
@@ -58,6 +59,8 @@ class Runner:
         self.adds = [tuple(s.contract().adds) for s in self.stages]
         self.kept_contract: set[int] = set()  # steps whose answers were held against their contract
         self.fitting: dict[int, Fitting] = {}  # by step, of those that ran out of memory
+        self.refitted: dict[int, Refitted] = {}  # by step, since a call was last answered: one that fails tells nothing
+        self.short: dict[int, MemoryShort] = {}  # so too
         self.writers: dict[tuple[int, int], dict[int, Writer]] = {}  # by (unit, attempt) and step
         self.step = 0  # that is at work
         self.errors = FirstErrors()
@@ -67,9 +70,8 @@ class Runner:
         self.counts: dict[int, dict[int, Counts]] = {}
         self.pending: dict[tuple[int, str, int], list[Batch]] = {}
         self.pending_bytes = 0
-        self.buffers: dict[int, list[Batch]] = {}
+        self.buffers: dict[int, Waiting] = {}  # by step
         self.only_unit: int | None = None  # the unit of all rows of this call, if it is one
-        self.refitted: dict[int, Refitted] = {}  # by step, in this call
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -144,8 +146,11 @@ class Runner:
             named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
             stage = error.stage if isinstance(error, StageError) else self.operator.steps[self.step].name
             raise CallFailed(named, traceback.format_exc(), fatal, first_error(stage, error)) from error
+        for step, short in self.short.items():
+            self._count(work.units[0][0], step).add(Counts(memory=short))
+        refitted, self.short, self.refitted = tuple(self.refitted.values()), {}, {}
         seconds = time.perf_counter() - began - waited
-        yield Answer(outputs, *self._take_counts(), seconds, self.exhausted, refitted=tuple(self.refitted.values()))
+        yield Answer(outputs, *self._take_counts(), seconds, self.exhausted, refitted=refitted)
 
     def _take_counts(self) -> tuple[dict[int, dict[int, Counts]], tuple[FirstError, ...]]:
         counts, self.counts = self.counts, {}
@@ -173,6 +178,8 @@ class Runner:
                     counts.rows_in += len(batch)
                     count_port(counts, port, batch.rows)
                     self._collect(0, port, batch)
+                    del batch
+                del item, ports  # not to be held while it makes the next
                 began = time.perf_counter()
                 if self.pending_bytes >= CHUNK_BYTES // 4 or began - sent > pause:
                     yield
@@ -183,7 +190,7 @@ class Runner:
         except Exception as error:
             if not work.salvage:
                 raise
-            failed = _failed_unit(unit, index, error, traceback.format_exc())
+            failed = failed_unit(unit, index, error, traceback.format_exc())
             counts.rows_in += 1
             count_port(counts, "failed", failed.rows)
             self.errors.raised(self.operator.steps[0].name, error)
@@ -214,6 +221,7 @@ class Runner:
         sent = time.perf_counter()
         for batch in gathered(self.stages[0].read(unit)):
             self._collect(0, "out", self._stamped(batch))
+            del batch
             if self.pending_bytes >= CHUNK_BYTES // 4 or time.perf_counter() - sent > READ_PARTS_S[1]:
                 yield
                 sent = time.perf_counter()
@@ -229,6 +237,8 @@ class Runner:
         for outputs in parts(stage.finish() or ()):
             for port, answer in self._ports(0, outputs):
                 self._made(port, self._stamped(answer))
+                del answer
+            del outputs
             if self.pending_bytes >= CHUNK_BYTES:
                 yield
         self._count(self.only_unit, 0).add(Counts(busy_s=time.perf_counter() - began, notes=dict(stage.notes())))
@@ -267,9 +277,7 @@ class Runner:
             for some in self._cut(0, batch):
                 yield from self._push(0, some)
         for step in range(1, len(self.stages)):
-            for batch in joined(self.buffers.pop(step, [])):
-                for some in self._cut(step, batch):
-                    yield from self._push(step, some)
+            yield from self._drain(step)
 
     def _load(self, piece: Piece) -> Batch:
         batch = self.get(piece.data)
@@ -282,37 +290,43 @@ class Runner:
         learned = self.fitting[step].rows_max if step in self.fitting else None
         return min(asked or learned, learned) if learned else asked
 
-    def _cut(self, step: int, batch: Batch, least: int = 1) -> Iterator[Batch]:
-        """A batch in pieces of the step's size, which may change on the way; of the end, what has `least` rows."""
+    def _cut(self, step: int, batch: Batch, fit: int | None = None, full: bool = False) -> Iterator[Batch]:
+        """A batch in pieces of the step's size (it may change on the way), or of `fit` rows; with `full` no smaller end."""
         at, rows = 0, len(batch)
-        while rows - at >= least:
-            size = min(self._size(step) or rows, rows - at)
-            yield batch if size == rows else batch.slice(at, at + size)
-            at += size
+        while at < rows:
+            size = min(self._size(step) or rows, fit or rows)
+            if full and rows - at < size:
+                return
+            stop = min(at + size, rows)
+            yield batch if stop - at == rows else batch.slice(at, stop)
+            at = stop
 
     def _feed(self, step: int, batch: Batch) -> Iterator[None]:
-        """Give rows to a later step of the chain, in batches of its size."""
+        """Give rows to a later step of the chain, in batches of its size, or of as many rows as `CALL_BYTES` are."""
+        waiting, nbytes = self.buffers.setdefault(step, Waiting()), batch.nbytes
+        if waiting.nbytes + nbytes > CALL_BYTES:
+            yield from self._drain(step)
+            waiting = self.buffers[step] = Waiting()
+        waiting.add(batch, nbytes)
+        del batch
         size = self._size(step)
-        waiting = self.buffers.setdefault(step, [])
-        waiting.append(batch)
-        rows = sum(map(len, waiting))
-        if size is None:
-            # The steps before this one may work on a few rows at a time; a call has a price of its own.
-            if rows >= JOIN_ROWS or sum(b.nbytes for b in waiting) >= JOIN_BYTES:
-                self.buffers[step] = []
-                for batch in joined(waiting):
-                    yield from self._push(step, batch)
-            return
-        if rows < size:
-            return
-        self.buffers[step] = []
-        for one in joined(waiting):
+        # The steps before this one may work on a few rows at a time; a call has a price of its own.
+        rows, most = (JOIN_ROWS, JOIN_BYTES) if size is None else (size, CALL_BYTES)
+        if waiting.rows >= rows or waiting.nbytes > most:
+            yield from self._drain(step, full=size is not None)
+
+    def _drain(self, step: int, full: bool = False) -> Iterator[None]:
+        """Give a later step the rows that wait for it; with `full`, those that make no full batch wait on."""
+        waiting = self.buffers.pop(step, Waiting())
+        calls = ceil(waiting.nbytes / CALL_BYTES)  # more than one only where a step answered so much at once
+        for one in joined(waiting.batches):
             done = 0
-            for some in self._cut(step, one, least=size):
+            for some in self._cut(step, one, ceil(len(one) / calls) if calls > 1 else None, full):
                 done += len(some)
                 yield from self._push(step, some)
             if done < len(one):
-                self.buffers[step].append(one.slice(done, len(one)))
+                rest = one.slice(done, len(one))
+                self.buffers.setdefault(step, Waiting()).add(rest, rest.nbytes)
 
     def _push(self, step: int, batch: Batch) -> Iterator[None]:
         """Run one step and send its answer on; yields when a part should leave the worker."""
@@ -324,6 +338,7 @@ class Runner:
                 yield from self._feed(step + 1, self._lightened(step, port, answer))
             else:
                 self._collect(step, port, answer)
+            del answer  # not to be held while the stage makes the next
             if self.pending_bytes >= CHUNK_BYTES:
                 yield
 
@@ -340,8 +355,9 @@ class Runner:
             for answer in self._call(step, batch):
                 sent = True
                 yield answer
+                del answer
             if step in self.fitting and self.fitting[step].went_well(len(batch)):
-                self._refitted(step, batch, 0)
+                self._refit(step, 0)
             return
         except StageError:
             raise
@@ -349,7 +365,7 @@ class Runner:
             short = not self.lockstep and is_out_of_memory(caught)
             if short:
                 self.fitting.setdefault(step, Fitting()).ran_out(len(batch))
-                self._refitted(step, batch, len(batch))
+                self._refit(step, len(batch))
             if sent or self.lockstep or (isinstance(caught, OSError) and caught.errno in FULL):
                 raise
             # In words: the error itself holds the frames that it went through, and what they hold.
@@ -371,12 +387,13 @@ class Runner:
             self.errors.saw(self.operator.steps[step].name, failed)
             yield "failed", failed
 
-    def _refitted(self, step: int, batch: Batch, ran_out: int) -> None:
-        """Tell that a step's size changed: `ran_out` rows were too many, or 0 and it has grown."""
+    def _refit(self, step: int, ran_out: int) -> None:
+        """Note that a step's size changed: `ran_out` rows were too many, or 0 and it has grown."""
         rows_max = self.fitting[step].rows_max
         before = self.refitted[step].ran_out if step in self.refitted else 0
         self.refitted[step] = Refitted(step, max(ran_out, before), rows_max)
-        self._count(self._unit_of(batch), step).add(Counts(memory=MemoryShort(int(ran_out > 0), ran_out, rows_max, time.time())))
+        short = MemoryShort(int(ran_out > 0), ran_out, rows_max, time.time())
+        self.short[step] = self.short[step] + short if step in self.short else short
 
     def _call(self, step: int, batch: Batch) -> Iterator[tuple[str, Batch]]:
         """One `process` call, accounted for: each row in is on a port or absorbed, or it is an error."""
@@ -401,8 +418,10 @@ class Runner:
                 else:
                     held.append((port, answer))
                     held_bytes += answer.nbytes if held_bytes or len(held) > 1 else 0
+                del answer
             if outputs.absorbed is not None:
                 account.saw(None, outputs.absorbed)
+            del outputs
             if held and held_bytes > HOLD_BYTES:
                 while held:
                     yield held.popleft()
@@ -509,7 +528,7 @@ class Runner:
         """The rows of a piece, with the reason if the engine sends them to `failed`."""
         if piece.data is None:
             note, unit = piece.note, work.infos[piece.unit].unit
-            return _failed_unit(unit, piece.unit, note.error, note.traceback)
+            return failed_unit(unit, piece.unit, note.error, note.traceback)
         batch = self._load(piece)
         return batch if piece.note is None else batch.with_error(piece.note.error, piece.note.traceback)
 
@@ -532,7 +551,7 @@ class Runner:
                 answer.depends, answer.rests_on = memory.depends - {unit}, memory.rests_on
                 if len(memory.rows):
                     answer.memory = f"{self.operator.steps[0].name}/{work.infos[unit].name}.arrow"
-                    self.sidecars.write(answer.memory, _ipc(memory.rows))
+                    self.sidecars.write(answer.memory, ipc_bytes(memory.rows))
         answer.seconds = time.perf_counter() - began
         return answer
 
@@ -544,15 +563,3 @@ def _set_up(step: Step, method: Callable[[Context], None], ctx: Context) -> None
         raise
     except Exception as error:
         raise StageError(step.name, f"{method.__name__} failed: {error}\n{traceback.format_exc()}") from error
-
-
-def _failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) -> Batch:
-    rows = pa.table({"id": [unit.label], "source": [unit.parts[0].uri], UNIT: pa.array([index], pa.int32())})
-    return Batch(rows).with_error(error, trace)
-
-
-def _ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()

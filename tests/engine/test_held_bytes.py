@@ -121,6 +121,76 @@ def test_a_source_that_streams_holds_one_part(monkeypatch):
     assert held < 8 * MB + 4 * PART_BYTES
 
 
+def test_a_batch_is_let_go_before_the_source_or_the_stage_makes_the_next(monkeypatch):
+    """What was sent on is at the most in the part that is being filled; here each part is one batch."""
+    monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 1)
+    monkeypatch.setattr("curator.worker.runner.HOLD_BYTES", 1)
+    while_making: list[int] = []
+
+    def made_anew() -> pa.Array:
+        while_making.append(pa.default_memory_pool().bytes_allocated())
+        return blobs()
+
+    @dataclass(kw_only=True)
+    class Grows(Source):
+        def read(self, unit):
+            for number in range(8):
+                yield Batch(pa.table({"id": [str(number)], "source": ["s"], "blob": made_anew()}))
+
+    most_held(runner(Grows(), kind="source"), read())
+    assert max(while_making) < PART_BYTES
+    while_making.clear()
+
+    @stage(adds={"blob": pa.string()})
+    def grows(batch):
+        for row in range(len(batch)):
+            yield batch.slice(row, row + 1).with_columns({"blob": made_anew()})
+
+    most_held(runner(grows), process(given(8)))
+    assert max(while_making[3:]) < PART_BYTES, "the first are kept, so that the call can be repeated"
+
+
+@pytest.mark.parametrize(("size", "answered", "sizes"), [
+    (1000, 1, [3] * 10), (1000, 2, [2] * 15), (2, 1, [2] * 15), (1000, 5, [3, 2] * 6), (1000, 30, [3] * 10), (None, 1, [1] * 30)])
+def test_rows_that_wait_for_a_full_batch_are_bounded_in_bytes(monkeypatch, size, answered, sizes):
+    """A step makes 30 rows of 4 MB from little, `answered` at a time, and no call of the next may have more than 12 MB."""
+    monkeypatch.setattr("curator.worker.runner.CALL_BYTES", 3 * PART_BYTES + MB)
+    seen = []
+
+    @stage(adds={"blob": pa.string()})
+    def grows(batch):
+        for at in range(0, len(batch), answered):
+            some = batch.slice(at, at + answered)
+            yield some.with_columns({"blob": pa.array(["x" * PART_BYTES] * len(some), pa.string())})
+
+    @stage(batch_size=size)
+    def measures(batch):
+        seen.append(len(batch))
+        return batch.without(["blob"])
+
+    held, rows = most_held(runner(grows, measures), process(given(30)))
+    assert rows == 30
+    assert seen == sizes
+    assert held < (3 + 3 + answered * 2) * PART_BYTES + 8 * MB
+
+
+def test_small_rows_come_in_batches_of_the_size_that_was_asked_for():
+    seen = []
+
+    @stage
+    def streams(batch):
+        for row in range(len(batch)):
+            yield batch.slice(row, row + 1)
+
+    @stage(batch_size=1000)
+    def measures(batch):
+        seen.append(len(batch))
+        return batch
+
+    most_held(runner(streams, measures), process(given(2500)))
+    assert seen == [1000, 1000, 500]
+
+
 def test_a_reduction_that_makes_many_rows_holds_one_part():
     @dataclass(kw_only=True)
     class Makes(Reduce):

@@ -13,7 +13,7 @@ from test_worker import answer, runner, texts
 from curator import Stage, stage
 from curator.counts import Counts, MemoryShort
 from curator.worker.fitting import GROW_AFTER, TRY_AFTER, Fitting, is_out_of_memory
-from curator.worker.work import Answer, Work
+from curator.worker.work import Answer, CallFailed, Work
 
 
 class Hungry(Stage):
@@ -65,6 +65,31 @@ def test_when_there_is_memory_again_batches_grow_to_what_they_were_and_both_are_
     assert hungry.sizes[-1] == 16
     assert (total.memory.rows, total.memory.rows_max) == (16, None)
     total.check()
+
+
+def test_a_call_that_ran_out_after_a_part_was_sent_on_is_told_with_the_next_that_is_answered(monkeypatch):
+    monkeypatch.setattr("curator.worker.runner.HOLD_BYTES", 0)
+    monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 1)
+
+    @stage
+    def hungry(batch):
+        for row in range(len(batch)):
+            if row == 4:
+                raise MemoryError
+            yield batch.slice(row, row + 1)
+
+    made, rows = runner(hungry), texts(*"a" * 16)
+    for _ in (16, 8):
+        sent = []
+        with pytest.raises(CallFailed, match="MemoryError"):
+            sent.extend(made.run(Work(1, "process", (rows,), ((0, 0),))))
+        assert sent
+    *_, last = made.run(Work(2, "process", (rows,), ((0, 0),)))
+    assert [(change.ran_out, change.rows_max) for change in last.refitted] == [(16, 4)]
+    assert (last.counts[0][0].memory.calls, last.counts[0][0].memory.rows) == (2, 16)
+    *_, last = made.run(Work(3, "process", (rows,), ((0, 0),)))
+    assert not last.refitted
+    assert last.counts[0][0].memory is None
 
 
 @given(st.integers(1, 300), st.integers(1, 300))
