@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import re
+import tracemalloc
 from html.parser import HTMLParser
 
 import pyarrow as pa
@@ -423,6 +424,24 @@ def test_examples_show_a_few_records_of_each_reason(lossy):
     assert [one["picture"][:15] for one in groups[0].examples] == ["data:image/png;", "", "", ""]
     assert [one["excerpt"] for one in groups[0].examples] == [*["folder/doc.txt"] * 3, "a line of JSON with some words in it"]
     assert all(100 < len(one["excerpt"]) <= 280 for one in groups[1].examples)
+
+
+@pytest.mark.parametrize("path", ["long.jsonl", "long.parquet"])
+def test_examples_of_long_texts_are_looked_for_in_a_few_of_them(tmp_path, path):
+    rows = [{"id": str(i), "source": "s", "text": chr(97 + i % 26) * (1 << 20)} for i in range(60)]
+    if path.endswith(".jsonl"):
+        (tmp_path / path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / path)
+    del rows
+    stats = {"files": [{"path": path, "port": "written", "stage": "write"}], "stages": [{"name": "write"}]}
+    tracemalloc.start()
+    try:
+        group, = find_examples(stats, Folder.open(str(tmp_path)))
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+    assert [one["id"] for one in group.examples] == list("012345")
 
 
 def test_examples_in_the_report_are_escaped_and_bounded(lossy):

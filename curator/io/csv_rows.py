@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from curator.io.compression import DamagedStream
 from curator.io.lines import BLOCK_BYTES, RETURN, Block, line_spans, read_blocks, read_some
-from curator.io.records import Failure, excerpt, unique_names
+from curator.io.records import EXCERPT, Failure, excerpt, unique_names
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,23 @@ class _Stream:
 
     def __init__(self, uri: str, dialect: Dialect) -> None:
         self._uri, self._dialect = uri, dialect
-        self.done = 0  # number of the last row that was given out, good or bad
+        self.done = self.told = 0  # numbers of the last good row that was given out, and of the last bad one
         self.stuck = False  # at a row that is bigger than a block
 
     def rows(self, file: BinaryIO, block_bytes: int) -> Iterator[Rows]:
         self.stuck = False
         source = _Watched(file, self._dialect.quote)
-        invalid: list[tuple[int, Any]] = []  # pyarrow tells them before it gives the block they are in
+        invalid: list[tuple[int, Any]] = []  # pyarrow tells them before it gives the block they are in; not given out yet
+        bad: list[int] = []  # those behind which good rows may still come, or between them
         held: tuple[pa.Table, np.ndarray] | None = None  # the newest rows: the last of them may turn out to be cut off
         number = 1
         try:
             for table in _batches(source, self._dialect, block_bytes, invalid):
-                if held is not None:
-                    yield self._given(*held, invalid)
-                held = table, _numbers(number, len(table), [n for n, _ in invalid])
-                number = int(held[1][-1]) + 1 if len(table) else number
+                bad += [n for n, _ in invalid]
+                if held is not None or invalid:
+                    yield self._given(*(held or (table.slice(0, 0), np.empty(0, np.int64))), invalid)
+                held = table, _numbers(number, len(table), bad)
+                number, bad = _behind(int(held[1][-1]) + 1 if len(table) else number, bad)
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
                 raise
@@ -79,12 +81,13 @@ class _Stream:
         else:
             yield self._last(table, numbers, invalid, source)
 
-    def _given(self, table: pa.Table, numbers: np.ndarray, invalid: list, last: bool = False) -> Rows:
-        """The rows, and the bad ones before and between them, that were not given out already."""
-        end = int(numbers[-1]) if len(numbers) else self.done
-        failures = [self._invalid(n, row) for n, row in invalid if self.done < n and (last or n < end)]
+    def _given(self, table: pa.Table, numbers: np.ndarray, invalid: list) -> Rows:
+        """The rows, and the bad ones, that were not given out already."""
+        failures = [self._invalid(n, row) for n, row in invalid if n > self.told]
+        self.told = max(self.told, *(n for n, _ in invalid), 0)
+        invalid.clear()
         fresh = int(np.searchsorted(numbers, self.done, side="right"))
-        self.done = max(self.done, end)
+        self.done = max(self.done, int(numbers[-1]) if len(numbers) else 0)
         return Rows(table.slice(fresh), numbers[fresh:], failures)
 
     def _last(self, table: pa.Table, numbers: np.ndarray, invalid: list, source: _Watched) -> Rows:
@@ -93,7 +96,7 @@ class _Stream:
         cut = reason is not None and not source.at_row_end
         if reason is None and source.open_quote and any(b"\n" in (c[-1].as_py() or b"") for c in table.columns):
             reason, cut = ValueError("a quote is opened and never closed"), True
-        rows = self._given(table, numbers, invalid, last=True)
+        rows = self._given(table, numbers, invalid)
         if reason is None:
             return rows
         kept = len(rows.table) - (1 if cut and len(rows.table) else 0)
@@ -147,7 +150,7 @@ def _batches(source: _Watched, dialect: Dialect, block_bytes: int, invalid: list
     import pyarrow.csv as pc
 
     def skip(row: Any) -> str:
-        invalid.append((row.number - (1 if dialect.header else 0), row))
+        invalid.append((row.number - (1 if dialect.header else 0), row._replace(text=row.text[:EXCERPT])))
         return "skip"
 
     reader = pc.open_csv(
@@ -168,6 +171,13 @@ def _numbers(first: int, count: int, invalid: list[int]) -> np.ndarray:
     while (more := count + int((bad < first + span).sum())) > span:
         span = more
     return np.setdiff1d(np.arange(first, first + span), bad)
+
+
+def _behind(number: int, bad: list[int]) -> tuple[int, list[int]]:
+    """The least number that the next good row can have, and the bad ones from there on."""
+    bad = sorted(n for n in bad if n >= number)
+    run = next((i for i, n in enumerate(bad) if n != number + i), len(bad))
+    return number + run, bad[run:]
 
 
 # -- rows that are lines -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO
@@ -13,13 +13,16 @@ import pyarrow as pa
 
 from curator.errors import InputError
 from curator.io.files import Folder, open_input
+from curator.io.parquet import BUFFER_BYTES
 from curator.observe.format import short_path, shorten
 from curator.observe.graph import ENDINGS
 
 EXAMPLES_MAX = 6  # of one reason
 GROUPS_MAX = 24  # reasons that have examples
 FILES_MAX = 4  # that are read for a stage and port
-ROWS_MAX = 200  # that are looked at in a file
+ROWS_MAX = 200  # that are looked at in a file,
+AT_ONCE = 16  # of Parquet
+FILE_BYTES = 8 << 20  # or so many bytes of them: a text may be a book
 PICTURE = "thumbnail"  # a column with a small picture of the record, whatever the record is
 PICTURE_BYTES = 48 << 10
 PICTURES_BYTES = 3 << 20  # of all pictures: the report is to open fast, and to be sent around
@@ -70,23 +73,35 @@ def _files(stats: Mapping[str, Any]) -> list[tuple[tuple[str, str], list[str]]]:
     return sorted(found.items(), key=lambda item: (("written", *ENDINGS).index(item[0][0]), order.get(item[0][1], len(order))))
 
 
-def _rows(out: Folder, path: str) -> list[dict[str, Any]]:
-    """The first rows of a file, of Parquet without large columns."""
+def _rows(out: Folder, path: str) -> Iterator[dict[str, Any]]:
+    """The first rows of a file, one at a time, of Parquet without large columns."""
     uri = path if "://" in path or path.startswith("/") else out.path_of(path)
     try:
         with open_input(uri, out.storage_options) as file:
-            return _parquet(file) if path.endswith(".parquet") else [json.loads(line) for line in islice(file, ROWS_MAX)]
+            left = FILE_BYTES
+            for row, nbytes in islice(_parquet(file) if path.endswith(".parquet") else _lines(file), ROWS_MAX):
+                yield row
+                del row
+                left -= nbytes
+                if left <= 0:
+                    return
     except (InputError, OSError, ValueError, pa.ArrowException):
-        return []
+        return
 
 
-def _parquet(file: BinaryIO) -> list[dict[str, Any]]:
+def _lines(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
+    return ((json.loads(line), len(line)) for line in file)
+
+
+def _parquet(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
     import pyarrow.parquet as pq
 
-    opened = pq.ParquetFile(file)
+    opened = pq.ParquetFile(file, buffer_size=BUFFER_BYTES)
     names = [f.name for f in opened.schema_arrow if f.name == PICTURE or _is_text(f.type) or f.name in ABOUT]
-    batch = next(opened.iter_batches(ROWS_MAX, columns=names), None)
-    return [] if batch is None else batch.to_pylist()
+    for batch in opened.iter_batches(AT_ONCE, columns=names, use_threads=False):
+        for at in range(len(batch)):
+            row = batch.slice(at, 1)
+            yield row.to_pylist()[0], row.nbytes
 
 
 def _is_text(kind: pa.DataType) -> bool:

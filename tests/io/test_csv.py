@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from curator.errors import InputError
 from curator.io import csv_rows
 from curator.io.csv import Csv
+from curator.stage import Outputs
 
 
 @pytest.fixture
@@ -99,6 +100,25 @@ def test_positions_do_not_depend_on_blocks(table, monkeypatch):
         assert found.good == whole.good
         assert found.failed == whole.failed
     assert [f["offset"] for f in whole.failed] == list(range(1, 501, 7))
+
+
+def test_bad_rows_are_given_out_as_they_are_read(tmp_path, monkeypatch):
+    """Also where no good row comes between them, so that a file of bad rows is not gathered in memory."""
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 1000)
+    good, bad = ["1,2"] * 100, ["1,2,3"] * 5000
+    mixed = [row for pair in zip(["3,4"] * 500, ["5"] * 500, strict=True) for row in pair]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b", *good, *bad, *mixed, *good]) + "\n")
+    source = Csv(path=str(tmp_path / "a.csv"))
+    unit, = source.units()
+    failed, rows = [], 0
+    for item in source.read(unit):
+        if isinstance(item, Outputs):
+            failed.append(item["failed"].rows.column("offset").to_pylist())
+        else:
+            rows += len(item)
+    assert rows == 700
+    assert [n for some in failed for n in some] == [*range(101, 5101), *range(5102, 6102, 2)]
+    assert max(map(len, failed)) < 1000
 
 
 def test_a_row_bigger_than_a_block_is_read_with_bigger_blocks(table, monkeypatch):
