@@ -510,7 +510,9 @@ class Runner:
         for piece in work.pieces:
             groups.setdefault((piece.unit, piece.attempt, piece.target), []).append(self._noted(piece, work))
         # What failed comes first: should a sink raise now, it is the one thing that is kept.
-        for (unit, attempt, step), batches in sorted(groups.items(), key=lambda group: not self.operator.steps[group[0][2]].evidence):
+        order = sorted(groups, key=lambda key: not self.operator.steps[key[2]].evidence)
+        for unit, attempt, step in order:
+            batches = groups.pop((unit, attempt, step))
             self._enter(step)
             writers = self.writers.setdefault((unit, attempt), {})
             if step not in writers:

@@ -251,8 +251,8 @@ def spools(pipeline):
 @MODES
 def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, texts, mode):
     class Made:
-        def run(self, workers):
-            return counted(texts, tmp_path / "out").run(workers=workers, mode=mode)
+        def run(self, workers, replace):
+            return counted(texts, tmp_path / "out").run(workers=workers, replace=replace, mode=mode)
 
     assert crashes(Made) > 15
     result = counted(texts, tmp_path / "out").run(workers=0, mode=mode, replace=True)
