@@ -149,7 +149,7 @@ class DropWord(Stage):
 @dataclass(kw_only=True)
 class Trouble(Stage):
     """Does what the text of a record tells it: raise, die, hang, stop, once (raise or kill the first time), sleep, or
-    gate: wait until there is a file `open` in `marks`."""
+    gate: make a file `waits` in `marks`, and wait there until there is one called `open`."""
 
     marks: str = ""  # a folder for what must be remembered over deaths
     limit_s: float | None = None
@@ -173,6 +173,8 @@ class Trouble(Stage):
                 os.kill(os.getpid(), signal.SIGKILL) if "kill" in text else _raise(identity)
             if "sleep" in text:
                 time.sleep(0.02)
+            if "gate" in text:
+                Path(self.marks, "waits").touch()
             while "gate" in text and not Path(self.marks, "open").exists():
                 time.sleep(0.01)
         return batch

@@ -115,7 +115,7 @@ def attempt(rng, script, deadly, calm):
 @pytest.mark.parametrize("number", range(8))
 def test_whatever_is_killed_the_result_is_that_of_plain_python(tmp_path, number, first_seed, monkeypatch):
     seed = first_seed + number
-    monkeypatch.setenv(TOKEN, tmp_path.name)
+    monkeypatch.setenv(TOKEN, str(tmp_path))
     rng = random.Random(seed)
     files, deadly = inputs(rng)
     write_lines(tmp_path / "in", **files)
@@ -130,7 +130,7 @@ def test_whatever_is_killed_the_result_is_that_of_plain_python(tmp_path, number,
             break
         assert not calm, told
         assert driver.returncode in (-signal.SIGKILL, -signal.SIGTERM) or told[0].startswith("stopped "), told
-    wait_until(lambda: not orphans(tmp_path.name))
+    wait_until(lambda: not orphans(str(tmp_path)))
     assert not remains(*drivers)
     assert found(tmp_path) == expected(seed, files)
     stats = json.loads((tmp_path / "out/_run/stats.json").read_text())

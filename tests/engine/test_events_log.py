@@ -205,9 +205,9 @@ def test_a_run_that_breaks_off_says_so_in_its_last_line(tmp_path):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path, monkeypatch):
-    monkeypatch.setenv(TOKEN, tmp_path.name)
+    monkeypatch.setenv(TOKEN, str(tmp_path))
     yield
-    wait_until(lambda: not orphans(tmp_path.name))
+    wait_until(lambda: not orphans(str(tmp_path)))
     assert not folders(os.getpid())
 
 

@@ -93,7 +93,7 @@ class Gang(Driven):
 
 @pytest.fixture
 def gang(tmp_path, monkeypatch):
-    monkeypatch.setenv(TOKEN, tmp_path.name)
+    monkeypatch.setenv(TOKEN, str(tmp_path))
     made = []
 
     def make(stage, ranks):
@@ -106,7 +106,7 @@ def gang(tmp_path, monkeypatch):
     for one in made:
         one.close()
         one.processes.close()
-    wait_until(lambda: not orphans(tmp_path.name))
+    wait_until(lambda: not orphans(str(tmp_path)))
     assert not folders(os.getpid())
 
 

@@ -73,11 +73,11 @@ def place(tmp_path, monkeypatch):
         (place / name / "w1-0").write_text("mine")
         os.utime(place / name, (0, 0))
     monkeypatch.setenv("TMPDIR", str(place))
-    monkeypatch.setenv(TOKEN, tmp_path.name)
+    monkeypatch.setenv(TOKEN, str(tmp_path))
     yield place
     for process in STARTED:  # of a test that failed
         process.kill()
-    wait_until(lambda: not orphans(tmp_path.name))
+    wait_until(lambda: not orphans(str(tmp_path)))
     assert not [p for p in place.glob(f"curator-{os.geteuid()}/*/*") if p.name != "owner.json"]
     for name in ("curator-my-data", "curator-1234-abc/other", f"curator-{os.geteuid()}-1"):
         assert (place / name / "w1-0").read_text() == "mine"

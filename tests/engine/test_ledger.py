@@ -83,19 +83,19 @@ def crash_at(monkeypatch_to, number):
     os.unlink = dying(os.unlink)
 
 
-def run_and_crash(made, number):
+def run_and_crash(run, number):
     crash_at(None, number)
-    made().run(workers=0, replace=True)
+    run()
     os._exit(0)
 
 
-def crashes(made):
+def crashes(run):
     """Run until it ends by itself, dying at the 1st, 2nd, … change of the disk; gives how often it died.
 
     Each try dies a little later than the one before, so that every change is a place of death at least once.
     """
     for number in itertools.count():
-        child = multiprocessing.get_context("fork").Process(target=run_and_crash, args=(made, number))
+        child = multiprocessing.get_context("fork").Process(target=run_and_crash, args=(run, number))
         child.start()
         child.join(60)
         assert child.exitcode in (0, 9), child.exitcode
@@ -106,7 +106,7 @@ def crashes(made):
 def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts):
     """Each attempt continues what the one before left; each dies at another place."""
     pipeline(texts, tmp_path / "calm").run(workers=0, replace=True)
-    assert crashes(lambda: pipeline(texts, tmp_path / "out")) > 20
+    assert crashes(lambda: pipeline(texts, tmp_path / "out").run(workers=0, replace=True)) > 20
     result = pipeline(texts, tmp_path / "out").run(workers=0, replace=True)
     assert everything(tmp_path / "out") == everything(tmp_path / "calm")
     assert result.records["in"] == 10
@@ -121,11 +121,7 @@ def test_an_edit_may_be_interrupted_at_every_change_of_the_disk(tmp_path, texts)
     edited = {"suffix": "!", "discard": ("dropped",)}
     pipeline(texts, tmp_path / "calm", **edited).run(workers=0, replace=True)
 
-    def made():
-        made = pipeline(texts, tmp_path / "out", **edited)
-        return type("Pruning", (), {"run": lambda self, workers: made.run(workers=workers, prune=True, replace=True)})()
-
-    assert crashes(made) > 20
+    assert crashes(lambda: pipeline(texts, tmp_path / "out", **edited).run(workers=0, prune=True, replace=True)) > 20
     assert everything(tmp_path / "out") == everything(tmp_path / "calm")
     assert len(files(tmp_path / "out")) == len(files(tmp_path / "calm"))
     assert not list((tmp_path / "out").rglob("dropped/**/part-*"))

@@ -46,9 +46,9 @@ MODES = pytest.mark.parametrize("workers", [0, 2])
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path, monkeypatch):
     """After every test: no process and no shared memory of a run."""
-    monkeypatch.setenv(TOKEN, tmp_path.name)
+    monkeypatch.setenv(TOKEN, str(tmp_path))
     yield
-    wait_until(lambda: not orphans(tmp_path.name))
+    wait_until(lambda: not orphans(str(tmp_path)))
     assert not folders(os.getpid())
     assert not remains(*STARTED)
 

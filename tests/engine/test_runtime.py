@@ -42,7 +42,7 @@ class Starts(Stage):
 @pytest.fixture
 def runtime(tmp_path, monkeypatch):
     """One for workers of an empty stage; after the test nothing of it is left."""
-    monkeypatch.setenv(TOKEN, tmp_path.name)
+    monkeypatch.setenv(TOKEN, str(tmp_path))
     made = []
 
     def make(stage=None):
@@ -55,7 +55,7 @@ def runtime(tmp_path, monkeypatch):
     for one in made:
         one.close()
         one.processes.close()
-    wait_until(lambda: not orphans(tmp_path.name))
+    wait_until(lambda: not orphans(str(tmp_path)))
     assert not folders(os.getpid())
 
 
