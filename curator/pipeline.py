@@ -36,13 +36,16 @@ class Settings:
 
     `max_failed`: how many records may fail before the run stops: a number, or a share of the records read below
     1. `discard`: endings (`dropped`, `duplicate`) or `ending/stage` whose rows are counted but not kept. `out`: the
-    run's folder; by default the path of the only sink. `storage_options`: what its filesystem wants.
+    run's folder; by default the path of the only sink. `storage_options`: what its filesystem wants. `description` and
+    `license` stand on the card of what the run makes.
     """
 
     max_failed: float = 0.05
     discard: tuple[str, ...] = ()
     out: str | None = None
     storage_options: Mapping[str, Any] = field(default_factory=dict)
+    description: str = ""
+    license: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -24,21 +26,23 @@ from curator.engine.seats import allocation_of
 from curator.errors import CuratorError, FirstError, InputError
 from curator.guard import check_free, check_sinks, find_changes
 from curator.io.files import FileInfo, Folder
-from curator.io.listing import DATA
+from curator.io.listing import CARD, DATA
 from curator.io.spool import shard_units, spool_units
 from curator.layout import ASIDE, folder_of
 from curator.ledger import FOLDER, Ledger
 from curator.loop import Labels, Loop, Means
 from curator.machine import this_machine
+from curator.observe.card import About, may_replace, render_card
 from curator.observe.endpoint import Endpoint
 from curator.observe.examples import find_examples
+from curator.observe.format import listing, plural, short_path, size
 from curator.observe.observer import Observer
 from curator.observe.report import render_report
 from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise, with_parts
 from curator.owner import Owner
 from curator.pipeline import Pipeline
 from curator.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan
-from curator.recipe import dump
+from curator.recipe import dump, without_secrets
 from curator.run_lock import Lock, take
 from curator.stage import Reduce, Sink, Source, Unit
 from curator.worker.imports import modules_of
@@ -157,8 +161,6 @@ def _check_writable(plan: Plan) -> None:
 
 
 def _manifest(plan: Plan) -> dict[str, Any]:
-    from importlib.metadata import version
-
     stages = [{"name": s.name, "class": f"{type(s.stage).__module__}.{type(s.stage).__qualname__}",
                "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key} for s in plan.steps]
     return {"name": plan.pipeline.name, "curator": version("curator-core"), "python": platform.python_version(),
@@ -245,6 +247,7 @@ class _Run:
             raise
         stats = self._stats(stopped)
         self._tell_deaths(stats)
+        self._write_card(stats)
         self._save(stats)
         report = render_report(stats, folder.read("recipe.yaml").decode(), find_examples(stats, self.out))
         folder.write("report.html", report.encode())
@@ -261,6 +264,36 @@ class _Run:
                 for first in stats["first_errors"][:1]:
                     error.add_note(str(FirstError(**first)))
                 self._save(stats)
+                self._write_card(stats)
+
+    def _write_card(self, stats: dict[str, Any]) -> None:
+        """`README.md`; one that somebody has edited stays, and the stats say so."""
+        if may_replace(self.out):
+            self.lock.confirm()
+            self.out.write(CARD, render_card(stats, self._about(), self.out).encode())
+        else:
+            stats["alarms"].append({"level": "note", "stage": "", "text":
+                                    f"{CARD} was edited, so it is left as it is. Remove it, and the next run writes a new one."})
+
+    def _about(self) -> About:
+        sources, sinks = [], {}
+        files, sizes = Counter[int](), Counter[int]()
+        for operator, unit in self.units:
+            files[operator] += len(unit.parts)
+            sizes[operator] += unit.size_bytes
+        for operator in self.plan.phases[0].operators:
+            stage = operator.steps[0].stage
+            if isinstance(stage, Source):
+                paths = listing(short_path(without_secrets(str(p)), 100) for p in _as_list(getattr(stage, "path", ())))
+                many = f"{plural(files[operator.index], 'part')}, {size(sizes[operator.index])}"
+                sources.append(f"{operator.steps[0].name}: {paths} ({many})")
+        for step in (s for s in self.plan.steps if s.name in self.sinks and not s.part_of):
+            folder = folder_of(step.stage)
+            if folder.startswith(self.out.path_of("")):
+                sinks[step.name] = folder.removeprefix(self.out.path_of(""))
+        settings = self.plan.pipeline.settings
+        return About(version=version("curator-core"), description=settings.description, license=settings.license,
+                     sources=sources, sinks=sinks)
 
     def _work(self) -> Stopped | None:
         """Phase after phase; gives why it stopped early, or None."""

@@ -163,7 +163,7 @@ def code_lines(path: Path) -> int:
 
 # Code lines. What a reader of the engine's afternoon needs is the engine; formats and recipes are read one at a time.
 SIZES = {"engine": 2800, "worker": 1830, "balance": 500, "io": 4250, "stages": 5150, "stages/dedup": 4100,
-         "observe": 1500, "tasks": 300}
+         "observe": 1700, "tasks": 300}
 
 
 @pytest.mark.parametrize(("part", "most"), SIZES.items())

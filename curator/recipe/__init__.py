@@ -21,16 +21,16 @@ from curator.errors import InputError, RecipeError
 from curator.io.files import open_input
 from curator.layout import moved
 from curator.pipeline import Pipeline, Settings
-from curator.recipe.dump import dump
+from curator.recipe.dump import dump, without_secrets
 from curator.recipe.graph import Graph, Line, Merge, give_names
 from curator.recipe.overrides import override
 from curator.recipe.parse import Item, Problems, parse, scalar
 from curator.recipe.steps import check_keys, read_step
 from curator.recipe.values import BAD, coerce
 
-__all__ = ["dump", "load", "recipe_text"]
+__all__ = ["dump", "load", "recipe_text", "without_secrets"]
 
-KEYS = ("name", "description", "read", "steps", "write", "branches", "max_failed", "discard", "seed", "out",
+KEYS = ("name", "description", "license", "read", "steps", "write", "branches", "max_failed", "discard", "seed", "out",
         "storage_options")
 OUT = "out"  # the override that moves all that a recipe writes
 BRANCH_KEYS = ("from", "read", "steps", "write")
@@ -112,9 +112,9 @@ class _Reader:
         give_names(lines, self.problems)
         graph = Graph(lines, self._discard(), self.problems)
         sinks = graph.join()
-        self._typed("description", str)
         settings = Settings(max_failed=self._max_failed(), discard=graph.discard, out=self._typed("out", str | None),
-                            storage_options=self._typed("storage_options", dict[str, Any], {}))
+                            storage_options=self._typed("storage_options", dict[str, Any], {}),
+                            description=self._typed("description", str, ""), license=self._typed("license", str, ""))
         return Pipeline(sinks=sinks, name=self._typed("name", str, default_name), settings=settings)
 
     def _check_ends(self, lines: list[Line]) -> None:

@@ -59,7 +59,8 @@ def dump(pipeline: Pipeline) -> str:
                  "write": [entry(n) for n in line.write]}
         return {key: part[0] if len(part) == 1 and key != "steps" else part for key, part in parts.items() if part}
 
-    recipe = {"name": pipeline.name} | (written(lines[0]) if lines else {})
+    about = {key: text for key in ("description", "license") if (text := getattr(pipeline.settings, key))}
+    recipe = {"name": pipeline.name} | about | (written(lines[0]) if lines else {})
     if len(lines) > 1:
         recipe["branches"] = {line.name: written(line) for line in lines[1:]}
     recipe |= _settings(pipeline.settings)
@@ -69,6 +70,11 @@ def dump(pipeline: Pipeline) -> str:
         return text
     return ("# This recipe does not load: these stages are in no installed pack, they were given in Python.\n"
             + "".join(f"#   {name}\n" for name in sorted(strangers)) + text)
+
+
+def without_secrets(text: str) -> str:
+    """A path or URL as it may be shown."""
+    return _plain(text)
 
 
 def _settings(settings: Settings) -> dict[str, Any]:

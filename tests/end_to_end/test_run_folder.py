@@ -30,7 +30,7 @@ def content(folder):
 
 
 def data(folder="out"):
-    return {name: text for name, text in content(folder).items() if "/_run/" not in name}
+    return {name: text for name, text in content(folder).items() if "/_run/" not in name and not name.endswith("README.md")}
 
 
 # -- whose it is ----------------------------------------------------------------------------------------------------

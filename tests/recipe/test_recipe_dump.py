@@ -80,6 +80,7 @@ def renamed(pipeline: Pipeline) -> Pipeline:
 def test_a_recipe_is_written_as_people_write_it():
     assert dump(load(DESIGN)) == """\
 name: web-text
+description: Good pages.
 read:
   text.warc: {path: crawl/*.warc.gz}
 steps:
