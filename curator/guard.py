@@ -67,9 +67,7 @@ def check_sinks(plan: Plan, owner: Owner, ledgers: Iterable[Ledger]) -> None:
     """
     sinks = [s for s in plan.steps if isinstance(s.stage, Sink) and not s.keeper and not s.part_of]
     apart = [s for s in sinks if not f"{folder_of(s.stage)}/".startswith(plan.out.path_of("data/"))]
-    if not apart:
-        return
-    named = {ledger.full_path(path) for ledger in ledgers for path in ledger.named()}
+    named: frozenset[str] = frozenset()  # read when it is needed
     for step in apart:
         path = folder_of(step.stage)
         inside = path.startswith(plan.out.path_of(""))
@@ -77,9 +75,13 @@ def check_sinks(plan: Plan, owner: Owner, ledgers: Iterable[Ledger]) -> None:
         folder = Folder.open(path, dict(getattr(step.stage, "storage_options", None) or {}) or None)
         for name in folder.names(recursive=True):
             hidden = any(part[0] in "._" for part in name.split("/"))
-            if not hidden and folder.path_of(name) not in named and not ours.search(f"/{name}"):
+            if not hidden and not ours.search(f"/{name}") and folder.path_of(name) not in (named := named or _named(ledgers)):
                 raise CuratorError(f"sink {step.name!r} writes to {path}, and there lies {name}, which no run in {plan.out.uri} "
                                    "made. Give the sink another path, or move away what is there")
+
+
+def _named(ledgers: Iterable[Ledger]) -> frozenset[str]:
+    return frozenset(ledger.full_path(path) for ledger in ledgers for path in ledger.named())
 
 
 def find_changes(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Unit]]) -> Changes:
@@ -89,11 +91,12 @@ def find_changes(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[
     """
     found, stale, same = Changes(), set(), False
     sources = {s.name for s in plan.steps if isinstance(s.stage, Source)}
-    read = {part.uri for _, unit in units for part in unit.parts}
+    read: set[str] = set()
     for number, ledger in enumerate(ledgers):
         phase = plan.phases[number] if number < len(plan.phases) else None
         keys = {s.name: s.key for s in phase.steps} if phase is not None else {}
         for record in ledger.outdated(phase):
+            read = read or {part.uri for _, unit in units for part in unit.parts}
             edited = {name: stage for name, stage in record.stages.items() if stage.memory_key != keys.get(name)}
             same = same or len(edited) < len(record.stages) or not read.isdisjoint(record.uris)
             stale |= edited.keys()

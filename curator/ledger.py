@@ -3,7 +3,8 @@
 `_run/ledger/` holds files of JSON lines, each written once (`ledger_files`), on a disk and on an object store alike. A line
 is one of
 
-    {"run": 3, "elapsed": 12.5}                  how long the third attempt has worked; what was to be removed is gone
+    {"run": 3, "elapsed": 12.5, "whole": 70}     how long the third attempt has worked; what was to be removed is gone. `whole`:
+                                                 it has ended with so many units, and left no file that no line names
     {"reset": true}                              files before this one count no more (written when old results are cleared)
     {"remove": [path, ...]}                      files of results that were cleared, to be deleted
     {"unit": key, "redo": true, "label": ..., "uris": [...], "stages": {name: {"key", "counts", "files", "memory"}},
@@ -30,7 +31,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,7 +41,7 @@ from curator.engine.events import Commit
 from curator.errors import CuratorError
 from curator.io.files import FileInfo, Folder
 from curator.io.listing import CLUSTERS, DATA
-from curator.ledger_files import LedgerFiles, add_counts, is_marked, sum_line, sums_of, unit_of
+from curator.ledger_files import UNIT_FILES, UNIT_LINE, LedgerFiles, add_counts, is_marked, sum_line, sums_of, unit_of
 from curator.owner import Owner
 from curator.plan import SPOOLS, Operator, Phase, Step, Target
 from curator.stage import ENDINGS, Stateful, Unit, WrittenFile
@@ -94,8 +96,7 @@ class Record:
                    data.get("rests", {}))
 
 
-@dataclass(frozen=True, slots=True)
-class Brief:
+class Brief(NamedTuple):
     """What the ledger has in mind of a unit; one object serves all units that are alike.
 
     `stages`: (name, key, what the name of its sidecar has around the unit's key, or None). `depends`: 8 bytes each.
@@ -113,34 +114,6 @@ class Brief:
     def rests_on(self) -> Iterator[str]:
         """The keys of the units that it depends on."""
         return (self.depends[at:at + 8].hex() for at in range(0, len(self.depends), 8))
-
-
-class _StageLine(msgspec.Struct):
-    key: str
-    memory: str | None = None
-
-
-class _UnitLine(msgspec.Struct):
-    """As much of a unit's line as is wanted of all units."""
-
-    unit: str
-    stages: dict[str, _StageLine]
-    depends: list[str]
-    redo: bool = False
-    rests: dict[str, int] = {}
-
-
-class _StageFiles(msgspec.Struct):
-    files: list[tuple[str, int, int]] = []
-    memory: str | None = None
-
-
-class _UnitFiles(msgspec.Struct):
-    stages: dict[str, _StageFiles]
-
-
-_UNIT_LINE = msgspec.json.Decoder(_UnitLine)
-_UNIT_FILES = msgspec.json.Decoder(_UnitFiles)
 
 
 class Ledger:
@@ -182,14 +155,16 @@ class Ledger:
         self._new: dict[str, Counts] = {}  # and of those that were not written down yet
         self._doomed: list[str] = []
         self._pending: list[bytes] = []
+        whole_with = -1  # units
         newest = next(reversed(self.files.sizes), None)
         for name, block in self.files.scan():
             lines, whole, line = [], True, b""
             try:
                 for other in block.others:
                     self._take(other, name == newest)
+                    whole_with = max(whole_with, other.get("whole", -1)) if name == newest else whole_with
                 for offset, line in block.units:
-                    told = _UNIT_LINE.decode(line)
+                    told = UNIT_LINE.decode(line)
                     if told.unit in self.records:
                         whole = whole and told.redo
                         continue
@@ -203,6 +178,8 @@ class Ledger:
             except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
                 raise self.files.damaged(name, line, error) from error
         self._pinned = max((name for name, _, _ in self.unfinished.values()), default="")
+        self._tidy = whole_with == len(self.records)  # else somebody died, or has removed a file of the ledger
+        self._replaces = bool(self.unfinished)  # sidecars: the old ones are there until the next attempt begins
 
     def _take(self, line: dict, newest: bool) -> None:
         if "run" in line:
@@ -243,11 +220,12 @@ class Ledger:
         """Name the files of what failed of a unit that is not finished."""
         self.evidence += [(name, WrittenFile(self.relative(f.path), f.rows, f.size_bytes)) for name in files for f in files[name]]
 
-    def flush(self, elapsed: float) -> None:
-        """Write what was added, and how long this attempt has worked."""
+    def flush(self, elapsed: float, whole: bool = False) -> None:
+        """Write what was added, and how long this attempt has worked. `whole`: it has ended, and left nothing to remove."""
         self.elapsed[self.run] = elapsed
         self.confirm()
-        told = msgspec.json.encode({"run": self.run, "elapsed": round(elapsed, 3)})
+        ended = {"whole": len(self.records)} if whole and not self._replaces else {}
+        told = msgspec.json.encode({"run": self.run, "elapsed": round(elapsed, 3), **ended})
         evidence = [msgspec.json.encode({"evidence": [file.path for _, file in self.evidence]})] if self.evidence else []
         self.files.add([told, *self._pending, *([sum_line(self._new)] if self._pending else []), *evidence])
         add_counts(self._totals, self._new)
@@ -313,11 +291,13 @@ class Ledger:
                 return record
 
             self.rewrite(edit, gone | edits.keys())
+        # What a unit depends on nobody asks again, and its key needs to be there once only.
+        self.records = {key: self.records[key] for key in keys if key in self.records}
         for key, brief in self.records.items():
-            if brief.depends:  # nobody asks again
+            if brief.depends:
                 self.records[key] = self._like(Brief(brief.stages, redo=brief.redo))
-        self.remove_unnamed(phase)
-        self.flush(0.0)  # from now on this attempt's number is taken
+        self.tidy(phase)
+        self.flush(0.0, whole=all(need is True for need in needs))  # from now on this attempt's number is taken
         return needs
 
     def _needs(self, phase: Phase, units: Sequence[tuple[int, Unit]], keys: Sequence[str],
@@ -362,7 +342,7 @@ class Ledger:
     def expire(self, phase: Phase) -> None:
         """Clear what is no longer true of a phase whose turn has not come: results of other steps than it has now."""
         keys = {step.name: step.key for step in phase.steps}
-        touched = {unit for unit, brief in self.records.items() if _drops(brief, _present(brief, keys), keys)}
+        touched = self._outdated(keys)
 
         def edit(record: Record) -> Record:
             done = {name for name, stage in record.stages.items() if stage.memory_key == keys.get(name)}
@@ -371,7 +351,7 @@ class Ledger:
 
         if touched:
             self.rewrite(edit, touched)
-        self.remove_unnamed(phase)
+        self.tidy(phase)
 
     def abolish(self) -> bool:
         """Clear everything: the plan has no such phase any more. False if there was nothing."""
@@ -415,26 +395,37 @@ class Ledger:
                 self._doomed.append(f"_run/state/{stage.memory}")
         return bool(again)
 
+    def tidy(self, phase: Phase) -> None:
+        """Remove what nobody names, if there may be any: not after an attempt that has ended well."""
+        if not self._tidy:
+            self.remove_unnamed(phase)
+        self._tidy = True
+
     def remove_unnamed(self, phase: Phase) -> None:
         """Delete files of results that were cleared, and those of ours that no record names: what an interrupted attempt left.
 
         Nobody may be writing: a file is named only once its unit is finished.
         """
         self.confirm()
-        named = set(self.named()) | {file.path for _, file in self.evidence}
         places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, DATA, CLUSTERS, *ENDINGS)}
         for step in (*phase.operators[-1].steps, *self.sinks):
             folder = Folder.open(str(step.stage.path), dict(getattr(step.stage, "storage_options", None) or {}) or None)
             places.setdefault(folder.uri, folder)
-        for path in {p for p in self._doomed if p not in named and self._ours(p)}:
+        outer = [Folder(place, folder.storage_options) for place, folder in places.items()
+                 if not any(place.startswith(other + "/") for other in places)]
+        # What is above the file or folder that is named after an attempt does not matter.
+        found = [{n: own[1] for n in folder.everything() if (own := self._ours(folder.path_of(n)))} for folder in outer]
+        unnamed, doomed = {name for there in found for name in there.values()}, {p for p in self._doomed if self._ours(p)}
+        if unnamed or doomed:
+            for path in chain(self.named(), (file.path for _, file in self.evidence)):
+                doomed.discard(path)
+                if own := self._ours(path):
+                    unnamed.discard(own[1])
+        for path in doomed:
             self._remove(path, places)
         self._doomed = []
-        # What is above the file or folder that is named after an attempt does not matter.
-        names = {found[1] for path in named if (found := self._ours(path))}
-        for place, folder in places.items():
-            if not any(place.startswith(other + "/") for other in places):
-                there = Folder(place, folder.storage_options)
-                there.delete([n for n in there.everything() if (own := self._ours(there.path_of(n))) and own[1] not in names])
+        for folder, there in zip(outer, found, strict=True):
+            folder.delete([n for n, name in there.items() if name in unnamed])
 
     def _ours(self, path: str) -> re.Match[str] | None:
         """The name that proves that this output made a file in this phase, None if it did not."""
@@ -496,7 +487,7 @@ class Ledger:
         """The files of all finished units, each with its stage's name; read from the ledger's own files."""
         for line in self._lines():
             if not is_marked(line):
-                for name, stage in _UNIT_FILES.decode(line).stages.items():
+                for name, stage in UNIT_FILES.decode(line).stages.items():
                     for file in stage.files:
                         yield name, WrittenFile(*file)
 
@@ -508,7 +499,7 @@ class Ledger:
     def named(self) -> Iterator[str]:
         """All that records name, also those of units that are to be done again."""
         for line in self._lines():
-            for stage in _UNIT_FILES.decode(line).stages.values():
+            for stage in UNIT_FILES.decode(line).stages.values():
                 yield from (f[0] for f in stage.files)
                 if stage.memory:
                     yield f"_run/state/{stage.memory}"
@@ -516,8 +507,14 @@ class Ledger:
     def outdated(self, phase: Phase | None) -> Iterator[Record]:
         """Units with steps that the plan has otherwise, or not at all; all if it has no such phase."""
         keys = {step.name: step.key for step in phase.steps} if phase is not None else {}
-        units = {unit for unit, brief in self.records.items() if _drops(brief, _present(brief, keys), keys)}
+        units = self._outdated(keys)
         return self._records(units) if units else iter(())
+
+    def _outdated(self, keys: Mapping[str, str]) -> set[str]:
+        """Units with steps that have other keys now, or none."""
+        alike = {stages: any(key.removeprefix(AGAIN) != keys.get(name) for name, key, _ in stages)
+                 for stages in {brief.stages for brief in self.records.values()}}
+        return {unit for unit, brief in self.records.items() if alike[brief.stages]} if any(alike.values()) else set()
 
     def _records(self, units: Container[str]) -> Iterator[Record]:
         return (Record.from_line(line) for line in self._lines() if unit_of(line) in units)
@@ -539,10 +536,6 @@ class Ledger:
         add_counts(copy, self._totals)
         add_counts(copy, self._new)
         return copy
-
-
-def _present(brief: Brief, keys: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(name for name, key, _ in brief.stages if key.removeprefix(AGAIN) == keys.get(name))
 
 
 def _drops(brief: Brief, done: Container[str], keys: Mapping[str, str]) -> bool:

@@ -45,6 +45,30 @@ class Block:
     others: list[dict[str, Any]] = field(default_factory=list)
 
 
+class _StageLine(msgspec.Struct):
+    key: str
+    memory: str | None = None
+
+
+class _UnitLine(msgspec.Struct):
+    """As much of a unit's line as is wanted of all units."""
+
+    unit: str
+    stages: dict[str, _StageLine]
+    depends: list[str]
+    redo: bool = False
+    rests: dict[str, int] = {}
+
+
+class _StageFiles(msgspec.Struct):
+    files: list[tuple[str, int, int]] = []
+    memory: str | None = None
+
+
+class _UnitFiles(msgspec.Struct):
+    stages: dict[str, _StageFiles]
+
+
 class _Counted(msgspec.Struct):
     counts: dict[str, Any] = {}
 
@@ -54,6 +78,8 @@ class _Summed(msgspec.Struct):
 
 
 _SUMMED = msgspec.json.Decoder(_Summed)
+UNIT_LINE = msgspec.json.Decoder(_UnitLine)
+UNIT_FILES = msgspec.json.Decoder(_UnitFiles)
 
 
 def unit_of(line: bytes) -> str:
@@ -218,6 +244,7 @@ class LedgerFiles:
         seen: set[str] = set()
         others: dict[str, list[dict[str, Any]]] = {}  # by file
         elapsed: dict[int, float] = {}
+        ended: dict[str, Any] = {}  # true until the next attempt begins
         total: dict[str, Counts] = {}
         units, newest = 0, next(reversed(self.sizes), None)
         for name, block in self.scan(names):
@@ -236,6 +263,7 @@ class LedgerFiles:
             for line in block.others:
                 if "run" in line:
                     elapsed[line["run"]] = max(line["elapsed"], elapsed.get(line["run"], 0.0))
+                    ended = ended or (line if name == newest and "whole" in line else {})
                 elif "remove" not in line and ("evidence" not in line or name == newest):
                     others.setdefault(name, []).append(line)
             if units >= SUM_UNITS:
@@ -243,7 +271,7 @@ class LedgerFiles:
                 total, units = {}, 0
         yield sum_line(total)
         for run, seconds in sorted(elapsed.items()) if times else ():
-            yield msgspec.json.encode({"run": run, "elapsed": seconds})
+            yield msgspec.json.encode({**(ended if ended.get("run") == run else {}), "run": run, "elapsed": seconds})
         for name in reversed(others):
             yield from map(msgspec.json.encode, others[name])
 

@@ -143,13 +143,20 @@ class Loop:
             finally:
                 runtime.close()
         finally:
-            self.ledger.flush(time.monotonic() - self.began)
-        if self.scheduler.stopped is not None or means.lock.after_kill or self.scheduler.state.repeated:
+            whole = self._ended_well()
+            self.ledger.flush(time.monotonic() - self.began, whole)
+        if not whole:
             # Units that began again, or are not finished, may have left files of an attempt before, and so may workers of a run
             # that was killed, on another machine, after this one had begun: whoever reads the folder must not see them.
             self.ledger.remove_unnamed(self.phase)
         means.tell_numbers()
         return self.scheduler.stopped
+
+    def _ended_well(self) -> bool:
+        """Whether all is done, and no file was begun that the ledger does not name."""
+        scheduler = self.scheduler
+        return (scheduler is not None and scheduler.finished and scheduler.stopped is None
+                and not scheduler.state.repeated and not self.means.lock.after_kill)
 
     def _loop(self, runtime: Any) -> None:
         scheduler, means, observer = self.scheduler, self.means, self.means.observer

@@ -295,8 +295,14 @@ class Part:
     stop: int | None = None
 
 
+class _Key:
+    """Room for the key of a unit, once somebody has asked for it. No field: it is neither compared nor pickled."""
+
+    __slots__ = ("_key",)
+
+
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(_Key):
     """A piece of the source: what is read, recovered, resumed and committed as one."""
 
     parts: tuple[Part, ...]
@@ -304,8 +310,13 @@ class Unit:
     @property
     def key(self) -> str:
         """16 hex digits of what is read: the same content has the same key."""
-        text = json.dumps([[p.uri, p.size_bytes, p.version, p.start, p.stop] for p in self.parts])
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        try:
+            return self._key
+        except AttributeError:
+            text = json.dumps([[p.uri, p.size_bytes, p.version, p.start, p.stop] for p in self.parts])
+            key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+            object.__setattr__(self, "_key", key)
+            return key
 
     @property
     def size_bytes(self) -> int:

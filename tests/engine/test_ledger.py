@@ -103,9 +103,21 @@ def crashes(run):
             return number
 
 
-def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts):
+@pytest.fixture(params=[False, True], ids=["", "merges"])
+def merges(request, monkeypatch):
+    """With or without: every unit is a file of the ledger, and every two such files are made one."""
+    if request.param:
+        monkeypatch.setattr("curator.loop.LEDGER_S", 0.0)
+        monkeypatch.setattr("curator.loop.LEDGER_SHARE", 0.0)
+        monkeypatch.setattr("curator.ledger_files.MERGE", 2)
+    return request.param
+
+
+def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts, merges):
     """Each attempt continues what the one before left; each dies at another place."""
     pipeline(texts, tmp_path / "calm").run(workers=0, replace=True)
+    ledger = sorted(p.name for p in (tmp_path / "calm/_run/ledger").iterdir())
+    assert merges == (len(ledger) <= 2 and ledger[-1] > "00000006")
     assert crashes(lambda: pipeline(texts, tmp_path / "out").run(workers=0, replace=True)) > 20
     result = pipeline(texts, tmp_path / "out").run(workers=0, replace=True)
     assert everything(tmp_path / "out") == everything(tmp_path / "calm")
@@ -113,7 +125,7 @@ def test_a_run_may_die_at_every_change_of_the_disk(tmp_path, texts):
     assert result.stats["units"]["skipped"] == 4
 
 
-def test_an_edit_may_be_interrupted_at_every_change_of_the_disk(tmp_path, texts):
+def test_an_edit_may_be_interrupted_at_every_change_of_the_disk(tmp_path, texts, merges):
     """From a whole result to that of an edited recipe and changed inputs: never a mixture, nothing of the old is left."""
     pipeline(texts, tmp_path / "out").run(workers=0, replace=True)
     write_lines(texts, a=["same", "x", "new"], e=["e"])
@@ -299,9 +311,42 @@ def test_what_an_interrupted_attempt_left_is_removed(tmp_path, texts):
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("half")
+    write_lines(texts, e=["e"])
+    child = multiprocessing.get_context("fork").Process(target=run_and_crash, args=(lambda: made.run(workers=0), 9))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 9
+    assert all(p.exists() for p in left)
     made.run(workers=0, replace=True)
     assert not [p for p in left if p.exists()]
     assert whole.exists()
+
+
+def test_after_a_run_that_ended_well_nobody_looks_for_what_it_left(tmp_path, texts, monkeypatch):
+    looked = []
+    remove = Ledger.remove_unnamed
+    monkeypatch.setattr(Ledger, "remove_unnamed", lambda self, phase: (looked.append(self.run), remove(self, phase)))
+    pipeline(texts, tmp_path / "out").run(workers=0)
+    assert looked == [1]
+    write_lines(texts, e=["e"])
+    for _ in range(2):
+        pipeline(texts, tmp_path / "out").run(workers=0)
+    assert looked == [1]
+
+
+@pytest.mark.parametrize("which", ["first", "last"])
+def test_whoever_removes_a_file_of_the_ledger_gets_its_units_again_and_nothing_twice(tmp_path, texts, which):
+    pipeline(texts, tmp_path / "calm").run(workers=0)
+    (texts / "d.txt").rename(tmp_path / "later")
+    pipeline(texts, tmp_path / "out").run(workers=0)
+    (tmp_path / "later").rename(texts / "d.txt")
+    pipeline(texts, tmp_path / "out").run(workers=0)
+    found = sorted(path for path in (tmp_path / "out/_run/ledger").iterdir() if '"unit"' in path.read_text())
+    assert len(found) == 2
+    found[0 if which == "first" else -1].unlink()
+    pipeline(texts, tmp_path / "out").run(workers=0)
+    assert everything(tmp_path / "out") == everything(tmp_path / "calm")
+    assert len(files(tmp_path / "out")) == len(files(tmp_path / "calm"))
 
 
 def test_paths_of_a_sink_may_be_relative(tmp_path, texts, monkeypatch):

@@ -248,8 +248,15 @@ def spools(pipeline):
 # -- interruptions and edits ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("often", [False, True])
 @MODES
-def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, texts, mode):
+def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, texts, mode, often, monkeypatch):
+    """Also while files of the ledgers are merged."""
+    if often:
+        monkeypatch.setattr("curator.loop.LEDGER_S", 0.0)
+        monkeypatch.setattr("curator.loop.LEDGER_SHARE", 0.0)
+        monkeypatch.setattr("curator.ledger_files.MERGE", 2)
+
     assert crashes(lambda: counted(texts, tmp_path / "out").run(workers=0, replace=True, mode=mode)) > 15
     result = counted(texts, tmp_path / "out").run(workers=0, mode=mode, replace=True)
     answers(tmp_path / "out")
