@@ -87,7 +87,7 @@ def main() -> None:
 @click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
               help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on this machine. "
                    "[default where RAY_ADDRESS is set]")
-@click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there.")
+@click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there, and say what that is.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit of the recipe removes results.")
 @click.option("--replace", is_flag=True, help="Remove results that are in the way, also those of another recipe.")
 @click.option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
@@ -110,7 +110,8 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
     progress = None if quiet else Progress()
     try:
-        result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, prune=prune, mode=mode,
+        result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
+                              prune=(lambda told: click.echo(told, err=True)) if prune else False,
                               replace=replace or (lambda told: yes or _asked(told)),
                               metrics_port=metrics_port, watch=progress.update if progress else None)
     finally:

@@ -32,11 +32,15 @@ class Changes:
     strange: list[str] = field(default_factory=list)  # files elsewhere that this folder's former self made
     other: str | None = None  # the recipe that made them, if it is another one
 
-    def describe(self, out: str) -> str:
-        """One sentence or two: what it is, and what goes."""
+    def goes(self) -> str:
+        """The files and rows, and where they are."""
         count, rows = sum(self.files.values()), sum(self.rows.values())
         places = ", ".join(f"{place} {self.rows[place]:,}" for place in sorted(self.files))
-        goes = f"{count:,} {'file' if count == 1 else 'files'} with {rows:,} rows ({places})"
+        return f"{count:,} {'file' if count == 1 else 'files'} with {rows:,} rows" + (f" ({places})" if places else "")
+
+    def describe(self, out: str) -> str:
+        """One sentence or two: what it is, and what goes."""
+        goes = self.goes()
         if self.other is not None:
             return f"{out} holds the results of another recipe, {self.other!r}: {goes} would be removed"
         what = f"changed: {', '.join(self.changed)}" if self.changed else "the recipe writes less, or in another order"
@@ -109,6 +113,27 @@ def find_changes(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[
     if before is not None and (before != plan.pipeline.name or not same):
         found.other = before
     return found
+
+
+def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]]) -> str:
+    """What there is of inputs that nobody reads any more, in a sentence; empty if there is nothing. Of the first phase."""
+    gone = ledger.records.keys() - {unit.key for _, unit in units}
+    if not gone:
+        return ""
+    present, found, inputs = {part.uri for _, unit in units for part in unit.parts}, Changes(), set()
+    beside = False
+    for record in ledger.outdated(None):
+        lost = set(record.uris) - present if record.unit in gone else ()
+        inputs.update(lost)
+        beside = beside or 0 < len(lost) < len(record.uris)
+        for file in (file for stage in record.stages.values() for file in stage.files if lost):
+            _count(found, ledger, plan.out, file.path, file.rows)
+    if not inputs:  # they have changed, and are read again
+        return ""
+    named = f"{', '.join(sorted(inputs)[:3])}{', …' if len(inputs) > 3 else ''}"
+    count = "an input" if len(inputs) == 1 else f"{len(inputs):,} inputs"
+    again = " (other inputs of their units among them, which are read again)" if beside else ""
+    return f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): {found.goes()}{again}"
 
 
 def _count(found: Changes, ledger: Ledger, out: Folder, path: str, rows: int) -> None:

@@ -24,7 +24,7 @@ from curator.engine.events import Stop, Stopped
 from curator.engine.scheduler import SHARE_OF
 from curator.engine.seats import allocation_of
 from curator.errors import CuratorError, FirstError, InputError
-from curator.guard import check_free, check_sinks, find_changes
+from curator.guard import check_free, check_sinks, describe_lost, find_changes
 from curator.io.files import FileInfo, Folder
 from curator.io.listing import CARD, DATA
 from curator.io.spool import shard_units, spool_units
@@ -85,18 +85,18 @@ class Result:
 
 
 def run(pipeline: Pipeline, *, out: str | None = None, workers: int | None = None, ray: str | bool | None = None,
-        prune: bool = False, replace: bool | Callable[[str], bool] = False, mode: Mode = "stream",
+        prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False, mode: Mode = "stream",
         watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
-    `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for all, 0 to work in
-    this process. `ray`: the address of a Ray cluster to work on; True for that of RAY_ADDRESS, or else one of our own on this
-    machine; False for none; None for that of RAY_ADDRESS, or else none. `prune`: remove results of inputs that are no longer
-    read. `replace`: go on when that removes results which the recipe was edited away from, or another recipe's; a function is
-    asked, for an edit only, and told what would be done again and removed. `mode`: "batch" finishes each operator before the
-    next one begins, and spools what is between them. `watch`: called now and then with a snapshot of the run. `metrics_port`:
-    serve its numbers to Prometheus while it runs, on this port of this machine (0: any free one), or "HOST:PORT" to let
-    others in.
+    `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for all, 0 to work
+    in this process. `ray`: the address of a Ray cluster to work on; True for that of RAY_ADDRESS, or else one of our own on
+    this machine; False for none; None for that of RAY_ADDRESS, or else none. `prune`: remove results of inputs that are no
+    longer read; a function is told before what that is. `replace`: go on when that removes results which the recipe was
+    edited away from, or another recipe's; a function is asked, for an edit only, and told what would be done again and
+    removed. `mode`: "batch" finishes each operator before the next one begins, and spools what is between them. `watch`:
+    called now and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on this
+    port of this machine (0: any free one), or "HOST:PORT" to let others in.
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
@@ -186,9 +186,11 @@ def _as_list(value: Any) -> list:
 
 
 class _Run:
-    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], lock: Lock, prune: bool,
+    def __init__(self, plan: Plan, units: list[tuple[int, Unit]], lock: Lock,
+                 prune: bool | Callable[[str], Any],
                  watch: Callable[[Mapping[str, Any]], None] | None) -> None:
-        self.plan, self.units, self.out, self.lock, self.prune, self.watch = plan, units, plan.out, lock, prune, watch
+        self.plan, self.units, self.out, self.lock, self.prune, self.watch = plan, units, plan.out, lock, bool(prune), watch
+        self.tell_pruned = prune if callable(prune) else None
         self.began = time.monotonic()
         steps = plan.steps
         self.keepers = {s.name for s in steps if s.keeper}
@@ -218,6 +220,11 @@ class _Run:
             raise CuratorError(f"{changes.strange[0]} was made when {self.out.uri} lay elsewhere, and outside of a folder "
                                "that was moved or copied an edit removes nothing. Write to another folder, or give the sink "
                                "another path")
+        if lost := describe_lost(self.plan, self.ledgers[0], self.units):
+            if not self.prune:
+                raise CuratorError(f"{lost}. Remove them with --prune (prune=True), or write to another folder.")
+            if self.tell_pruned is not None:
+                self.tell_pruned(f"{lost} are removed")
         if not changes.files or replace is True:
             return
         told = changes.describe(self.out.uri)

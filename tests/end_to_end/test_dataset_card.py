@@ -158,13 +158,14 @@ def test_a_link_in_the_place_of_the_card_is_not_followed():
     assert Path("mine.md").read_text() == before
 
 
-def test_shards_are_loaded_from_the_archives_and_described_from_the_tables_beside_them():
+def test_shards_are_loaded_from_the_archives_and_described_from_the_tables_beside_them(load):
     table = pa.table({"id": ["a", "b"], "key": ["a", "b"], "text": ["one", "two"], "bytes": [b"1", b"2"],
                       "extension": ["jpg"] * 2})
     pq.write_table(table, "in/m.parquet")
     assert (read("in/m.parquet") >> write("out", format="webdataset")).run(workers=0).ok
     card = Path("out/README.md").read_text()
     assert "data_files: data/**/*.tar" in card
+    assert load("out")["__key__"] == ["a", "b"]
     assert "| `text` | string |" in card
 
 

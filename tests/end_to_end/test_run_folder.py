@@ -166,3 +166,26 @@ def test_on_the_command_line(texts):
     assert done.exit_code == 2
     assert "another recipe, 'r'" in done.output
     assert run("--set", "name=another", "--replace").exit_code == 0
+
+
+def test_what_is_pruned_is_told_before_it_goes(texts):
+    Path("in/b.jsonl").write_text('{"id": "b", "text": "something"}\n{"id": "c", "text": "x"}\n')
+    Path("recipe.yaml").write_text("name: r\nread: {jsonl: {path: in/}}\nsteps: [{drop: {short: length(text) < 3}}]\n"
+                                   "write: jsonl\nout: out\n")
+
+    def run(*words):
+        return CliRunner().invoke(main, ["run", "recipe.yaml", "--workers", "0", *words])
+
+    assert run().exit_code == 0
+    Path("in/b.jsonl").unlink()
+    said = ("in/b.jsonl): 2 files with 12 rows (data 8, dropped/drop 4) "
+            "(other inputs of their units among them, which are read again)")
+    before, stopped = data(), run()
+    assert stopped.exit_code == 2
+    assert f"{said}. Remove them with --prune" in stopped.output
+    assert data() == before
+    done = run("--prune")
+    assert done.exit_code == 0
+    assert f"{said} are removed" in done.output
+    assert len(list(Path("out/data").iterdir())) == 1
+    assert "removed" not in run("--prune").output
