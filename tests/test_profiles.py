@@ -63,4 +63,4 @@ def test_a_damaged_profile_is_as_good_as_none(tmp_path):
     made.run(workers=1)
     run_folder(tmp_path).write(NAME, b"{half")
     assert load_profiles(run_folder(tmp_path), make_plan(made).phases[0].operators) == {}
-    assert pipeline(tmp_path, measure, shout).run(workers=1).ok
+    assert pipeline(tmp_path, measure, shout).run(workers=1, replace=True).ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -72,7 +73,7 @@ from curator import read, stage, write
 def dies(batch):
     with open({marks!r}, "a") as marks:
         marks.write("x" * len(batch))
-    if os.path.getsize({marks!r}) > {after}:
+    if os.path.getsize({marks!r}) > int(os.environ["AFTER"]):
         os.kill(os.getpid(), signal.SIGKILL)
     return batch
 made = read({path!r}, format={format!r}, unit_bytes=20000) >> dies.with_(batch_size=5) >> write({out!r}, format={to!r}, records=4)
@@ -89,9 +90,10 @@ def test_killed_between_and_run_again(files, tmp_path, format, to):
         (read(str(files), format="files", unit_bytes=20000) >> write(path, format="webdataset")).run(workers=0)
     out = tmp_path / "out"
     ended = []
-    for after in (30, 1000):
-        script = SCRIPT.format(marks=str(tmp_path / "marks"), after=after, path=str(path), format=format, out=str(out), to=to)
-        ended.append(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False))
+    script = SCRIPT.format(marks=str(tmp_path / "marks"), path=str(path), format=format, out=str(out), to=to)
+    for after in ("30", "1000"):
+        ended.append(subprocess.run([sys.executable, "-c", script], env=os.environ | {"AFTER": after}, capture_output=True,
+                                    text=True, timeout=100, check=False))
     assert [e.returncode for e in ended] == [-signal.SIGKILL, 0], ended[-1].stderr
     assert "'written': 60" in ended[-1].stdout
     data = out / "data"

@@ -12,12 +12,12 @@ from test_simulation import audit
 from world import World, chain, make_stage
 
 from curator.balance.allocation import Allocation, Demand, allocate
-from curator.engine.events import Done, NodeDown, NodeUp, StartWorker
+from curator.engine.events import Done, Emitted, NodeDown, NodeUp, StartWorker
 from curator.resources import Node
 
 
 class Watched(Simulator):
-    """Remembers when calls ended and when workers were started."""
+    """Remembers when rows were done and when workers were started."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, validate=0)
@@ -25,7 +25,7 @@ class Watched(Simulator):
         self.started: list[tuple[float, StartWorker]] = []
 
     def _happen(self, sender: int, event: object) -> list:
-        if isinstance(event, Done) and event.flushed is None:
+        if isinstance(event, Emitted) or (isinstance(event, Done) and event.flushed is None):
             call = self.scheduler.state.calls.get(event.call)
             if call is not None:
                 rows = sum(c.rows_in for steps in event.counts.values() for c in steps.values())

@@ -214,7 +214,7 @@ def test_vectors_of_two_widths_in_mode_stream_stop_the_run_and_say_so(tmp_path):
     pipeline = read(str(tmp_path / "*.parquet")) >> DedupSemantic(mode="stream") >> write(str(tmp_path / "out"))
     result = pipeline.run(workers=0, check=False)
     assert not result.ok
-    assert "must all have one width" in result.stats["message"]
+    assert "must all have one width" in result.first_errors[0].error
 
 
 @pytest.mark.parametrize(("name", "value"), [("keep", "longest"), ("keep", "hard"), ("reference", "true"), ("radius", None),
