@@ -12,10 +12,11 @@ from curator import CuratorError
 
 @pytest.fixture
 def made(tmp_path):
-    """A finished run, and the name of a file of its own that an attempt might have left."""
+    """A finished run, behind it one that was killed as it began, and the name of a file that this one might have left."""
     texts = write_lines(tmp_path / "in", a=["one", "two bad"], b=["three"])
     pipeline = lines(texts) >> DropWord() >> JsonFiles(path=str(tmp_path / "out"))
     pipeline.run(workers=0, check=False)
+    add_to_ledger(tmp_path / "out", {"run": 2, "elapsed": 0.0})
     whole = next(p for p in sorted((tmp_path / "out").rglob("part-*.json")) if "_run" not in p.parts)
     return pipeline, whole, re.sub("part-[0-9a-f]{16}", f"part-{'0' * 16}", whole.name)
 
@@ -26,11 +27,14 @@ def put(path):
     return path
 
 
+def add_to_ledger(out, line):
+    newest = max((out / "_run/ledger").glob("*.jsonl"))
+    newest.with_name(f"{int(newest.stem) + 1:08}.jsonl").write_text(json.dumps(line) + "\n")
+
+
 def doom(out, *paths):
     """Write a line into the ledger that wants these files removed."""
-    newest = max((out / "_run/ledger").glob("*.jsonl"))
-    number = int(newest.stem) + 1
-    newest.with_name(f"{number:08}.jsonl").write_text(json.dumps({"remove": [str(path) for path in paths]}) + "\n")
+    add_to_ledger(out, {"remove": [str(path) for path in paths]})
 
 
 def test_what_an_attempt_left_is_removed_and_not_what_lies_behind_a_link(tmp_path, made):
