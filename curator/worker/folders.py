@@ -169,8 +169,14 @@ def _remove_stale(private: str) -> None:
             with contextlib.suppress(OSError), _opened(name, parent) as folder:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 owner = _owner(folder)
-                if owner is not None and owner.is_gone():
+                if owner.is_gone() if owner is not None else _was_being_made(folder):
                     _remove(os.path.join(private, name), folder)
+
+
+def _was_being_made(folder: int) -> bool:
+    """Whether its maker died as it wrote the marker, given that the lock is free: there is nothing but an empty one."""
+    return (_is_private(folder) and os.listdir(folder) == [MARKER]
+            and os.stat(MARKER, dir_fd=folder, follow_symlinks=False).st_size == 0)
 
 
 def _remove(path: str, folder: int) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from curator import Contract, Memory, Outputs, Resources, Sink, Source, Stage, Stateful, TextBatch, VideoBatch, stage
 from curator.pipeline import Pipeline, from_source
 from curator.stage import Part, Unit, Writer, WrittenFile
-from curator.worker.folders import MARKER, remove_folder
+from curator.worker.folders import MARKER
 
 
 @dataclass(kw_only=True)
@@ -410,7 +410,8 @@ def remains(*killed: int) -> list[Path]:
     for path in folders(*killed):
         with contextlib.suppress(FileNotFoundError):  # the nursery is removing it
             if os.listdir(path) == [MARKER]:
-                remove_folder(str(path))
+                (path / MARKER).unlink()
+                path.rmdir()
     return folders(*killed)
 
 

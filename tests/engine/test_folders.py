@@ -105,6 +105,22 @@ def test_what_a_run_left_is_removed_too(place, changed):
     assert not stale.exists()
 
 
+def test_a_folder_whose_maker_died_before_it_had_written_its_name_is_removed_while_it_is_empty(place):
+    used = left(place)
+    (used / MARKER).write_text("")
+    begun = left(place)
+    (begun / MARKER).write_text("")
+    (begun / "w1-0").unlink()
+    held = os.open(begun, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    sweep()
+    assert begun.exists()
+    os.close(held)
+    sweep()
+    assert not begun.exists()
+    assert (used / "w1-0").exists()
+
+
 @pytest.mark.parametrize("changed", [{"pid": os.getpid()}, {"boot": "other", "host": "another machine"}, {"uid": OTHER},
                                      {"made_by": "me"}, {"pid": "1"}, {"pid": -1}, {"more": 1}])
 def test_a_folder_whose_owner_lives_or_is_not_known_stays(place, changed):

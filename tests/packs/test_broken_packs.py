@@ -108,7 +108,7 @@ def test_the_others_run_and_only_what_is_named_is_imported(site):
     for marker in site.folder.glob("*/imported"):
         marker.unlink()
     site.curator("run", "loud/loud", "--workers", "0", "--quiet")
-    assert [json.loads(line)["shout"] for f in (site.folder / "out").glob("*.jsonl") for line in f.open()] == ["WELL!"]
+    assert [json.loads(line)["shout"] for f in (site.folder / "out" / "data").glob("*.jsonl") for line in f.open()] == ["WELL!"]
     site.curator("plan", "text/documents", "--set", "read={jsonl: {path: in.jsonl}}")
     assert list(site.folder.glob("*/imported")) == []
 

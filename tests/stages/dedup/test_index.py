@@ -42,7 +42,8 @@ def test_a_snapshot_that_is_delivered_again_adds_nothing(snapshots, tmp_path):
 
 
 def test_a_run_that_is_done_again_sees_what_it_saw_the_first_time(snapshots, tmp_path):
-    """Also with more input, after later snapshots have been added, and where its output was moved."""
+    """Also with more input, after later snapshots have been added. Where its output was moved or copied, it replaces
+    nothing in an index that may be another's too."""
     snap(tmp_path, snapshots[0], 0)
     before = sorted(written(tmp_path / "out0"))
     snap(tmp_path, snapshots[1], 1)
@@ -50,12 +51,16 @@ def test_a_run_that_is_done_again_sees_what_it_saw_the_first_time(snapshots, tmp
     again = snap(tmp_path, snapshots[0], 0)
     assert again.stats["units"]["skipped"] == again.stats["units"]["total"]
     shutil.copy(snapshots[2] / "part0.parquet", snapshots[0] / "more.parquet")
-    shutil.move(tmp_path / "out0", tmp_path / "moved")
-    run(snapshots[0], tmp_path / "moved", workers=0, index=str(tmp_path / "index"))
+    snap(tmp_path, snapshots[0], 0)
     both = PARTS[0] + PARTS[2][0::2]
-    stay = written(tmp_path / "moved")
+    stay = written(tmp_path / "out0")
     assert sorted(r["family"] for r in stay.values()) == sorted({r["family"] for r in both})
-    assert len(json.loads((tmp_path / "moved/clusters/dedup.near/index.json").read_text())["before"]) == 0
+    assert len(json.loads((tmp_path / "out0/clusters/dedup.near/index.json").read_text())["before"]) == 0
+    shutil.move(tmp_path / "out0", tmp_path / "moved")
+    shutil.copy(snapshots[1] / "part0.parquet", snapshots[0] / "yet more.parquet")
+    with pytest.raises(CuratorError, match=r"was made when .* lay elsewhere"):
+        run(snapshots[0], tmp_path / "moved", workers=0, index=str(tmp_path / "index"))
+    assert sorted(r["family"] for r in written(tmp_path / "moved").values()) == sorted({r["family"] for r in both})
 
 
 def test_the_index_has_what_stayed_and_no_more(snapshots, tmp_path):
