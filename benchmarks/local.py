@@ -27,8 +27,8 @@ from packages import BESIDE, installed, without
 from process_tree import descendants
 
 from curator import Contract, ImageBatch, Resources, Sink, Source, TextBatch, stage
-from curator.pipeline import from_source
-from curator.stage import Part, Unit, Writer, WrittenFile
+from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator.front import from_source
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -148,7 +148,7 @@ def work_startup() -> dict:
                           f"  - drop: {{short: n < 5}}\n  - dedup.exact: {{column: text}}\n"
                           f"write: jsonl\nout: {folder}/out\n")
         began = time.perf_counter()
-        command = [sys.executable, "-m", "curator.cli", "run", str(recipe)]
+        command = [sys.executable, "-m", "curator", "run", str(recipe)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - began
         assert done.returncode == 0, done.stderr

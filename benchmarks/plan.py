@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from curator.balance.allocation import Allocation, Demand, allocate
-from curator.resources import Node, Resources
+from curator.api.resources import Node, Resources
+from curator.engine.balance.allocation import Allocation, Demand, allocate
 
 RESULTS = Path(__file__).parent / "results"
 MOVES = 10  # re-plans

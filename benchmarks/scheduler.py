@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curator import Resources
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.resources import Node
+from curator.api.stage import Stage
 from curator.engine.events import Action, Call, Done, Event, Flushed, Output, Ref, StartWorker, Submit, WorkerReady
 from curator.engine.scheduler import Scheduler
-from curator.plan import Operator, Step, Target
-from curator.resources import Node
-from curator.stage import Stage
+from curator.pipeline.plan import Operator, Step, Target
 
 RESULTS = Path(__file__).parent / "results"
 ROW_BYTES = 2_000

@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curator.io.to_webdataset import ToWebDataset
-from curator.io.webdataset import WebDataset
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.io.media.to_webdataset import ToWebDataset
+from curator.io.media.webdataset import WebDataset
 
 RESULTS = Path(__file__).parent / "results"
 ABOUT = ("id", "source", "width", "height", "score")

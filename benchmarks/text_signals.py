@@ -80,9 +80,9 @@ def ours(documents: list[dict]) -> tuple[list[dict], float]:
     import pyarrow as pa
     from curator_text.signals import Signals
 
-    from curator.stage import Context
+    from curator.api.stage import Context
+    from curator.api.tasks import TextBatch
     from curator.stages.drop import Drop
-    from curator.tasks import TextBatch
 
     signals, together, rules = Signals(), Drop(rules=list(SETS)), {name: Drop(rules=name) for name in SETS}
     for stage in (signals, together, *rules.values()):

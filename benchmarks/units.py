@@ -31,14 +31,14 @@ from typing import Any
 
 import pyarrow as pa
 
-import curator.loop
+import curator.run.loop
 from curator import Contract, Sink, Source, Stage, TextBatch
-from curator.counts import WRITTEN, Counts
+from curator.api.counts import WRITTEN, Counts
+from curator.api.stage import Part, Unit, Writer, WrittenFile, setting
+from curator.api.summary import ColumnSummary
 from curator.engine import events as ev
-from curator.engine.workers import Job
-from curator.pipeline import Pipeline, from_source
-from curator.stage import Part, Unit, Writer, WrittenFile, setting
-from curator.summary import ColumnSummary
+from curator.front import Pipeline, from_source
+from curator.runtime.workers import Job
 
 RESULTS = Path(__file__).parent / "results"
 CASES = ("empty", "rows", "inline")
@@ -201,8 +201,8 @@ def resident() -> int:
 def run_one(case: str, count: int, done: int, out: str) -> dict[str, float]:
     """A run over `count` units, of which `done` are finished already."""
     rows = case != "empty"
-    measured = Measured(curator.loop.make_runtime, int(rows), case != "inline")
-    curator.loop.make_runtime = measured
+    measured = Measured(curator.run.loop.make_runtime, int(rows), case != "inline")
+    curator.run.loop.make_runtime = measured
     before = resident()
     listed = Numbers(rows=1, count=count).units()
     listing = resident() - before

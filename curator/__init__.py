@@ -10,26 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from curator.errors import ContractError, CuratorError, InputError, RecipeError, StageError
-from curator.pipeline import Pipeline
-from curator.resources import Resources
-from curator.stage import Composite, Context, Contract, Memory, Outputs, Reduce, Sink, Source, Stage, Stateful, setting, stage
-from curator.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
+from curator.api.errors import ContractError, CuratorError, InputError, RecipeError, StageError
+from curator.api.resources import Resources
+from curator.api.stage import Composite, Context, Contract, Memory, Outputs, Reduce, Sink, Source, Stage, Stateful, setting, stage
+from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
+from curator.front import Pipeline, load, read
 
 if TYPE_CHECKING:
-    from curator.formats import read, write
+    from curator.pipeline.formats import write
 
 __all__ = [
     "AudioBatch", "Batch", "Composite", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch", "InputError",
     "Memory", "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Sink", "Source", "Stage", "StageError", "Stateful",
-    "TextBatch", "VideoBatch", "read", "setting", "stage", "write",
+    "TextBatch", "VideoBatch", "load", "read", "setting", "stage", "write",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # The readers and writers are imported when they are wanted: workers and most packs never do.
-    if name in ("read", "write"):
-        from curator import formats
+    if name == "write":  # the writers are imported when they are wanted: workers and most packs never do
+        from curator.pipeline.formats import write
 
-        return getattr(formats, name)
+        return write
     raise AttributeError(f"module 'curator' has no attribute {name!r}")

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from curator import machine
-from curator.cgroups import Limits, limits
+from curator.machine import detect as machine
+from curator.machine.cgroups import Limits, limits
 
 V2 = "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from curator import packs
-from curator.cli_lists import COMMANDS
-from curator.errors import CuratorError, RecipeError
-from curator.resources import Resources
-from curator.stage import Contract, Sink, Source, Stage, stage
+from curator.api.errors import CuratorError, RecipeError
+from curator.api.resources import Resources
+from curator.api.stage import Contract, Sink, Source, Stage, stage
+from curator.cli.lists import COMMANDS
+from curator.registry import packs
 
 
 @dataclass(kw_only=True)

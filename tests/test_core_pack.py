@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator import packs
+from curator.api.tasks import ImageBatch, TextBatch
+from curator.registry import packs
 from curator.stages import (
     Csv,
     Decontaminate,
@@ -43,7 +44,6 @@ from curator.stages import (
     ToWebDataset,
     WebDataset,
 )
-from curator.tasks import ImageBatch, TextBatch
 from curator.testing import check_pack
 
 ROOT = Path(__file__).parents[1]

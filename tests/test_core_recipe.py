@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from curator.errors import ContractError, RecipeError
-from curator.plan import make_plan
-from curator.recipe import dump, load
-from curator.run import run
+from curator.api.errors import ContractError, RecipeError
+from curator.front import load
+from curator.pipeline.plan import make_plan
+from curator.recipe import dump
+from curator.run.run import run
 
 RECIPE = """
 name: whole

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.fingerprint import Fingerprint
-from curator.stage import Stage, stage
+from curator.api.fingerprint import Fingerprint
+from curator.api.stage import Stage, stage
 
 MODULE = """
 import enum, functools, logging, re, threading
@@ -23,7 +23,7 @@ from collections import Counter, OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
 from pathlib import Path
 import numpy as np
-from curator.stage import Stage, stage
+from curator.api.stage import Stage, stage
 
 {values}
 
@@ -281,7 +281,7 @@ def test_installed_code_is_told_by_its_version_and_the_core_by_its_name(made, mo
     first = [made(code=code.format(used)) for used in ("hypothesis.given", "curator.Batch")]
     monkeypatch.setattr("importlib.metadata.version", lambda name: "another")
     monkeypatch.setattr(hypothesis, "__version__", "another")
-    from curator import own_code
+    from curator.api import own_code
     own_code.version_of.cache_clear()
     second = [made(code=code.format(used)) for used in ("hypothesis.given", "curator.Batch")]
     own_code.version_of.cache_clear()
@@ -290,7 +290,7 @@ def test_installed_code_is_told_by_its_version_and_the_core_by_its_name(made, mo
 
 SCRIPT = """
 import re, sys
-from curator.stage import Stage, stage
+from curator.api.stage import Stage, stage
 WORDS = {"alpha", "beta", "gamma", "delta"}
 NESTED = {"a": frozenset({("x", 1), ("y", 2), ("z", None)}), "b": [{1.5, "c", b"d", None}], "f": {len, str, re.compile}}
 class Thing:

@@ -14,20 +14,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator.counts import Counts
-from curator.io.files import Folder
+from curator.api.counts import Counts
+from curator.api.stage import SIDE_OUTPUTS as STAGE_SIDE_OUTPUTS
+from curator.api.summary import DISTINCT_MAX, ColumnSummary
+from curator.io.files.folder import Folder
 from curator.observe import format as fmt
 from curator.observe.alarms import known_language
-from curator.observe.examples import find_examples
-from curator.observe.flow import strips
-from curator.observe.funnel import file_groups, show_funnel
-from curator.observe.graph import ENDINGS, lines
+from curator.observe.live.progress import Progress
 from curator.observe.preview import StagePreview, show_preview
-from curator.observe.progress import Progress
-from curator.observe.report import render_report
+from curator.observe.report.examples import find_examples
+from curator.observe.report.flow import strips
+from curator.observe.report.funnel import file_groups, show_funnel
+from curator.observe.report.graph import SIDE_OUTPUTS, lines
+from curator.observe.report.page import render_report
 from curator.observe.stats import RunInfo, StageInfo, summarise
-from curator.stage import ENDINGS as STAGE_ENDINGS
-from curator.summary import DISTINCT_MAX, ColumnSummary
 
 
 def chain(*stages, columns=None, **run):
@@ -92,7 +92,7 @@ def test_a_lost_row_is_an_error_that_names_the_stage():
 
 
 def test_endings_are_spelled_as_in_the_stage_module():
-    assert ENDINGS == STAGE_ENDINGS
+    assert SIDE_OUTPUTS == STAGE_SIDE_OUTPUTS
 
 
 def test_records_of_a_line():

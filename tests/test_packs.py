@@ -6,9 +6,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from curator import packs
-from curator.errors import PackError, RecipeError
-from curator.stage import Sink, Source, Stage, stage
+from curator.api.errors import PackError, RecipeError
+from curator.api.stage import Sink, Source, Stage, stage
+from curator.registry import packs
 
 
 @dataclass(kw_only=True)

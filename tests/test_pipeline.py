@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import RecipeError
-from curator.pipeline import End, Pipeline, from_source, unite
-from curator.plan import make_plan
-from curator.resources import Resources
-from curator.stage import Sink, Source, Stage
+from curator.api.errors import RecipeError
+from curator.api.resources import Resources
+from curator.api.stage import Sink, Source, Stage
+from curator.front import Pipeline, from_source
+from curator.pipeline.graph import End, unite
+from curator.pipeline.plan import make_plan
 
 
 @dataclass

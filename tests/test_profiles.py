@@ -5,10 +5,10 @@ import json
 import pyarrow as pa
 
 from curator import Pipeline, Resources, read, stage, write
-from curator.io.files import Folder
-from curator.plan import make_plan
-from curator.profiles import NAME, foresee, load_profiles
-from curator.resources import Node
+from curator.api.resources import Node
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import make_plan
+from curator.run.profiles import NAME, foresee, load_profiles
 
 
 @stage(adds={"size": pa.int64()}, batch_size=4)

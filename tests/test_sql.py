@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import sql
-from curator.errors import RecipeError
+from curator.api.errors import RecipeError
 
 COLUMNS = {
     "n": pa.int64(), "f": pa.float64(), "text": pa.string(), "flag": pa.bool_(), "xs": pa.list_(pa.int64()), "day": pa.date32(),
@@ -247,7 +247,7 @@ def test_nan_is_greater_than_any_number():
 def test_the_connection_reaches_no_file_and_cannot_be_unlocked(statement):
     import duckdb
 
-    from curator.sql_parse import connection
+    from curator.sql.parse import connection
 
     with pytest.raises(duckdb.Error, match=r"disabled|Cannot change"):
         connection().execute(statement).fetchall()

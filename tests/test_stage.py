@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import StageError
-from curator.resources import Resources
-from curator.stage import Contract, Outputs, Part, Stage, Unit, setting, snake_case, stage
-from curator.tasks import TextBatch
+from curator.api.errors import StageError
+from curator.api.resources import Resources
+from curator.api.stage import Contract, Outputs, Part, Stage, Unit, setting, snake_case, stage
+from curator.api.tasks import TextBatch
 
 
 class Mode(enum.Enum):
@@ -108,7 +108,7 @@ SCRIPT = """
 import functools, sys
 sys.path.insert(0, {folder!r})
 import pyarrow as pa
-from curator.stage import stage
+from curator.api.stage import stage
 from fingerprint_sample import Score, keep, made
 
 print(Score(names={{"x", "y", "z"}}, nested={{"a": {{"q", "r", "s"}}}}).fingerprint())
@@ -117,7 +117,7 @@ print(keep.fingerprint(), keep(limit=3).fingerprint(), made(2).fingerprint())
 
 SAMPLE = """
 from dataclasses import dataclass, field
-from curator.stage import Stage, stage
+from curator.api.stage import Stage, stage
 
 @dataclass(kw_only=True)
 class Score(Stage):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
-from curator.tasks.batch import concat_tables
+from curator.api.batch import concat_tables
+from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
 
 VALUES = {
     "number": (pa.int64(), st.none() | st.integers(-2**63, 2**63 - 1)),

@@ -11,11 +11,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator.io.files import Folder
-from curator.io.jsonl import Jsonl
-from curator.io.to_parquet import ToParquet
-from curator.stage import Contract, Memory, Outputs, Part, Reduce, Sink, Source, Stage, Stateful, Unit, Writer, WrittenFile, stage
-from curator.tasks import ImageBatch, TextBatch
+from curator.api.stage import (
+    Contract,
+    Memory,
+    Outputs,
+    Part,
+    Reduce,
+    Sink,
+    Source,
+    Stage,
+    Stateful,
+    Unit,
+    Writer,
+    WrittenFile,
+    stage,
+)
+from curator.api.tasks import ImageBatch, TextBatch
+from curator.io.files.folder import Folder
+from curator.io.tables.jsonl import Jsonl
+from curator.io.tables.to_parquet import ToParquet
 from curator.testing import CHECKS, check_sink, check_source, check_stage, run_stage
 
 TEXTS = TextBatch(pa.table({"id": ["a", "b", "c", "d"], "source": ["s"] * 4, "text": ["one", "", None, "four words or so"],

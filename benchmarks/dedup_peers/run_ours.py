@@ -35,7 +35,7 @@ def recipe(job: common.Job) -> dict:
 def dedup(job: common.Job) -> dict:
     import yaml
 
-    from curator.recipe import load
+    from curator.front import load
 
     path = Path(job.place, "recipe.yaml")
     path.write_text(yaml.safe_dump(recipe(job), sort_keys=False), encoding="utf-8")
@@ -56,9 +56,9 @@ def read(job: common.Job) -> dict:
 
 
 def signatures(job: common.Job) -> dict:
-    from curator.packs import stage_class
-    from curator.stage import Context
-    from curator.tasks import TextBatch
+    from curator.api.stage import Context
+    from curator.api.tasks import TextBatch
+    from curator.registry.packs import stage_class
 
     stage = stage_class("text.minhash")(shingle=shingle(job), hashes=job.hashes)
     stage.setup(Context())

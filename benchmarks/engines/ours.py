@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from curator import Contract, ImageBatch, Resources, Sink, Source, Stage, TextBatch
-from curator.pipeline import from_source
-from curator.run import run as run_pipeline
-from curator.stage import Part, Unit, Writer, WrittenFile
+from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator.front import from_source
+from curator.run.run import run as run_pipeline
 
 
 @dataclass(kw_only=True)

@@ -17,7 +17,7 @@ STEPS = {"hash": [{"image.decode": {"size": 64}}, "image.hash"],
 def run(job: common.Job, steps: list) -> dict:
     import yaml
 
-    from curator.recipe import load
+    from curator.front import load
 
     recipe = {"read": {"image.files": {"path": job.images}}, "steps": [*steps, {"select": {"drop": ["bytes"]}}],
               "write": "parquet", "out": f"{job.place}/out"}

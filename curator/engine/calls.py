@@ -21,9 +21,9 @@ def submit(state: State, operator: OperatorState, worker: WorkerState, call: Cal
 
 
 def submit_flush(state: State, operator: OperatorState, worker: WorkerState, unit: tuple[int, int],
-                 salvage: bool = False) -> None:
-    """Ask a worker to finish what it keeps of a unit, after the calls it has; with `salvage` only what failed."""
-    submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,), salvage=salvage))
+                 best_effort: bool = False) -> None:
+    """Ask a worker to finish what it keeps of a unit, after the calls it has; with `best_effort` only what failed."""
+    submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,), best_effort=best_effort))
 
 
 def begin(state: State, operator: OperatorState, call: Call) -> None:

@@ -24,7 +24,7 @@ from math import ceil
 from curator.engine.calls import begin, submit
 from curator.engine.events import Call, Resume, Slice
 from curator.engine.parts import CALL_BYTES, Group, Lane, NodeState, OperatorState, WorkerState
-from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_scarce, start_worker
+from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_exclusive, start_worker
 from curator.engine.state import State
 
 CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between two of them small,
@@ -66,7 +66,7 @@ def _give(state: State, operator: OperatorState, force: int) -> None:
     if operator.groups and _retry(state, operator, force):
         return
     if operator.waiting:
-        give = _process_lanes if operator.affine else _process
+        give = _process_lanes if operator.sticky else _process
         give(state, operator, force)
         operator.moved.clear()
 
@@ -81,7 +81,7 @@ def _resume(state: State, operator: OperatorState, force: int) -> bool:
         if not free and not node.claimed and _room(state, operator, call.nbytes, node):
             _claim(state, node)
         if (free and _room(state, operator, call.nbytes, node)) or (
-                holds_scarce(operator) and (force >= FINISH or _in_the_way(state, operator))):
+                holds_exclusive(operator) and (force >= FINISH or _in_the_way(state, operator))):
             call.held = False
             state.count(worker)
             begin(state, operator, call)
@@ -109,7 +109,7 @@ def _read(state: State, operator: OperatorState, force: int) -> bool:
     unit = state.units[state.waiting[operator.plan.index].popleft()]
     unit.stage, unit.live = "reading", unit.live + 1
     call = Call(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
-                salvage=unit.blames.get(operator.plan.index, 0) >= 2)
+                best_effort=unit.blames.get(operator.plan.index, 0) >= 2)
     submit(state, operator, worker, call)
     return True
 
@@ -124,7 +124,7 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
                 break
             group = state.unpark(operator)
             units = tuple(dict.fromkeys((s.unit, s.attempt) for s in group.slices))
-            call = Call(state.next_call(), operator.plan.index, "process", group.slices, units, charge=group.charge,
+            call = Call(state.next_call(), operator.plan.index, "process", group.slices, units, crashes=group.crashes,
                         rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
             submit(state, operator, _first(operator.idle[node.number]), call)
             if force:
@@ -211,8 +211,8 @@ def _worth_queueing(state: State, operator: OperatorState, lane: Lane, workers: 
 
 
 def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> None:
-    scarce = holds_scarce(operator)
-    if not (state.core_free or not operator.cpus or force or scarce) and all(n.cpus_used for n in state.nodes.values()):
+    exclusive = holds_exclusive(operator)
+    if not (state.core_free or not operator.cpus or force or exclusive) and all(n.cpus_used for n in state.nodes.values()):
         return
     for lane in operator.waiting.values():
         if force or not _waits_for_more(state, operator, lane):
@@ -221,7 +221,7 @@ def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> 
                 operator.blocked = True
                 continue
             _start(state, operator, lane, force)
-            if not scarce:
+            if not exclusive:
                 break  # those are enough for all lanes
 
 
@@ -269,7 +269,7 @@ def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
         return batch or FIRST_ROWS
     gaps_s = GAPS * state.gap_s
     rows = (CALL_S[0] if gaps_s < CALL_S[0] else gaps_s if gaps_s < CALL_S[1] else CALL_S[1]) / (pace or 1e-9)
-    if not operator.affine and operator.workers_max > 1:
+    if not operator.sticky and operator.workers_max > 1:
         share = lane.rows / (operator.most_on.get(lane.index, operator.workers_max) or 1)
         if share < rows:
             rows = share if share > rows / 10 else rows / 10
@@ -286,7 +286,7 @@ def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
 
 def _slight(state: State, operator: OperatorState, lane: Lane) -> bool:
     """So short a call would cost as much as it does; others may have the core as long as these rows have just come."""
-    if operator.scarce or state.now - lane.since >= PATIENCE_S:
+    if operator.exclusive or state.now - lane.since >= PATIENCE_S:
         return False
     return lane.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < SLIGHT_S
 
@@ -359,7 +359,7 @@ def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> Call
                 nbytes=CALL_BYTES - room)
 
 
-def halves(state: State, slices: tuple[Slice, ...], charge: int) -> deque[Group]:
+def halves(state: State, slices: tuple[Slice, ...], crashes: int) -> deque[Group]:
     """The rows of a call in two groups."""
     pieces, total = list(slices), sum(s.rows for s in slices)
     first: list[Slice] = []
@@ -372,7 +372,7 @@ def halves(state: State, slices: tuple[Slice, ...], charge: int) -> deque[Group]
             state.adopt(piece)
         first.append(piece)
         left -= piece.rows
-    return deque(Group(tuple(g), charge) for g in (first, pieces) if g)
+    return deque(Group(tuple(g), crashes) for g in (first, pieces) if g)
 
 
 # -- whether ----------------------------------------------------------------------------------------------------

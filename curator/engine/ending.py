@@ -63,7 +63,7 @@ class Ending:
             self._end(unit)
         else:
             unit.flushing = 1
-            submit_flush(self.state, self.sink, worker, (unit.index, unit.attempt), salvage=True)
+            submit_flush(self.state, self.sink, worker, (unit.index, unit.attempt), best_effort=True)
 
     def _end(self, unit: UnitState) -> None:
         steps = self.sink.plan.steps

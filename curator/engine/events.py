@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from curator.counts import Counts
-from curator.errors import FirstError
-from curator.resources import Node, Place
-from curator.stage import WrittenFile
+from curator.api.counts import Counts
+from curator.api.errors import FirstError
+from curator.api.resources import Node, Place
+from curator.api.stage import WrittenFile
 
 
 class Ref:
@@ -77,11 +77,11 @@ CountsByUnit = Mapping[int, Mapping[int, Counts]]  # by unit and step
 class Call:
     """One piece of work for one worker, and what the scheduler remembers of it.
 
-    `units`: (unit, attempt) of the rows, or of what is read or flushed. `charge`: deaths that these very rows caused
+    `units`: (unit, attempt) of the rows, or of what is read or flushed. `crashes`: deaths that these very rows caused
     before. `expected`: bytes that its answer should bring to each consumer. `held`: it has sent a part of its answer and waits
-    to be resumed. `leaked`: a part was sent on, so it cannot be repeated without its units. `kept`: parts that are not sent on
+    to be resumed. `emitted_early`: a part was sent on, so it cannot be repeated without its units. `kept`: parts that are not sent on
     before the call has ended, and `told` what was counted for them. `sent`: rows that went to each consumer. `read`: rows that
-    a read has told of. `salvage`: a read that fails now keeps what it read; a flush keeps what failed and nothing else.
+    a read has told of. `best_effort`: a read that fails now keeps what it read; a flush keeps what failed and nothing else.
     """
 
     id: int
@@ -94,14 +94,14 @@ class Call:
     rows: int = 0
     nbytes: int = 0
     expected: tuple[tuple[int, int], ...] = ()
-    charge: int = 0
+    crashes: int = 0
     held: bool = False
-    leaked: bool = False
+    emitted_early: bool = False
     kept: tuple[Output, ...] = ()
     told: tuple[CountsByUnit, ...] = ()
     read: int = 0
     sent: dict[int, int] = field(default_factory=dict)
-    salvage: bool = False
+    best_effort: bool = False
     began: float = 0.0
     deadline: float | None = None
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from curator.balance.allocation import Rate
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.resources import Node, Place
+from curator.api.stage import SIDE_OUTPUTS
 from curator.engine import events as ev
-from curator.plan import Operator, Target
-from curator.resources import Node, Place
-from curator.stage import ENDINGS
+from curator.engine.balance.allocation import Rate
+from curator.pipeline.plan import Operator, Target
 
 CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
@@ -54,7 +54,7 @@ class NodeState:
 class WorkerState:
     id: int
     operator: int
-    lane: int  # the lane it serves; that of its node unless the operator is affine
+    lane: int  # the lane it serves; that of its node unless the operator is sticky
     places: tuple[Place, ...] = (Place(),)  # a gang: one a rank
     cpus: float = 1.0  # cores of each rank
     share: float = 0.0  # of each of its devices
@@ -93,30 +93,30 @@ class WorkerState:
         head = self.calls[0]
         if head.held:
             return HELD
-        return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.charge and not self.leaving else BUSY
+        return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.crashes and not self.leaving else BUSY
 
 
 @dataclass(slots=True, eq=False)
 class Lane:
     """A queue of an operator: one a node, for rows that lie there, and one (`ANYWHERE`) for rows of nodes without a worker of
-    it. An affine operator has one for each worker instead."""
+    it. An sticky operator has one for each worker instead."""
 
     index: int = 0
-    node: int = 0  # affine operators: where the worker is to be
+    node: int = 0  # sticky operators: where the worker is to be
     queue: deque[ev.Slice] = field(default_factory=deque)
     rows: int = 0  # sum over queue
     nbytes: int = 0  # sum over queue
     since: float = 0.0  # when the first rows came that wait
-    worker: int | None = None  # affine operators: the worker that serves it
-    units: set[int] = field(default_factory=set)  # affine operators: uncommitted units whose rows came here
+    worker: int | None = None  # sticky operators: the worker that serves it
+    units: set[int] = field(default_factory=set)  # sticky operators: uncommitted units whose rows came here
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Rows that are tried alone, because a worker died over them `charge` times."""
+    """Rows that are tried alone, because a worker died over them `crashes` times."""
 
     slices: tuple[ev.Slice, ...]
-    charge: int
+    crashes: int
 
     @property
     def nbytes(self) -> int:
@@ -126,18 +126,18 @@ class Group:
 @dataclass(slots=True, eq=False)
 class OperatorState:
     plan: Operator
-    scarce: bool  # its workers hold devices or a gang's places: they are started where the allocation says
+    exclusive: bool  # its workers hold devices or a gang's places: they are started where the allocation says
     consumers: tuple[int, ...]
-    likely: frozenset[int]  # consumers of ports that are no endings: before anything is known, rows go there
+    likely: frozenset[int]  # consumers of ports that are no side outputs: before anything is known, rows go there
     producers: tuple[int, ...]
     upstream: frozenset[int]  # every operator before it
-    affine: bool  # each unit stays with one worker, which keeps something of it
+    sticky: bool  # each unit stays with one worker, which keeps something of it
     cpus: float  # cores that a working worker uses, each rank of a gang
     limit: float = 0.0  # bytes that may wait here
     workers_max: int = 1
     most_on: dict[int, int] = field(default_factory=dict)  # workers that a node may have
     lanes: dict[int, Lane] = field(default_factory=dict)
-    lanes_on: dict[int, list[Lane]] = field(default_factory=dict)  # affine operators: lanes by node,
+    lanes_on: dict[int, list[Lane]] = field(default_factory=dict)  # sticky operators: lanes by node,
     unserved: dict[int, Lane] = field(default_factory=dict)  # and those whose worker is not there or is ending
     groups: deque[Group] = field(default_factory=deque)
     workers: dict[int, WorkerState] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class UnitState:
     blames: dict[int, int] = field(default_factory=dict)  # restarts that the unit itself was to blame for, by operator
     live: int = 0  # slices of this attempt in queues, groups and calls, plus its read
     counts: dict[tuple[int, int], Counts] = field(default_factory=dict)  # by operator and step
-    touched: dict[int, int] = field(default_factory=dict)  # affine operators that saw it, and the lane there
+    touched: dict[int, int] = field(default_factory=dict)  # sticky operators that saw it, and the lane there
     flushing: int = 0  # flush calls not yet answered
     flushed: list[tuple[int, ev.Flushed]] = field(default_factory=list)  # by operator
 
@@ -281,18 +281,18 @@ def operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool
         reaches = {t.operator for targets in other.routes.values() for t in targets}
         if operator.index in reaches or reaches & upstream:
             upstream.add(other.index)
-    affine = operator.kind in ("sink", "stateful")
+    sticky = operator.kind in ("sink", "stateful")
     state = OperatorState(
         plan=operator,
-        scarce=bool((need.gpus and gpus) or need.ranks > 1),
+        exclusive=bool((need.gpus and gpus) or need.ranks > 1),
         consumers=tuple(sorted({t.operator for targets in operator.routes.values() for t in targets})),
-        likely=frozenset(t.operator for (_, port), targets in operator.routes.items() if port not in ENDINGS for t in targets),
+        likely=frozenset(t.operator for (_, port), targets in operator.routes.items() if port not in SIDE_OUTPUTS for t in targets),
         producers=tuple(o.index for o in operators if any(t.operator == operator.index for ts in o.routes.values() for t in ts)),
         upstream=frozenset(upstream),
-        affine=affine,
+        sticky=sticky,
         cpus=need.cpus / need.ranks,
     )
-    if affine:
+    if sticky:
         state.lanes[0] = Lane()
         state.lanes_on[0] = [state.lanes[0]]
         state.unserved[0] = state.lanes[0]

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf
 
+from curator.api.resources import Place, Resources
 from curator.engine.events import Report, StartWorker
 from curator.engine.parts import Lane, NodeState, OperatorState, WorkerState
 from curator.engine.state import State
-from curator.resources import Place, Resources
 
 OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 6 of `dispatch`
 
 
 def start_worker(state: State, operator: OperatorState, lane: Lane | None, force: int = OBEY) -> bool:
     """Start a worker if one more is allowed and its places are free; else make idle ones give way."""
-    if not state.nodes or (not operator.affine and len(operator.workers) >= operator.workers_max):
-        return False  # the lanes of an affine operator each need theirs, also when nodes have gone
-    if holds_scarce(operator) and state.stopping:
+    if not state.nodes or (not operator.sticky and len(operator.workers) >= operator.workers_max):
+        return False  # the lanes of an sticky operator each need theirs, also when nodes have gone
+    if holds_exclusive(operator) and state.stopping:
         return False  # what they leave is meant for the one who asked for it; who comes first then is decided when they are gone
     seats = state.vacant.get(operator.plan.index)
     nodes = _candidates(state, operator, lane, force) if seats is None or force else []
@@ -43,13 +43,13 @@ def start_worker(state: State, operator: OperatorState, lane: Lane | None, force
 
 
 def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, places: tuple[Place, ...], share: float) -> None:
-    index = lane.index if lane is not None and operator.affine else places[0].node
+    index = lane.index if lane is not None and operator.sticky else places[0].node
     worker = WorkerState(state.next_worker(), operator.plan.index, index, places, operator.cpus, share,
                          operator.plan.resources.gpu_memory_gb)
     state.workers[worker.id] = operator.workers[worker.id] = worker
     state.occupy(worker, 1)
     state.count(worker)
-    if operator.affine and lane is not None:
+    if operator.sticky and lane is not None:
         lane.worker = worker.id
         state.move_lane(operator, lane, worker.node)
         del operator.unserved[lane.index]
@@ -57,9 +57,9 @@ def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, plac
     state.act(StartWorker(worker.id, operator.plan.index, places, recall))
 
 
-def holds_scarce(operator: OperatorState) -> bool:
+def holds_exclusive(operator: OperatorState) -> bool:
     """Its workers hold what others may wait for."""
-    return bool(operator.scarce or operator.plan.resources.memory_gb)
+    return bool(operator.exclusive or operator.plan.resources.memory_gb)
 
 
 def _candidates(state: State, operator: OperatorState, lane: Lane | None, force: int) -> list[NodeState]:
@@ -72,9 +72,9 @@ def _candidates(state: State, operator: OperatorState, lane: Lane | None, force:
 
     def able(node: NodeState) -> bool:
         number = node.number
-        return (operator.affine or number not in here or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
+        return (operator.sticky or number not in here or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
 
-    picky = holds_scarce(operator)
+    picky = holds_exclusive(operator)
     if wanted is not None and not picky and able(wanted):
         return [wanted]
     nodes = state.nodes if anyway or not cpus else state.core_free
@@ -111,7 +111,7 @@ def _free_places(state: State, operator: OperatorState, nodes: list[NodeState]) 
     need = operator.plan.resources
     if need.ranks > 1:
         return _gang_places(need, nodes)
-    gpus = operator.scarce
+    gpus = operator.exclusive
     fitting = [(n, _free_gpus(n, need) if gpus else ()) for n in nodes if _memory_free(n, need.memory_gb, 0.0)]
     found = [(n, devices) for n, devices in fitting if devices is not None]
     if not found:
@@ -177,7 +177,7 @@ def _memory_free(node: NodeState, more_gb: float, going_gb: float) -> bool:
 
 
 def _give_way(state: State, operator: OperatorState, force: int) -> bool:
-    """Ask idle workers to end that hold what is scarce, if that makes enough room."""
+    """Ask idle workers to end that hold what is exclusive, if that makes enough room."""
     leaving = _who_gives_way(state, operator, _may_end(state, operator, force))
     for worker in leaving:
         state.act(Report("turn", f"a worker of {state.operators[worker.operator].plan.name} makes room for {operator.plan.name}"))
@@ -192,7 +192,7 @@ def _may_end(state: State, operator: OperatorState, force: int) -> list[WorkerSt
         holder = state.operators[worker.operator]
         if holder is operator or not worker.ready or worker.stopping or worker.calls:
             continue
-        if holder.affine and holder.lanes[worker.lane].units:
+        if holder.sticky and holder.lanes[worker.lane].units:
             continue  # it keeps what was not committed yet
         if force or ((not holder.has_work or holder.blocked) and _pays(state, operator, holder)):
             idle.append(worker)
@@ -231,4 +231,4 @@ def _who_gives_way(state: State, operator: OperatorState, idle: list[WorkerState
 def _enough(state: State, node: NodeState, operator: OperatorState, leaving: list[WorkerState]) -> bool:
     need = operator.plan.resources
     going = sum(state.operators[w.operator].plan.resources.memory_gb for w in leaving)
-    return (not operator.scarce or _free_gpus(node, need, leaving) is not None) and _memory_free(node, need.memory_gb, going)
+    return (not operator.exclusive or _free_gpus(node, need, leaving) is not None) and _memory_free(node, need.memory_gb, going)

@@ -21,7 +21,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop
 from typing import Any
 
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.errors import FirstError
+from curator.api.resources import Node
 from curator.engine import events as ev
 from curator.engine.calls import close_call, drop_call, end_call, refitted, start_clock, submit_flush, unreserve
 from curator.engine.dispatch import dispatch, halves
@@ -30,9 +32,7 @@ from curator.engine.parts import COMMITTED, UNREAD, Group, OperatorState, UnitSt
 from curator.engine.placement import PRESS, start_worker
 from curator.engine.seats import Profile, recall_profile, seat, seat_due, wants_seats
 from curator.engine.state import State
-from curator.errors import FirstError
-from curator.plan import Operator, Target
-from curator.resources import Node
+from curator.pipeline.plan import Operator, Target
 
 TRIES = 3  # of a unit that is to blame for its failures, and of an operator's setup
 ATTEMPTS = 20  # of a unit while no node goes, whoever is to blame: a run that goes round in circles must end
@@ -45,16 +45,16 @@ class Scheduler:
 
     `units`: for each unit the operator that reads it and the steps to run (None for all). `max_failed`: records that may
     fail, or a share of the records read below 1. `before`: records read and failed that earlier attempts of the run committed.
-    `gates`: stateful operators through which every row goes, so that reading can end when they are exhausted.
+    `short_circuits`: stateful operators through which every row goes, so that reading can end when they are exhausted.
     """
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
                  nodes: Mapping[int, Node], *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
-                 gates: frozenset[int] = frozenset(), profiles: Mapping[int, Profile] | None = None) -> None:
+                 short_circuits: frozenset[int] = frozenset(), profiles: Mapping[int, Profile] | None = None) -> None:
         self.state = State(operators, units, nodes)
         for index, known in (profiles or {}).items():
             recall_profile(self.state.operators[index], known)
-        self.max_failed, self.gates = max_failed, gates
+        self.max_failed, self.short_circuits = max_failed, short_circuits
         self.read, self.failed = before
         self.stopped: ev.Stopped | None = None  # why the run ends early,
         self.ending, self.finished = None, False  # and how, from the end of the event that stopped it
@@ -77,7 +77,7 @@ class Scheduler:
             if any(needed is None for _, needed in given) and operator.upstream & wanted:
                 wanted.add(operator.plan.index)
             if operator.plan.index in wanted:
-                start_worker(self.state, operator, operator.lanes[0] if operator.affine else None, PRESS)
+                start_worker(self.state, operator, operator.lanes[0] if operator.sticky else None, PRESS)
         return self._end()
 
     def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
@@ -134,10 +134,10 @@ class Scheduler:
 
     def _next_ending(self) -> WorkerState | None:
         """Of the workers that were asked to end and have not yet, the one that was asked first."""
-        endings, workers = self.state.endings, self.state.workers
-        while endings and endings[0].id not in workers:
-            endings.popleft()
-        return endings[0] if endings else None
+        order, workers = self.state.stop_order, self.state.workers
+        while order and order[0].id not in workers:
+            order.popleft()
+        return order[0] if order else None
 
     def _end(self) -> list[ev.Action]:
         if not self.finished:
@@ -210,7 +210,7 @@ class Scheduler:
             start_clock(self.state, self.state.operators[call.operator], call)
             self.state.act(ev.Resume(call.worker, call.id))
         else:
-            call.held = call.leaked = True
+            call.held = call.emitted_early = True
             self.state.count(self.state.workers[call.worker])
             self._answers(call, event.outputs)
             self._count_call(call, event.counts)
@@ -218,7 +218,7 @@ class Scheduler:
     def _careful(self, call: ev.Call) -> bool:
         """These rows have killed before: the call must be repeatable, so nothing of it is sent on before its end."""
         blamed = any(call.operator in self.state.units[u].blames for u, _ in call.units)
-        return call.kind == "process" and not self.state.operators[call.operator].affine and (blamed or call.charge > 0)
+        return call.kind == "process" and not self.state.operators[call.operator].sticky and (blamed or call.crashes > 0)
 
     def _done(self, event: ev.Done) -> None:
         call = self.state.calls.get(event.call)
@@ -263,7 +263,7 @@ class Scheduler:
         busy_s, rows, ordinary = event.seconds, call.rows, call.kind == "process"
         operator.busy_s += busy_s
         operator.calls += 1
-        if ordinary and not call.leaked:
+        if ordinary and not call.emitted_early:
             gap_s = self.state.now - call.began - busy_s
             self.state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - self.state.gap_s)
         if call.kind == "read":
@@ -314,7 +314,7 @@ class Scheduler:
         if not exhausted or operator.exhausted:
             return
         operator.exhausted = True
-        if operator.plan.index not in self.gates:
+        if operator.plan.index not in self.short_circuits:
             return
         unread = 0
         for queue in self.state.waiting.values():
@@ -332,7 +332,7 @@ class Scheduler:
                                      operator.plan.index))
 
     def _read_on(self, operator: OperatorState) -> None:
-        """What a gate let through is lost with its worker: it may need more than before."""
+        """What a short-circuit let through is lost with its worker: it may need more than before."""
         operator.exhausted = False
         for index in self.state.units.read_on():
             self.state.waiting[self.state.units.given[index][0]].append(index)
@@ -456,7 +456,7 @@ class Scheduler:
             self._stop("broken", f"a worker of {operator.plan.name} cannot go on: {event.reason}", event.first)
             return
         note = ev.Note(f"the worker died: {event.reason}" if not event.reason.startswith(TIMEOUT) else event.reason)
-        if operator.affine:
+        if operator.sticky:
             self._lost_lane(operator, worker, calls, note)
         else:
             for piece in reversed([s for call in calls[1:] for s in call.slices]):
@@ -493,7 +493,7 @@ class Scheduler:
             if any(p.node in state.nodes for p in worker.places):
                 state.act(ev.StopWorker(worker.id, kill=True))  # the other ranks of a gang
             state.remove_worker(worker)
-            if operator.affine and operator.exhausted:
+            if operator.sticky and operator.exhausted:
                 self._read_on(operator)
             for piece in reversed([s for call in calls for s in call.slices]):
                 if piece.unit not in lost and piece.attempt == state.units[piece.unit].attempt:
@@ -530,7 +530,7 @@ class Scheduler:
                 self._give_up(operator, unit, note, first)
             else:
                 self._restart([unit], note.error, [unit.index], operator.plan.index)
-        elif operator.affine or call.leaked:
+        elif operator.sticky or call.emitted_early:
             blamed = [u for u, attempt in call.units if state.units[u].attempt == attempt]
             if not self._stop_if_hopeless(operator, blamed, note, first):
                 self._restart([state.units[u] for u in blamed], note.error, blamed, operator.plan.index)
@@ -539,15 +539,15 @@ class Scheduler:
             for piece in fresh:
                 state.adopt(piece)
             # Where rows have been given up meanwhile, it may have been one of them.
-            charge = call.charge + 1 if len(fresh) == len(call.slices) else 1
-            self._isolate(operator, fresh, charge, step, note)
+            crashes = call.crashes + 1 if len(fresh) == len(call.slices) else 1
+            self._isolate(operator, fresh, crashes, step, note)
 
-    def _isolate(self, operator: OperatorState, slices: tuple[ev.Slice, ...], charge: int, step: int, note: ev.Note) -> None:
+    def _isolate(self, operator: OperatorState, slices: tuple[ev.Slice, ...], crashes: int, step: int, note: ev.Note) -> None:
         """Try the rows alone; after a second death in halves; a single row that killed twice has failed."""
         if not slices:
             return
-        if charge < 2:
-            self.state.park(operator, [Group(slices, charge)])
+        if crashes < 2:
+            self.state.park(operator, [Group(slices, crashes)])
         elif sum(s.rows for s in slices) > 1:
             self.state.park(operator, halves(self.state, slices, 1))
         else:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 
-from curator.balance.allocation import Allocation, Demand, Rate, allocate, in_words, worthwhile
+from curator.engine.balance.allocation import Allocation, Demand, Rate, allocate, in_words, worthwhile
 from curator.engine.events import Report
 from curator.engine.parts import OperatorState
 from curator.engine.state import State
@@ -48,12 +48,12 @@ def recall_profile(operator: OperatorState, known: Profile) -> None:
 
 def wants_seats(state: State) -> bool:
     """There is something to allot."""
-    return bool(state.nodes) and (len(state.nodes) > 1 or any(o.scarce for o in state.operators))
+    return bool(state.nodes) and (len(state.nodes) > 1 or any(o.exclusive for o in state.operators))
 
 
 def seat_due(state: State) -> float:
     """When the allocation is to be asked next."""
-    unknown = any(o.scarce and o.rate.trust >= 0.9 for o in state.operators)
+    unknown = any(o.exclusive and o.rate.trust >= 0.9 for o in state.operators)
     return state.seated_at + (FIRST_S if unknown else AGAIN_S)
 
 
@@ -125,12 +125,12 @@ def _moved(now: tuple[bool, bool, float], before: tuple[bool, bool, float]) -> b
 
 def _take_up(state: State, new: Allocation) -> None:
     names = [o.plan.name for o in state.operators]
-    held = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.scarce}
+    held = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.exclusive}
     told = ", ".join(f"{count} of {name}" for name, count in held.items()) or "no worker that holds a GPU"
     state.act(Report("plan", f"{told}; {in_words(new, names)}", details={"workers": held, "rate": round(new.rate, 3),
                                                                          "rate_max": round(new.bound, 3)}))
     state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
-    state.seats = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].scarce and i not in new.turns}
+    state.seats = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive and i not in new.turns}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of seats that nobody has taken yet
     spare = []
     state.vacant = {}

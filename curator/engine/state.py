@@ -10,9 +10,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
-from curator.balance.allocation import Allocation
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.resources import Node, Place
 from curator.engine import events as ev
+from curator.engine.balance.allocation import Allocation
 from curator.engine.parts import (
     ALONE,
     ENDING,
@@ -30,8 +31,7 @@ from curator.engine.parts import (
     operator_state,
     workers_of_node,
 )
-from curator.plan import Operator, Target
-from curator.resources import Node, Place
+from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
 ANYWHERE = -1  # the lane for rows of nodes that have no worker of an operator
@@ -64,14 +64,14 @@ class State:
         self.patient = False  # rows that make a very short call are left for later
         self.claims = 0  # nodes whose free cores are claimed
         self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
-        self.endings: deque[WorkerState] = deque()  # asked to end, in this order; those that have ended are skipped
+        self.stop_order: deque[WorkerState] = deque()  # asked to end, in this order; those that have ended are skipped
         self.working = 0  # workers that work
         self.stopping = 0  # workers that were asked to end and have not yet
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
         self.live_bytes_max = 0
         self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
         self.gap_s = 0.0  # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
-        self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of scarce operators that need not take turns
+        self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of exclusive operators that need not take turns
         self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
         self.refused: Allocation | None = None  # one that has not paid yet: rates may become surer, and rows more
@@ -193,7 +193,7 @@ class State:
             lane.since = self.now
             waiting[index] = lane
         operator.moved[index] = lane
-        if operator.affine:
+        if operator.sticky:
             return
         here = operator.on_node.get(index)
         if not here or lane.rows * (operator.s_per_row or 0.0) > AWAY_S * here:
@@ -236,10 +236,10 @@ class State:
     def lane_of(self, operator: OperatorState, piece: ev.Slice) -> Lane:
         """The lane for a slice: that of its node where the operator has a worker there or may have one."""
         node = piece.ref.node if piece.ref is not None and piece.ref.node is not None else ANYWHERE
-        if operator.affine:
+        if operator.sticky:
             return self._lane_of_unit(operator, piece.unit, node)
         if node in self.nodes:
-            if operator.scarce and len(self.nodes) > 1 and not operator.on_node.get(node):
+            if operator.exclusive and len(self.nodes) > 1 and not operator.on_node.get(node):
                 node = ANYWHERE
         else:
             node = next(iter(self.nodes)) if node == ANYWHERE and len(self.nodes) == 1 else ANYWHERE
@@ -260,7 +260,7 @@ class State:
         return best
 
     def add_lane(self, operator: OperatorState, node: int) -> Lane:
-        """One more lane of an affine operator, for a worker on this node."""
+        """One more lane of an sticky operator, for a worker on this node."""
         lane = operator.lanes[len(operator.lanes)] = Lane(len(operator.lanes), node)
         operator.unserved[lane.index] = lane
         operator.lanes_on.setdefault(node, []).append(lane)
@@ -342,14 +342,14 @@ class State:
             lost |= {s.unit for s in waiting if s.ref is not None and s.ref.node == number}
         for call in self.calls.values():
             lost |= {o.unit for o in call.kept if o.ref.node == number}
-            if call.leaked or call.kind != "process" or self.operators[call.operator].affine:
+            if call.emitted_early or call.kind != "process" or self.operators[call.operator].sticky:
                 lost |= {u for u, _ in call.units if call.node == number}
             lost |= {s.unit for s in call.slices if s.ref is not None and s.ref.node == number}
         for worker in gone:
             operator = self.operators[worker.operator]
-            if operator.affine:
+            if operator.sticky:
                 lost |= operator.lanes[worker.lane].units
-            lost |= {u for call in worker.calls if call.leaked or call.kind == "read" for u, _ in call.units}
+            lost |= {u for call in worker.calls if call.emitted_early or call.kind == "read" for u, _ in call.units}
         return {u for u in lost if self.units[u].stage in ("reading", "draining", "flushing")}
 
     def forget(self, unit: UnitState, again: bool) -> None:
@@ -370,7 +370,7 @@ class State:
         self.count(worker, gone=True)
         del self.workers[worker.id], operator.workers[worker.id]
         self.occupy(worker, -1)
-        if operator.affine and operator.lanes[worker.lane].worker == worker.id:
+        if operator.sticky and operator.lanes[worker.lane].worker == worker.id:
             operator.lanes[worker.lane].worker = None
             operator.unserved[worker.lane] = operator.lanes[worker.lane]
 
@@ -397,7 +397,7 @@ class State:
             if not vacant[worker.places]:
                 del vacant[worker.places]
         operator.on_node[node] = operator.on_node.get(node, 0) + change
-        if not operator.affine and node in operator.waiting:
+        if not operator.sticky and node in operator.waiting:
             self.grow(operator, operator.waiting[node], 0, 0)
 
     def leave(self, worker: WorkerState) -> None:
@@ -411,9 +411,9 @@ class State:
         """Ask a worker without a call to end; `WorkerLost` follows."""
         worker.stopping, worker.ends_by = True, self.now + CLOSE_S
         operator = self.operators[worker.operator]
-        if operator.affine:
+        if operator.sticky:
             operator.unserved[worker.lane] = operator.lanes[worker.lane]
-        self.endings.append(worker)
+        self.stop_order.append(worker)
         self.count(worker)
         self.act(ev.StopWorker(worker.id))
 
@@ -461,8 +461,8 @@ class State:
             assert operator.reserved == reserved, operator.plan.name
             held = {w.id for w in operator.workers.values() if w.head is not None and w.head.held}
             assert operator.held.keys() == held, operator.plan.name
-            served = {w.lane for w in operator.workers.values() if operator.affine and not w.stopping}
-            assert not operator.affine or operator.unserved.keys() == operator.lanes.keys() - served, operator.plan.name
+            served = {w.lane for w in operator.workers.values() if operator.sticky and not w.stopping}
+            assert not operator.sticky or operator.unserved.keys() == operator.lanes.keys() - served, operator.plan.name
             for node, lanes in operator.lanes_on.items():
                 assert all(lane.node == node for lane in lanes), operator.plan.name
         self._check_workers()

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from curator.errors import InputError
-from curator.io.columns import Seen, common_type, conform
-from curator.io.compression import compressed
-from curator.io.files import Folder, Output
-from curator.stage import Contract, Sink, Writer, WrittenFile, setting
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Contract, Sink, Writer, WrittenFile, setting
+from curator.io.files.compression import compressed
+from curator.io.files.folder import Folder, Output
+from curator.io.tables.columns import Seen, common_type, conform
 
 _CODECS = {"zst": "zst", "zstd": "zst", "gz": "gz", "gzip": "gz", "none": None, None: None}
 

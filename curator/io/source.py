@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from curator.errors import InputError
-from curator.io.columns import Seen, check_named, look_into
-from curator.io.files import FileInfo, list_files
-from curator.io.records import Failure, failed_rows, visible_names
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Outputs, Part, Source, Unit, setting
+from curator.io.files.folder import FileInfo, list_files
+from curator.io.tables.columns import Seen, check_named, look_into
+from curator.io.tables.records import Failure, failed_rows, visible_names
 from curator.io.units import TARGET_BYTES, plan_units
-from curator.stage import Outputs, Part, Source, Unit, setting
-from curator.tasks.batch import Batch
 
 LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying again would not help
 

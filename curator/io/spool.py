@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curator.errors import CuratorError, InputError, RecipeError
-from curator.io.files import FileInfo, Folder, Output
+from curator.api.batch import HIDDEN, Batch
+from curator.api.errors import CuratorError, InputError, RecipeError
+from curator.api.stage import Part, Sink, Source, Unit, Writer, WrittenFile, setting
+from curator.io.files.folder import FileInfo, Folder, Output
 from curator.io.units import plan_units
-from curator.stage import Part, Sink, Source, Unit, Writer, WrittenFile, setting
-from curator.tasks.batch import HIDDEN, Batch
 
 FORMAT = 1  # part of the key of a spooling step: files of another format are made again
 SEGMENTS_BYTES = 32 << 20  # rows that are gathered before they become segments, one a shard

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from curator.io.files import FileInfo
-from curator.stage import Part, Unit
+from curator.api.stage import Part, Unit
+from curator.io.files.folder import FileInfo
 
 TARGET_BYTES = 64 << 20
 _FILE_COST_BYTES = 64 << 10  # what opening one more file costs, as bytes read: a group has at most some 2,000 files

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from curator.observe.format import count, listing, plural, share
-from curator.observe.graph import kept, ports
+from curator.observe.report.graph import kept, ports
 
 LEVELS = ("error", "warning", "note")
 ROWS_MIN = 20  # with fewer rows, a rule that never fired or a constant column says nothing

@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from curator.errors import FirstError
+from curator.api.errors import FirstError
 from curator.observe.format import count, shorten, size
-from curator.observe.funnel import PLAIN_WIDTH, STYLES, WIDTH_MAX
+from curator.observe.report.funnel import PLAIN_WIDTH, STYLES, WIDTH_MAX
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,7 +10,7 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
     stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
-             they were measured, columns {column: summary} (see `curator.summary`), clusters {largest, sizes {range of
+             they were measured, columns {column: summary} (see `curator.api.summary`), clusters {largest, sizes {range of
              sizes: records in such clusters}} of a stage that finds clusters, by_source {source: [rows out, duplicates]}, notes
              {sentence: rows}
     units    {done, total, skipped}
@@ -24,9 +24,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from curator.counts import WRITTEN, Counts
+from curator.api.counts import WRITTEN, Counts
 from curator.observe.alarms import find_alarms
-from curator.observe.graph import ENDINGS, ports, takers
+from curator.observe.report.graph import SIDE_OUTPUTS, ports, takers
 
 CLUSTERS = ("cluster_size", "cluster_sizes")  # columns by which a part of a stage says what clusters it found
 
@@ -141,7 +141,7 @@ def records(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
             total[WRITTEN] += sum(stage["out"].values())
         for port, rows in ports(stage).items():
             total["made"] += rows * max(0, len(taken.get((name, port), ())) - 1)
-            if port in ENDINGS and (name, port) not in taken:
+            if port in SIDE_OUTPUTS and (name, port) not in taken:
                 total[port] += rows
     return total
 

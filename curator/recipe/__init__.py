@@ -16,17 +16,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from curator import packs
-from curator.errors import InputError, RecipeError
-from curator.io.files import open_input
-from curator.layout import moved
-from curator.pipeline import Pipeline, Settings
+from curator.api.errors import InputError, RecipeError
+from curator.io.files.folder import open_input
+from curator.io.yaml import Item, Problems, parse, scalar
+from curator.pipeline.graph import Graph, Settings
+from curator.pipeline.layout import moved
 from curator.recipe.dump import dump, without_secrets
-from curator.recipe.graph import Graph, Line, Merge, give_names
+from curator.recipe.graph import Line, Merge, RecipeGraph, give_names
 from curator.recipe.overrides import override
-from curator.recipe.parse import Item, Problems, parse, scalar
 from curator.recipe.steps import check_keys, read_step
 from curator.recipe.values import BAD, coerce
+from curator.registry import packs
 
 __all__ = ["dump", "load", "recipe_text", "without_secrets"]
 
@@ -36,7 +36,7 @@ OUT = "out"  # the override that moves all that a recipe writes
 BRANCH_KEYS = ("from", "read", "steps", "write")
 
 
-def load(recipe: str | Path, overrides: Mapping[str, str] | None = None) -> Pipeline:
+def load(recipe: str | Path, overrides: Mapping[str, str] | None = None) -> Graph:
     """The pipeline of a recipe: a file, a packaged recipe (`text/web`) or the YAML itself.
 
     `overrides` are values of `--set`, `{"read.path": "docs/", "steps.drop.too_short": "word_count < 9"}`; that of `out`
@@ -98,7 +98,7 @@ class _Reader:
         self.root, self.problems = root, problems
         self.seed = self._typed("seed", int | None)
 
-    def pipeline(self, default_name: str) -> Pipeline:
+    def pipeline(self, default_name: str) -> Graph:
         check_keys(self.root, "", KEYS, self.problems)
         lines = [self._line("", "", self.root)]
         branches = self.root.value.get("branches", self.root.beside({}))
@@ -110,12 +110,12 @@ class _Reader:
             lines.append(self._line(name, f"branches.{name}", item))
         self._check_ends(lines)
         give_names(lines, self.problems)
-        graph = Graph(lines, self._discard(), self.problems)
+        graph = RecipeGraph(lines, self._discard(), self.problems)
         sinks = graph.join()
         settings = Settings(max_failed=self._max_failed(), discard=graph.discard, out=self._typed("out", str | None),
                             storage_options=self._typed("storage_options", dict[str, Any], {}),
                             description=self._typed("description", str, ""), license=self._typed("license", str, ""))
-        return Pipeline(sinks=sinks, name=self._typed("name", str, default_name), settings=settings)
+        return Graph(sinks=sinks, name=self._typed("name", str, default_name), settings=settings)
 
     def _check_ends(self, lines: list[Line]) -> None:
         if not lines[0].sources:

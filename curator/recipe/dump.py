@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
-from curator import packs
-from curator.pipeline import End, Node, Pipeline, Settings
+from curator.api.stage import FunctionStage, Sink, Source, Stage
+from curator.io.yaml import scalar
+from curator.pipeline.graph import End, Graph, Node, Settings
 from curator.recipe.graph import sink_name
 from curator.recipe.parameters import REQUIRED, parameters
-from curator.recipe.parse import scalar
-from curator.stage import FunctionStage, Sink, Source, Stage
+from curator.registry import packs
 
 HIDDEN = "***"
 _SECRET = re.compile(r"secret|key|token|password|passwd|credential|signature", re.IGNORECASE)
@@ -39,7 +39,7 @@ class _Line:
     ends: set[End] = field(default_factory=set)
 
 
-def dump(pipeline: Pipeline) -> str:
+def dump(pipeline: Graph) -> str:
     """The recipe of a pipeline. Parameters that have their default are left out; secrets are written as `***`.
 
     A stage that no installed pack offers is written by its Python name; a comment says that the recipe does not load.

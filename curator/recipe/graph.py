@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from curator.packs import nearest
-from curator.pipeline import End, Node
-from curator.recipe.parse import Item, Problems
-from curator.stage import ENDINGS, Sink, Stage
+from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
+from curator.io.yaml import Item, Problems
+from curator.pipeline.graph import End, Node
+from curator.registry.packs import nearest
 
 
 @dataclass(eq=False)
@@ -109,7 +109,7 @@ def sink_name(branch: str) -> str:
     return branch if re.fullmatch(r"[^\W_][^/]*", branch) else ""
 
 
-class Graph:
+class RecipeGraph:
     """The lines while they are joined. Every method notes what is wrong; `join` gives the sinks."""
 
     def __init__(self, lines: list[Line], discard: dict[str, Item], problems: Problems) -> None:
@@ -153,7 +153,7 @@ class Graph:
         port, slash, name = text.partition("/")
         if port == "failed":
             self.problems.add(item, "discard", "failed records are always kept; set max_failed to allow more of them")
-        ports = {*ENDINGS, *(p for s in self.steps if s.stage for p in s.stage.ports)}
+        ports = {*SIDE_OUTPUTS, *(p for s in self.steps if s.stage for p in s.stage.ports)}
         if port not in ports and all(s.stage for s in self.steps):
             near = nearest(port, ports - {"failed"}, n=1)
             self.problems.add(item, "discard", f"no stage has a port {port!r}; " + (
@@ -193,7 +193,7 @@ class Graph:
         step = self.find(name, item, path)
         if step is None:
             return
-        ports = () if isinstance(step.stage, Sink) else (*step.stage.ports, *ENDINGS)
+        ports = () if isinstance(step.stage, Sink) else (*step.stage.ports, *SIDE_OUTPUTS)
         if port in ports:
             line.feeds.append((step, port))
             return

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from curator.packs import nearest, unknown
-from curator.recipe.parse import Item, Problems, from_text
+from curator.io.yaml import Item, Problems, from_text
+from curator.registry.packs import nearest, unknown
 
 LINE_KEYS = ("read", "steps", "write")
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from curator.errors import PackError
-from curator.packs import Factory
-from curator.stage import FunctionStage
+from curator.api.errors import PackError
+from curator.api.stage import FunctionStage
+from curator.registry.packs import Factory
 
 REQUIRED = inspect.Parameter.empty  # in place of a default, where there is none
 MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)

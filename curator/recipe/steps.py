@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from curator import packs
-from curator.errors import PackError, RecipeError
+from curator.api.errors import PackError, RecipeError
+from curator.api.resources import Resources
+from curator.api.stage import Stage
+from curator.io.yaml import Item, Problems
 from curator.recipe.graph import Step
-from curator.recipe.parse import Item, Problems
 from curator.recipe.values import BAD, arguments, attempt, coerce, make
-from curator.resources import Resources
-from curator.stage import Stage
+from curator.registry import packs
 
 _WITH = {"name": str, "batch_size": int, "timeout_s": float, "resources": Resources}
 _PLACE = {"source": "read", "sink": "write", "stage": "steps"}

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from curator.errors import CuratorError
-from curator.packs import Factory, nearest
+from curator.api.errors import CuratorError
+from curator.api.stage import Stage
+from curator.io.yaml import Item, Problems, scalar
 from curator.recipe.parameters import LISTS, MAPPINGS, REQUIRED, UNIONS, Parameter, parameters, spoken
-from curator.recipe.parse import Item, Problems, scalar
-from curator.stage import Stage
+from curator.registry.packs import Factory, nearest
 
 BAD = object()  # in place of a value that could not be made; the problem is noted
 _TRUTH = {"yes": True, "on": True, "no": False, "off": False}

@@ -1,15 +1,15 @@
 """The core's own stages, which know no modality, and its readers and writers."""
 
-from curator.io.csv import Csv
-from curator.io.jsonl import Jsonl
-from curator.io.media_files import Files
-from curator.io.parquet import Parquet
-from curator.io.to_csv import ToCsv
-from curator.io.to_files import ToFiles
-from curator.io.to_jsonl import ToJsonl
-from curator.io.to_parquet import ToParquet
-from curator.io.to_webdataset import ToWebDataset
-from curator.io.webdataset import WebDataset
+from curator.io.media.files import Files
+from curator.io.media.to_files import ToFiles
+from curator.io.media.to_webdataset import ToWebDataset
+from curator.io.media.webdataset import WebDataset
+from curator.io.tables.csv import Csv
+from curator.io.tables.jsonl import Jsonl
+from curator.io.tables.parquet import Parquet
+from curator.io.tables.to_csv import ToCsv
+from curator.io.tables.to_jsonl import ToJsonl
+from curator.io.tables.to_parquet import ToParquet
 from curator.stages.decontaminate import Decontaminate
 from curator.stages.dedup.exact import DedupExact
 from curator.stages.dedup.lines import DedupLines
@@ -17,7 +17,7 @@ from curator.stages.dedup.near import DedupNear
 from curator.stages.dedup.semantic import DedupSemantic
 from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
-from curator.stages.fetch import Fetch
+from curator.stages.fetch.fetch import Fetch
 from curator.stages.limit import Limit
 from curator.stages.map import Map
 from curator.stages.merge import Merge

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import InputError, RecipeError
-from curator.stage import Context, Contract, Outputs, Stage, setting
+from curator.api.batch import Batch
+from curator.api.errors import InputError, RecipeError
+from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.stages.dedup.folding import fold, warm_up
 from curator.stages.dedup.ngrams import groups, hash_words, polynomials, rolling, split_words
 from curator.stages.references import Reference, check_references, find_references, read_references
-from curator.tasks.batch import Batch
 
 COLUMNS: dict[str, pa.DataType | None] = {
     "contaminated_by": pa.string(), "contaminated_match": pa.string(),

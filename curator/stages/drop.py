@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from curator import sql
-from curator.errors import RecipeError
-from curator.stage import Context, Contract, Outputs, Stage
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Context, Contract, Outputs, Stage
 from curator.stages.rules import load_rules
-from curator.tasks.batch import Batch
 
 
 @dataclass(kw_only=True)

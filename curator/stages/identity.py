@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curator.errors import RecipeError
-from curator.tasks.batch import UNIT, Batch
+from curator.api.batch import UNIT, Batch
+from curator.api.errors import RecipeError
 
 IDENTITY = ("id", "source")  # in every record, always
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import RecipeError
-from curator.stage import Context, Contract, Memory, Outputs, Stateful
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Context, Contract, Memory, Outputs, Stateful
 from curator.stages.identity import record_keys, units
-from curator.tasks.batch import Batch
 
 REASON = "limit"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from curator.stage import Contract, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import Contract, Stage
 
 
 @dataclass(kw_only=True)

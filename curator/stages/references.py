@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.errors import InputError
-from curator.io.columns import check_named
-from curator.io.compression import SUFFIXES, without_codec
-from curator.io.csv import Csv
-from curator.io.files import FileInfo, list_files, open_input
-from curator.io.jsonl import Jsonl
-from curator.io.parquet import Parquet
-from curator.stage import Outputs
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Outputs
+from curator.io.files.compression import SUFFIXES, without_codec
+from curator.io.files.folder import FileInfo, list_files, open_input
+from curator.io.tables.columns import check_named
+from curator.io.tables.csv import Csv
+from curator.io.tables.jsonl import Jsonl
+from curator.io.tables.parquet import Parquet
 
 TEXT_SUFFIXES = (".txt", *(".txt" + codec for codec in SUFFIXES))
 _OWN = ("id", "source")  # columns that every reader adds

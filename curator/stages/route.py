@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from curator import sql
-from curator.errors import RecipeError
-from curator.stage import ENDINGS, Context, Contract, Outputs, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import SIDE_OUTPUTS, Context, Contract, Outputs, Stage
 
 UNMATCHED = "unmatched"
 
@@ -31,9 +31,9 @@ class Route(Stage):
         if not self.routes:
             raise RecipeError("route has no port: give it some, each with a condition (high: quality >= 0.8)")
         for name in self.routes:
-            if name in ENDINGS or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
+            if name in SIDE_OUTPUTS or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
                 raise RecipeError(f"route: {name!r} cannot be the name of a port; take letters, digits, _ and -, and "
-                                  f"none of {', '.join(ENDINGS)}")
+                                  f"none of {', '.join(SIDE_OUTPUTS)}")
         self.ports = tuple(self.routes)
         self._needs = frozenset(sql.needs(self.routes))
 

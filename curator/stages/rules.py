@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from curator import packs, sql
-from curator.errors import InputError, RecipeError
-from curator.io.files import open_input
+from curator import sql
+from curator.api.errors import InputError, RecipeError
+from curator.io.files.folder import open_input
+from curator.registry import packs
 
 SET_FIELDS = ("name", "description", "source", "rules")
 RULE_FIELDS = ("reason", "when", "source")
@@ -65,7 +66,7 @@ def parse_rules(content: bytes | str, path: str) -> RuleSet:
     Raises:
         RecipeError: naming line, or rule and field.
     """
-    from curator.recipe.parse import Problems, parse  # brings YAML along
+    from curator.io.yaml import Problems, parse  # brings YAML along
 
     where, problems = f"rule set {path}", Problems()
     try:

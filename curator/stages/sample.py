@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curator.errors import RecipeError
-from curator.stage import Contract, Outputs, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Contract, Outputs, Stage
 
 REASON = "sample"
 

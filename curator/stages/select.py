@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from curator.errors import RecipeError
-from curator.stage import Contract, Stage
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Contract, Stage
 from curator.stages.identity import IDENTITY, require
-from curator.tasks.batch import Batch
 
 
 @dataclass(kw_only=True)

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.errors import RecipeError
-from curator.stage import Context, Contract, Outputs, Reduce, setting
-from curator.tasks.batch import Batch, concat_tables
+from curator.api.batch import Batch, concat_tables
+from curator.api.errors import RecipeError
+from curator.api.stage import Context, Contract, Outputs, Reduce, setting
 
 PRUNE_ROWS = 1 << 18  # candidates are sorted out when so many have come since the last time
 

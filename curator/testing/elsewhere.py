@@ -18,9 +18,9 @@ from pathlib import Path
 
 import cloudpickle
 
-from curator import packs
-from curator.stage import Outputs, Sink, Source, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import Outputs, Sink, Source, Stage
+from curator.registry import packs
 from curator.testing.run import Answers, answers, difference, fresh, named, records, told
 from curator.testing.whole import as_one
 

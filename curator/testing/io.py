@@ -9,9 +9,9 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from curator.io.files import Folder
-from curator.stage import ENDINGS, Outputs, Sink, Source, Unit, WrittenFile
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import SIDE_OUTPUTS, Outputs, Sink, Source, Unit, WrittenFile
+from curator.io.files.folder import Folder
 from curator.testing.run import Record, check_fingerprint, equal, fresh, marked, named, records, same, short, told
 
 NAME = "part-check-a"
@@ -131,7 +131,7 @@ def _check_again(who: str, unit: Unit, first: list[Record], second: list[Record]
 def _check_read(source: Source, port: str, batch: Batch, columns: dict[str, pa.DataType | None]) -> None:
     who = f"{named(source)}, port {port!r}"
     assert isinstance(batch, Batch), f"{who}: read gave {type(batch).__name__}; give batches"
-    assert port in (*source.ports, *ENDINGS), f"{who}: no such port; name it in `ports`"
+    assert port in (*source.ports, *SIDE_OUTPUTS), f"{who}: no such port; name it in `ports`"
     names = batch.rows.column_names
     hidden = [name for name in names if name.startswith("_")]
     assert not hidden, f"{who}: {', '.join(hidden)}: names that begin with _ belong to the engine; rename the column"

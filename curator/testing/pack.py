@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from curator import packs
-from curator.describe import doc_of
-from curator.errors import PackError
-from curator.packs import Factory, Pack
-from curator.packs_check import faults
+from curator.api.batch import Batch
+from curator.api.errors import PackError
+from curator.api.stage import FunctionStage, Sink, Source, Stage
+from curator.recipe.describe import doc_of
 from curator.recipe.parameters import UNSAYABLE, parameters, spoken
-from curator.stage import FunctionStage, Sink, Source, Stage
-from curator.tasks.batch import Batch
+from curator.registry import packs
+from curator.registry.packs import Factory, Pack
 from curator.testing.elsewhere import check_elsewhere
+from curator.testing.installed import faults
 from curator.testing.io import check_sink, check_source
 from curator.testing.run import named, short
 from curator.testing.stage import check_stage

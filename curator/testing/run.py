@@ -11,8 +11,8 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import ENDINGS, Context, Outputs, Reduce, Sink, Stage
-from curator.tasks.batch import HIDDEN, ROW, UNIT, Batch
+from curator.api.batch import HIDDEN, ROW, UNIT, Batch
+from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Reduce, Sink, Stage
 
 Record = dict[str, Any]
 Answers = dict[str, list[tuple[int, Record]]]  # by port: position of the input row, and what became of it
@@ -66,7 +66,7 @@ def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
                 batch.select(wanted), **{name: None for name in batch.payloads() if name not in wanted}))
     for outputs in _parts(stage, stage.finish() or ()):
         for port, rows in outputs.items():
-            assert port in (*stage.ports, *ENDINGS), f"{named(stage)}: finish made rows for {port!r}, which is none of its ports"
+            assert port in (*stage.ports, *SIDE_OUTPUTS), f"{named(stage)}: finish made rows for {port!r}, which is none of its ports"
             gone = [name for name in ("id", "source") if name not in rows.rows.column_names]
             assert not gone, f"{named(stage)}: finish made rows without {', '.join(gone)}; every record has both"
             if len(rows):
@@ -173,7 +173,7 @@ def _parts(stage: Stage, result: Any) -> Iterator[Outputs]:
 
 def _check_answer(stage: Stage, port: str, answer: Any, rows: int) -> None:
     who = f"{named(stage)}, port {port!r}"
-    known = (*stage.ports, *ENDINGS, "absorbed")
+    known = (*stage.ports, *SIDE_OUTPUTS, "absorbed")
     assert port in known, f"{who}: no such port; name it in `ports`, there are {', '.join(stage.ports)}"
     assert isinstance(answer, Batch), f"{who}: gave {type(answer).__name__}; a batch is wanted"
     gone = [name for name in (*HIDDEN, "id", "source") if name not in answer.rows.column_names]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Contract, Reduce, Sink, Source, Stage, Stateful
-from curator.tasks.batch import UNIT, Batch
+from curator.api.batch import UNIT, Batch
+from curator.api.stage import Contract, Reduce, Sink, Source, Stage, Stateful
 from curator.testing.run import (
     MADE,
     Answers,

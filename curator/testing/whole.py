@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from curator.expand import expand
-from curator.pipeline import End, Node, Pipeline, Settings
-from curator.stage import Composite, Context, Contract, Outputs, Reduce, Sink, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import Composite, Context, Contract, Outputs, Reduce, Sink, Stage
+from curator.pipeline.expand import expand
+from curator.pipeline.graph import End, Graph, Node, Settings
 from curator.testing.run import call, fresh, joined, learn, marked
 
 FOLDER = "memory://checked"  # where sinks among the parts would write; they are not opened
@@ -42,7 +42,7 @@ def _expanded(stage: Composite) -> tuple[Node, list[Node]]:
     """Its main node and the other ones in order, sinks aside."""
     rows = Node(Stage())
     node = Node(stage, (End(rows),))
-    made = expand(Pipeline(ends=(End(node),), settings=Settings(out=FOLDER)), {rows: "rows", node: stage.name})
+    made = expand(Graph(ends=(End(node),), settings=Settings(out=FOLDER)), {rows: "rows", node: stage.name})
     nodes = made.pipeline.nodes()
     parts = [n for n in nodes if n in made.parts and not isinstance(n.stage, Sink)]
     return made.pipeline.ends[0].node, parts

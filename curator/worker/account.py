@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.counts import ERRORS_MAX, Counts
-from curator.errors import ERROR_CHARS as FIRST_ERROR_CHARS
-from curator.errors import FirstError, StageError, first_error
-from curator.stage import ENDINGS, Stage
-from curator.summary import ColumnSummary
-from curator.tasks.batch import ROW, UNIT, Batch
+from curator.api.batch import ROW, UNIT, Batch
+from curator.api.counts import ERRORS_MAX, Counts
+from curator.api.errors import ERROR_CHARS as FIRST_ERROR_CHARS
+from curator.api.errors import FirstError, StageError, first_error
+from curator.api.stage import SIDE_OUTPUTS, Stage
+from curator.api.summary import ColumnSummary
 
 ERROR_CHARS = 160  # of an error, where errors are counted
 
@@ -55,7 +55,7 @@ class Account:
         for unit, rows in self._tables(answer, port):
             counts = self._of(unit)
             count_port(counts, port, rows)
-            if port not in ENDINGS:
+            if port not in SIDE_OUTPUTS:
                 summarise(counts, rows, self.adds)
             if self.stage.by_source:
                 _count_sources(counts, port, rows)
@@ -176,7 +176,7 @@ def summarise(counts: Counts, rows: pa.Table, names: tuple[str, ...]) -> None:
 
 
 def _count_sources(counts: Counts, port: str, rows: pa.Table) -> None:
-    if port == "duplicate" or port not in ENDINGS:
+    if port == "duplicate" or port not in SIDE_OUTPUTS:
         for found in pc.value_counts(rows.column("source")).to_pylist():
             same = found["counts"] if port == "duplicate" else 0
             counts.saw_source(str(found["values"]), found["counts"] - same, same)

@@ -21,8 +21,8 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import CuratorError
-from curator.plan import Operator
+from curator.api.errors import CuratorError
+from curator.pipeline.plan import Operator
 from curator.worker.pickling import send_by_value
 
 

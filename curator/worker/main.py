@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.errors import CuratorError, StageError, first_error
-from curator.io.files import Folder
-from curator.plan import Operator
-from curator.stage import Context
+from curator.api.errors import CuratorError, StageError, first_error
+from curator.api.stage import Context
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Operator
 from curator.worker.once import once_on_node
 from curator.worker.pickling import dumps
 from curator.worker.runner import Runner

@@ -22,7 +22,7 @@ import socket
 import struct
 import sys
 
-from curator.worker.folders import remove_folder
+from curator.machine.folders import remove_folder
 
 REQUEST = struct.Struct("<II")  # FORK or KILL, worker
 EXITED = struct.Struct("<iIi")  # pid, worker, status as of os.waitpid

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable
 
-from curator.errors import CuratorError
+from curator.api.errors import CuratorError
 
 BEGUN, DONE, FAILED = b"?", b"+", b"-"  # how the file begins
 

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from curator.errors import FirstError
-from curator.machine import visible_devices
-from curator.worker.folders import clear_folder, make_folders, remove_folder
+from curator.api.errors import FirstError
+from curator.machine.detect import visible_devices
+from curator.machine.folders import clear_folder, make_folders, remove_folder
 from curator.worker.nursery import EXITED, FORK, KILL, REQUEST
 from curator.worker.pickling import dumps
 from curator.worker.seat import Seat

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.stage import Outputs, Unit
-from curator.tasks.batch import UNIT, Batch
+from curator.api.batch import UNIT, Batch
+from curator.api.stage import Outputs, Unit
 
 JOIN_ROWS = 256  # small batches are joined to about this, for stages that leave the size to the engine
 JOIN_BYTES = 4 << 20  # or to this

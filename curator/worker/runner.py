@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.counts import WRITTEN, Counts, MemoryShort
+from curator.api.batch import ROW, UNIT, Batch
+from curator.api.counts import WRITTEN, Counts, MemoryShort
+from curator.api.errors import CuratorError, FirstError, StageError, first_error
+from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
 from curator.engine.events import Refitted
 from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
-from curator.errors import CuratorError, FirstError, StageError, first_error
-from curator.io.files import Folder
-from curator.plan import Operator, Step
-from curator.stage import ENDINGS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
-from curator.tasks.batch import ROW, UNIT, Batch
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Operator, Step
 from curator.worker.account import Account, FirstErrors, adjacent, count_port, rows_by_unit, summarise
 from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
@@ -188,7 +188,7 @@ class Runner:
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
-            if not work.salvage:
+            if not work.best_effort:
                 raise
             failed = failed_unit(unit, index, error, traceback.format_exc())
             counts.rows_in += 1
@@ -211,7 +211,7 @@ class Runner:
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
-            if not work.salvage:
+            if not work.best_effort:
                 raise
             told = f"failed on {unit.label}: {type(error).__name__}: {error}\n{traceback.format_exc()}"
             raise StageError(name, told) from error
@@ -254,7 +254,7 @@ class Runner:
         """Take in rows that a reduction made."""
         counts = self._count(self.only_unit, 0)
         self._check_source(batch)
-        if port not in ENDINGS:
+        if port not in SIDE_OUTPUTS:
             if 0 not in self.kept_contract:
                 self._check_adds(0, batch)
             summarise(counts, batch.rows, self.adds[0])
@@ -410,7 +410,7 @@ class Runner:
         for outputs in parts(stage.process(batch)):
             busy += time.perf_counter() - began
             for port, answer in self._ports(step, outputs):
-                if first and port not in ENDINGS:
+                if first and port not in SIDE_OUTPUTS:
                     self._check_adds(step, answer)
                 account.saw(port, answer)
                 if held is None:
@@ -449,7 +449,7 @@ class Runner:
         for port, answer in outputs.items():
             if not isinstance(answer, Batch):
                 raise StageError(name, f"answered {type(answer).__name__} on port {port!r}; a batch is wanted")
-            if port not in ENDINGS and port not in self.stages[step].ports:
+            if port not in SIDE_OUTPUTS and port not in self.stages[step].ports:
                 known = ", ".join(self.stages[step].ports)
                 raise StageError(name, f"answered on port {port!r}, which is none of its ports ({known})")
             if len(answer):
@@ -457,7 +457,7 @@ class Runner:
 
     def _ended(self, step: int, port: str, batch: Batch) -> Batch:
         """Rows on an ending carry why."""
-        if port not in ENDINGS:
+        if port not in SIDE_OUTPUTS:
             return batch
         name, columns = self.operator.steps[step].name, batch.rows.column_names
         if port == "dropped" and "reason" not in columns:
@@ -538,7 +538,7 @@ class Runner:
         (unit, attempt), = work.units
         files: dict[int, list[WrittenFile]] = {}
         writers = self.writers.pop((unit, attempt), {})
-        for step in [s for s in writers if work.salvage and not self.operator.steps[s].evidence]:
+        for step in [s for s in writers if work.best_effort and not self.operator.steps[s].evidence]:
             writers.pop(step).abort()  # before a file is closed: the disk may be full
         for step, writer in writers.items():
             self._enter(step)

@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.errors import CuratorError
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import CuratorError
 from curator.worker.pickling import dump_class, dumps, load_class
 
 INLINE_BYTES = 16 << 10  # below this a message costs less than a file

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.errors import FirstError
+from curator.api.stage import Unit, WrittenFile
 from curator.engine.events import Note, Refitted
-from curator.errors import FirstError
-from curator.stage import Unit, WrittenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Work:
     pieces: tuple[Piece, ...] = ()
     units: tuple[tuple[int, int], ...] = ()
     infos: Mapping[int, UnitInfo] = field(default_factory=dict)
-    salvage: bool = False
+    best_effort: bool = False
 
 
 @dataclass(slots=True)

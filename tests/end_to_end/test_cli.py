@@ -7,8 +7,8 @@ import os
 import pytest
 from click.testing import CliRunner
 
-from curator.cli import main
-from curator.io.local import LocalFiles
+from curator.cli.main import main
+from curator.io.files.local import LocalFiles
 
 RECIPE = """
 name: short ones

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from curator import CuratorError, read, write
-from curator.cli import main
+from curator.cli.main import main
 from curator.stages import DedupExact, Drop
 
 

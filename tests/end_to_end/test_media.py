@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curator import read, write
-from curator.errors import ContractError, InputError, RecipeError
-from curator.recipe import load
-from curator.run import run
+from curator.api.errors import ContractError, InputError, RecipeError
+from curator.front import load
+from curator.run.run import run
 
 
 @pytest.fixture

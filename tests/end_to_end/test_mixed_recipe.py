@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from curator.cli import main
+from curator.cli.main import main
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "packs/image/tests"))
 CAPTIONS = {"a.jpg": "A red boat lies in the old harbour and waits for the morning tide.",
             "b.jpg": "boat",
             "c.jpg": "BUY CHEAP WATCHES HERE NOW AND ONLY HERE",
@@ -26,8 +23,9 @@ def test_captions_and_images_are_judged_in_one_recipe(tmp_path):
     for needed in ("transformers", "curator_image", "curator_text"):
         pytest.importorskip(needed)
     from PIL import Image
-    from signal_images import photo
-    from tiny_models import save_clip
+
+    from packs.image.tests.signal_images import photo
+    from packs.image.tests.tiny_models import save_clip
 
     for number, name in enumerate(CAPTIONS):
         if name != "gone.jpg":

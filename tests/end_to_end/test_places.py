@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curator import read, write
-from curator.errors import RecipeError
+from curator.api.errors import RecipeError
 from curator.stages import Drop
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from curator import read, write
-from curator.io.files import Folder
+from curator.io.files.folder import Folder
 from curator.stages import DedupExact, Drop
 
 DOCUMENTS = [{"id": f"d{i}", "text": f"document number {i % 40}", "when": "2024-05-01", "tags": ["a", str(i)]} for i in range(60)]

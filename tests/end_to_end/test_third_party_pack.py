@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from curator import packs
+from curator.registry import packs
 
 PAGE = Path(__file__).parents[2] / "docs" / "packs.md"
 FILE = re.compile(r"^`([\w./-]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)  # a path alone on its line, and its content
@@ -73,13 +73,13 @@ def test_it_is_installed_and_not_where_it_was_written(stranger):
 
 
 def test_it_is_listed(stranger):
-    listed = stranger.call("curator.cli", "stages", "geo")
+    listed = stranger.call("curator", "stages", "geo")
     assert "geo.tile" in listed
     assert "The square of the map that a record lies in" in listed
-    about = " ".join(stranger.call("curator.cli", "stages", "geo.tile").split())
+    about = " ".join(stranger.call("curator", "stages", "geo.tile").split())
     for said in ("zoom int 8 digits of the key", "latitude str 'latitude' column, in degrees", "adds tile (string)"):
         assert said in about
-    assert "geo/even" in stranger.call("curator.cli", "recipes")
+    assert "geo/even" in stranger.call("curator", "recipes")
 
 
 def test_its_recipe_runs(stranger):
@@ -88,7 +88,7 @@ def test_its_recipe_runs(stranger):
     berlin = [{"id": f"b{n}", "latitude": 52.5 + n / 1e4, "longitude": 13.4} for n in range(130)]
     others = [{"id": "sydney", "latitude": -33.87, "longitude": 151.21}, {"id": "nowhere", "latitude": None, "longitude": 0.0}]
     (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in berlin + others))
-    stranger.call("curator.cli", "run", "geo/even", "--out", "out", "--quiet")
+    stranger.call("curator", "run", "geo/even", "--out", "out", "--quiet")
     stats = json.loads((stranger.folder / "out/_run/stats.json").read_text())
     assert stats["records"]["written"] == 101
     assert {reason: n for stage in stats["stages"] for reason, n in stage["dropped"].items()} == {"nowhere": 1, "crowded": 30}

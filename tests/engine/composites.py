@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from curator import Batch, Composite, Contract, Outputs, Reduce, Stage, setting
-from curator.io.to_parquet import ToParquet
+from curator.io.tables.to_parquet import ToParquet
 
 
 @dataclass

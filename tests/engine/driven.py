@@ -7,12 +7,12 @@ import time
 import pyarrow as pa
 
 from curator import Stage, TextBatch
+from curator.api.batch import UNIT, Batch
+from curator.api.resources import Place
 from curator.engine.events import Call, Ref, Slice, StartWorker, Submit
-from curator.engine.workers import Job
-from curator.io.files import Folder
-from curator.plan import Operator, Step
-from curator.resources import Place
-from curator.tasks.batch import UNIT, Batch
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Operator, Step
+from curator.runtime.workers import Job
 from curator.worker.store import Store
 
 

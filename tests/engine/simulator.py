@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from world import Faults, World, counts_of
-
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.resources import Node
+from curator.api.stage import WrittenFile
 from curator.engine.events import (
     Action,
     Call,
@@ -40,11 +40,10 @@ from curator.engine.events import (
     WorkerReady,
 )
 from curator.engine.parts import OperatorState
-from curator.engine.placement import holds_scarce
+from curator.engine.placement import holds_exclusive
 from curator.engine.scheduler import Scheduler
-from curator.plan import Operator
-from curator.resources import Node
-from curator.stage import WrittenFile
+from curator.pipeline.plan import Operator
+from tests.engine.scenario import Faults, Scenario, counts_of
 
 LOSSES = 40  # nodes that go in a life of the driver: nobody is to blame for them, so with ever more of them it would not end
 BUSY_S = 0.05  # the driver takes what happens within so many seconds at once, now and then
@@ -77,14 +76,14 @@ class SimulatedWorker:
 
 
 class Simulator:
-    """Runs a world until every unit is committed or unread, through as many lives of the driver as that takes.
+    """Runs a scenario until every unit is committed or unread, through as many lives of the driver as that takes.
 
     `validate`: after how many events the scheduler's invariants are checked (0: never). `max_failed`: in the first life.
     """
 
-    def __init__(self, world: World, validate: int = 1, max_failed: float = float("inf")) -> None:
-        self.world, self.validate, self.max_failed = world, validate, max_failed
-        self.rng = random.Random(world.seed + 1)
+    def __init__(self, scenario: Scenario, validate: int = 1, max_failed: float = float("inf")) -> None:
+        self.scenario, self.validate, self.max_failed = scenario, validate, max_failed
+        self.rng = random.Random(scenario.seed + 1)
         self.committed: dict[int, Commit] = {}
         self.memories: dict[int, dict[str, str]] = {}  # what committed units taught the stateful operator, by unit
         self.stops: list[str] = []  # why lives of the driver ended early
@@ -101,32 +100,32 @@ class Simulator:
     def run(self) -> Scheduler:
         """Gives the scheduler of the last life."""
         for life in range(CHAOS + 1):
-            self.faults = self.world.faults if life < CHAOS else Faults(poison=self.world.faults.poison)
+            self.faults = self.scenario.faults if life < CHAOS else Faults(poison=self.scenario.faults.poison)
             self.lives += 1
             scheduler = self._live(self.max_failed if not life else float("inf"))
             if scheduler is not None and scheduler.stopped is None:
                 self._check_refs()
                 return scheduler
-        raise AssertionError(f"seed {self.world.seed} does not end: {self.stops[-3:]}")
+        raise AssertionError(f"seed {self.scenario.seed} does not end: {self.stops[-3:]}")
 
     # -- one life of the driver -----------------------------------------------------------------------------
 
     def _live(self, max_failed: float) -> Scheduler | None:
         """None when the driver was killed."""
-        world = self.world
-        self.todo = [u for u in range(len(world.units)) if u not in self.committed]
+        scenario = self.scenario
+        self.todo = [u for u in range(len(scenario.units)) if u not in self.committed]
         self.workers: dict[int, SimulatedWorker] = {}
         self.heap: list[tuple[float, int, int, object]] = []  # when, order, worker, event
         self.order = count()
         self.now = 0.0
         self.live: set[Ref] = set()
-        self.alive = dict(world.nodes)
+        self.alive = dict(scenario.nodes)
         self.losses = 0
-        self.numbers = count(len(world.nodes))
+        self.numbers = count(len(scenario.nodes))
         self.ticking = self.ending = False
         self.evidence: dict[int, Evidence] = {}  # of this life
-        self.scheduler = Scheduler(world.operators, [(world.sources[u], world.needed[u]) for u in self.todo], world.nodes,
-                                   max_failed=max_failed, gates=self._gates())
+        self.scheduler = Scheduler(scenario.operators, [(scenario.sources[u], scenario.needed[u]) for u in self.todo], scenario.nodes,
+                                   max_failed=max_failed, short_circuits=self._short_circuits())
         for when, change in self.at_start:
             self._send(when, 0, change)
         going = self._obey(self.scheduler.start(0.0))
@@ -139,18 +138,18 @@ class Simulator:
             self._check_evidence()
         return self.scheduler if going else None
 
-    def _gates(self) -> frozenset[int]:
-        return frozenset(o.index for o in self.world.operators if o.steps[0].stage.name == "limit")
+    def _short_circuits(self) -> frozenset[int]:
+        return frozenset(o.index for o in self.scenario.operators if o.steps[0].stage.name == "limit")
 
     def _next(self) -> list[Action]:
         due = self.scheduler.deadline()
         if not self.heap or (due is not None and due <= self.heap[0][0]):
-            assert due is not None, f"seed {self.world.seed} is stuck\n{self.scheduler.state.story()}"
+            assert due is not None, f"seed {self.scenario.seed} is stuck\n{self.scheduler.state.story()}"
             self.now = max(self.now, due)
             self.ticking = True
             return self.scheduler.tick(self.now)
         self.ticking = False
-        until = self.heap[0][0] + (BUSY_S if self.rng.random() < 0.2 and not self.world.steady else 1e-9)
+        until = self.heap[0][0] + (BUSY_S if self.rng.random() < 0.2 and not self.scenario.steady else 1e-9)
         events: list[Event] = []
         while self.heap and self.heap[0][0] <= until:
             self.now, _, sender, event = heapq.heappop(self.heap)
@@ -169,13 +168,13 @@ class Simulator:
             failed = sum(c.failed for c in unit.counts.values())
             told = sum(len(files) for files in self.evidence[unit.index].files.values()) if unit.index in self.evidence else 0
             wanted = state.units[unit.index].needed
-            assert failed == told or wanted is not None, f"seed {self.world.seed}: {failed} failed, {told} told of"
+            assert failed == told or wanted is not None, f"seed {self.scenario.seed}: {failed} failed, {told} told of"
         assert all(files.keys() <= steps for files in (e.files for e in self.evidence.values()))
         self.told += sum(len(f) for e in self.evidence.values() for f in e.files.values())
 
     def _check(self) -> None:
         self.events += 1
-        assert self.events < 1_000_000, f"seed {self.world.seed} does not end\n{self.scheduler.state.story()}"
+        assert self.events < 1_000_000, f"seed {self.scenario.seed} does not end\n{self.scheduler.state.story()}"
         state = self.scheduler.state
         self._measure()
         if self.validate and not self.events % self.validate:
@@ -207,8 +206,8 @@ class Simulator:
 
     def _measure(self) -> None:
         state = self.scheduler.state
-        scarce = [w for w in state.workers.values() if holds_scarce(state.operators[w.operator])]
-        now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "scarce": len(scarce),
+        exclusive = [w for w in state.workers.values() if holds_exclusive(state.operators[w.operator])]
+        now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "scarce": len(exclusive),
                "node": max((n.live_bytes - n.node.budget_bytes for n in state.nodes.values()), default=0),
                "groups": sum(len(o.groups) for o in state.operators), "lanes": sum(len(o.lanes) for o in state.operators),
                "kept": sum(o.nbytes for c in state.calls.values() for o in c.kept)}
@@ -227,7 +226,7 @@ class Simulator:
         """Every batch that has reached the scheduler and was not released is in a queue, a group or a call."""
         used = {s.ref for o in self.scheduler.state.operators for s in pieces_of(o)} - {None}
         used |= {output.ref for call in self.scheduler.state.calls.values() for output in getattr(call, "kept", ())}
-        assert self.live == used, f"seed {self.world.seed}: {len(self.live - used)} batches leaked, {len(used - self.live)} gone"
+        assert self.live == used, f"seed {self.scenario.seed}: {len(self.live - used)} batches leaked, {len(used - self.live)} gone"
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -288,7 +287,7 @@ class Simulator:
         for action in actions:
             own = getattr(action, "operator", action.call.operator if isinstance(action, Submit) else None)
             assert not stopped or isinstance(action, (StopWorker, Release, Report, Evidence, Commit)) or \
-                own == self.world.operators[-1].index, f"{action} after the end"
+                own == self.scenario.operators[-1].index, f"{action} after the end"
             whose = getattr(action, "operator", getattr(action, "worker", ""))
             self.log.append(f"{self.now:.6f} {type(action).__name__} {whose}")
             match action:
@@ -349,9 +348,9 @@ class Simulator:
         """What a worker keeps of an attempt of a unit goes; a stateful one is told if its rows come again."""
         worker.kept.pop((forget.unit, forget.attempt), None)
         unit = self.todo[forget.unit]
-        worker.shown = {row for row in worker.shown if self.world.unit_of(row) != unit}
+        worker.shown = {row for row in worker.shown if self.scenario.unit_of(row) != unit}
         if not forget.again:
-            gone = {row for row in worker.memory if self.world.unit_of(row) == unit}
+            gone = {row for row in worker.memory if self.scenario.unit_of(row) == unit}
             worker.passed -= sum(worker.memory[row] == "out" for row in gone)
             worker.memory = {row: answer for row, answer in worker.memory.items() if row not in gone}
             worker.kept_row = {content: row for content, row in worker.kept_row.items() if row not in gone}
@@ -366,7 +365,7 @@ class Simulator:
     # -- workers ----------------------------------------------------------------------------------------------
 
     def _start(self, action: StartWorker) -> None:
-        faults, operator = self.faults, self.world.operators[action.operator]
+        faults, operator = self.faults, self.scenario.operators[action.operator]
         worker = SimulatedWorker(action.worker, operator, 10.0 if self.rng.random() < faults.slow else 1.0,
                                  tuple(p.node for p in action.places))
         if any(node not in self.alive for node in worker.nodes):
@@ -379,19 +378,19 @@ class Simulator:
             for row, answer in memory.items():
                 self._learn(worker, row, answer)
                 worker.shown.add(row)
-        setup_s = self.world.setup_s.get(operator.index, 1.0) if self.world.steady else self.rng.expovariate(2.0)
+        setup_s = self.scenario.setup_s.get(operator.index, 1.0) if self.scenario.steady else self.rng.expovariate(2.0)
         died = self.rng.random() < faults.setup
         self._send(setup_s, worker.id, Death(worker.id, setup=True) if died else
                    WorkerReady(worker.id, setup_s, self._exhausted(worker)))
 
     def _exhausted(self, worker: SimulatedWorker) -> bool:
-        return worker.operator.steps[0].stage.name == "limit" and worker.passed >= self.world.limit
+        return worker.operator.steps[0].stage.name == "limit" and worker.passed >= self.scenario.limit
 
     def _learn(self, worker: SimulatedWorker, row: str, answer: str) -> None:
         worker.memory[row] = answer
         worker.passed += answer == "out"
         if answer not in ("out", "dropped"):
-            worker.kept_row[self.world.content(row)] = answer
+            worker.kept_row[self.scenario.content(row)] = answer
 
     def _begin(self, worker: SimulatedWorker) -> None:
         """Take up the next call and decide how it will go."""
@@ -404,12 +403,12 @@ class Simulator:
             worker.script = [(0.1, DataLost(call.id, "simulated"))]
             self._say_next(worker)
             return
-        rows = len(self.world.units[self.todo[call.units[0][0]]]) if call.kind == "read" else call.rows
-        took = self.world.seconds(operator, rows) * worker.slowness
-        if not self.world.steady:
+        rows = len(self.scenario.units[self.todo[call.units[0][0]]]) if call.kind == "read" else call.rows
+        took = self.scenario.seconds(operator, rows) * worker.slowness
+        if not self.scenario.steady:
             took *= rng.paretovariate(1.5)
-        elif self.world.noise:
-            took *= rng.lognormvariate(0.0, self.world.noise)
+        elif self.scenario.noise:
+            took *= rng.lognormvariate(0.0, self.scenario.noise)
         self.took = took
         self.work_s += took * operator.resources.cpus
         parts = self._parts(worker, call)
@@ -418,7 +417,7 @@ class Simulator:
             end = Death(worker.id, step=rng.randrange(len(operator.steps)) if operator.kind == "map" else 0)
         elif operator.timeout_s is not None and call.kind == "process" and rng.random() < faults.hang:
             end = "hangs"  # nothing ever comes; the time limit ends it
-        elif operator.kind != "map" and rng.random() < faults.raises and not call.salvage:
+        elif operator.kind != "map" and rng.random() < faults.raises and not call.best_effort:
             end = Failed(call.id, "OSError: simulated", fatal=rng.random() < 0.02)
         if end is not None:
             parts = [*parts[:rng.randrange(len(parts))], end]
@@ -447,7 +446,7 @@ class Simulator:
         rows = rows_of(call)
         if call.kind == "read":
             unit = call.units[0][0]
-            rows = [(unit, row) for row in self.world.units[self.todo[unit]]]
+            rows = [(unit, row) for row in self.scenario.units[self.todo[unit]]]
         return self._answer(worker, call, rows)
 
     def _store(self, worker: SimulatedWorker, call: Call) -> Done:
@@ -458,16 +457,16 @@ class Simulator:
             worker.kept.setdefault((piece.unit, piece.attempt), {}).setdefault(piece.target, []).extend(names)
             got = counts.setdefault(piece.unit, {}).setdefault(piece.target, Counts())
             got.add(Counts(rows_in=len(names), out={"written": len(names)}))
-        return Done(call.id, counts=counts, seconds=self.world.seconds(worker.operator, call.rows))
+        return Done(call.id, counts=counts, seconds=self.scenario.seconds(worker.operator, call.rows))
 
     def _flush(self, worker: SimulatedWorker, call: Call) -> Done:
         if worker.operator.kind == "sink":
             kept = worker.kept.pop(call.units[0], {})
-            kept = {s: rows for s, rows in kept.items() if not call.salvage or worker.operator.steps[s].evidence}
+            kept = {s: rows for s, rows in kept.items() if not call.best_effort or worker.operator.steps[s].evidence}
             return Done(call.id, flushed=Flushed({s: [WrittenFile(row, 1, 1) for row in rows] for s, rows in kept.items()}))
         unit = self.todo[call.units[0][0]]
-        taught = {row: answer for row, answer in worker.memory.items() if self.world.unit_of(row) == unit}
-        depends = {self.world.unit_of(answer) for answer in taught.values() if "." in answer} - {unit}
+        taught = {row: answer for row, answer in worker.memory.items() if self.scenario.unit_of(row) == unit}
+        depends = {self.scenario.unit_of(answer) for answer in taught.values() if "." in answer} - {unit}
         return Done(call.id, flushed=Flushed({}, taught, frozenset(depends)))
 
     def _answer(self, worker: SimulatedWorker, call: Call, rows: list[tuple[int, str]]) -> list:
@@ -477,7 +476,7 @@ class Simulator:
         pending: dict[tuple[int, str, int], list[str]] = {}
         nbytes = 0
         for unit, row in rows:
-            step = self.world.poison_step(operator, row)
+            step = self.scenario.poison_step(operator, row)
             if step is not None:
                 return [*parts, Death(worker.id, step=step)]
             todo = [(0, row)]
@@ -490,28 +489,28 @@ class Simulator:
                         todo.append((step + 1, child))
                     elif (step, port) in operator.routes:
                         pending.setdefault((step, port, unit), []).append(child)
-                        nbytes += self.world.size(child)
-            if nbytes >= self.world.part_bytes:
+                        nbytes += self.scenario.size(child)
+            if nbytes >= self.scenario.part_bytes:
                 parts.append(Emitted(call.id, self._outputs(pending, worker), counts))
                 pending, nbytes, counts = {}, 0, {}
-        seconds = self.took if self.world.steady else self.world.seconds(operator, call.rows)
+        seconds = self.took if self.scenario.steady else self.scenario.seconds(operator, call.rows)
         return [*parts, Done(call.id, self._outputs(pending, worker), counts, seconds, self._exhausted(worker))]
 
     def _fate(self, worker: SimulatedWorker, step: int, row: str) -> list[tuple[str, str]]:
         if worker.operator.kind != "stateful":
-            return self.world.fate(worker.operator, step, row)
+            return self.scenario.fate(worker.operator, step, row)
         assert row not in worker.shown, f"{row} comes again, and nobody said so"
         worker.shown.add(row)
         if row not in worker.memory:
             limit = worker.operator.steps[0].stage.name == "limit"
-            kept = worker.kept_row.get(self.world.content(row), row)
+            kept = worker.kept_row.get(self.scenario.content(row), row)
             self._learn(worker, row, kept if not limit else "dropped" if self._exhausted(worker) else "out")
         return [(port_of(row, worker.memory[row]), row)]
 
     def _outputs(self, pending: dict[tuple[int, str, int], list[str]], worker: SimulatedWorker) -> tuple[Output, ...]:
         outputs = []
         for (step, port, unit), rows in pending.items():
-            size = sum(self.world.size(row) for row in rows)
+            size = sum(self.scenario.size(row) for row in rows)
             ref = Ref(rows, len(rows), size, worker.nodes[0] if size > 1000 else None)
             outputs.append(Output(step, port, unit, len(rows), size, ref))
         return tuple(outputs)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.balance.allocation import Demand, Rate, allocate, in_words, worthwhile
-from curator.resources import Node, Place, Resources
+from curator.api.resources import Node, Place, Resources
+from curator.engine.balance.allocation import Demand, Rate, allocate, in_words, worthwhile
 
 CHEAP = Demand(Resources(), rate=1e5)  # a source or a sink of negligible cost
 
@@ -243,7 +243,7 @@ def test_what_does_not_fit_side_by_side_takes_turns_and_the_rest_is_planned():
     assert plan.rate == pytest.approx(20)
 
 
-def test_only_those_that_need_the_scarce_memory_take_turns():
+def test_only_those_that_need_the_exclusive_memory_take_turns():
     big = Demand(Resources(memory_gb=6), 1.0)
     plan = allocate([big, big, gpu(1)], {0: Node(cpus=8, gpus=1, memory_bytes=8 * 10**9)})
     assert plan.turns == {0, 1}

@@ -11,12 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from parts import TOKEN, chaos, kept_aside, orphans, remains, wait_until, write_lines, written
+
+from tests.engine.small_stages import TOKEN, chaos, kept_aside, orphans, remains, wait_until, write_lines, written
 
 SCRIPT = """
 import sys
 sys.path.insert(0, {here!r})
-from parts import chaos
+from tests.engine.small_stages import chaos
 result = chaos({seed}, {folder!r}).run(workers=2, check=False)
 print(result.stats["status"], result.stats["message"])
 sys.exit(not result.ok)
@@ -120,7 +121,7 @@ def test_whatever_is_killed_the_result_is_that_of_plain_python(tmp_path, number,
     files, deadly = inputs(rng)
     write_lines(tmp_path / "in", **files)
     (tmp_path / "marks").mkdir()
-    script = SCRIPT.format(here=str(Path(__file__).parent), seed=seed, folder=str(tmp_path))
+    script = SCRIPT.format(here=str(Path(__file__).parents[2]), seed=seed, folder=str(tmp_path))
     drivers, began = [], time.monotonic()
     while True:
         calm = len(drivers) >= KILLS or time.monotonic() - began > 8

@@ -4,13 +4,13 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from composites import Unlike
-from parts import JsonFiles, kept_aside, lines, write_lines, written
 
 from curator import ContractError, RecipeError, read
-from curator.plan import make_plan
-from curator.preview import preview
-from curator.stage import Composite
+from curator.api.stage import Composite
+from curator.pipeline.plan import make_plan
+from curator.run.preview import preview
+from tests.engine.composites import Unlike
+from tests.engine.small_stages import JsonFiles, kept_aside, lines, write_lines, written
 
 CONTENT = {"a": ["one", "two", "three", "one"], "b": ["four", "two", "three"], "c": ["one", "six"]}
 

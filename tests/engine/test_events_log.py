@@ -11,7 +11,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from parts import (
+
+from curator import CuratorError
+from curator.api.resources import Node, Place
+from curator.engine import events as ev
+from curator.engine.calls import refitted
+from curator.io.files.folder import Folder
+from curator.observe.live import events_log
+from curator.observe.live.events_log import BURST, EventLog
+from curator.observe.live.observer import Observer
+from tests.engine.small_stages import (
     TOKEN,
     DropWord,
     JsonFiles,
@@ -25,15 +34,6 @@ from parts import (
     write_lines,
     written,
 )
-
-from curator import CuratorError
-from curator.engine import events as ev
-from curator.engine.calls import refitted
-from curator.io.files import Folder
-from curator.observe import events_log
-from curator.observe.events_log import BURST, EventLog
-from curator.observe.observer import Observer
-from curator.resources import Node, Place
 
 DOCS = Path(__file__).parents[2] / "docs/observe.md"
 
@@ -165,7 +165,7 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
     observer.see([ev.WorkerReady(1, 0.25)], [ev.StopWorker(3), ev.Submit(ev.Call(1, 0, "read", units=((0, 1),), worker=1))])
     observer.see([ev.WorkerLost(1, "signal 9", step=1), ev.WorkerLost(3, "it ended")], [
         ev.Report("lost", "a worker of ocr + score is gone: signal 9"),
-        ev.Submit(ev.Call(2, 0, "process", units=((0, 0),), worker=2, rows=3, charge=2)), ev.Submit(ev.Call(3, 0, "process"))])
+        ev.Submit(ev.Call(2, 0, "process", units=((0, 0),), worker=2, rows=3, crashes=2)), ev.Submit(ev.Call(3, 0, "process"))])
     observer.see([ev.DataLost(3, "node 2"), ev.NodeDown(2, "no answer")], [
         ev.StopWorker(4, kill=True), ev.Report("lost", "a worker of ocr + score is gone: too slow"),
         ev.Report("restart", "unit 1 starts again", unit=1), ev.Report("retry", "ocr", operator=0),
@@ -245,14 +245,14 @@ def test_deaths_and_what_comes_of_them(tmp_path):
 SCRIPT = """
 import sys
 sys.path.insert(0, {here!r})
-from parts import WaitingSink, lines
+from tests.engine.small_stages import WaitingSink, lines
 (lines({texts!r}) >> WaitingSink(path={out!r}, gate={gate!r})).run(workers=2)
 """
 
 
 def test_after_a_kill_the_events_are_there_and_the_next_attempt_goes_on_in_the_same_file(tmp_path):
     texts, out, gate = write_lines(tmp_path / "in", a=["one"], b=["wait"]), tmp_path / "out", tmp_path / "gate"
-    script = SCRIPT.format(here=str(Path(__file__).parent), texts=str(texts), out=str(out), gate=str(gate))
+    script = SCRIPT.format(here=str(Path(__file__).parents[2]), texts=str(texts), out=str(out), gate=str(gate))
     process = subprocess.Popen([sys.executable, "-c", script])
     try:  # both units are read, and one can never be finished
         wait_until(lambda: (out / "_run/events.jsonl").exists() and len(told_by(out, event="unit_read")) == 2, 60)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from parts import Loses, NoSetup, Trouble, kept_aside, lines, sink_in, wait_until, write_lines, written
 
 from curator import Stage
-from curator.cli import main
-from curator.errors import RunStopped
-from curator.preview import preview
+from curator.api.errors import RunStopped
+from curator.cli.main import main
+from curator.run.preview import preview
+from tests.engine.small_stages import Loses, NoSetup, Trouble, kept_aside, lines, sink_in, wait_until, write_lines, written
 
 MODES = pytest.mark.parametrize("workers", [0, 2])
 HERE = str(Path(__file__))
@@ -138,7 +138,7 @@ def test_what_failed_is_written_before_what_a_sink_cannot_write(tmp_path):
 
 @MODES
 def test_a_failed_branch_behind_a_barrier_leaves_its_evidence_too(tmp_path, workers):
-    from reductions import CountText
+    from tests.engine.reductions import CountText
 
     texts = write_lines(tmp_path / "in", a=["bug", "raise", "fine"] * 20)
     made = lines(texts) >> Trouble() >> CountText() >> Divides() >> sink_in(tmp_path)
@@ -167,8 +167,8 @@ import sys
 from dataclasses import dataclass
 sys.path.insert(0, {here!r})
 from curator import Stage
-from curator.cli import main
-from parts import *
+from curator.cli.main import main
+from tests.engine.small_stages import *
 
 @dataclass(kw_only=True)
 class Divides(Stage):
@@ -186,7 +186,7 @@ if __name__ == "__main__":
 
 def script(tmp_path, texts: Path, max_failed: float = 1000) -> subprocess.Popen:
     path = tmp_path / "script.py"
-    path.write_text(SCRIPT.format(here=str(Path(__file__).parent), texts=str(texts), folder=str(tmp_path),
+    path.write_text(SCRIPT.format(here=str(Path(__file__).parents[2]), texts=str(texts), folder=str(tmp_path),
                                   max_failed=max_failed))
     return subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -13,11 +13,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from parts import wait_until, write_lines, written
 
 from curator import CuratorError
-from curator.worker import folders
-from curator.worker.folders import MARKER, clear_folder, make_folders, remove_folder, this_process
+from curator.machine import folders
+from curator.machine.folders import MARKER, clear_folder, make_folders, remove_folder, this_process
+from tests.engine.small_stages import wait_until, write_lines, written
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 PRIVATE = f"curator-{os.geteuid()}"
@@ -313,9 +313,9 @@ def test_a_run_below_the_temporary_folder_keeps_its_output_and_that_of_others(pl
     os.utime(mine, (0, 0))
     texts = write_lines(tmp_path / "in", a=["one", "two"], b=["three"])
     out = place / "curator-my-run"
-    script = ("import sys; sys.path.insert(0, {here!r}); from parts import *; "
+    script = ("import sys; sys.path.insert(0, {here!r}); from tests.engine.small_stages import *; "
               "(lines({texts!r}) >> JsonFiles(path={out!r})).run(workers=2, check=False)")
-    code = script.format(here=str(Path(__file__).parent), texts=str(texts), out=str(out))
+    code = script.format(here=str(Path(__file__).parents[2]), texts=str(texts), out=str(out))
     environment = {**os.environ, "TMPDIR": str(place)}
     for _ in range(2):  # the second one finds what the first one has left
         subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)

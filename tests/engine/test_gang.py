@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from driven import Driven, inline, job_of, rows, text_batch
-from parts import TOKEN, folders, orphans, wait_until
 
 from curator import Contract, Resources, Stage
+from curator.api.resources import Place
 from curator.engine.events import Done, Failed, Ref, Release, StopWorker, WorkerLost, WorkerReady
-from curator.engine.runtime_local import LocalRuntime
-from curator.resources import Place
+from curator.runtime.local import LocalRuntime
 from curator.worker.processes import Processes
 from curator.worker.store import Store
+from tests.engine.driven import Driven, inline, job_of, rows, text_batch
+from tests.engine.small_stages import TOKEN, folders, orphans, wait_until
 
 GANG = Resources(cpus=2, gang=True)
 

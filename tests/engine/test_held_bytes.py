@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from curator import Batch, Context, Outputs, Source, Stage, stage
-from curator.io.files import Folder
-from curator.plan import Operator, Step, Target
-from curator.stage import ENDINGS, Part, Reduce, Unit
+from curator.api.stage import SIDE_OUTPUTS, Part, Reduce, Unit
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Operator, Step, Target
 from curator.worker.runner import Runner
 from curator.worker.work import Piece, UnitInfo, Work
 
@@ -41,7 +41,7 @@ def small_parts(monkeypatch):
 
 def runner(*stages: Stage, kind: str = "map", reader=None) -> Runner:
     steps = tuple(Step(f"s{i}", s, "key") for i, s in enumerate(stages))
-    routes = {(i, port): (Target(9),) for i, s in enumerate(stages) for port in (*s.ports, *ENDINGS)
+    routes = {(i, port): (Target(9),) for i, s in enumerate(stages) for port in (*s.ports, *SIDE_OUTPUTS)
               if not (i < len(stages) - 1 and port == "out")}
     operator = Operator(0, kind, steps, ("out",) * (len(stages) - 1), routes, reader=reader)
     made = Runner(operator, lambda batch: len(batch), lambda batch: batch, Folder(""))

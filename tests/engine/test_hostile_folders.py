@@ -5,9 +5,9 @@ import os
 import re
 
 import pytest
-from parts import DropWord, JsonFiles, lines, write_lines
 
 from curator import CuratorError
+from tests.engine.small_stages import DropWord, JsonFiles, lines, write_lines
 
 
 @pytest.fixture

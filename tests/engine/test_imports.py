@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from after_fork import FOLDER, Locked, by_pandas, in_words, stamped, unchanged
 
 from curator import CuratorError, read, write
 from curator.stages import DedupExact, Drop, Map
+from tests.engine.after_fork import FOLDER, Locked, by_pandas, in_words, stamped, unchanged
 
 # What stages import when they are set up, as they are asked to, so that listing them is quick.
 IN_SETUP = {"duckdb", "_duckdb", "html", "secrets", "pyarrow.json", "pyarrow._json"}
@@ -61,7 +61,7 @@ def test_a_run_from_the_command_line_never_imports_pandas(tmp_path, texts):
     recipe.write_text(f"read: {{jsonl: {{path: {texts}}}}}\nsteps:\n  - map: {{columns: {{n: length(text)}}}}\n"
                       f"  - dedup.exact: {{column: text}}\nwrite: {{jsonl: {{path: {tmp_path / 'out'}, compression: none}}}}\n")
     path = os.pathsep.join([str(tmp_path / "site"), *filter(None, sys.path)])
-    command = [sys.executable, "-m", "curator.cli", "run", str(recipe), "--workers", "2"]
+    command = [sys.executable, "-m", "curator", "run", str(recipe), "--workers", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     assert len(rows(tmp_path / "out")) == 10

@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from parts import TOKEN, kept_aside, orphans, wait_until
 
-from curator.io.files import list_files, open_input
+from curator.io.files.folder import list_files, open_input
+from tests.engine.small_stages import TOKEN, kept_aside, orphans, wait_until
 
 SCRIPT = '''
 import sys, time
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from curator import Contract, Outputs, Stage, read, stage, write
-from curator.io.jsonl import Jsonl
+from curator.io.tables.jsonl import Jsonl
 from curator.stages import DedupExact
 
 inputs, out = sys.argv[1:]

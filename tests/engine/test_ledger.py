@@ -10,17 +10,17 @@ import time
 from dataclasses import replace
 
 import pytest
-from parts import DropWord, DyingSink, FirstOfText, JsonFiles, Shout, kept_aside, lines, words, write_lines, written
 
 from curator import CuratorError
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.stage import Part, Unit, WrittenFile
 from curator.engine.events import Commit
-from curator.io.files import Folder
-from curator.io.local import LocalOutput
-from curator.ledger import COMPACT_FILES, Ledger
-from curator.plan import make_plan
-from curator.stage import Part, Unit, WrittenFile
+from curator.io.files.folder import Folder
+from curator.io.files.local import LocalOutput
+from curator.pipeline.plan import make_plan
+from curator.run.folder.ledger import COMPACT_FILES, Ledger
 from curator.stages import DedupExact, Limit
+from tests.engine.small_stages import DropWord, DyingSink, FirstOfText, JsonFiles, Shout, kept_aside, lines, words, write_lines, written
 
 CONTENT = {"a": ["same", "x", "bad 1"], "b": ["same", "y", "y"], "c": ["z", "bad 2", "x"], "d": ["same"]}
 
@@ -107,9 +107,9 @@ def crashes(run):
 def merges(request, monkeypatch):
     """With or without: every unit is a file of the ledger, and every two such files are made one."""
     if request.param:
-        monkeypatch.setattr("curator.loop.LEDGER_S", 0.0)
-        monkeypatch.setattr("curator.loop.LEDGER_SHARE", 0.0)
-        monkeypatch.setattr("curator.ledger_files.MERGE", 2)
+        monkeypatch.setattr("curator.run.loop.LEDGER_S", 0.0)
+        monkeypatch.setattr("curator.run.loop.LEDGER_SHARE", 0.0)
+        monkeypatch.setattr("curator.run.folder.ledger_files.MERGE", 2)
     return request.param
 
 

@@ -13,13 +13,13 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from parts import DropWord, FirstOfText, Shout, WaitingSink, lines, wait_until, write_lines
 
 from curator import CuratorError
-from curator.io.files import Folder
-from curator.observe.endpoint import Endpoint
-from curator.observe.metrics import FAMILIES, Published, Sample, Steady, exposition, samples
-from curator.observe.observer import Observer
+from curator.io.files.folder import Folder
+from curator.observe.live.endpoint import Endpoint
+from curator.observe.live.metrics import FAMILIES, Published, Sample, Steady, exposition, samples
+from curator.observe.live.observer import Observer
+from tests.engine.small_stages import DropWord, FirstOfText, Shout, WaitingSink, lines, wait_until, write_lines
 
 DOCS = Path(__file__).parents[2] / "docs/observe.md"
 RUN = {"name": "x", "out": "out", "attempt": 1, "version": "0", "seconds": 1.5, "units_done": 1, "units_left": 2, "bytes_done": 3,
@@ -226,5 +226,5 @@ def test_the_dashboard_asks_for_its_data_source_and_places_its_panels_side_by_si
 
 
 def test_the_command_prints_it():
-    printed = subprocess.run([sys.executable, "-m", "curator.cli", "dashboard"], capture_output=True, text=True, check=True)
+    printed = subprocess.run([sys.executable, "-m", "curator", "dashboard"], capture_output=True, text=True, check=True)
     assert json.loads(printed.stdout) == dashboard()

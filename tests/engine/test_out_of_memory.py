@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import JsonFiles, lines, write_lines
-from test_worker import answer, runner, texts
 
 from curator import Stage, stage
-from curator.counts import Counts, MemoryShort
+from curator.api.counts import Counts, MemoryShort
 from curator.worker.fitting import GROW_AFTER, TRY_AFTER, Fitting, is_out_of_memory
 from curator.worker.work import Answer, CallFailed, Work
+from tests.engine.small_stages import JsonFiles, lines, write_lines
+from tests.engine.test_worker import answer, runner, texts
 
 
 class Hungry(Stage):

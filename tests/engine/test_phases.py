@@ -13,7 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parts import (
+
+from curator import ContractError, CuratorError, read, write
+from curator.pipeline.plan import make_plan
+from curator.stages import DedupNear, Limit, Merge, Parquet, Top
+from tests.engine.reductions import Broken, CountText, Total, Words
+from tests.engine.small_stages import (
     TOKEN,
     Children,
     DropWord,
@@ -33,12 +38,7 @@ from parts import (
     write_lines,
     written,
 )
-from reductions import Broken, CountText, Total, Words
-from test_ledger import crashes
-
-from curator import ContractError, CuratorError, read, write
-from curator.plan import make_plan
-from curator.stages import DedupNear, Limit, Merge, Parquet, Top
+from tests.engine.test_ledger import crashes
 
 STARTED: list[int] = []  # processes with a run of their own
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
@@ -253,9 +253,9 @@ def spools(pipeline):
 def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, texts, mode, often, monkeypatch):
     """Also while files of the ledgers are merged."""
     if often:
-        monkeypatch.setattr("curator.loop.LEDGER_S", 0.0)
-        monkeypatch.setattr("curator.loop.LEDGER_SHARE", 0.0)
-        monkeypatch.setattr("curator.ledger_files.MERGE", 2)
+        monkeypatch.setattr("curator.run.loop.LEDGER_S", 0.0)
+        monkeypatch.setattr("curator.run.loop.LEDGER_SHARE", 0.0)
+        monkeypatch.setattr("curator.run.folder.ledger_files.MERGE", 2)
 
     assert crashes(lambda: counted(texts, tmp_path / "out").run(workers=0, replace=True, mode=mode)) > 15
     result = counted(texts, tmp_path / "out").run(workers=0, mode=mode, replace=True)
@@ -268,8 +268,8 @@ def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, text
 SCRIPT = """
 import sys
 sys.path.insert(0, {here!r})
-from parts import *
-from reductions import *
+from tests.engine.small_stages import *
+from tests.engine.reductions import *
 import curator.io.spool
 curator.io.spool.SHARDS_BYTES = 1  # each shard a unit of its own, as with much data
 before = lines({texts!r}, batch=2) >> Trouble(marks={first!r}) >> CountText()
@@ -287,7 +287,7 @@ def test_killed_in_each_phase_and_started_again_the_result_is_the_same(tmp_path,
     gates = [tmp_path / name for name in ("first", "second")]
     for gate in gates:
         gate.mkdir()
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[2])
     script = SCRIPT.format(here=here, texts=str(texts), first=str(gates[0]), second=str(gates[1]), out=str(out))
     for gate in gates:
         for number in (signal.SIGKILL, last):
@@ -480,7 +480,7 @@ def test_the_plan_tells_of_phases(tmp_path, texts):
 
 
 def test_a_preview_goes_over_a_barrier_without_writing(tmp_path, texts):
-    from curator.preview import preview
+    from curator.run.preview import preview
 
     shown = {p.name: p for p in preview(counted(texts, tmp_path / "out"), 5)}
     assert shown["count_text"].outputs["out"].column("count").to_pylist()[0] == 2

@@ -15,8 +15,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from driven import Driven, inline, job_of, rows, text_batch
-from parts import (
+
+from curator import CuratorError, Resources, Stage
+from curator.api.resources import Place
+from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
+from curator.front import from_source
+from curator.stages import DedupNear, Parquet
+from tests.engine.driven import Driven, inline, job_of, rows, text_batch
+from tests.engine.small_stages import (
     FirstOfText,
     Frames,
     JsonFiles,
@@ -32,23 +38,17 @@ from parts import (
     write_lines,
     written,
 )
-from test_gang import SumOverRanks
-from test_scripts import CLASSES, GO, check
-from test_scripts import run as run_script
-
-from curator import CuratorError, Resources, Stage
-from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
-from curator.pipeline import from_source
-from curator.resources import Place
-from curator.stages import DedupNear, Parquet
+from tests.engine.test_gang import SumOverRanks
+from tests.engine.test_scripts import CLASSES, GO, check
+from tests.engine.test_scripts import run as run_script
 
 pytest.importorskip("ray")
 import ray
 from ray.cluster_utils import Cluster
 
-from curator.engine import runtime_ray
-from curator.engine.runtime_ray import RayRuntime, Wants
-from curator.worker.agent import Agent
+from curator.runtime import ray as runtime_ray
+from curator.runtime.agent import Agent
+from curator.runtime.ray import RayRuntime, Wants
 
 pytestmark = pytest.mark.ray
 
@@ -366,8 +366,8 @@ def test_a_node_that_goes_and_one_that_comes_are_told(cluster, start):
 DRIVER = """
 import sys
 sys.path.insert(0, {tests!r})
-from parts import JsonFiles, lines
-from test_ray import Sleeps
+from tests.engine.small_stages import JsonFiles, lines
+from tests.engine.test_ray import Sleeps
 (lines({texts!r}) >> Sleeps(told={told!r}) >> JsonFiles(path={out!r})).run(ray={address!r}, check=False, workers=1)
 """
 
@@ -376,7 +376,7 @@ from test_ray import Sleeps
 def test_when_the_driver_is_gone_so_are_its_workers_and_their_memory(cluster, tmp_path, number):
     texts, told = write_lines(tmp_path / "in", a=["a"]), tmp_path / "told"
     told.mkdir()
-    code = DRIVER.format(tests=str(Path(__file__).parent), texts=str(texts), told=str(told), out=str(tmp_path / "out"),
+    code = DRIVER.format(tests=str(Path(__file__).parents[2]), texts=str(texts), told=str(told), out=str(tmp_path / "out"),
                          address=cluster.address)
     driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_until(lambda: list(told.iterdir()) or driver.poll() is not None, 60)
@@ -450,7 +450,7 @@ def test_two_runs_share_a_cluster(cluster, tmp_path):
     code = DRIVER.replace("Sleeps(told={told!r})", "Trouble()").replace("import JsonFiles", "import JsonFiles, Trouble").replace(
         ", workers=1", "")
     drivers = [subprocess.Popen([sys.executable, "-c", code.format(
-        tests=str(Path(__file__).parent), texts=str(texts), out=str(tmp_path / name), address=cluster.address)],
+        tests=str(Path(__file__).parents[2]), texts=str(texts), out=str(tmp_path / name), address=cluster.address)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in ("a", "b")]
     for driver in drivers:
         assert driver.wait(120) == 0, driver.stdout.read()
@@ -500,7 +500,7 @@ def recipe(tmp_path):
 
 
 def curator(*arguments, **env):
-    return subprocess.run([sys.executable, "-m", "curator.cli", *map(str, arguments)], capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-m", "curator", *map(str, arguments)], capture_output=True, text=True,
                           check=False, env={**os.environ, **env}, timeout=120)
 
 

@@ -10,7 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from parts import (
+
+from curator import CuratorError
+from curator.machine.folders import make_folders
+from curator.stages import DedupExact
+from curator.worker import processes
+from tests.engine.small_stages import (
     TOKEN,
     Children,
     DropWord,
@@ -33,11 +38,6 @@ from parts import (
     write_lines,
     written,
 )
-
-from curator import CuratorError
-from curator.stages import DedupExact
-from curator.worker import processes
-from curator.worker.folders import make_folders
 
 STARTED: list[int] = []  # processes with a run of their own
 MODES = pytest.mark.parametrize("workers", [0, 2])
@@ -219,7 +219,7 @@ def test_no_room_at_all_stops_the_run_and_says_what_to_do(tmp_path, monkeypatch)
 SCRIPT = """
 import sys
 sys.path.insert(0, {here!r})
-from parts import *
+from tests.engine.small_stages import *
 read = lines({texts!r}, delay_s=0.01, batch=2)
 made = read >> DropWord() >> FirstOfText() >> Trouble(marks={marks!r}) >> JsonFiles(path={out!r})
 result = made.named("x", max_failed=100).run(check=False, workers=2)
@@ -230,7 +230,7 @@ sys.exit(not result.ok)
 
 def start_run(texts: Path, out: Path) -> subprocess.Popen:
     """A run in a process of its own. While it has a record `gate` to do and the gate is closed, it cannot end."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[2]
     script = SCRIPT.format(here=str(here), texts=str(texts), out=str(out), marks=str(texts.parent))
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     STARTED.append(process.pid)

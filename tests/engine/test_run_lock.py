@@ -15,12 +15,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from parts import JsonFiles, Trouble, lines, wait_until, write_lines, written
 
-from curator import CuratorError, process_id, run_lock
-from curator.io.files import Folder, list_files, open_input
-from curator.owner import Owner
-from curator.run_lock import Holder, Lease, holder, newest, take
+from curator import CuratorError
+from curator.io.files.folder import Folder, list_files, open_input
+from curator.machine import process_id
+from curator.run.folder import lock as run_lock
+from curator.run.folder.lock import Holder, Lease, holder, newest, take
+from curator.run.folder.owner import Owner
+from tests.engine.small_stages import JsonFiles, Trouble, lines, wait_until, write_lines, written
 
 ELSEWHERE = {"host": "far-away", "pid": 7, "machine": "another machine", "process": "1"}
 QUICK = {"beat_s": 0.05, "lease_s": 0.5}
@@ -276,7 +278,7 @@ def test_what_a_killed_run_leaves_while_the_next_one_works_is_removed_at_its_end
 RUN = """
 import json, os, sys
 sys.path.insert(0, {tests!r})
-from parts import Trouble, lines
+from tests.engine.small_stages import Trouble, lines
 from curator import CuratorError
 from curator.stages import ToJsonl
 try:
@@ -290,7 +292,7 @@ except CuratorError as error:
 
 
 def start(tmp_path, out):
-    code = RUN.format(tests=str(Path(__file__).parent), texts=str(tmp_path / "in"), marks=str(tmp_path), out=out.uri,
+    code = RUN.format(tests=str(Path(__file__).parents[2]), texts=str(tmp_path / "in"), marks=str(tmp_path), out=out.uri,
                       options=out.storage_options)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

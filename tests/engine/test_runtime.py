@@ -13,18 +13,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from parts import TOKEN, folders, orphans, wait_until
 
 from curator import Stage
 from curator.engine.events import StartWorker, Stop, StopWorker, WorkerLost, WorkerReady
-from curator.engine.runtime_local import LocalRuntime
-from curator.engine.workers import Job
-from curator.io.files import Folder
-from curator.plan import Operator, Step
+from curator.io.files.folder import Folder
+from curator.machine.folders import MARKER
+from curator.pipeline.plan import Operator, Step
+from curator.runtime.local import LocalRuntime
+from curator.runtime.workers import Job
 from curator.worker import processes
-from curator.worker.folders import MARKER
 from curator.worker.imports import modules_of
 from curator.worker.processes import Line, Processes
+from tests.engine.small_stages import TOKEN, folders, orphans, wait_until
 
 
 @dataclass(kw_only=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from bench import Bench, followed, rows_of
-from world import make_stage
 
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.resources import Node
 from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import (
     Call,
@@ -31,7 +30,8 @@ from curator.engine.events import (
     WorkerReady,
 )
 from curator.engine.state import CLOSE_S
-from curator.resources import Node
+from tests.engine.harness import Harness, followed, rows_of
+from tests.engine.scenario import make_stage
 
 SOURCE = 0
 
@@ -39,360 +39,360 @@ SOURCE = 0
 
 
 def test_rows_that_kill_are_halved_down_to_the_one_that_does_it():
-    bench = Bench(make_stage())
-    bench.read(FIRST_ROWS)
+    harness = Harness(make_stage())
+    harness.read(FIRST_ROWS)
     answered: Counter[str] = Counter()
     deaths = 0
-    while calls := bench.calls_of(1):
+    while calls := harness.calls_of(1):
         if "0.5" in rows_of(calls[0]):
             deaths += 1
-            bench.tell(WorkerLost(calls[0].worker, "killed by SIGSEGV"))
-            bench.all_ready()
+            harness.tell(WorkerLost(calls[0].worker, "killed by SIGSEGV"))
+            harness.all_ready()
         else:
             answered.update(rows_of(calls[0]))
-            bench.passes(calls[0])
+            harness.passes(calls[0])
     assert answered == Counter({f"0.{i}": 1 for i in range(FIRST_ROWS) if i != 5})
     assert deaths == 6  # all of them twice, then 8, 4, 2, 1
-    noted = [s for c in bench.calls_of(bench.sink) for s in c.slices if s.note is not None] + \
-        [s for lane in bench.state.operators[bench.sink].lanes.values() for s in lane.queue if s.note is not None]
+    noted = [s for c in harness.calls_of(harness.sink) for s in c.slices if s.note is not None] + \
+        [s for lane in harness.state.operators[harness.sink].lanes.values() for s in lane.queue if s.note is not None]
     assert [s.ref.data[s.start:s.stop] for s in noted] == [["0.5"]]
     assert noted[0].target == 2
     assert noted[0].note.error == "the worker died: killed by SIGSEGV"
-    commit, = bench.finish()
+    commit, = harness.finish()
     assert commit.counts["op1.0"].failed == commit.counts["failed/1.0"].rows_in == 1
     assert commit.counts["written"].rows_in == FIRST_ROWS - 1
 
 
 def test_a_row_fails_in_the_step_that_it_kills():
-    bench = Bench(make_stage(), steps={1: 3})
-    bench.read(1)
+    harness = Harness(make_stage(), steps={1: 3})
+    harness.read(1)
     for _ in range(2):
-        bench.tell(WorkerLost(bench.call_of(1).worker, "killed", step=1))
-        bench.all_ready()
-    assert bench.call_of(bench.sink).slices[0].target == 3  # written, failed/0.0, failed/1.0, failed/1.1
-    commit, = bench.finish()
+        harness.tell(WorkerLost(harness.call_of(1).worker, "killed", step=1))
+        harness.all_ready()
+    assert harness.call_of(harness.sink).slices[0].target == 3  # written, failed/0.0, failed/1.0, failed/1.1
+    commit, = harness.finish()
     assert commit.counts["op1.0"].out == {"out": 1}
     assert commit.counts["op1.1"].failed == 1
     assert "op1.2" not in commit.counts
 
 
 def test_the_call_that_ran_is_blamed_for_a_death_and_the_one_behind_it_is_not():
-    bench = followed()
-    operator = bench.state.operators[1]
-    running, waiting = (rows_of(c) for c in bench.calls_of(1))
-    bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
+    harness = followed()
+    operator = harness.state.operators[1]
+    running, waiting = (rows_of(c) for c in harness.calls_of(1))
+    harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
     group, = operator.groups
     assert [row for s in group.slices for row in s.ref.data[s.start:s.stop]] == running
     first = operator.lanes[0].queue[0]
     assert first.ref.data[first.start] == waiting[0]
-    commit, = bench.finish()
+    commit, = harness.finish()
     assert commit.counts["written"].rows_in == 10_000
 
 
 def test_rows_that_survive_alone_were_not_to_blame():
-    bench = Bench(make_stage())
-    bench.read(4)
-    bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
-    bench.all_ready()
-    commit, = bench.finish()
+    harness = Harness(make_stage())
+    harness.read(4)
+    harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
+    harness.all_ready()
+    commit, = harness.finish()
     assert commit.counts["written"].rows_in == 4
 
 
 def test_a_death_is_not_blamed_on_a_row_whose_companions_were_given_up_meanwhile():
-    bench = Bench(make_stage(batch_size=2), units=2)
-    bench.read(1, unit=0)
-    bench.read(1, unit=1)
-    bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
-    bench.all_ready()
-    assert len(rows_of(bench.call_of(1))) == 2
-    bench.scheduler._restart([bench.state.units[1]], "a test says so")
-    bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
-    assert not bench.reports("failed")
-    assert sum(c.counts["written"].rows_in for c in bench.finish()) == 1 + 3
+    harness = Harness(make_stage(batch_size=2), units=2)
+    harness.read(1, unit=0)
+    harness.read(1, unit=1)
+    harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
+    harness.all_ready()
+    assert len(rows_of(harness.call_of(1))) == 2
+    harness.scheduler._restart([harness.state.units[1]], "a test says so")
+    harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
+    assert not harness.reports("failed")
+    assert sum(c.counts["written"].rows_in for c in harness.finish()) == 1 + 3
 
 
 def test_rows_that_wait_to_be_tried_alone_go_with_their_unit():
-    bench = Bench(make_stage())
-    bench.read(4)
-    bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
-    assert bench.state.operators[1].groups
-    bench.scheduler._restart([bench.state.units[0]], "a test says so")
-    assert not bench.state.operators[1].groups
-    assert not bench.state.live_bytes
-    commit, = bench.finish()
+    harness = Harness(make_stage())
+    harness.read(4)
+    harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
+    assert harness.state.operators[1].groups
+    harness.scheduler._restart([harness.state.units[0]], "a test says so")
+    assert not harness.state.operators[1].groups
+    assert not harness.state.live_bytes
+    commit, = harness.finish()
     assert commit.counts["written"].rows_in == 3
 
 
 def test_an_idle_workers_death_costs_nothing():
-    bench = Bench(make_stage(), cpus=1)
-    bench.tell(WorkerLost(bench.workers[1][0], "killed"))
-    commit, = bench.finish()
+    harness = Harness(make_stage(), cpus=1)
+    harness.tell(WorkerLost(harness.workers[1][0], "killed"))
+    commit, = harness.finish()
     assert commit.attempt == 0
 
 
 def test_a_call_of_which_a_part_was_sent_on_takes_its_unit_with_it():
-    bench = Bench(make_stage())
-    bench.read(5)
-    call = bench.call_of(1)
-    bench.tell(Emitted(call.id, bench.output(0, ["0.0"])))
-    bench.tell(WorkerLost(call.worker, "killed"))
-    assert bench.reports("restart") == ["unit 0 starts again (attempt 2): the worker died: killed"]
-    commit, = bench.finish()
+    harness = Harness(make_stage())
+    harness.read(5)
+    call = harness.call_of(1)
+    harness.tell(Emitted(call.id, harness.output(0, ["0.0"])))
+    harness.tell(WorkerLost(call.worker, "killed"))
+    assert harness.reports("restart") == ["unit 0 starts again (attempt 2): the worker died: killed"]
+    commit, = harness.finish()
     assert commit.attempt == 1
     assert commit.counts["written"].rows_in == 3
 
 
 def test_answers_to_rows_that_have_killed_are_kept_until_they_are_whole():
-    bench = Bench(make_stage())
-    bench.read(2)
-    bench.tell(Emitted(bench.call_of(1).id, bench.output(0, ["0.0"])))
-    bench.passes(bench.call_of(bench.sink))
-    bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
-    bench.all_ready()
-    bench.read(2)
-    bench.all_ready()
-    call = bench.call_of(1)
-    bench.released.clear()
-    bench.tell(Emitted(call.id, bench.output(0, ["0.0"])))
-    assert bench.said_of(Resume) == [Resume(call.worker, call.id)]
-    assert not bench.calls_of(bench.sink)
-    bench.tell(WorkerLost(call.worker, "killed"))
-    assert not bench.reports("restart")  # the call alone is tried again
-    assert [r.data for r in bench.released] == [["0.0"]]
-    bench.all_ready()
-    assert rows_of(bench.call_of(1)) == ["0.0", "0.1"]
-    commit, = bench.finish()
+    harness = Harness(make_stage())
+    harness.read(2)
+    harness.tell(Emitted(harness.call_of(1).id, harness.output(0, ["0.0"])))
+    harness.passes(harness.call_of(harness.sink))
+    harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
+    harness.all_ready()
+    harness.read(2)
+    harness.all_ready()
+    call = harness.call_of(1)
+    harness.released.clear()
+    harness.tell(Emitted(call.id, harness.output(0, ["0.0"])))
+    assert harness.said_of(Resume) == [Resume(call.worker, call.id)]
+    assert not harness.calls_of(harness.sink)
+    harness.tell(WorkerLost(call.worker, "killed"))
+    assert not harness.reports("restart")  # the call alone is tried again
+    assert [r.data for r in harness.released] == [["0.0"]]
+    harness.all_ready()
+    assert rows_of(harness.call_of(1)) == ["0.0", "0.1"]
+    commit, = harness.finish()
     assert commit.counts["written"].rows_in == 2
 
 
 def test_a_stateful_stage_forgets_a_unit_that_was_given_up_although_only_an_earlier_attempt_reached_it():
-    bench = Bench(make_stage("dedup"))
-    bench.tell(Emitted(bench.call_of(SOURCE).id, bench.output(0, ["0.0"])))
-    worker = bench.call_of(1).worker
+    harness = Harness(make_stage("dedup"))
+    harness.tell(Emitted(harness.call_of(SOURCE).id, harness.output(0, ["0.0"])))
+    worker = harness.call_of(1).worker
     for again in (True, None, False):
-        bench.tell(Failed(bench.call_of(SOURCE).id, "OSError: truncated"))
-        told = [f.again for f in bench.said_of(Forget) if f.worker == worker]
+        harness.tell(Failed(harness.call_of(SOURCE).id, "OSError: truncated"))
+        told = [f.again for f in harness.said_of(Forget) if f.worker == worker]
         assert told == ([] if again is None else [again])
 
 
 def test_a_sinks_death_starts_only_its_own_units_again():
-    bench = Bench(units=2)
-    first, second = bench.calls_of(SOURCE)
+    harness = Harness(units=2)
+    first, second = harness.calls_of(SOURCE)
     for row in ("0.0", "0.1"):
-        bench.tell(Emitted(first.id, bench.output(0, [row])))
-    sinks = bench.state.operators[bench.sink]
+        harness.tell(Emitted(first.id, harness.output(0, [row])))
+    sinks = harness.state.operators[harness.sink]
     sinks.limit = 1  # it is behind, so the next unit gets a worker of its own
-    bench.tell(Done(second.id, bench.output(1, ["1.0"]), {1: {0: Counts(rows_in=1, out={"out": 1})}}))
-    bench.all_ready()
+    harness.tell(Done(second.id, harness.output(1, ["1.0"]), {1: {0: Counts(rows_in=1, out={"out": 1})}}))
+    harness.all_ready()
     sinks.limit = 1 << 30
-    one, other = bench.calls_of(bench.sink)
+    one, other = harness.calls_of(harness.sink)
     assert one.worker != other.worker
-    bench.tell(WorkerLost(other.worker, "killed"))
-    assert [bench.state.units[u].attempt for u in range(len(bench.state.units.given))] == [0, 1]
-    bench.tell(Done(first.id, (), {0: {0: Counts(rows_in=2, out={"out": 2})}}))
-    assert sorted((c.unit, c.attempt) for c in bench.finish()) == [(0, 0), (1, 1)]
+    harness.tell(WorkerLost(other.worker, "killed"))
+    assert [harness.state.units[u].attempt for u in range(len(harness.state.units.given))] == [0, 1]
+    harness.tell(Done(first.id, (), {0: {0: Counts(rows_in=2, out={"out": 2})}}))
+    assert sorted((c.unit, c.attempt) for c in harness.finish()) == [(0, 0), (1, 1)]
 
 
 def test_what_a_sink_began_for_a_given_up_attempt_is_forgotten():
-    bench = Bench(make_stage(), cpus=1)
-    bench.read(2)
-    bench.passes(bench.call_of(1))
-    bench.passes(bench.call_of(bench.sink))
-    flush = bench.call_of(bench.sink)
-    bench.tell(Failed(flush.id, "OSError: no route to host"))
-    assert bench.said_of(Forget) == [Forget(flush.worker, 0, 0)]
-    commit, = bench.finish()
+    harness = Harness(make_stage(), cpus=1)
+    harness.read(2)
+    harness.passes(harness.call_of(1))
+    harness.passes(harness.call_of(harness.sink))
+    flush = harness.call_of(harness.sink)
+    harness.tell(Failed(flush.id, "OSError: no route to host"))
+    assert harness.said_of(Forget) == [Forget(flush.worker, 0, 0)]
+    commit, = harness.finish()
     assert commit.attempt == 1
 
 
 def test_a_stateful_workers_death_starts_again_what_it_had_seen_and_recalls_what_is_committed():
-    bench = Bench(make_stage("dedup"), units=3, cpus=2)
-    bench.read(1, unit=0)
-    while not bench.said_of(Commit):
-        bench.passes(next(c for c in bench.calls if c.kind != "read"))
-    bench.read(1, unit=1)
-    bench.tell(WorkerLost(bench.workers[1][0], "killed"))
-    assert bench.state.units.committed() == (0,)
-    assert [bench.state.units[u].attempt for u in (1, 2)] == [1, 0]
-    assert len(bench.finish()) == 2
-    assert [a.recall for a in bench.starts if a.operator == 1] == [(), (0,)]
+    harness = Harness(make_stage("dedup"), units=3, cpus=2)
+    harness.read(1, unit=0)
+    while not harness.said_of(Commit):
+        harness.passes(next(c for c in harness.calls if c.kind != "read"))
+    harness.read(1, unit=1)
+    harness.tell(WorkerLost(harness.workers[1][0], "killed"))
+    assert harness.state.units.committed() == (0,)
+    assert [harness.state.units[u].attempt for u in (1, 2)] == [1, 0]
+    assert len(harness.finish()) == 2
+    assert [a.recall for a in harness.starts if a.operator == 1] == [(), (0,)]
 
 
 # -- setups -------------------------------------------------------------------------------------------------------
 
 
 def test_a_setup_that_fails_three_times_stops_the_run_and_says_why():
-    bench = Bench(make_stage(), start=False)
-    bench.tell(*[WorkerReady(w) for w in bench.workers[SOURCE] + bench.workers[bench.sink]])
-    bench.read(1)
+    harness = Harness(make_stage(), start=False)
+    harness.tell(*[WorkerReady(w) for w in harness.workers[SOURCE] + harness.workers[harness.sink]])
+    harness.read(1)
     for _ in range(3):
-        assert bench.scheduler.stopped is None
-        bench.tell(WorkerLost(bench.workers[1][0], "CUDA is not there", setup=True))
-    assert bench.scheduler.stopped.message == "op1.0 cannot be set up: CUDA is not there"
+        assert harness.scheduler.stopped is None
+        harness.tell(WorkerLost(harness.workers[1][0], "CUDA is not there", setup=True))
+    assert harness.scheduler.stopped.message == "op1.0 cannot be set up: CUDA is not there"
 
 
 def test_a_setup_that_cannot_work_stops_the_run_at_once():
-    bench = Bench(make_stage(), start=False)
-    bench.tell(WorkerLost(bench.workers[1][0], "pip install 'curator-image[gpu]'", setup=True, fatal=True))
-    assert bench.scheduler.stopped.message == "op1.0 cannot be set up: pip install 'curator-image[gpu]'"
+    harness = Harness(make_stage(), start=False)
+    harness.tell(WorkerLost(harness.workers[1][0], "pip install 'curator-image[gpu]'", setup=True, fatal=True))
+    assert harness.scheduler.stopped.message == "op1.0 cannot be set up: pip install 'curator-image[gpu]'"
 
 
 def test_setups_that_fail_now_and_then_stop_nothing():
-    bench = Bench(make_stage(), cpus=1)
-    bench.read(1000)
+    harness = Harness(make_stage(), cpus=1)
+    harness.read(1000)
     for _ in range(3):
-        bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
+        harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
         for _ in range(2):
-            bench.tell(WorkerLost(bench.workers[1][0], "no memory", setup=True))
-        bench.all_ready()
-    assert bench.scheduler.stopped is None
+            harness.tell(WorkerLost(harness.workers[1][0], "no memory", setup=True))
+        harness.all_ready()
+    assert harness.scheduler.stopped is None
 
 
 def test_more_workers_start_side_by_side_where_there_is_work_for_them():
-    bench = Bench(make_stage(), cpus=8)
-    bench.read(1000)
-    assert len(bench.workers[1]) == 2  # the first one works, and nothing is known yet
-    bench.tell(Done(bench.call_of(1).id, (), {0: {0: Counts(rows_in=FIRST_ROWS, absorbed=FIRST_ROWS)}}, FIRST_ROWS * 0.1))
-    assert len(bench.workers[1]) > 4
+    harness = Harness(make_stage(), cpus=8)
+    harness.read(1000)
+    assert len(harness.workers[1]) == 2  # the first one works, and nothing is known yet
+    harness.tell(Done(harness.call_of(1).id, (), {0: {0: Counts(rows_in=FIRST_ROWS, absorbed=FIRST_ROWS)}}, FIRST_ROWS * 0.1))
+    assert len(harness.workers[1]) > 4
 
 
 # -- failures -----------------------------------------------------------------------------------------------------
 
 
 def test_a_unit_that_cannot_be_read_ends_as_one_failed_record():
-    bench = Bench()
-    for salvage in (False, False, True):
-        assert bench.call_of(SOURCE).salvage == salvage
-        bench.tell(Failed(bench.call_of(SOURCE).id, "OSError: truncated"))
-    piece, = bench.call_of(bench.sink).slices
+    harness = Harness()
+    for best_effort in (False, False, True):
+        assert harness.call_of(SOURCE).best_effort == best_effort
+        harness.tell(Failed(harness.call_of(SOURCE).id, "OSError: truncated"))
+    piece, = harness.call_of(harness.sink).slices
     assert piece.ref is None
     assert piece.note.error == "OSError: truncated"
-    commit, = bench.finish()
+    commit, = harness.finish()
     assert commit.counts["op0.0"].rows_in == commit.counts["op0.0"].failed == commit.counts["failed/0.0"].rows_in == 1
 
 
 def test_failures_elsewhere_do_not_make_a_unit_unreadable():
-    bench = Bench(make_stage())
+    harness = Harness(make_stage())
     for _ in range(2):
-        bench.read(1)
-        bench.passes(bench.call_of(1))
-        bench.tell(Failed(bench.call_of(bench.sink).id, "OSError: slow down"))
-    bench.tell(Failed(bench.call_of(SOURCE).id, "OSError: slow down"))
-    assert not bench.call_of(SOURCE).salvage
-    commit, = bench.finish()
+        harness.read(1)
+        harness.passes(harness.call_of(1))
+        harness.tell(Failed(harness.call_of(harness.sink).id, "OSError: slow down"))
+    harness.tell(Failed(harness.call_of(SOURCE).id, "OSError: slow down"))
+    assert not harness.call_of(SOURCE).best_effort
+    commit, = harness.finish()
     assert commit.counts["op0.0"].failed == 0
 
 
 def test_a_sink_that_fails_three_times_on_a_unit_stops_the_run():
-    bench = Bench()
+    harness = Harness()
     for _ in range(3):
-        bench.read(1)
-        bench.tell(Failed(bench.call_of(bench.sink).id, "OSError: no space", "Traceback ..."))
-    assert bench.scheduler.stopped.message == "write failed 3 times on unit 0: OSError: no space\nTraceback ..."
-    assert not bench.said_of(Submit)
-    assert not bench.said_of(Commit)
+        harness.read(1)
+        harness.tell(Failed(harness.call_of(harness.sink).id, "OSError: no space", "Traceback ..."))
+    assert harness.scheduler.stopped.message == "write failed 3 times on unit 0: OSError: no space\nTraceback ..."
+    assert not harness.said_of(Submit)
+    assert not harness.said_of(Commit)
 
 
 def test_nothing_is_committed_with_rows_missing_when_a_run_stops_over_them():
     """The last rows of the unit are in the call that fails."""
-    bench = Bench(make_stage("dedup"))
+    harness = Harness(make_stage("dedup"))
     for _ in range(3):
-        bench.read(1)
-        bench.tell(Failed(bench.call_of(1).id, "MemoryError"))
-    assert bench.scheduler.stopped.message.startswith("op1.0 failed 3 times")
-    assert not bench.said_of(Commit)
-    assert not bench.said_of(Submit)
+        harness.read(1)
+        harness.tell(Failed(harness.call_of(1).id, "MemoryError"))
+    assert harness.scheduler.stopped.message.startswith("op1.0 failed 3 times")
+    assert not harness.said_of(Commit)
+    assert not harness.said_of(Submit)
 
 
 def test_a_unit_that_never_gets_finished_stops_the_run_though_it_is_not_to_blame():
     """A sink dies again and again, always when it has nothing to do."""
-    bench = Bench(cpus=2)
+    harness = Harness(cpus=2)
     for attempt in range(20):
-        assert bench.scheduler.stopped is None
-        bench.all_ready()
-        bench.tell(Emitted(bench.call_of(SOURCE).id, bench.output(0, ["0.0"])))
-        bench.all_ready()
-        worker = bench.call_of(bench.sink).worker
-        bench.passes(bench.call_of(bench.sink))
-        bench.tell(WorkerLost(worker, "killed"))
-        assert bench.state.units[0].attempt == attempt + 1
-    assert bench.scheduler.stopped.message == "unit 0 was begun 20 times and not once finished: the worker died: killed"
+        assert harness.scheduler.stopped is None
+        harness.all_ready()
+        harness.tell(Emitted(harness.call_of(SOURCE).id, harness.output(0, ["0.0"])))
+        harness.all_ready()
+        worker = harness.call_of(harness.sink).worker
+        harness.passes(harness.call_of(harness.sink))
+        harness.tell(WorkerLost(worker, "killed"))
+        assert harness.state.units[0].attempt == attempt + 1
+    assert harness.scheduler.stopped.message == "unit 0 was begun 20 times and not once finished: the worker died: killed"
 
 
-def two_nodes(*stages, budget: int = 1 << 30) -> tuple[Bench, Call]:
-    """A bench of two nodes whose source reads."""
-    bench = Bench(*stages, nodes={n: Node(cpus=1, budget_bytes=budget) for n in range(2)})
-    return bench, bench.call_of(SOURCE)
+def two_nodes(*stages, budget: int = 1 << 30) -> tuple[Harness, Call]:
+    """A harness of two nodes whose source reads."""
+    harness = Harness(*stages, nodes={n: Node(cpus=1, budget_bytes=budget) for n in range(2)})
+    return harness, harness.call_of(SOURCE)
 
 
 def test_a_unit_whose_rows_lie_on_a_node_that_goes_starts_again_at_once():
     """Not only when somebody wants them and cannot get them."""
-    bench, call = two_nodes(make_stage())
+    harness, call = two_nodes(make_stage())
     other = 1 - call.node
     ref = Ref(["0.0"], 1, 5000, other)
-    bench.state.operators[1].limit = bench.state.operators[2].limit = 1 << 30
-    bench.tell(Done(call.id, (Output(0, "out", 0, 1, 5000, ref),), {0: {0: Counts(rows_in=1, out={"out": 1})}}))
-    for running in bench.calls_of(1):
-        bench.tell(WorkerLost(running.worker, "killed"))  # so that the rows wait
-    assert bench.state.units[0].attempt == 0
-    bench.tell(NodeDown(other, "power"))
-    assert bench.state.units[0].attempt == 1
+    harness.state.operators[1].limit = harness.state.operators[2].limit = 1 << 30
+    harness.tell(Done(call.id, (Output(0, "out", 0, 1, 5000, ref),), {0: {0: Counts(rows_in=1, out={"out": 1})}}))
+    for running in harness.calls_of(1):
+        harness.tell(WorkerLost(running.worker, "killed"))  # so that the rows wait
+    assert harness.state.units[0].attempt == 0
+    harness.tell(NodeDown(other, "power"))
+    assert harness.state.units[0].attempt == 1
 
 
 def test_a_node_that_holds_all_it_may_takes_no_call_that_would_send_more():
-    bench, call = two_nodes(make_stage(), budget=20_000)
-    for operator in bench.state.operators:
+    harness, call = two_nodes(make_stage(), budget=20_000)
+    for operator in harness.state.operators:
         operator.limit = 1 << 30
     outputs = tuple(Output(0, "out", 0, 1, 6000, Ref(["0.0"], 1, 6000, call.node)) for _ in range(3))
-    bench.tell(Emitted(call.id, outputs))
-    bench.all_ready()
+    harness.tell(Emitted(call.id, outputs))
+    harness.all_ready()
     assert call.held  # another 18,000 bytes would be too many for its node, though not for the queue
 
 
 def test_nodes_that_go_again_and_again_do_not_end_a_run():
-    bench = Bench(make_stage(), cpus=2)
+    harness = Harness(make_stage(), cpus=2)
     for number in range(30):
-        bench.all_ready()
-        assert bench.call_of(SOURCE)
-        bench.tell(NodeDown(number, "power"))
-        bench.tell(NodeUp(number + 1, Node(cpus=2)))
-    commit, = bench.finish()
+        harness.all_ready()
+        assert harness.call_of(SOURCE)
+        harness.tell(NodeDown(number, "power"))
+        harness.tell(NodeUp(number + 1, Node(cpus=2)))
+    commit, = harness.finish()
     assert commit.attempt == 30
 
 
 def test_a_worker_that_does_not_end_when_asked_is_killed_after_a_while():
     """Its GPU is wanted by the next stage, which need not wait for a `close` that hangs."""
-    bench = Bench(make_stage(gpus=1), make_stage(gpus=1), gpus=1)
-    bench.read(5)
-    bench.passes(bench.call_of(1))
-    stop, = bench.said_of(StopWorker)
+    harness = Harness(make_stage(gpus=1), make_stage(gpus=1), gpus=1)
+    harness.read(5)
+    harness.passes(harness.call_of(1))
+    stop, = harness.said_of(StopWorker)
     assert not stop.kill
-    assert not bench.calls_of(2)
-    bench.tick(CLOSE_S - 0.1)
-    assert not bench.said_of(StopWorker)
-    assert bench.scheduler.deadline() <= CLOSE_S
-    bench.tick(CLOSE_S)
-    assert bench.said_of(StopWorker) == [StopWorker(stop.worker, kill=True)]
-    bench.all_ready()
-    assert bench.calls_of(2)
+    assert not harness.calls_of(2)
+    harness.tick(CLOSE_S - 0.1)
+    assert not harness.said_of(StopWorker)
+    assert harness.scheduler.deadline() <= CLOSE_S
+    harness.tick(CLOSE_S)
+    assert harness.said_of(StopWorker) == [StopWorker(stop.worker, kill=True)]
+    harness.all_ready()
+    assert harness.calls_of(2)
 
 
 def test_a_failure_that_no_retry_can_mend_stops_the_run_at_once():
-    bench = Bench()
-    bench.read(1)
-    bench.tell(Failed(bench.call_of(bench.sink).id, "the disk is full", fatal=True))
-    assert bench.scheduler.stopped.message == "the disk is full"
-    assert all(s.kill for s in bench.said_of(StopWorker))
+    harness = Harness()
+    harness.read(1)
+    harness.tell(Failed(harness.call_of(harness.sink).id, "the disk is full", fatal=True))
+    assert harness.scheduler.stopped.message == "the disk is full"
+    assert all(s.kill for s in harness.said_of(StopWorker))
 
 
 def test_a_call_that_failed_as_a_whole_is_tried_again_and_halved():
-    bench = Bench(make_stage())
-    bench.read(2)
+    harness = Harness(make_stage())
+    harness.read(2)
     for _ in range(2):
-        bench.tell(Failed(bench.call_of(1).id, "MemoryError"))
-    assert sorted(rows_of(c)[0] for c in bench.calls_of(1)) + [s.ref.data[s.start] for g in bench.state.operators[1].groups
+        harness.tell(Failed(harness.call_of(1).id, "MemoryError"))
+    assert sorted(rows_of(c)[0] for c in harness.calls_of(1)) + [s.ref.data[s.start] for g in harness.state.operators[1].groups
                                                               for s in g.slices] == ["0.0", "0.1"]
-    commit, = bench.finish()
+    commit, = harness.finish()
     assert commit.counts["written"].rows_in == 2
 
 
@@ -400,109 +400,109 @@ def test_a_call_that_failed_as_a_whole_is_tried_again_and_halved():
                                                              (0.001, (0, 0), True), (0.01, (0, 0), False),
                                                              (0.01, (5000, 49), True), (0.01, (5000, 40), False)])
 def test_max_failed_is_a_number_or_a_share_and_counts_what_earlier_runs_committed(max_failed, before, stops):
-    bench = Bench(max_failed=max_failed, before=before)
-    bench.tell(Done(bench.call_of(SOURCE).id, bench.output(0, ["a", "b"], port="failed"),
+    harness = Harness(max_failed=max_failed, before=before)
+    harness.tell(Done(harness.call_of(SOURCE).id, harness.output(0, ["a", "b"], port="failed"),
                     {0: {0: Counts(rows_in=2, failed=2)}}))
-    assert (bench.scheduler.stopped is not None) == stops
+    assert (harness.scheduler.stopped is not None) == stops
 
 
 def test_what_a_given_up_attempt_failed_does_not_count():
-    bench = Bench()
+    harness = Harness()
     for _ in range(2):
-        bench.tell(Done(bench.call_of(SOURCE).id, bench.output(0, ["a", "b"], port="failed"),
+        harness.tell(Done(harness.call_of(SOURCE).id, harness.output(0, ["a", "b"], port="failed"),
                         {0: {0: Counts(rows_in=2, failed=2)}}))
-        assert (bench.scheduler.read, bench.scheduler.failed) == (2, 2)
-        bench.all_ready()
-        bench.tell(WorkerLost(bench.call_of(bench.sink).worker, "killed"))
-        bench.all_ready()
-        assert (bench.scheduler.read, bench.scheduler.failed) == (0, 0)
+        assert (harness.scheduler.read, harness.scheduler.failed) == (2, 2)
+        harness.all_ready()
+        harness.tell(WorkerLost(harness.call_of(harness.sink).worker, "killed"))
+        harness.all_ready()
+        assert (harness.scheduler.read, harness.scheduler.failed) == (0, 0)
 
 
 # -- time limits --------------------------------------------------------------------------------------------------
 
 
 def test_a_call_over_its_time_limit_ends_with_its_worker():
-    bench = Bench(make_stage(timeout_s=50.0))
-    assert bench.scheduler.deadline() is None
-    bench.read(1)
-    call = bench.call_of(1)
-    assert bench.scheduler.deadline() == 50.0
-    assert not bench.tick(49.9)
-    assert StopWorker(call.worker, kill=True) in bench.tick(50.0)
-    bench.all_ready()
-    bench.tick(bench.scheduler.deadline())
-    assert bench.reports("failed") == ["a record of unit 0 failed in op1.0: a call took longer than its limit of 50 s"]
+    harness = Harness(make_stage(timeout_s=50.0))
+    assert harness.scheduler.deadline() is None
+    harness.read(1)
+    call = harness.call_of(1)
+    assert harness.scheduler.deadline() == 50.0
+    assert not harness.tick(49.9)
+    assert StopWorker(call.worker, kill=True) in harness.tick(50.0)
+    harness.all_ready()
+    harness.tick(harness.scheduler.deadline())
+    assert harness.reports("failed") == ["a record of unit 0 failed in op1.0: a call took longer than its limit of 50 s"]
 
 
 def test_a_call_that_moves_gets_its_time_anew_and_one_that_is_held_has_all_the_time():
-    bench = Bench(make_stage(timeout_s=50.0))
-    bench.read(1)
-    call = bench.call_of(1)
-    bench.now = 30.0
-    bench.tell(Progress(call.id))
-    assert bench.scheduler.deadline() == 80.0
-    bench.state.operators[bench.sink].limit = 0
-    bench.tell(Emitted(call.id, bench.output(0, ["0.0#1"])))
+    harness = Harness(make_stage(timeout_s=50.0))
+    harness.read(1)
+    call = harness.call_of(1)
+    harness.now = 30.0
+    harness.tell(Progress(call.id))
+    assert harness.scheduler.deadline() == 80.0
+    harness.state.operators[harness.sink].limit = 0
+    harness.tell(Emitted(call.id, harness.output(0, ["0.0#1"])))
     assert call.held
-    assert bench.scheduler.deadline() is None
-    bench.now = 100.0
-    bench.passes(bench.call_of(bench.sink))
-    assert bench.said_of(Resume)
-    assert bench.scheduler.deadline() == 150.0
+    assert harness.scheduler.deadline() is None
+    harness.now = 100.0
+    harness.passes(harness.call_of(harness.sink))
+    assert harness.said_of(Resume)
+    assert harness.scheduler.deadline() == 150.0
 
 
 # -- what comes too late ------------------------------------------------------------------------------------------
 
 
 def test_what_a_given_up_worker_says_is_ignored_and_its_batches_are_released():
-    bench = Bench(make_stage())
-    bench.read(2)
-    call = bench.call_of(1)
-    bench.tell(WorkerLost(call.worker, "killed"))
-    for event in (Done(call.id, bench.output(0, ["a"]), {0: {0: Counts(rows_in=1, out={"out": 1})}}, 0.1),
-                  Emitted(call.id, bench.output(0, ["b"]))):
-        assert [a.ref for a in bench.tell(event)] == [event.outputs[0].ref]
+    harness = Harness(make_stage())
+    harness.read(2)
+    call = harness.call_of(1)
+    harness.tell(WorkerLost(call.worker, "killed"))
+    for event in (Done(call.id, harness.output(0, ["a"]), {0: {0: Counts(rows_in=1, out={"out": 1})}}, 0.1),
+                  Emitted(call.id, harness.output(0, ["b"]))):
+        assert [a.ref for a in harness.tell(event)] == [event.outputs[0].ref]
     for event in (Failed(call.id, "no"), WorkerReady(call.worker), WorkerLost(call.worker, "again"), Progress(call.id)):
-        assert bench.tell(event) == []
-    commit, = bench.finish()
+        assert harness.tell(event) == []
+    commit, = harness.finish()
     assert commit.counts["written"].rows_in == 2
 
 
 def test_an_answer_to_a_given_up_attempt_is_released_and_not_counted():
-    bench = Bench(make_stage())
-    bench.read(2)
-    call = bench.call_of(1)
-    bench.state.operators[1].workers_max = 1
-    bench.scheduler._restart([bench.state.units[0]], "a test says so")
-    bench.passes(call)
-    assert not bench.state.units[0].counts
-    assert bench.state.live_bytes == 0
-    commit, = bench.finish()
+    harness = Harness(make_stage())
+    harness.read(2)
+    call = harness.call_of(1)
+    harness.state.operators[1].workers_max = 1
+    harness.scheduler._restart([harness.state.units[0]], "a test says so")
+    harness.passes(call)
+    assert not harness.state.units[0].counts
+    assert harness.state.live_bytes == 0
+    commit, = harness.finish()
     assert (commit.attempt, commit.counts["written"].rows_in) == (1, 3)
 
 
 def test_rows_behind_a_death_are_dropped_when_their_unit_has_started_again():
-    bench = followed()
-    bench.scheduler._restart([bench.state.units[0]], "a test says so")
-    bench.tell(WorkerLost(bench.call_of(1).worker, "killed"))
-    assert not bench.state.operators[1].rows
-    commit, = bench.finish()
+    harness = followed()
+    harness.scheduler._restart([harness.state.units[0]], "a test says so")
+    harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
+    assert not harness.state.operators[1].rows
+    commit, = harness.finish()
     assert commit.counts["written"].rows_in == 3
 
 
 def test_what_comes_after_the_end_is_released():
-    bench = Bench(make_stage())
-    call = bench.call_of(SOURCE)
-    bench.tell(Stop("stopped by Ctrl-C"))
-    event = Done(call.id, bench.output(0, ["a"]))
-    assert bench.tell(event) == [Release(event.outputs[0].ref)]
-    assert bench.tick(1e9) == []
+    harness = Harness(make_stage())
+    call = harness.call_of(SOURCE)
+    harness.tell(Stop("stopped by Ctrl-C"))
+    event = Done(call.id, harness.output(0, ["a"]))
+    assert harness.tell(event) == [Release(event.outputs[0].ref)]
+    assert harness.tick(1e9) == []
 
 
 def test_a_stop_ends_every_worker_at_once():
-    bench = Bench(make_stage())
-    bench.read(3)
-    alive = sorted(w for workers in bench.workers.values() for w in workers)
-    bench.tell(Stop("stopped by Ctrl-C"))
-    assert bench.scheduler.stopped.message == "stopped by Ctrl-C"
-    assert sorted(s.worker for s in bench.said_of(StopWorker) if s.kill) == alive
+    harness = Harness(make_stage())
+    harness.read(3)
+    alive = sorted(w for workers in harness.workers.values() for w in workers)
+    harness.tell(Stop("stopped by Ctrl-C"))
+    assert harness.scheduler.stopped.message == "stopped by Ctrl-C"
+    assert sorted(s.worker for s in harness.said_of(StopWorker) if s.kill) == alive

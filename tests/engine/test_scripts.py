@@ -13,9 +13,9 @@ from pathlib import Path
 import json, os, sys
 import pyarrow as pa
 from curator import Batch, Contract, Resources, Sink, Source, Stage, TextBatch
-from curator.pipeline import from_source
-from curator.stage import Part, Unit, Writer, WrittenFile
-from curator.tasks.batch import payload
+from curator.front import from_source
+from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator.api.batch import payload
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import os
 import signal
 
 import pytest
-from parts import JsonFiles, Weights, lines, wait_until, write_lines, written
 
 from curator import CuratorError
 from curator.worker.once import once_on_node
+from tests.engine.small_stages import JsonFiles, Weights, lines, wait_until, write_lines, written
 
 
 @pytest.fixture

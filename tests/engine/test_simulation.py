@@ -1,4 +1,4 @@
-"""The scheduler against thousands of random worlds: what DESIGN section 1 says must hold whatever fails.
+"""The scheduler against thousands of random scenarios: what DESIGN section 1 says must hold whatever fails.
 
 A seed that fails is replayed by `replay(seed, profile)`; a bug is fixed by adding its seed to `SEEDS` first.
 """
@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulator import Simulator, port_of
-from world import Faults, World, beside, chain, make_stage
 
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.resources import Node
 from curator.engine import dispatch
 from curator.engine.scheduler import TRIES
-from curator.plan import Target
-from curator.resources import Node
+from curator.pipeline.plan import Target
+from tests.engine.scenario import Faults, Scenario, beside, chain, make_stage
+from tests.engine.simulator import Simulator, port_of
 
 PROFILES = {
     "calm": Faults(),
@@ -52,14 +52,14 @@ SEEDS = [
 
 
 def replay(seed: int, profile: str = "calm", tight: bool = False, validate: int = 1) -> Simulator:
-    """Run one world to its end and check everything."""
-    world = (World.tight if tight else World)(seed, PROFILES[profile])
-    simulator = Simulator(world, validate)
+    """Run one scenario to its end and check everything."""
+    scenario = (Scenario.tight if tight else Scenario)(seed, PROFILES[profile])
+    simulator = Simulator(scenario, validate)
     try:
         simulator.run()
         audit(simulator)
         assert not any("stuck" in reason for reason in simulator.stops), simulator.stops
-        assert world.faults.loses_rows or world.faults.stop or not simulator.stops, simulator.stops
+        assert scenario.faults.loses_rows or scenario.faults.stop or not simulator.stops, simulator.stops
     except BaseException as error:
         error.add_note(f"replay({seed}, {profile!r}, {tight})")
         raise
@@ -113,7 +113,7 @@ def test_bytes_alive_stay_bounded_where_memory_is_short(chunk):
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_bytes_on_each_node_stay_bounded_where_memory_is_short(nodes):
     for seed in range(10):
-        simulator = Simulator(World.tight(seed, Faults(), nodes), validate=20)
+        simulator = Simulator(Scenario.tight(seed, Faults(), nodes), validate=20)
         simulator.run()
         audit(simulator)
         assert simulator.most["live"] <= bytes_bound(simulator), seed
@@ -122,9 +122,9 @@ def test_bytes_on_each_node_stay_bounded_where_memory_is_short(nodes):
 
 @pytest.mark.parametrize("budget", [50_000, 500_000])
 def test_a_fast_producer_waits_for_a_slow_consumer(budget):
-    world = World(0, operators=chain(make_stage(), make_stage()), machine=Node(cpus=2, budget_bytes=budget), steady=True,
+    scenario = Scenario(0, operators=chain(make_stage(), make_stage()), machine=Node(cpus=2, budget_bytes=budget), steady=True,
                   unit_rows=[500] * 4, row_bytes=1000, part_bytes=5000, row_s={0: 0.0001, 1: 0.0001, 2: 0.02})
-    simulator = Simulator(world)
+    simulator = Simulator(scenario)
     simulator.run()
     audit(simulator)
     assert simulator.most["live"] <= 0.9 * budget  # of 2 MB that pass
@@ -136,7 +136,7 @@ def test_a_fast_producer_waits_for_a_slow_consumer(budget):
 def steady(*stages, rows: int = 200, units: int = 12, cpus: int = 4, gpus: int = 0, budget: int = 1 << 30, **given) -> Simulator:
     machine = Node(cpus=cpus, gpus=gpus, budget_bytes=budget)
     given = {"row_bytes": 1000, "part_bytes": 10_000, **given}
-    simulator = Simulator(World(0, operators=chain(*stages), machine=machine, steady=True, unit_rows=[rows] * units, **given))
+    simulator = Simulator(Scenario(0, operators=chain(*stages), machine=machine, steady=True, unit_rows=[rows] * units, **given))
     simulator.run()
     audit(simulator)
     return simulator
@@ -175,9 +175,9 @@ def test_work_that_trickles_in_does_not_make_a_gpu_change_hands_for_each_row():
 @pytest.mark.parametrize("batch_size", [None, 64])
 def test_a_long_branch_beside_them_does_not_keep_stages_from_their_turns(batch_size):
     operators = beside(chain(make_stage(gpus=1), make_stage(gpus=1, batch_size=batch_size)), chain(make_stage()))
-    world = World(5, operators=operators, machine=Node(cpus=2, gpus=1, budget_bytes=1 << 20), unit_rows=[200] * 10,
+    scenario = Scenario(5, operators=operators, machine=Node(cpus=2, gpus=1, budget_bytes=1 << 20), unit_rows=[200] * 10,
                   row_bytes=1000, part_bytes=3000, steady=True, row_s={0: 0.001, 3: 0.001, 4: 0.5})
-    simulator = Simulator(world)
+    simulator = Simulator(scenario)
     simulator.run()
     audit(simulator)
     starts = {o: [float(line.split()[0]) for line in simulator.log if line.endswith(f"StartWorker {o}")] for o in (1, 2)}
@@ -198,7 +198,7 @@ def test_branches_that_part_and_meet_again_twenty_times_cost_no_more_than_their_
         # 0 -> 1 and 2 -> 3 -> 4 and 5 -> 6 …; the second way is there, and no row takes it.
         way = {0: {(0, "low"): (Target(at + 2),)}, 1: {(0, "out"): (Target(at + 2),)}, 2: {}}[at % 3]
         operators.append(replace(operator, routes={**operator.routes, **way}) if at < 60 else operator)
-    simulator = Simulator(World(0, operators=operators, machine=Node(cpus=2), steady=True, unit_rows=[40] * 2, row_bytes=1000),
+    simulator = Simulator(Scenario(0, operators=operators, machine=Node(cpus=2), steady=True, unit_rows=[40] * 2, row_bytes=1000),
                           validate=0)
     asked, may_send = Counter(), dispatch._may_send
     monkeypatch.setattr(dispatch, "_may_send", lambda *given: asked.update(["times"]) or may_send(*given))
@@ -214,7 +214,7 @@ def test_branches_that_part_and_meet_again_twenty_times_cost_no_more_than_their_
 def test_more_failures_than_allowed_stop_the_run_and_the_next_one_goes_on(max_failed):
     stopped = told = 0
     for seed in range(40):
-        simulator = Simulator(World(seed, Faults(poison=0.1)), validate=1, max_failed=max_failed)
+        simulator = Simulator(Scenario(seed, Faults(poison=0.1)), validate=1, max_failed=max_failed)
         simulator.run()
         audit(simulator)
         told += simulator.told  # of all failed rows in open units: the simulator looks after it
@@ -228,8 +228,8 @@ def test_more_failures_than_allowed_stop_the_run_and_the_next_one_goes_on(max_fa
 
 
 def test_a_share_of_failures_is_judged_when_there_are_enough_records():
-    world = World(3, operators=chain(make_stage()), unit_rows=[100] * 30)
-    simulator = Simulator(world, validate=20, max_failed=0.01)  # the source fails 2% and the stage another 2%
+    scenario = Scenario(3, operators=chain(make_stage()), unit_rows=[100] * 30)
+    simulator = Simulator(scenario, validate=20, max_failed=0.01)  # the source fails 2% and the stage another 2%
     simulator.run()
     audit(simulator)
     failed, read = (int(word) for word in simulator.stops[0].split() if word.isdigit())
@@ -242,23 +242,23 @@ def test_the_same_events_lead_to_the_same_actions():
 
 
 def test_a_run_does_not_depend_on_the_hash_seed():
-    code = ("import sys, hashlib; sys.path.insert(0, sys.argv[1]); from test_simulation import replay; "
+    code = ("import sys, hashlib; sys.path.insert(0, sys.argv[1]); from tests.engine.test_simulation import replay; "
             "print(hashlib.sha256(repr([replay(s, 'everything', validate=0).log for s in range(5)]).encode()).hexdigest())")
-    logs = {subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True, check=True,
+    logs = {subprocess.run([sys.executable, "-c", code, str(Path(__file__).parents[2])], capture_output=True, text=True, check=True,
                            env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")}
     assert len(logs) == 1
 
 
 def test_the_simulator_itself_is_not_asleep():
-    """Every kind of fault and every end really happens in these worlds."""
+    """Every kind of fault and every end really happens in these scenarios."""
     seen: Counter[str] = Counter()
     for seed in range(60):
         simulator = replay(seed, "everything", validate=0)
         seen["killed alone"] += len(simulator.died_alone)
         seen["reads failed"] += sum(simulator.reads_failed.values())
         seen["stops"] += len(simulator.stops)
-        seen["unread"] += len(simulator.world.units) - len(simulator.committed)
-        seen["partial"] += sum(n is not None for n in simulator.world.needed)
+        seen["unread"] += len(simulator.scenario.units) - len(simulator.committed)
+        seen["partial"] += sum(n is not None for n in simulator.scenario.needed)
         seen["remembered"] += len(simulator.memories)
         seen["kept back"] += simulator.most["kept"] > 0
         seen["second attempts"] += sum(c.attempt > 0 for c in simulator.committed.values())
@@ -272,15 +272,15 @@ def test_the_simulator_itself_is_not_asleep():
 
 def audit(simulator: Simulator) -> None:
     """Every row is in exactly the place where it must be, and every count says so."""
-    world, label = simulator.world, f"seed {simulator.world.seed}"
+    scenario, label = simulator.scenario, f"seed {simulator.scenario.seed}"
     committed = simulator.committed
-    stateful = [o.index for o in world.operators if o.kind == "stateful"]
-    unread = frozenset(range(len(world.units))) - committed.keys()
+    stateful = [o.index for o in scenario.operators if o.kind == "stateful"]
+    unread = frozenset(range(len(scenario.units))) - committed.keys()
     decided = {(stateful[0], row): port_of(row, answer)
                for memory in simulator.memories.values() for row, answer in memory.items()}
     written = files_of(simulator)
     killed, given_up = failures(simulator, written)
-    expected = world.expected(decided, killed, unread, given_up)
+    expected = scenario.expected(decided, killed, unread, given_up)
     assert written == expected.written, (label, list((written - expected.written).items())[:5],
                                          list((expected.written - written).items())[:5])
     summed: dict[str, Counts] = {}
@@ -294,17 +294,17 @@ def audit(simulator: Simulator) -> None:
 
 
 def files_of(simulator: Simulator) -> Counter:
-    steps = {step.name: s for s, step in enumerate(simulator.world.operators[-1].steps)}
+    steps = {step.name: s for s, step in enumerate(simulator.scenario.operators[-1].steps)}
     return Counter((steps[name], file.path) for commit in simulator.committed.values()
                    for name, files in commit.files.items() for file in files)
 
 
 def failures(simulator: Simulator, written: Counter) -> tuple[dict[tuple[int, str], list[int]], frozenset[int]]:
     """Rows and units on `failed` for no fault of theirs: allowed only where they were alone in what died."""
-    world = simulator.world
+    scenario = simulator.scenario
     killed: dict[tuple[int, str], list[int]] = {}
     given_up = set()
-    places = {t.step: (o, step) for o in world.operators for (step, port), targets in o.routes.items()
+    places = {t.step: (o, step) for o in scenario.operators for (step, port), targets in o.routes.items()
               if port == "failed" for t in targets}
     for (sink_step, row), times in written.items():
         operator, step = places.get(sink_step, (None, 0))
@@ -312,18 +312,18 @@ def failures(simulator: Simulator, written: Counter) -> tuple[dict[tuple[int, st
             continue
         if row.startswith("note"):
             unit = int(row.removeprefix("note"))
-            assert simulator.reads_failed[unit] >= TRIES, f"seed {world.seed}: unit {unit} was given up too early"
+            assert simulator.reads_failed[unit] >= TRIES, f"seed {scenario.seed}: unit {unit} was given up too early"
             given_up.add(unit)
-        elif (operator.index, row) in simulator.died_alone and not fails_by_itself(world, operator, step, row):
+        elif (operator.index, row) in simulator.died_alone and not fails_by_itself(scenario, operator, step, row):
             killed.setdefault((operator.index, row), []).extend([step] * times)
-    assert world.faults.loses_rows or not given_up
+    assert scenario.faults.loses_rows or not given_up
     return killed, frozenset(given_up)
 
 
-def fails_by_itself(world: World, operator, step: int, row: str) -> bool:
+def fails_by_itself(scenario: Scenario, operator, step: int, row: str) -> bool:
     if operator.kind == "source":
         return True
-    return world.poison_step(operator, row) is None and ("failed", row) in world.fate(operator, step, row)
+    return scenario.poison_step(operator, row) is None and ("failed", row) in scenario.fate(operator, step, row)
 
 
 def plain(counts: Counts | None) -> tuple:
@@ -336,18 +336,18 @@ def check_memories(simulator: Simulator, reached: dict[int, list[str]], unread: 
 
     `exact`: all rows came through; else the one that was kept, or let through, may have failed at its next coming.
     """
-    world = simulator.world
+    scenario = simulator.scenario
     answers = {row: answer for memory in simulator.memories.values() for row, answer in memory.items()}
     for index, rows in reached.items():
-        name = world.operators[index].steps[0].stage.name
+        name = scenario.operators[index].steps[0].stage.name
         assert len(rows) == len(set(rows))
         if name == "limit":
             passed = sum(answers[row] == "out" for row in rows)
-            assert passed <= world.limit
-            assert not exact or passed == (world.limit if unread else min(world.limit, len(rows)))
+            assert passed <= scenario.limit
+            assert not exact or passed == (scenario.limit if unread else min(scenario.limit, len(rows)))
         elif exact:
-            kept = Counter(world.content(row) for row in rows if answers[row] == row)
-            assert kept == Counter({world.content(row) for row in rows})
+            kept = Counter(scenario.content(row) for row in rows if answers[row] == row)
+            assert kept == Counter({scenario.content(row) for row in rows})
     for unit, memory in simulator.memories.items():
-        rest_on = {world.unit_of(answer) for answer in memory.values() if "." in answer} - {unit}
+        rest_on = {scenario.unit_of(answer) for answer in memory.values() if "." in answer} - {unit}
         assert simulator.committed[unit].depends == rest_on

@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Mapping
 
 import pytest
-from simulator import Simulator
-from test_simulation import audit
-from world import World, chain, make_stage
 
-from curator.balance.allocation import Allocation, Demand, allocate
+from curator.api.resources import Node
+from curator.engine.balance.allocation import Allocation, Demand, allocate
 from curator.engine.events import Done, Emitted, NodeDown, NodeUp, StartWorker
-from curator.resources import Node
+from tests.engine.scenario import Scenario, chain, make_stage
+from tests.engine.simulator import Simulator
+from tests.engine.test_simulation import audit
 
 
 class Watched(Simulator):
     """Remembers when rows were done and when workers were started."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, validate=0)
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__(scenario, validate=0)
         self.ended: list[tuple[float, int, int]] = []  # when, operator, rows
         self.started: list[tuple[float, StartWorker]] = []
 
@@ -41,8 +41,8 @@ class Watched(Simulator):
 
         What is summed is the work on what limits the run, so that a backlog counts as what it is worth.
         """
-        world, until = self.world, end * self.now
-        demands, limit = demands_of(world), allocation_of(world)
+        scenario, until = self.scenario, end * self.now
+        demands, limit = demands_of(scenario), allocation_of(scenario)
         assert not limit.turns
         worth = []
         for index, demand in enumerate(demands):
@@ -53,26 +53,26 @@ class Watched(Simulator):
         return done / (until - begin) / (limit.bound * sum(d.rows * w for d, w in zip(demands, worth, strict=True)))
 
 
-def demands_of(world: World) -> list[Demand]:
+def demands_of(scenario: Scenario) -> list[Demand]:
     demands, rows = [], 1.0
-    for operator in world.operators:
-        demands.append(Demand(operator.resources, 1 / world.row_s.get(operator.index, 0.01), rows))
-        rows *= world.fans.get(operator.index, 1)
+    for operator in scenario.operators:
+        demands.append(Demand(operator.resources, 1 / scenario.row_s.get(operator.index, 0.01), rows))
+        rows *= scenario.fans.get(operator.index, 1)
     return demands
 
 
-def allocation_of(world: World) -> Allocation:
+def allocation_of(scenario: Scenario) -> Allocation:
     """What the machines could do, by the true rates."""
-    return allocate(demands_of(world), world.nodes)
+    return allocate(demands_of(scenario), scenario.nodes)
 
 
-def watch(world: World) -> Watched:
-    simulator = Watched(world)
+def watch(scenario: Scenario) -> Watched:
+    simulator = Watched(scenario)
     simulator.run()
     return simulator
 
 
-def random_world(seed: int) -> World:
+def random_world(seed: int) -> Scenario:
     """Two to five stages with unequal rates, fan-outs, batch sizes and devices on one to four nodes, for about two minutes."""
     rng = random.Random(seed)
     count, machines = rng.randint(2, 5), rng.choice([1, 1, 2, 4])
@@ -88,11 +88,11 @@ def random_world(seed: int) -> World:
         fan *= fans[index]
     row_s[count + 1] = 0.0005 / fan
     operators = chain(*stages)
-    world = World(seed, operators=operators, nodes=nodes, steady=True, unit_rows=[1], row_bytes=1000, part_bytes=20_000,
+    scenario = Scenario(seed, operators=operators, nodes=nodes, steady=True, unit_rows=[1], row_bytes=1000, part_bytes=20_000,
                   row_s=row_s, fans=fans)
-    rows = int(120 * allocation_of(world).bound)
+    rows = int(120 * allocation_of(scenario).bound)
     units = max(20, rows // 200)
-    return World(seed, operators=operators, nodes=nodes, steady=True, unit_rows=[rows // units] * units, row_bytes=1000,
+    return Scenario(seed, operators=operators, nodes=nodes, steady=True, unit_rows=[rows // units] * units, row_bytes=1000,
                  part_bytes=20_000, row_s=row_s, fans=fans)
 
 
@@ -107,12 +107,12 @@ def test_random_lines_of_stages_come_near_the_bound_of_the_machines(seed):
 
 
 def line(*row_s: float, cpus: int = 8, gpus: int = 0, nodes: int = 1, needs: Mapping[int, dict] = {},
-         rows: int = 100, units: int = 100, **given) -> World:
+         rows: int = 100, units: int = 100, **given) -> Scenario:
     """Stages that take so many seconds a row, one after the other; `needs` says what a worker of a stage holds."""
     stages = [make_stage(**needs.get(i, {})) for i in range(1, len(row_s) + 1)]
     pace = {0: 1e-5, **{i + 1: s for i, s in enumerate(row_s)}, len(row_s) + 1: 1e-5}
     machines = {n: Node(cpus=cpus, gpus=gpus, budget_bytes=1 << 30) for n in range(nodes)}
-    return World(1, operators=chain(*stages), nodes=machines, steady=True, unit_rows=[rows] * units, row_bytes=1000,
+    return Scenario(1, operators=chain(*stages), nodes=machines, steady=True, unit_rows=[rows] * units, row_bytes=1000,
                  part_bytes=20_000, row_s=pace, **given)
 
 
@@ -151,8 +151,8 @@ def test_at_a_cold_start_fractions_do_not_strand_the_gpus_of_a_whole_one():
 
 
 def test_nodes_that_join_are_used():
-    world = line(0.1, 0.2, cpus=4, gpus=2, needs={2: {"gpus": 1}}, rows=50, units=160)
-    done = Watched(world)
+    scenario = line(0.1, 0.2, cpus=4, gpus=2, needs={2: {"gpus": 1}}, rows=50, units=160)
+    done = Watched(scenario)
     joined = Node(cpus=4, gpus=2, budget_bytes=1 << 30)
     done.at_start = [(30.0, NodeUp(1, joined))]
     done.run()
@@ -163,8 +163,8 @@ def test_nodes_that_join_are_used():
 
 def test_a_node_that_goes_is_planned_away():
     """Two of four GPUs go; what is left works on at its full rate."""
-    world = line(0.02, 0.2, cpus=4, gpus=2, nodes=2, needs={2: {"gpus": 1}}, rows=50, units=160)
-    done = Watched(world)
+    scenario = line(0.02, 0.2, cpus=4, gpus=2, nodes=2, needs={2: {"gpus": 1}}, rows=50, units=160)
+    done = Watched(scenario)
     done.at_start = [(60.0, NodeDown(1, "simulated"))]
     done.run()
     audit(done)

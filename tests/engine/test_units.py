@@ -7,18 +7,18 @@ import tracemalloc
 from collections import deque
 
 import pytest
-from world import chain, make_stage
 
-from curator.counts import Counts
+from curator.api.counts import Counts
+from curator.api.resources import Node
+from curator.api.stage import Part, Unit, WrittenFile
+from curator.api.summary import ColumnSummary
 from curator.engine import events as ev
 from curator.engine.scheduler import Scheduler
-from curator.io.files import Folder
-from curator.ledger import Ledger
-from curator.ledger_files import MERGE, LedgerFiles
-from curator.plan import Phase
-from curator.resources import Node
-from curator.stage import Part, Unit, WrittenFile
-from curator.summary import ColumnSummary
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Phase
+from curator.run.folder.ledger import Ledger
+from curator.run.folder.ledger_files import MERGE, LedgerFiles
+from tests.engine.scenario import chain, make_stage
 
 
 def answer(call: ev.Call, sink: int) -> ev.Done:
@@ -81,7 +81,7 @@ def line(unit: int, value: int) -> bytes:
 
 
 def test_files_of_a_ledger_stay_few_and_their_lines_are_not_written_over_and_over(tmp_path, monkeypatch):
-    monkeypatch.setattr("curator.ledger_files.SMALL_BYTES", 1000)
+    monkeypatch.setattr("curator.run.folder.ledger_files.SMALL_BYTES", 1000)
     files, written = LedgerFiles(Folder.open(str(tmp_path))), 0
     add = files.add
 

@@ -4,22 +4,22 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parts import Children, DropWord, FirstOfText, JsonFiles, Lines, Loses, Shout, Trouble, write_lines, written
 
 from curator import Batch, Context, Outputs, Stage, StageError, TextBatch, stage
+from curator.api.stage import SIDE_OUTPUTS, Part, Unit
 from curator.engine.events import Note
-from curator.io.files import Folder
-from curator.plan import Operator, Step, Target
-from curator.stage import ENDINGS, Part, Unit
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Operator, Step, Target
 from curator.worker.runner import Runner
 from curator.worker.work import Answer, CallFailed, Piece, UnitInfo, Work
+from tests.engine.small_stages import Children, DropWord, FirstOfText, JsonFiles, Lines, Loses, Shout, Trouble, write_lines, written
 
 UNIT = Unit((Part(uri="texts", size_bytes=1),))
 
 
 def runner(*stages: Stage, kind: str = "map", folder="", chain: str = "out") -> Runner:
     steps = tuple(Step(f"s{i}", s, "key") for i, s in enumerate(stages))
-    routes = {(i, port): (Target(9),) for i, s in enumerate(stages) for port in (*s.ports, *ENDINGS)
+    routes = {(i, port): (Target(9),) for i, s in enumerate(stages) for port in (*s.ports, *SIDE_OUTPUTS)
               if not (i < len(stages) - 1 and port == chain)}
     operator = Operator(0, kind, steps, (chain,) * (len(stages) - 1), routes)
     made = Runner(operator, lambda b: b, lambda b: b, Folder(str(folder)))
@@ -177,8 +177,8 @@ def test_a_unit_is_read_in_batches_and_what_cannot_be_read_is_one_failed_record(
     source = Lines(path=str(tmp_path), batch=1)
     unit, = source.units()
 
-    def read(salvage):
-        return list(runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")}, salvage)))
+    def read(best_effort):
+        return list(runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")}, best_effort)))
 
     parts = read(False)  # more than one on a machine that is busy
     assert sum(row[3] for part in parts for row in part.outputs) == 2

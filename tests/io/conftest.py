@@ -7,8 +7,8 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from curator.stage import Outputs
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import Outputs
 
 
 class Records:

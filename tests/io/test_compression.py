@@ -9,7 +9,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from curator.io.compression import DamagedStream, codec_of, decompressed, without_codec
+from curator.io.files.compression import DamagedStream, codec_of, decompressed, without_codec
 
 LINES = b"".join(b'{"n": %d}\n' % n for n in random.Random(0).choices(range(10**9), k=40_000))
 PACKED = {"gz": gzip.compress(LINES, 1), "bz2": bz2.compress(LINES, 1), "xz": lzma.compress(LINES, preset=0),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from curator.io.csv import Csv
-from curator.io.jsonl import Jsonl
-from curator.io.parquet import Parquet
-from curator.io.to_csv import ToCsv
-from curator.io.to_jsonl import ToJsonl
-from curator.io.to_parquet import ToParquet
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.io.tables.csv import Csv
+from curator.io.tables.jsonl import Jsonl
+from curator.io.tables.parquet import Parquet
+from curator.io.tables.to_csv import ToCsv
+from curator.io.tables.to_jsonl import ToJsonl
+from curator.io.tables.to_parquet import ToParquet
 from curator.testing import check_sink, check_source
 
 ROWS = Batch(rows=pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x", None, "é\n"], "n": [1, 2, None]}))

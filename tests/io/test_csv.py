@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import InputError
-from curator.io import csv_rows
-from curator.io.csv import Csv
-from curator.stage import Outputs
+from curator.api.errors import InputError
+from curator.api.stage import Outputs
+from curator.io.tables import csv_rows
+from curator.io.tables.csv import Csv
 
 
 @pytest.fixture

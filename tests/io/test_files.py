@@ -8,9 +8,9 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from curator.errors import InputError
-from curator.io.faults import explained, fault
-from curator.io.files import Folder, list_files, open_input, open_output
+from curator.api.errors import InputError
+from curator.io.files.faults import explained, fault
+from curator.io.files.folder import Folder, list_files, open_input, open_output
 
 
 def fill(place: str, *names: str) -> Folder:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import InputError
-from curator.io.columns import Seen
-from curator.io.files import Folder, open_output
-from curator.io.json_lines import JsonParser
-from curator.io.jsonl import Jsonl
-from curator.io.local import LocalFiles
-from curator.stage import Part, Unit
+from curator.api.errors import InputError
+from curator.api.stage import Part, Unit
+from curator.io.files.folder import Folder, open_output
+from curator.io.files.local import LocalFiles
+from curator.io.tables.columns import Seen
+from curator.io.tables.json_lines import JsonParser
+from curator.io.tables.jsonl import Jsonl
 
 
 @pytest.fixture

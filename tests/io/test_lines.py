@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.io.compression import decompressed
-from curator.io.lines import BOM, Block, Unreadable, line_spans, read_blocks
+from curator.io.files.compression import decompressed
+from curator.io.tables.lines import BOM, Block, Unreadable, line_spans, read_blocks
 
 LINE = st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"").replace(b"\r", b""))
 

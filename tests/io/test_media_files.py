@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import InputError, RecipeError
-from curator.io.files import Folder
-from curator.io.media_files import Files
-from curator.io.media_sink import Names, safe
-from curator.io.media_types import extension_of
-from curator.io.parquet import Parquet
-from curator.io.to_files import ToFiles
-from curator.io.to_parquet import ToParquet
+from curator.api.batch import Batch
+from curator.api.errors import InputError, RecipeError
+from curator.io.files.folder import Folder
+from curator.io.media.files import Files
+from curator.io.media.sink import Names, safe
+from curator.io.media.to_files import ToFiles
+from curator.io.media.types import extension_of
+from curator.io.tables.parquet import Parquet
+from curator.io.tables.to_parquet import ToParquet
 from curator.stages import Map
-from curator.tasks.batch import Batch
 from curator.testing import check_sink, check_source
 
 

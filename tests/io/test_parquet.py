@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator.errors import InputError
-from curator.io.files import Folder
-from curator.io.parquet import Parquet
+from curator.api.errors import InputError
+from curator.io.files.folder import Folder
+from curator.io.tables.parquet import Parquet
 
 DAY = dt.date(2020, 1, 2)
 TYPED = pa.table({
@@ -84,7 +84,7 @@ def test_bytes_are_not_taken_for_text(tmp_path):
 
 
 def test_a_type_that_differs_in_a_file_nobody_looked_into_fails_there(tmp_path, read_all, monkeypatch):
-    monkeypatch.setattr("curator.io.columns.HEAD_FILES", 2)
+    monkeypatch.setattr("curator.io.tables.columns.HEAD_FILES", 2)
     for i in range(4):
         pq.write_table(pa.table({"id": [f"r{i}"], "a": ["x"] if i == 1 else [i]}), tmp_path / f"{i}.parquet")
     found = read_all(Parquet(path=str(tmp_path)))

@@ -10,15 +10,15 @@ import threading
 import pyarrow as pa
 import pytest
 
-from curator.errors import InputError
-from curator.io.csv import Csv
-from curator.io.files import Folder, list_files, open_input
-from curator.io.jsonl import Jsonl
-from curator.io.parquet import Parquet
-from curator.io.to_csv import ToCsv
-from curator.io.to_jsonl import ToJsonl
-from curator.io.to_parquet import ToParquet
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.io.files.folder import Folder, list_files, open_input
+from curator.io.tables.csv import Csv
+from curator.io.tables.jsonl import Jsonl
+from curator.io.tables.parquet import Parquet
+from curator.io.tables.to_csv import ToCsv
+from curator.io.tables.to_jsonl import ToJsonl
+from curator.io.tables.to_parquet import ToParquet
 
 
 def rows(**columns) -> pa.Table:

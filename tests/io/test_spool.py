@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from curator import AudioBatch, Batch, CuratorError, ImageBatch, InputError, TextBatch, VideoBatch
-from curator.io.files import FileInfo
+from curator.api.batch import payload
+from curator.io.files.folder import FileInfo
 from curator.io.spool import FromSpool, ToSpool, pack, shard_of, shard_units, shard_values, spool_units, unpack
-from curator.tasks.batch import payload
 from curator.testing.run import same
 
 DTYPES = st.one_of(hnp.boolean_dtypes(), hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes(),
@@ -198,10 +198,10 @@ def test_a_class_of_another_program_is_named(tmp_path):
     file = spooled(tmp_path, TextBatch(rows(1)))
     path = tmp_path / "x/part.spool"
     data = path.read_bytes()
-    gone = b"curator.tasks.text:TestBatch"
-    path.write_bytes(data.replace(b"curator.tasks.text:TextBatch", gone))
+    gone = b"curator.api.tasks.text:TestBatch"
+    path.write_bytes(data.replace(b"curator.api.tasks.text:TextBatch", gone))
     with pytest.raises(CuratorError, match="TestBatch"):
         read_back(tmp_path, file)
-    path.write_bytes(data.replace(b"curator.tasks.text:TextBatch", json.dumps("os:system" + " " * 19)[1:-1].encode()))
+    path.write_bytes(data.replace(b"curator.api.tasks.text:TextBatch", json.dumps("os:system" + " " * 19)[1:-1].encode()))
     with pytest.raises(CuratorError, match="cannot be imported"):
         read_back(tmp_path, file)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.io.files import FileInfo
+from curator.io.files.folder import FileInfo
 from curator.io.units import plan_units
 
 MB = 1 << 20

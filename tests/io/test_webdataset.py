@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import InputError, RecipeError
-from curator.io.files import Folder
-from curator.io.tar import TarReader, header
-from curator.io.to_webdataset import ToWebDataset
-from curator.io.webdataset import WebDataset
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import InputError, RecipeError
+from curator.io.files.folder import Folder
+from curator.io.media.tar import TarReader, header
+from curator.io.media.to_webdataset import ToWebDataset
+from curator.io.media.webdataset import WebDataset
 from curator.testing import check_sink, check_source
 
 

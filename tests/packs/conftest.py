@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from curator import own_code, packs
+from curator.api import own_code
+from curator.registry import packs
 
 STAGE = '''
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Site:
     def curator(self, *words, code=0):
         """What `curator` prints in a process that sees these packs."""
         path = os.pathsep.join([str(self.folder), *(p for p in sys.path if p)])
-        done = subprocess.run([sys.executable, "-m", "curator.cli", *words], capture_output=True, text=True, cwd=self.folder,
+        done = subprocess.run([sys.executable, "-m", "curator", *words], capture_output=True, text=True, cwd=self.folder,
                               env={**os.environ, "PYTHONPATH": path, "COLUMNS": "80"})
         assert done.returncode == code, done.stdout + done.stderr
         return " ".join((done.stdout + done.stderr).split())

@@ -5,8 +5,8 @@ import sys
 import pyarrow as pa
 import pytest
 
+from curator.api.tasks import TextBatch
 from curator.stages import Drop
-from curator.tasks import TextBatch
 from curator.testing import check_pack
 
 ROWS = TextBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x", None, "yy"], "more": [1, 2, 3]}))
@@ -49,7 +49,7 @@ ENDS = """
 import json, os
 from pathlib import Path
 from curator import Batch, Sink, Source
-from curator.stage import Part, Unit, Writer, WrittenFile
+from curator.api.stage import Part, Unit, Writer, WrittenFile
 
 @dataclass(kw_only=True)
 class Poems(Source):

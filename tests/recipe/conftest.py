@@ -1,16 +1,12 @@
 """The fake packs of recipe_stages.py stand in for the installed ones."""
 
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from curator import packs
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import recipe_stages
+from curator.registry import packs
+from tests.recipe import recipe_stages
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import pytest
 
-from curator.errors import RecipeError
-from curator.pipeline import Node, Pipeline
-from curator.recipe import load
-from curator.resources import Resources
-from curator.stage import Sink, Source, Stage, setting, stage
+from curator.api.errors import RecipeError
+from curator.api.resources import Resources
+from curator.api.stage import Sink, Source, Stage, setting, stage
+from curator.front import Pipeline, load
+from curator.pipeline.graph import Node
 
 
 @dataclass(kw_only=True)

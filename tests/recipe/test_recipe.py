@@ -4,13 +4,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from recipe_stages import DESIGN, Drop, Exact, Jsonl, Limit, Signals, ToParquet, flat, graph, problems, step, wrong
 
-from curator import packs
-from curator.errors import RecipeError
-from curator.pipeline import End, from_source
-from curator.recipe import load, recipe_text
-from curator.resources import Resources
+from curator.api.errors import RecipeError
+from curator.api.resources import Resources
+from curator.front import from_source, load
+from curator.pipeline.graph import End
+from curator.recipe import recipe_text
+from curator.registry import packs
+from tests.recipe.recipe_stages import DESIGN, Drop, Exact, Jsonl, Limit, Signals, ToParquet, flat, graph, problems, step, wrong
 
 # -- what recipes mean -------------------------------------------------------------------------------------------
 

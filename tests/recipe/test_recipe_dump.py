@@ -1,7 +1,13 @@
 """Pipelines written as recipes: the same graph comes back, and no secret stands in it."""
 
 import pytest
-from recipe_stages import (
+
+from curator.api.resources import Resources
+from curator.api.stage import stage
+from curator.front import Pipeline, from_source, load
+from curator.pipeline.graph import End, Node
+from curator.recipe import dump
+from tests.recipe.recipe_stages import (
     DESIGN,
     Archive,
     Drop,
@@ -17,11 +23,6 @@ from recipe_stages import (
     problems,
     shout,
 )
-
-from curator.pipeline import End, Node, Pipeline, from_source
-from curator.recipe import dump, load
-from curator.resources import Resources
-from curator.stage import stage
 
 
 def route(pipeline: Pipeline, *labels: str) -> dict[str, Pipeline]:

@@ -3,11 +3,11 @@
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recipe_stages import DESIGN
 
-from curator.errors import RecipeError
-from curator.pipeline import Pipeline
-from curator.recipe import dump, load
+from curator.api.errors import RecipeError
+from curator.front import Pipeline, load
+from curator.recipe import dump
+from tests.recipe.recipe_stages import DESIGN
 
 WORDS = st.sampled_from([
     "read", "steps", "write", "branches", "from", "merge", "with", "drop", "route", "jsonl", "parquet", "path", "low", "high",

@@ -1,9 +1,9 @@
 """`--set`: values put into a recipe from outside."""
 
 import pytest
-from recipe_stages import DESIGN, Jsonl, Limit, ToParquet, problems
 
-from curator.recipe import load
+from curator.front import load
+from tests.recipe.recipe_stages import DESIGN, Jsonl, Limit, ToParquet, problems
 
 
 @pytest.mark.parametrize(("key", "value", "check"), [

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recipe_stages import Jsonl, ToParquet, Typed, Window, graph, problems, step, wrong
 
-from curator.pipeline import from_source
-from curator.recipe import dump, load
+from curator.front import from_source, load
+from curator.recipe import dump
+from tests.recipe.recipe_stages import Jsonl, ToParquet, Typed, Window, graph, problems, step, wrong
 
 
 @pytest.mark.parametrize(("text", "name", "value"), [

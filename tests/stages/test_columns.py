@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curator.errors import RecipeError
+from curator.api.errors import RecipeError
+from curator.api.tasks import ImageBatch
 from curator.stages import Map, Merge, Rename, Select
-from curator.tasks import ImageBatch
 from curator.testing import run_stage
 
 BATCH = ImageBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x y", None, "z"], "n": [1, 2, 3]}),

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import read, write
-from curator.errors import InputError, RecipeError
-from curator.stage import Context
+from curator.api.errors import InputError, RecipeError
+from curator.api.stage import Context
+from curator.api.tasks import TextBatch
 from curator.stages import Decontaminate
 from curator.stages.decontaminate import Index
-from curator.tasks import TextBatch
 from curator.testing import run_stage
 
 QUESTION = ("Natalia sold clips to forty eight of her friends in April, and then she sold half as many clips in May. "

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import RecipeError
-from curator.stage import Context
+from curator.api.errors import RecipeError
+from curator.api.stage import Context
+from curator.api.tasks import ImageBatch, TextBatch
 from curator.stages import DedupExact
 from curator.stages.dedup.exact_stream import ExactStream
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.dedup.values import normalized
-from curator.tasks import ImageBatch, TextBatch
 from curator.testing import check_stage
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator import packs
-from curator.errors import RecipeError
+from curator.api.errors import RecipeError
+from curator.api.tasks import ImageBatch, TextBatch
+from curator.registry import packs
 from curator.stages import Drop, Route
 from curator.stages.rules import Rule, load_rules
-from curator.tasks import ImageBatch, TextBatch
 from curator.testing import run_stage
 
 RULES = """

@@ -15,20 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web_server import JPEG, Web, page, redirect
 
-from curator.io import connections
-from curator.io.addresses import host_of, is_public, normalised
-from curator.io.confined import located
-from curator.io.media_types import ending_of, settled
-from curator.io.retry import pause_s, retry_after_s
-from curator.recipe import load
-from curator.run import run
-from curator.stages.fetch import Fetch
-from curator.stages.opt_out import OPT_OUT, opts_out
-from curator.stages.turns import Turns
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.front import load
+from curator.io.files.confined import located
+from curator.io.http import connections
+from curator.io.http.addresses import host_of, is_public, normalised
+from curator.io.http.retry import pause_s, retry_after_s
+from curator.io.media.types import ending_of, settled
+from curator.run.run import run
+from curator.stages.fetch.fetch import Fetch
+from curator.stages.fetch.opt_out import OPT_OUT, opts_out
+from curator.stages.fetch.turns import Turns
 from curator.testing import check_stage, run_stage
+from tests.stages.web_server import JPEG, Web, page, redirect
 
 
 @pytest.fixture

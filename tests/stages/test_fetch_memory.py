@@ -9,13 +9,13 @@ import tracemalloc
 
 import pyarrow as pa
 import pytest
-from web_server import Web, page
 
-from curator.io import connections
-from curator.io.room import Room, Share
-from curator.stage import Context
-from curator.stages.fetch import Fetch
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import Context
+from curator.io.http import connections
+from curator.io.http.room import Room, Share
+from curator.stages.fetch.fetch import Fetch
+from tests.stages.web_server import Web, page
 
 MB = 1 << 20
 FILE = b"\xff\xd8" + bytes(MB - 2)
@@ -30,8 +30,8 @@ def web():
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch):
-    monkeypatch.setattr("curator.stages.fetch.HELD_BYTES", 8 * MB)
-    monkeypatch.setattr("curator.stages.fetch.PART_BYTES", 2 * MB)
+    monkeypatch.setattr("curator.stages.fetch.fetch.HELD_BYTES", 8 * MB)
+    monkeypatch.setattr("curator.stages.fetch.fetch.PART_BYTES", 2 * MB)
 
 
 def breaks_off_once(body):

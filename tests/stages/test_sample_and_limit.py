@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import RecipeError
-from curator.stage import Context
+from curator.api.errors import RecipeError
+from curator.api.stage import Context
+from curator.api.tasks import TextBatch
 from curator.stages import Limit, Sample
-from curator.tasks import TextBatch
 from curator.testing import run_stage
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import RecipeError, TextBatch
-from curator.recipe import load
+from curator.front import load
 from curator.stages import Top, top
 from curator.testing import run_stage
 

@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import InputError, RecipeError
+from curator.api.batch import Batch
+from curator.api.errors import InputError, RecipeError
+from curator.api.resources import Resources
+from curator.api.stage import Context, Contract, Reduce, setting
 from curator.io.spool import shard_values
-from curator.resources import Resources
-from curator.stage import Context, Contract, Reduce, setting
 from curator.stages.dedup.arrays import mix
 from curator.stages.dedup.cosine import unit_vectors
 from curator.stages.dedup.kmeans import fit
@@ -21,7 +22,6 @@ from curator.stages.dedup.products import GRID, nearest, on_grid, torch_device
 from curator.stages.dedup.rows import SketchBatch
 from curator.stages.dedup.sketch import by_shard
 from curator.stages.identity import record_keys
-from curator.tasks.batch import Batch
 
 CLUSTER_ROWS = 1000  # of a cluster, on average, up to a million rows; beyond, the square root of their number
 SAMPLE_ROWS = 50  # for each cluster, to find its center. faiss (Clustering.h) warns below 39 and takes 256 at most

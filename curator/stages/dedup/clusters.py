@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curator.errors import RecipeError
-from curator.stage import Context, Contract, Reduce
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Context, Contract, Reduce
 from curator.stages.dedup.greedy import assign, distinct_pairs
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.dedup.keep import best_first, from_lists
 from curator.stages.dedup.rows import EDGE, VERDICT, EdgeBatch, VerdictBatch
-from curator.tasks.batch import Batch
 
 SORT_OUT_EDGES = 1 << 20  # pairs that came twice are sorted out when so many have come since the last time
 VERDICT_ROWS = 100_000  # of one batch

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.errors import InputError, RecipeError
+from curator.api.batch import Batch
+from curator.api.errors import InputError, RecipeError
 from curator.stages.dedup.arrays import mix
 from curator.stages.dedup.measures import RECALL, Measure, flat
 from curator.stages.dedup.products import on_grid, pairs_over
-from curator.tasks.batch import Batch
 
 BANDS_MAX = 32  # keys of a record
 BITS_MAX = 32  # of a key

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.stage import Context, Contract, Outputs, Reduce, setting
+from curator.api.batch import Batch
+from curator.api.stage import Context, Contract, Outputs, Reduce, setting
 from curator.stages.dedup.arrays import ranges
 from curator.stages.dedup.pieces import CutBatch, Texts, chunks, plain_text
 from curator.stages.identity import record_keys
-from curator.tasks.batch import Batch
 
 
 @dataclass(frozen=True)

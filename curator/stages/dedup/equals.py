@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from curator.api.batch import Batch
 from curator.stages.dedup.values import hash_values
-from curator.tasks.batch import Batch
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from curator import sql
-from curator.errors import RecipeError
-from curator.io.to_parquet import ToParquet
-from curator.stage import Composite, Contract, setting
+from curator.api.errors import RecipeError
+from curator.api.stage import Composite, Contract, setting
+from curator.io.tables.to_parquet import ToParquet
 from curator.stages.dedup.exact_cluster import Equals, Value, Values
 from curator.stages.dedup.exact_stream import ExactStream
 from curator.stages.dedup.keep import Keep

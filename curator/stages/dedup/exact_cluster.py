@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator import sql
-from curator.stage import Context, Contract, Outputs, Reduce, Stage, setting
+from curator.api.batch import Batch, concat_tables
+from curator.api.stage import Context, Contract, Outputs, Reduce, Stage, setting
 from curator.stages.dedup.clusters import size_names
 from curator.stages.dedup.equals import scoped_hashes, told_of_equals
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.dedup.keep import Keep, as_lists, best_first, from_lists
 from curator.stages.dedup.rows import VERDICT, VerdictBatch, digests
 from curator.stages.dedup.values import WIDTH
-from curator.tasks.batch import Batch, concat_tables
 
 VALUE = pa.schema([
     ("id", pa.string()), ("source", pa.string()),

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Memory, Outputs, Stateful, setting
+from curator.api.batch import Batch
+from curator.api.stage import Context, Contract, Memory, Outputs, Stateful, setting
 from curator.stages.dedup.equals import scoped_hashes, told_of_equals
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.identity import record_keys, units
-from curator.tasks.batch import Batch
 
 NOBODY = -1  # in place of a unit, where the record that was kept is void and the next equal one takes its place
 

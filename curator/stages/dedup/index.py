@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import InputError
-from curator.io.files import Folder
-from curator.stage import Contract, Outputs, Sink, Stage, Writer, WrittenFile, setting
+from curator.api.batch import Batch, concat_tables
+from curator.api.errors import InputError
+from curator.api.stage import Contract, Outputs, Sink, Stage, Writer, WrittenFile, setting
+from curator.io.files.folder import Folder
 from curator.stages.dedup.arrays import distinct, pairs_of_key
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
-from curator.tasks.batch import Batch, concat_tables
 
 PIN = "index.json"
 FILE_BYTES = 256 << 20  # of sketches and keys in one file, about: they are sorted in memory

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.errors import RecipeError
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
 
 WORDS = ("first", "longest", "none")  # what may stand alone
 FORMS = {"longest": (), "newest": (), "by": ("order",), "sources": ("column",)}  # what may stand in a mapping, and what beside it

@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from curator.errors import RecipeError
-from curator.stage import Composite, Contract, Outputs, setting
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Composite, Contract, Outputs, setting
 from curator.stages.dedup.cut import Cut
 from curator.stages.dedup.line_pieces import COUNTED, Compared, LineCutting, all_hashed
 from curator.stages.dedup.lines_stream import LinesStream
 from curator.stages.dedup.pieces import HashPieces, Texts, piece_outputs
 from curator.stages.dedup.repeated import Repeated
-from curator.tasks.batch import Batch
 
 SHARDS, MEMORY_BYTES = 16, 1 << 30
 

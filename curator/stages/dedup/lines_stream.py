@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Memory, Outputs, Stateful
+from curator.api.batch import Batch
+from curator.api.stage import Context, Contract, Memory, Outputs, Stateful
 from curator.stages.dedup.arrays import distinct, first_of_each, grown, ranges, turns
 from curator.stages.dedup.cut import Found
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.dedup.line_pieces import Compared, LineCutting, all_hashed
 from curator.stages.dedup.pieces import Hashed, Texts, check_text, gathered
 from curator.stages.identity import record_keys, units
-from curator.tasks.batch import Batch
 
 NOBODY = -1  # in place of a unit: the record is void, and its lines are free again
 NONE = (1 << 32) - 1  # no further claim on the line

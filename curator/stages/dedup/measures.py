@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.errors import RecipeError
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
 from curator.stages.dedup.arrays import mix
-from curator.tasks.batch import Batch
 
 RECALL = 0.99  # of pairs that are just alike enough, the share that is to meet
 BLOCK_BITS = 12  # shorter blocks of a hash make most records meet

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from curator.errors import RecipeError
-from curator.io.to_parquet import ToParquet
-from curator.stage import Composite, Contract, setting
+from curator.api.errors import RecipeError
+from curator.api.stage import Composite, Contract, setting
+from curator.io.tables.to_parquet import ToParquet
 from curator.stages.dedup.clusters import Clusters
 from curator.stages.dedup.index import IndexPlace, IndexRows, ToIndex, made_by
 from curator.stages.dedup.keep import Keep

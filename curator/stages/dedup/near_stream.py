@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.errors import InputError
-from curator.stage import Context, Contract, Memory, Outputs, Stateful
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Context, Contract, Memory, Outputs, Stateful
 from curator.stages.dedup.arrays import distinct, grown, pairs_of_key
 from curator.stages.dedup.clusters import cluster_keys, cluster_names
 from curator.stages.dedup.rows import digests
 from curator.stages.dedup.sketch import bucket_keys
 from curator.stages.identity import record_keys, units
-from curator.tasks.batch import Batch
 
 _NOBODY = pa.table({"id": pa.nulls(0, pa.string()), "source": pa.nulls(0, pa.string()), "digest": pa.nulls(0, pa.uint64())})
 NOBODY = -1  # in place of a unit: the record is void

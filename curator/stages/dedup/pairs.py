@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import RecipeError
-from curator.stage import Context, Contract, Reduce, setting
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Context, Contract, Reduce, setting
 from curator.stages.dedup.arrays import distinct, first_of_each, ranges
 from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
 from curator.stages.dedup.cosine import Cosine
@@ -19,7 +20,6 @@ from curator.stages.dedup.measures import Measure, MinHash
 from curator.stages.dedup.products import torch_device
 from curator.stages.dedup.rows import EDGE, SHINGLES, SKETCH, EdgeBatch, SketchBatch
 from curator.stages.dedup.store import Names, RowStore, keep_order
-from curator.tasks.batch import Batch
 
 LOOK_UP = 1 << 22  # keys that are looked up in an index at a time
 EDGES = 100_000  # rows of a batch, at most

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from curator.errors import RecipeError
+from curator.api.batch import Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Contract, Outputs, Stage
 from curator.io.spool import shard_values
-from curator.stage import Contract, Outputs, Stage
 from curator.stages.dedup.arrays import mix
 from curator.stages.dedup.values import hash_values
-from curator.tasks.batch import Batch
 
 CHUNK_BYTES = 1 << 18  # of text that is worked on at a time, about: the arrays over its bytes take up to 50 times as much
 PIECES = pa.schema([

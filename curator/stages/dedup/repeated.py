@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.stage import Context, Contract, Reduce, setting
+from curator.api.batch import Batch
+from curator.api.stage import Context, Contract, Reduce, setting
 from curator.stages.dedup.pieces import CUTS, PIECES, CutBatch, PieceBatch
 from curator.stages.dedup.store import Growing, Keys
 from curator.stages.identity import record_keys
-from curator.tasks.batch import Batch
 
 SEND_ROWS = 1 << 14  # records in a batch that goes on
 RANK, PLACE = 32, (1 << 32) - 1  # a key: the rank of a record shifted by so many bits, and a place below

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
 
 # A record is named by its id, its source and `digest`, a hash of its sketch: two that share an id are not always one.
 SKETCH = pa.schema([

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from curator.errors import RecipeError
-from curator.io.to_parquet import ToParquet
-from curator.stage import Composite, Contract, setting
+from curator.api.errors import RecipeError
+from curator.api.stage import Composite, Contract, setting
+from curator.io.tables.to_parquet import ToParquet
 from curator.stages.dedup.centroids import Centroids
 from curator.stages.dedup.clusters import Clusters
 from curator.stages.dedup.cosine import Cosine

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator import sql
-from curator.errors import RecipeError
+from curator.api.batch import HIDDEN, Batch
+from curator.api.errors import RecipeError
+from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.io.spool import shard_values
-from curator.stage import Context, Contract, Outputs, Stage, setting
 from curator.stages.dedup.arrays import distinct, mix
 from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.measures import Measure, flat
 from curator.stages.dedup.rows import SHINGLES, SKETCH, SketchBatch, digests
 from curator.stages.dedup.values import hash_values
-from curator.tasks.batch import HIDDEN, Batch
 
 
 @dataclass(kw_only=True)

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.stage import Context, Contract, Outputs, Reduce, setting
+from curator.api.batch import Batch, concat_tables
+from curator.api.stage import Context, Contract, Outputs, Reduce, setting
 from curator.stages.dedup.rows import VERDICT, VerdictBatch, digests
 from curator.stages.identity import record_keys
-from curator.tasks.batch import Batch, concat_tables
 
 ADDED = ("duplicate_of", "similarity", "cluster")  # columns on the port `duplicate`
 _TOLD = ["id", "source", "digest", "reference", *ADDED]

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curator.api.batch import Batch
 from curator.stages.dedup.measures import flat
-from curator.tasks.batch import Batch
 
 RUN = 1 << 21  # keys that are sorted at a time, 12 bytes each
 ROWS_MAX = 1 << 32

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curator.errors import RecipeError
-from curator.stage import Composite, Contract, Outputs, setting
+from curator.api.errors import RecipeError
+from curator.api.stage import Composite, Contract, Outputs, setting
 from curator.stages.dedup.arrays import mix, ranges
 from curator.stages.dedup.cut import Cut, Found, Removal
 from curator.stages.dedup.pieces import Hashed, HashPieces, Pieces, Texts, chunks, piece_outputs

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from curator.api.batch import Batch
 from curator.stages.dedup.urls import normalized_url
-from curator.tasks.batch import Batch
 
 WIDTH = 16  # bytes of a 128-bit hash
 

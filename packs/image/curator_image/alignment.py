@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import CuratorError
-from curator.stage import Context, Contract, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import CuratorError
+from curator.api.stage import Context, Contract, Stage
 from curator_image.models import CLIP, MODEL_RESOURCES, need_models
 from curator_image.vectors import scattered, unit
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.resources import Resources
-from curator.stage import Context, Contract, Stage
-from curator.tasks import ImageBatch
+from curator.api.resources import Resources
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import ImageBatch
 from curator_image.models import library
 
 

@@ -12,8 +12,8 @@ import torch
 import transformers
 from PIL import Image
 
-from curator.errors import CuratorError
-from curator.stage import Context
+from curator.api.errors import CuratorError
+from curator.api.stage import Context
 from curator_image.models import Place, load, load_model, place_of
 
 

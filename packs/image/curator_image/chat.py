@@ -15,7 +15,7 @@ from typing import Any
 import urllib3
 from urllib3 import exceptions as faults
 
-from curator.io.retry import TRANSIENT, innermost, pause_s, retry_after_s
+from curator.io.http.retry import TRANSIENT, innermost, pause_s, retry_after_s
 
 EXCERPT = 500  # characters of a server's message that are told
 NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 402, 404, 405})  # wrong URL, model or key: so it is for every question

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from curator.errors import CuratorError
-from curator.stage import Context
+from curator.api.errors import CuratorError
+from curator.api.stage import Context
 from curator_image.inputs import ImageInputs
 from curator_image.models import load_model, place_of
 

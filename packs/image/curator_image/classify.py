@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks import ImageBatch
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import ImageBatch
 from curator_image.models import MODEL_RESOURCES, need_models
 from curator_image.vectors import present, scattered
 

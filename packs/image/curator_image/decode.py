@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Outputs, Stage
-from curator.tasks import Batch, ImageBatch
+from curator.api.stage import Context, Contract, Outputs, Stage
+from curator.api.tasks import Batch, ImageBatch
 from curator_image.structure import BadImage
 
 if TYPE_CHECKING:

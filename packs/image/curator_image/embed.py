@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks import ImageBatch
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import ImageBatch
 from curator_image.models import CLIP, MODEL_RESOURCES, need_models
 from curator_image.vectors import VECTOR, present, unit, vector_column
 

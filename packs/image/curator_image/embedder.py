@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from curator.errors import CuratorError
-from curator.stage import Context
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import CuratorError
+from curator.api.stage import Context
 from curator_image.inputs import ImageInputs
 from curator_image.mlp import sigmoid, softmax
 from curator_image.models import load, load_model, place_of

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Outputs, Stage
-from curator.tasks import ImageBatch
+from curator.api.stage import Context, Contract, Outputs, Stage
+from curator.api.tasks import ImageBatch
 
 EXTENSIONS = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 QUALITY = {"jpeg": 90, "webp": 80}

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.errors import InputError
-from curator.stage import Context, Contract, Stage
-from curator.tasks import ImageBatch
+from curator.api.errors import InputError
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import ImageBatch
 
 CASCADE = "haarcascade_frontalface_alt2.xml"
 # Of 113 photographs with about 16 faces, at four sizes each, the cascade marks 30 times a face and 3 times something else with

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from curator.io.media_files import Files
+from curator.io.media.files import Files
 
 
 @dataclass(kw_only=True)

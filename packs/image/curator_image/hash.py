@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks import ImageBatch
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import ImageBatch
 
 BYTES = {"phash": 8, "dhash": 8, "pdq": 32}
 VARIANTS = ("none", "flips", "all")

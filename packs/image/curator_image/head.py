@@ -7,8 +7,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import Context, Contract, Stage
 from curator_image.vectors import scattered, unit, vectors_of
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curator.errors import CuratorError
+from curator.api.errors import CuratorError
 from curator_image.models import fetch, library
 
 EPSILON = 1e-7  # the smallest deviation, as in Keras

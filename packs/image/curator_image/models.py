@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from curator.errors import CuratorError
-from curator.resources import Resources
-from curator.stage import Context
+from curator.api.errors import CuratorError
+from curator.api.resources import Resources
+from curator.api.stage import Context
 
 CLIP = "openai/clip-vit-large-patch14"  # the model whose embeddings the public heads (aesthetics, NSFW) were trained on
 EXTRA = "pip install 'curator-image[models]'"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks import ImageBatch
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import ImageBatch
 from curator_image.text_lines import covered, load_engine, read_lines
 
 

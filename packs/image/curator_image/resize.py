@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from curator.stage import Contract, Outputs, Stage
-from curator.tasks import ImageBatch
+from curator.api.stage import Contract, Outputs, Stage
+from curator.api.tasks import ImageBatch
 
 Size = tuple[int, int]
 FILTERS = {"area": "BOX", "bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos": "LANCZOS"}  # ours: Pillow's

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from curator.errors import CuratorError
+from curator.api.errors import CuratorError
 
 LONGEST = 2000  # pixels; lines are cut out and read at up to this size of the picture, as rapidocr does
 LONE_AREA_MAX = 0.1  # of the picture; see `is_shape`

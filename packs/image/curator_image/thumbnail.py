@@ -7,8 +7,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks import ImageBatch
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import ImageBatch
 from curator_image.encode import check_format, encode
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.errors import InputError
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.errors import InputError
 
 VECTOR = pa.list_(pa.float32())
 

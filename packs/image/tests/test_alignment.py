@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from batches import images
 from curator_image import Alignment, Embed
-from tiny_models import image, save_clip, save_dinov2, save_siglip
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-from curator.errors import CuratorError
+from curator.api.errors import CuratorError
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
+from packs.image.tests.tiny_models import image, save_clip, save_dinov2, save_siglip
 
 LONG = "a very long text about nothing"
 CAPTIONS = ["a cat", LONG, "no image", None, "", "  ", "two dogs"]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from batches import images
 from curator_image.caption import Caption
-from tiny_captioners import FAMILIES, llava, smolvlm
 
-from curator.errors import CuratorError
-from curator.stage import Context
-from curator.tasks import ImageBatch
+from curator.api.errors import CuratorError
+from curator.api.stage import Context
+from curator.api.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
+from packs.image.tests.tiny_captioners import FAMILIES, llava, smolvlm
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,17 @@ import threading
 
 import pyarrow as pa
 import pytest
-from chat_server import Model, caption_for, completion
 from curator_image.caption_server import CaptionServer, columns_of, media_type
 from curator_image.chat import Rejected, message_of, reply_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.errors import CuratorError, RunStopped, StageError
-from curator.pipeline import from_source
+from curator.api.errors import CuratorError, RunStopped, StageError
+from curator.api.tasks import ImageBatch
+from curator.front import from_source
 from curator.stages import Jsonl, Map, ToJsonl
-from curator.tasks import ImageBatch
 from curator.testing import check_stage, run_stage
+from packs.image.tests.chat_server import Model, caption_for, completion
 
 JPEG, PNG = b"\xff\xd8\xff\xe0 a jpeg", b"\x89PNG\r\n\x1a\n a png"
 WEBP, GIF, TIFF = b"RIFF\x10\x00\x00\x00WEBPVP8 ", b"GIF89a a gif", b"II*\x00 a tiff"

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from batches import images
 from curator_image import Classify, Nsfw
-from tiny_models import image, save_vit
 from transformers import AutoImageProcessor, AutoModelForImageClassification
 
-from curator.errors import CuratorError
+from curator.api.errors import CuratorError
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
+from packs.image.tests.tiny_models import image, save_vit
 
 LABELS = ("normal", "nsfw", "drawing")
 PIXELS = [image(1), image(2, 64, 33), None, image(3, 32, 32), image(4, 20, 90), image(5, 50, 50)]

@@ -18,17 +18,17 @@ from curator_image.pixels import Limits, decode, scale_down, upright
 from curator_image.structure import BadImage
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from image_files import chunk, picture, png, saved
 from PIL import Image, ImageCms
 
-from curator.errors import ContractError
-from curator.io.media_files import Files
-from curator.pipeline import from_source
-from curator.plan import make_plan
-from curator.stage import Context
+from curator.api.errors import ContractError
+from curator.api.stage import Context
+from curator.api.tasks import Batch
+from curator.front import from_source
+from curator.io.media.files import Files
+from curator.pipeline.plan import make_plan
 from curator.stages import Map, ToParquet
-from curator.tasks import Batch
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_files import chunk, picture, png, saved
 
 LIMITS = Limits(178_956_970)
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from batches import images
 from curator_image import Embed, Resize
 from curator_image.vectors import unit, vector_column, vectors_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import SIZE, image, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
 from transformers import AutoImageProcessor, AutoModel
 
-from curator.errors import CuratorError
+from curator.api.errors import CuratorError
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
+from packs.image.tests.tiny_models import SIZE, image, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
 
 SAVED = {"clip": save_clip, "siglip": save_siglip, "siglip2": save_siglip2, "vit": save_vit, "dinov2": save_dinov2}
 PIXELS = [image(1), image(2, 64, 33), None, image(3, 32, 32), image(4, 20, 90)]

@@ -6,7 +6,6 @@ import io
 
 import numpy as np
 import pytest
-from batches import images
 from curator_image.decode import Decode
 from curator_image.encode import LONGEST, Encode
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
 
 
 def picture(width=80, height=60):

@@ -6,15 +6,15 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
-import tiny_yunet
-from batches import sized
 from curator_image.faces import SMALLEST, Faces, blurred
-from drawn_faces import scene
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.errors import InputError
+from curator.api.errors import InputError
 from curator.testing import check_stage, run_stage
+from packs.image.tests import tiny_yunet
+from packs.image.tests.drawn_faces import scene
+from packs.image.tests.image_batches import sized
 
 
 def inside(box, face):

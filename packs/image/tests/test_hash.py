@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import batches
 import cv2
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from curator.stages import DedupNear
 from curator.testing import check_stage, run_stage
+from packs.image.tests import image_batches
 
 KINDS = ["phash", "dhash", "pdq"]
 
@@ -167,7 +167,7 @@ def test_a_page_of_text_has_structure():
 
 
 def batch(*images):
-    return batches.images(*(None if image is None else colored(image) for image in images))
+    return image_batches.images(*(None if image is None else colored(image) for image in images))
 
 
 def test_columns_and_their_types():

@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from batches import images
 from curator_image import Aesthetic, Head
 from curator_image.mlp import erf
 from hypothesis import given, settings
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
 
-from curator.errors import CuratorError, InputError
+from curator.api.errors import CuratorError, InputError
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
 
 WIDTH = 12
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from PIL import Image
-from signal_images import flat, photo
-from tiny_models import save_clip, save_vit
 
-from curator.cli import main
+from curator.cli.main import main
+from packs.image.tests.signal_images import flat, photo
+from packs.image.tests.tiny_models import save_clip, save_vit
 
 PHOTOS = 6
 

@@ -11,11 +11,11 @@ from curator_image.inputs import ASPECT_MAX, Form, ImageInputs, center_crop, sha
 from curator_image.models import place_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import SIZE, image, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
 from transformers import AutoImageProcessor
 
-from curator.errors import CuratorError
-from curator.stage import Context
+from curator.api.errors import CuratorError
+from curator.api.stage import Context
+from packs.image.tests.tiny_models import SIZE, image, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit
 
 SAVED = {"clip": save_clip, "siglip": save_siglip, "vit": save_vit, "dinov2": save_dinov2, "siglip2": save_siglip2}
 

@@ -7,15 +7,15 @@ import sys
 
 import numpy as np
 import pytest
-from batches import images
 from curator_image.ocr import Ocr
 from curator_image.text_lines import Line, covered, is_shape, read_lines, reading_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import CuratorError
-from curator.stage import Context
+from curator.api.errors import CuratorError
+from curator.api.stage import Context
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
 
 
 def page(*lines: tuple[str, int, int], width: int = 640, height: int = 320) -> np.ndarray:

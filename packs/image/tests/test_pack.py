@@ -7,8 +7,6 @@ import io
 import numpy as np
 import pyarrow as pa
 import pytest
-from batches import images, sized
-from chat_server import Model
 from curator_image import (
     Aesthetic,
     Alignment,
@@ -29,13 +27,15 @@ from curator_image import (
     Thumbnail,
     ZeroShot,
 )
-from drawn_faces import scene
 from PIL import Image
-from tiny_captioners import llava
-from tiny_models import image, save_clip, save_vit
 
-from curator.tasks import Batch
+from curator.api.tasks import Batch
 from curator.testing import check_pack
+from packs.image.tests.chat_server import Model
+from packs.image.tests.drawn_faces import scene
+from packs.image.tests.image_batches import images, sized
+from packs.image.tests.tiny_captioners import llava
+from packs.image.tests.tiny_models import image, save_clip, save_vit
 
 PIXELS = [image(1), None, image(2, 64, 33), np.full((20, 30, 3), 255, np.uint8), image(3, 33, 90)]
 CAPTIONS = ["a cat", "no image", None, "", "two dogs"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from batches import images
 from curator_image.resize import FILTERS, Resize, resize, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import images
 
 
 def noise(width, height, seed=0):

@@ -8,15 +8,15 @@ import curator_image
 import numpy as np
 import pyarrow as pa
 import pytest
-from batches import sized
 from curator_image.signals import COLUMNS, Signals
-from signal_images import as_jpeg, blurred, captioned, flat, framed, noisy, page, photo, texture, tiled
 
-from curator import packs
+from curator.api.tasks import ImageBatch
+from curator.registry import packs
 from curator.stages.drop import Drop
 from curator.stages.rules import load_rules
-from curator.tasks import ImageBatch
 from curator.testing import run_stage
+from packs.image.tests.image_batches import sized
+from packs.image.tests.signal_images import as_jpeg, blurred, captioned, flat, framed, noisy, page, photo, texture, tiled
 
 FOLDER = Path(curator_image.__file__).parent / "rules"
 SETS = ("quality", "strict")

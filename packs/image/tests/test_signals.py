@@ -10,14 +10,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from batches import sized
 from curator_image.measures import MEASURES, measure
 from curator_image.signals import COLUMNS, OF_PIXELS, Signals
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.stage import Context
+from curator.api.stage import Context
 from curator.testing import check_stage, run_stage
+from packs.image.tests.image_batches import sized
 
 RNG = np.random.default_rng(1)
 SMALL = RNG.integers(0, 256, (9, 13, 3), dtype=np.uint8)

@@ -7,7 +7,8 @@ import pytest
 from curator_image.marks import find_lines
 from curator_image.measures import measure
 from curator_image.views import Views
-from signal_images import as_jpeg, captioned, flat, noisy, page, texture, tiled
+
+from packs.image.tests.signal_images import as_jpeg, captioned, flat, noisy, page, texture, tiled
 
 
 def score(image, name):

@@ -11,7 +11,8 @@ from curator_image.signals import OF_PIXELS
 from curator_image.views import Views
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from signal_images import as_jpeg, blurred, flat, framed, noisy, page, texture
+
+from packs.image.tests.signal_images import as_jpeg, blurred, flat, framed, noisy, page, texture
 
 SEEDS = st.integers(0, 10_000)
 SIDES = st.integers(130, 420)

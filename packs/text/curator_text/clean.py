@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks import TextBatch
+from curator.api.stage import Context, Contract, Stage
+from curator.api.tasks import TextBatch
 
 # Control characters but tab and line feed, and characters without width: soft hyphen, zero-width space, word joiner,
 # byte order mark, marks of writing direction. U+200C and U+200D stay: Persian, Hindi and emoji need them.

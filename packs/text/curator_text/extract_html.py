@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from curator.stage import Contract, Outputs, Stage
-from curator.tasks import TextBatch
+from curator.api.stage import Contract, Outputs, Stage
+from curator.api.tasks import TextBatch
 from curator_text.decode import decode_text
 
 # In main-content mode resiliparse 2.0 takes a piece of text of one character of three bytes for an icon and drops it:

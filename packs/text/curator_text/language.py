@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Outputs, Stage
-from curator.tasks import TextBatch
+from curator.api.stage import Context, Contract, Outputs, Stage
+from curator.api.tasks import TextBatch
 from curator_text.language_codes import VARIETIES, check_codes
 
 SLICES = 4

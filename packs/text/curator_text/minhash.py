@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from curator import RecipeError
-from curator.stage import Context, Contract, Stage
+from curator.api.batch import Batch
+from curator.api.stage import Context, Contract, Stage
 from curator.stages.dedup.arrays import distinct
 from curator.stages.dedup.folding import warm_up
 from curator.stages.dedup.ngrams import GROUP_CHARS, Grams, char_grams, groups, word_grams
-from curator.tasks.batch import Batch
 from curator_text.sketch import sketches
 
 GPU_GROUP_CHARS = 8_000_000  # worked on at once on a GPU, whose calls cost more

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.errors import InputError
-from curator.stage import Outputs
-from curator.tasks import TextBatch
+from curator.api.errors import InputError
+from curator.api.stage import Outputs
+from curator.api.tasks import TextBatch
 
 BATCH_ROWS, BATCH_BYTES = 500, 2 << 20
 _EXTRA = {"dropped": [("reason", pa.string())],

@@ -55,8 +55,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curator.stage import Context, Contract, Stage
-from curator.tasks.batch import Batch
+from curator.api.batch import Batch
+from curator.api.stage import Context, Contract, Stage
 from curator_text import c4, repetition
 from curator_text import characters as ch
 from curator_text.joined import Joined, groups, join, sums_before

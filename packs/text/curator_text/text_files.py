@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from curator.errors import InputError
-from curator.io.files import list_files, open_input
+from curator.api.errors import InputError
+from curator.api.stage import Contract, Outputs, Part, Source, Unit, setting
+from curator.io.files.folder import list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
-from curator.stage import Contract, Outputs, Part, Source, Unit, setting
 from curator_text.decode import decode_text
 from curator_text.extract_html import extract_page
 from curator_text.rows import Rows, is_lasting

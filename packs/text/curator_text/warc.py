@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from curator.errors import InputError
-from curator.io.files import list_files, open_input
+from curator.api.errors import InputError
+from curator.api.stage import Contract, Outputs, Source, Unit, setting
+from curator.io.files.folder import list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
-from curator.stage import Contract, Outputs, Source, Unit, setting
 from curator_text.http_payload import TooLarge, decode_body, looks_like_html, parse_response
 from curator_text.rows import Rows, is_lasting
 from curator_text.warc_records import Broken, Headers, Record, records

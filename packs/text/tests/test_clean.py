@@ -9,8 +9,8 @@ from curator_text.clean import Clean, repair_encoding, tidy_whitespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.stage import Context
-from curator.tasks import Batch, TextBatch
+from curator.api.stage import Context
+from curator.api.tasks import Batch, TextBatch
 
 
 def batch(*texts, column="text"):

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from curator_text.extract_html import ExtractHtml, extract_page
 
-from curator.stage import Context
-from curator.tasks import TextBatch
+from curator.api.stage import Context
+from curator.api.tasks import TextBatch
 
 PAGE = """<html><head><title>The &amp; title</title><meta charset="{charset}"><script>var x = 1;</script></head><body>
 <nav><ul><li><a href="/">Home</a><li><a href="/b">About us</a></ul></nav>

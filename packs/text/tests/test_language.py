@@ -12,7 +12,7 @@ from curator_text.language_model import LanguageModel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.tasks import TextBatch
+from curator.api.tasks import TextBatch
 
 TEXTS = {
     "en": "The quick brown fox jumps over the lazy dog, and then it goes home to sleep.",

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import RecipeError
+from curator.api.tasks import TextBatch
 from curator.stages.dedup.ngrams import Grams
-from curator.tasks import TextBatch
 from curator.testing import run_stage
 
 PARAGRAPH = ("The quick brown fox jumps over the lazy dog while seven wizards, who had come from far away, "

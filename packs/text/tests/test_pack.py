@@ -7,7 +7,7 @@ import gzip
 import pyarrow as pa
 from curator_text import C4Lines, Clean, ExtractHtml, Language, Minhash, Signals, TextFiles, Warc
 
-from curator.tasks import TextBatch
+from curator.api.tasks import TextBatch
 from curator.testing import check_pack
 
 ENGLISH = ("The quick brown fox jumps over the lazy dog. It was a sunny day, and the fox was happy.\n"

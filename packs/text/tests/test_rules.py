@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from curator_text.signals import COLUMNS, Signals
 
-from curator import packs
+from curator.api.tasks import TextBatch
+from curator.registry import packs
 from curator.stages.drop import Drop
 from curator.stages.rules import load_rules
-from curator.tasks import TextBatch
 
 FOLDER = Path(curator_text.__file__).parent / "rules"
 SETS = ("gopher_quality", "gopher_repetition", "c4", "fineweb", "refinedweb")

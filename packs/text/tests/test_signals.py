@@ -9,8 +9,8 @@ from curator_text.c4 import C4Lines, remove_lines
 from curator_text.signals import COLUMNS, Signals, measure
 from curator_text.stopwords import STOP_WORDS
 
-from curator.stage import Context
-from curator.tasks import TextBatch
+from curator.api.stage import Context
+from curator.api.tasks import TextBatch
 
 
 def batch(*texts, column="text", **columns):

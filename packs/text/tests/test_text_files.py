@@ -7,7 +7,7 @@ import os
 import pytest
 from curator_text.text_files import TextFiles
 
-from curator.errors import InputError
+from curator.api.errors import InputError
 
 PAGE = b"<html><head><title>T</title></head><body><nav>menu</nav><main><p>The page says this.</p></main></body></html>"
 

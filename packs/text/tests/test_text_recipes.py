@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from curator.cli import main
+from curator.cli.main import main
 
 SENTENCES = [
     "The museum in the old harbour opened its doors to visitors from the whole region last spring.",

@@ -16,7 +16,7 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from curator.errors import InputError
+from curator.api.errors import InputError
 
 PAGE = b"<html><head><title>A page</title></head><body><p>Some words about nothing in particular.</p></body></html>"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curator.errors import InputError, RecipeError
+from curator.api.errors import InputError, RecipeError
 from curator.io.spool import shard_of
 from curator.stages.dedup import centroids
 from curator.stages.dedup.centroids import Centroids, automatic

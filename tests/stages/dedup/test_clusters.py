@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import RecipeError
+from curator.api.errors import RecipeError
 from curator.stages.dedup import clusters, greedy
 from curator.stages.dedup.clusters import Clusters, size_names
 from curator.stages.dedup.greedy import assign

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vectors import directions, turned
 
 from curator import Batch, RecipeError
-from curator.errors import InputError
+from curator.api.errors import InputError
 from curator.stages.dedup.cosine import Cosine, bits_and_bands
 from curator.stages.dedup.products import GRID, on_grid
+from tests.stages.dedup.vectors import directions, turned
 
 KINDS = {"list": pa.list_, "large_list": pa.large_list, "fixed_size_list": lambda kind: pa.list_(kind, 3)}
 

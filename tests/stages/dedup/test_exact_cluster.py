@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import RecipeError, read, write
-from curator.plan import make_plan
-from curator.recipe import load
+from curator.api.tasks import TextBatch
+from curator.front import load
+from curator.pipeline.plan import make_plan
 from curator.stages import DedupExact
 from curator.stages.dedup import exact_cluster
 from curator.stages.dedup.exact_cluster import VALUE, Equals, Value, ValueBatch, Values
 from curator.stages.dedup.keep import Keep
 from curator.stages.dedup.rows import VERDICT, VerdictBatch
-from curator.tasks import TextBatch
 from curator.testing import check_stage, run_stage
 
 SCHEMA = pa.schema([("id", pa.string()), ("source", pa.string()), ("text", pa.string()), ("quality", pa.float64())])

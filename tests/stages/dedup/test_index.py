@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from looks import corpus, write
-from test_near import duplicates, run, written
 
 from curator import CuratorError, RecipeError
 from curator.stages import DedupNear
+from tests.stages.dedup.corpus import corpus, write
+from tests.stages.dedup.test_near import duplicates, run, written
 
 ROWS = corpus(seed=5)
 PARTS = [ROWS[:len(ROWS) // 2], ROWS[len(ROWS) // 2:-20], ROWS[-20:]]
@@ -82,8 +82,8 @@ def test_another_measure_is_refused(snapshots, tmp_path):
 
 
 def test_a_plan_and_a_preview_write_nothing(snapshots, tmp_path):
-    from curator.pipeline import from_source
-    from curator.preview import preview
+    from curator.front import from_source
+    from curator.run.preview import preview
     from curator.stages import Parquet, ToParquet
 
     made = from_source(Parquet(path=str(snapshots[0] / "*.parquet"))) >> DedupNear(index=str(tmp_path / "index"))

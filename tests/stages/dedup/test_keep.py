@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator.errors import RecipeError
+from curator.api.errors import RecipeError
+from curator.api.tasks import Batch
 from curator.stages.dedup.keep import Keep
-from curator.tasks import Batch
 
 NOON = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
 STAMP = NOON.timestamp() * 1e6

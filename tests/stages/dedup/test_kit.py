@@ -1,11 +1,11 @@
 """The conformance kit over whole deduplications, where many records are alike."""
 
 import pytest
-from looks import corpus, table
 
 from curator import TextBatch
 from curator.stages import DedupExact, DedupNear, DedupSubstring
 from curator.testing import check_stage, run_stage
+from tests.stages.dedup.corpus import corpus, table
 
 ROWS = corpus(seed=3, families=6, alone=5, words=30)
 BATCH = TextBatch(table(ROWS))

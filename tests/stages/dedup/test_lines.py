@@ -11,15 +11,14 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pieces_run import batch, run, split_at, texts
 
-from curator.errors import ContractError, RecipeError
-from curator.pipeline import from_source
-from curator.plan import make_plan
-from curator.recipe import load
+from curator.api.errors import ContractError, RecipeError
+from curator.front import from_source, load
+from curator.pipeline.plan import make_plan
 from curator.stages import DedupLines, Jsonl, ToJsonl
 from curator.stages.dedup import repeated, store
 from curator.stages.dedup.pieces import Texts
+from tests.stages.dedup.pieces_run import batch, run, split_at, texts
 
 SPACE = " \t\n\r\v\f"
 LINES = st.sampled_from(["", " ", "a", "A", "b", "é", "É", "e\u0301", "ﬁn", "fin", "a  b", " A b ", "日本語", "\u3000",

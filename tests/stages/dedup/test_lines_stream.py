@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import RecipeError, TextBatch
-from curator.pipeline import from_source
-from curator.recipe import load
-from curator.stage import Context
+from curator.api.stage import Context
+from curator.front import from_source, load
 from curator.stages import DedupLines, Jsonl
 from curator.stages.dedup.arrays import turns
 from curator.stages.dedup.lines_stream import LinesStream

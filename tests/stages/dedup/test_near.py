@@ -11,12 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from looks import corpus, jaccard, write
 
 from curator import RecipeError
-from curator.pipeline import from_source
-from curator.recipe import load
+from curator.front import from_source, load
 from curator.stages import DedupNear, Parquet, ToParquet
+from tests.stages.dedup.corpus import corpus, jaccard, write
 
 
 def run(folder, out, workers=0, **parameters):
@@ -199,7 +198,7 @@ def test_a_cluster_or_a_source_that_loses_much_is_told(tmp_path):
 
 SCRIPT = """
 import sys
-from curator.pipeline import from_source
+from curator.front import from_source
 from curator.stages import DedupNear, Parquet, ToParquet
 if __name__ == "__main__":
     made = from_source(Parquet(path=sys.argv[1] + "/*.parquet")) >> DedupNear() >> ToParquet(path=sys.argv[2])

@@ -5,15 +5,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from looks import corpus, signature, write
 
 from curator import RecipeError, TextBatch
-from curator.pipeline import from_source
-from curator.stage import Context
+from curator.api.stage import Context
+from curator.front import from_source
 from curator.stages import DedupNear, Parquet, ToParquet
 from curator.stages.dedup.measures import MinHash
 from curator.stages.dedup.near_stream import NearStream, Postings
 from curator.testing import check_stage
+from tests.stages.dedup.corpus import corpus, signature, write
 
 WORDS = {name: [f"{name}{n}" for n in range(40)] for name in "xyzw"}
 WORDS |= {f"{name}'": [*words[:-1], "other"] for name, words in list(WORDS.items())}  # alike: 39 of 41 words

@@ -227,7 +227,7 @@ def test_nothing_is_left_of_what_was_spilled(tmp_path):
     """Neither while it runs, nor when it is killed: the files have no names."""
     code = """
 import os, signal
-from test_pairs import FindPairs, MEASURE, near_copies, np, records, shards_of
+from tests.stages.dedup.test_pairs import FindPairs, MEASURE, near_copies, np, records, shards_of
 shard, = shards_of(records(near_copies(np.random.default_rng(0), 50)), MEASURE)
 stage = FindPairs(measure=MEASURE, memory_bytes=1)
 stage.clear()

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vectors import directions, turned
 
 from curator import RecipeError, Resources, read, write
-from curator.recipe import load
+from curator.front import load
 from curator.stages import DedupSemantic
+from tests.stages.dedup.vectors import directions, turned
 
 WIDTH = 32
 

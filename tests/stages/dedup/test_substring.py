@@ -12,16 +12,15 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pieces_run import batch, run, split_at, texts
 
-from curator.errors import RecipeError
-from curator.pipeline import from_source
-from curator.plan import make_plan
-from curator.recipe import load
+from curator.api.errors import RecipeError
+from curator.front import from_source, load
+from curator.pipeline.plan import make_plan
 from curator.stages import DedupSubstring, Parquet, ToParquet
 from curator.stages.dedup import pieces as shared
 from curator.stages.dedup.pieces import Texts
 from curator.stages.dedup.substring import windows
+from tests.stages.dedup.pieces_run import batch, run, split_at, texts
 
 SPACE = " \t\n\r\v\f"
 UNITS = st.sampled_from(["words", "chars", "bytes"])

@@ -7,9 +7,9 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curator.api.tasks import TextBatch
 from curator.stages.dedup.urls import normalized_url
 from curator.stages.dedup.values import hash_values
-from curator.tasks import TextBatch
 
 
 def hashes(*names, normalize=False, **columns):

@@ -1,0 +1,5 @@
+"""`python -m curator` is the command line."""
+
+from curator.cli.main import main
+
+main()

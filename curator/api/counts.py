@@ -1,0 +1,137 @@
+"""The counts of a stage: where the rows that came in went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from curator.api.summary import ColumnSummary
+
+SOURCES_MAX = 1000  # of a stage that counts by source: those that come later are left out
+ERRORS_MAX = 5  # of a stage in a unit: enough to say what goes wrong
+WRITTEN = "written"  # the port on which a sink's counts carry what it wrote
+
+
+@dataclass(frozen=True)
+class MemoryShort:
+    """Calls that ran out of memory and were made again with fewer rows. `rows`: the most that one of them had. `rows_max`: what
+    a call may have since `at`, the time of the last change; None: as many as before."""
+
+    calls: int
+    rows: int
+    rows_max: int | None
+    at: float
+
+    def __add__(self, other: MemoryShort) -> MemoryShort:
+        last = max(self, other, key=lambda one: one.at)
+        return MemoryShort(self.calls + other.calls, max(self.rows, other.rows), last.rows_max, last.at)
+
+
+@dataclass
+class Counts:
+    """What went through one stage. `rows_in + made` always equals the rows that came out, on whatever way.
+
+    `rows_in`: records taken in; for a source the records it read, good and bad. `made`: rows more than came in
+    (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the side outputs aside;
+    a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
+    `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
+    `by_source`: for a stage that asks for it, rows out and duplicates by the value of `source`. `notes`: what a reduction wants
+    people to know, with the number of rows that it is about. `memory`: where it ran short.
+    """
+
+    rows_in: int = 0
+    made: int = 0
+    out: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    duplicate: int = 0
+    failed: int = 0
+    absorbed: int = 0
+    busy_s: float = 0.0
+    errors: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, ColumnSummary] = field(default_factory=dict)
+    by_source: dict[str, list[int]] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+    memory: MemoryShort | None = None
+
+    def add(self, other: Counts) -> None:
+        """Take in the counts of another unit or attempt of the same stage."""
+        self.rows_in += other.rows_in
+        self.made += other.made
+        self.duplicate += other.duplicate
+        self.failed += other.failed
+        self.absorbed += other.absorbed
+        self.busy_s += other.busy_s
+        for port, rows in other.out.items():
+            self.out[port] = self.out.get(port, 0) + rows
+        if other.dropped:  # this and what follows: mostly there is none, and this is done for every call of a run
+            for reason, rows in other.dropped.items():
+                self.dropped[reason] = self.dropped.get(reason, 0) + rows
+        if other.errors:
+            for error, rows in other.errors.items():
+                if error in self.errors or len(self.errors) < ERRORS_MAX:
+                    self.errors[error] = self.errors.get(error, 0) + rows
+        if other.columns:
+            for name, summary in other.columns.items():
+                self.columns.setdefault(name, ColumnSummary()).merge(summary)
+        if other.by_source:
+            for source, (out, duplicate) in other.by_source.items():
+                self.saw_source(source, out, duplicate)
+        if other.notes:
+            for note, rows in other.notes.items():
+                self.notes[note] = self.notes.get(note, 0) + rows
+        if other.memory:
+            self.memory = self.memory + other.memory if self.memory else other.memory
+
+    def shift(self, other: Counts, sign: int) -> None:
+        """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left alone: of that
+        nothing can be taken away."""
+        self.rows_in += sign * other.rows_in
+        self.made += sign * other.made
+        self.duplicate += sign * other.duplicate
+        self.failed += sign * other.failed
+        self.absorbed += sign * other.absorbed
+        self.busy_s += sign * other.busy_s
+        for mine, more in ((self.out, other.out), (self.dropped, other.dropped), (self.errors, other.errors)):
+            for name, rows in more.items():
+                mine[name] = left = mine.get(name, 0) + sign * rows
+                if not left:
+                    del mine[name]
+
+    def saw_source(self, source: str, out: int, duplicate: int) -> None:
+        """Count rows of a source, if there are not too many sources already."""
+        if source in self.by_source or len(self.by_source) < SOURCES_MAX:
+            before = self.by_source.get(source, (0, 0))
+            self.by_source[source] = [before[0] + out, before[1] + duplicate]
+
+    @property
+    def unaccounted(self) -> int:
+        """Rows that came in or were made and are nowhere; below 0, rows from nowhere. Always 0 unless Curator erred."""
+        ended = sum(self.dropped.values()) + self.duplicate + self.failed + self.absorbed
+        return self.rows_in + self.made - sum(self.out.values()) - ended
+
+    def check(self, stage: str = "") -> None:
+        """Raises:
+            AssertionError: the counts do not add up.
+        """
+        assert not self.unaccounted, f"stage {stage!r}: {self.unaccounted} rows are not accounted for in {self!r}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts that are not 0, as plain values with the names of `stats.json`."""
+        named = {"in": self.rows_in, "made": self.made, "out": dict(self.out), "dropped": dict(self.dropped),
+                 "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
+                 "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
+                 "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_source": dict(self.by_source),
+                 "notes": dict(self.notes), "memory": asdict(self.memory) if self.memory else None}
+        return {name: value for name, value in named.items() if value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The counts that `to_json` wrote; what is not there is 0."""
+        values = dict(data)
+        values["rows_in"] = values.pop("in", 0)
+        for name in ("out", "dropped", "errors"):
+            values[name] = dict(values.get(name, {}))
+        values["columns"] = {n: ColumnSummary.from_json(c) for n, c in values.get("columns", {}).items()}
+        values["memory"] = MemoryShort(**values["memory"]) if "memory" in values else None
+        return cls(**values)

@@ -1,0 +1,227 @@
+"""What there is: the commands `stages`, `recipes`, `rules` and `doctor`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from curator.api.errors import CuratorError, RecipeError
+
+if TYPE_CHECKING:
+    from curator.registry.packs import Factory, Pack, Resource
+
+WIDTH = 80
+WIDTH_MAX = 120
+LIBRARIES = ("pyarrow", "numpy", "duckdb", "fsspec", "isal", "xxhash", "s3fs", "ray", "torch")
+
+
+@click.command(short_help="List stages, sources and sinks, or explain one.")
+@click.argument("name", required=False)
+def stages(name: str | None) -> None:
+    """List the stages, sources and sinks of all packs, or those of one; with a stage's NAME, all about it."""
+    from curator.recipe.describe import about
+    from curator.registry import packs
+
+    installed = packs.installed()
+    if name is not None and name not in (pack.name for pack in installed):
+        _print(*about(*_find_stage(name)))
+        return
+    for pack in installed:
+        if name in (None, pack.name):
+            _print(*_stages_of(pack))
+    click.echo("curator stages NAME tells all about one.")
+
+
+@click.command(short_help="List the packaged recipes, or print one.")
+@click.argument("name", required=False)
+def recipes(name: str | None) -> None:
+    """List the packaged recipes; with a NAME, print its YAML, to be copied and changed."""
+    from curator.recipe.describe import table
+    from curator.registry import packs
+
+    if name is not None:
+        click.echo(packs.resource("recipes", name).read_text(encoding="utf-8"), nl=False)
+        return
+    made = table("recipe", "what it does")
+    for found in packs.resources("recipes"):
+        made.add_row(found.name, _told(found, lambda content: _first_line(content.get("description"))))
+    _print(made)
+    click.echo("\ncurator recipes NAME prints one, curator plan NAME explains it.")
+
+
+@click.command(short_help="List the packaged rule sets, or print one.")
+@click.argument("name", required=False)
+def rules(name: str | None) -> None:
+    """List the packaged rule sets; with a NAME, its rules: what each drops, and where that comes from."""
+    from curator.recipe.describe import table
+    from curator.registry import packs
+
+    if name is None:
+        made = table("rule set", "rules", "what it drops")
+        for found in packs.resources("rules"):
+            made.add_row(found.name, _told(found, lambda content: str(len(content.get("rules") or ()))),
+                          _told(found, lambda content: _first_line(content.get("description"))))
+        _print(made)
+        click.echo("\ncurator rules NAME shows one; a recipe uses it by drop: {rules: NAME}.")
+        return
+    path = packs.resource("rules", name)
+    [found] = [r for r in packs.resources("rules") if r.path == path]
+    content = _content(found)
+    made = table("reason", "dropped when (source)")
+    for rule in content.get("rules") or ():
+        made.add_row(str(rule.get("reason", "")), str(rule.get("when", "")))
+        if rule.get("source"):
+            made.add_row("", f"({rule['source']})", style="dim")
+    _print(f"{found.name}: {content.get('description', '')}".strip(), f"Source: {content.get('source', 'none given')}", "",
+           made, f"\nFile: {path}")
+
+
+@click.command(short_help="Check what is installed here.")
+def doctor() -> None:
+    """Check what is installed and what this machine has.
+
+    Ends with 1 if a pack cannot be used, or a recipe or rule set of one.
+    """
+    from curator.recipe.describe import table
+    from curator.registry import packs
+    from curator.testing.installed import faults
+
+    made = table("pack", "distribution", "", "")
+    wrong: dict[str, None] = {}  # each once, in order
+    lacking: list[str] = []
+    for pack in packs.installed():
+        error = pack.error
+        found = [error] if error else faults(pack)
+        wrong |= dict.fromkeys(found)
+        state = "broken" if error else "faulty" if found else "ok"
+        made.add_row(pack.name, f"{pack.distribution} {pack.version}", state, "" if error else _size_of(pack))
+        lacking += [] if error else _lacking(pack)
+    machine = table("machine", "")
+    for what, value in _machine():
+        machine.add_row(what, value)
+    told = [line for text in (*wrong, *lacking) for line in ("", text)]
+    _print(made, *told, "", machine)
+    if wrong:
+        sys.exit(1)
+
+
+COMMANDS = (stages, recipes, rules, doctor)
+
+
+# -- stages ----------------------------------------------------------------------------------------------------
+
+
+def _stages_of(pack: Pack) -> list[Any]:
+    from curator.recipe.describe import doc_of, table
+    from curator.registry import packs
+
+    title = f"{pack.name} ({pack.distribution} {pack.version})"
+    error = pack.error
+    if error is not None:
+        return [title, f"  {error}", ""]
+    made = table("  name", "kind", "what you get")
+    for name, factory in pack.stages().items():
+        made.add_row(f"  {name}", packs.kind_of(factory), _first_line(doc_of(factory)))
+    return [title, made, ""]
+
+
+def _find_stage(name: str) -> tuple[str, Factory]:
+    """A stage by its name, with or without its pack."""
+    from curator.registry import packs
+
+    try:
+        return name, packs.stage_class(name)
+    except RecipeError:
+        short = {full: factory for full, factory in packs.all_stages().items() if full.partition(".")[2] == name}
+        if len(short) == 1:
+            return next(iter(short.items()))
+        if short:
+            raise CuratorError(f"several packs have a stage {name!r}: {' or '.join(short)}") from None
+        raise
+
+
+# -- files and machine -----------------------------------------------------------------------------------------
+
+
+def _content(found: Resource) -> dict[str, Any]:
+    from curator.io.yaml import Problems, parse
+
+    problems = Problems()
+    root = parse(found.path.read_text(encoding="utf-8"), str(found.path), problems)
+    problems.check()
+    if not root.is_map:
+        raise RecipeError(f"{found.path}: expected a mapping with name, description and rules")
+    return root.plain()
+
+
+def _told(found: Resource, tell: Callable[[dict[str, Any]], str]) -> str:
+    """A cell of a list: a file that cannot be read says so itself, and the list goes on."""
+    try:
+        return tell(_content(found))
+    except (CuratorError, OSError, ValueError) as error:
+        return f"cannot be read: {error}"
+
+
+def _size_of(pack: Pack) -> str:
+    from curator.registry import packs
+
+    kinds = [f"{len(pack.stages())} stages"]
+    for kind, word in (("recipes", "recipes"), ("rules", "rule sets")):
+        n = sum(r.pack == pack for r in packs.resources(kind))
+        kinds += [f"{n} {word}"] if n else []
+    return ", ".join(kinds)
+
+
+def _lacking(pack: Pack) -> Iterator[str]:
+    """What is not installed that a pack could use, and how to get it."""
+    from curator.registry.why import unmet
+
+    for extra, missing in unmet(pack.distribution).items():
+        what = f"'{pack.distribution}[{extra}]'" if extra else " ".join(missing)
+        yield f"{pack.name} is without {', '.join(missing)}: pip install {what}"
+
+
+def _machine() -> Iterator[tuple[str, str]]:
+    import importlib.metadata
+    import platform
+    import shutil
+    import tempfile
+
+    from curator.machine.detect import available_cpus, memory_bytes, visible_devices
+    from curator.machine.folders import shared_memory_parent
+    from curator.observe.format import size
+
+    yield "Python", f"{platform.python_version()} ({sys.executable})"
+    yield "system", platform.platform()
+    yield "cores", f"{available_cpus():g}"
+    yield "memory", size(memory_bytes())
+    yield "GPUs", str(len(visible_devices()))
+    for what, folder in (("batches in", shared_memory_parent()), ("temporary files in", tempfile.gettempdir())):
+        yield what, f"{folder}, {size(shutil.disk_usage(folder).free)} free"
+    for library in LIBRARIES:
+        try:
+            yield library, importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            yield library, "not installed"
+
+
+# -- printing --------------------------------------------------------------------------------------------------
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
+
+
+def _print(*parts: Any) -> None:
+    """Print texts and tables: in the terminal's width, or as plain text of 80 columns elsewhere."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    width = min(console.width, WIDTH_MAX) if console.is_terminal else WIDTH
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, width=width)
+    click.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)

@@ -1,0 +1,204 @@
+"""The command line: a shell over `run`, `plan` and `preview`, without logic of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from curator.api.errors import CuratorError, FirstError
+
+RAY_HERE = "local or RAY_ADDRESS"
+EXITS = {"interrupted": 130, "terminated": 143}  # as shells have it: 128 and the number of the signal; anything else gives 2
+RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
+
+
+class Commands(click.Group):
+    """Lists the commands in the order in which a new user needs them, and tells errors of ours without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CuratorError as error:
+            for told in (str(error), *getattr(error, "__notes__", ())):
+                click.echo(f"curator: {told}", err=True)
+            ctx.exit(2)
+
+
+def recipe_options(command: Callable) -> Callable:
+    """RECIPE, `--set` and `--out`, which `run`, `plan` and `preview` share."""
+    for option in (
+        click.option("--out", metavar="FOLDER", help="Write everything here instead of into the folder that the recipe names."),
+        click.option("--set", "settings", multiple=True, metavar="PATH=VALUE",
+                     help="Change a value of the recipe, for example read.path='crawl/*.warc.gz'."),
+        click.argument("recipe"),
+    ):
+        command = option(command)
+    return command
+
+
+class RunCommand(click.Command):
+    """`--ray` takes an address or none: what follows it is one only if it looks like one, and not like a recipe."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--ray") if "--ray" in args else len(args)
+        if at + 1 < len(args) and not RAY_ADDRESS.fullmatch(args[at + 1]):
+            args = [*args[:at], f"--ray={RAY_HERE}", *args[at + 1:]]
+        return super().parse_args(ctx, args)
+
+
+def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
+    from curator.recipe import load
+    from curator.worker.imports import hold_back
+
+    hold_back()
+    overrides = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise CuratorError(f"--set {setting!r}: write it as PATH=VALUE, for example read.path=docs/")
+        overrides[key.strip()] = value
+    if out is not None:
+        overrides["out"] = out
+    return load(recipe, overrides)
+
+
+mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream", show_default=True,
+                           help="Run all operators at once, or each to its end before the next begins (between them, rows are "
+                                "kept on disk).")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="curator-core", prog_name="curator")
+def main() -> None:
+    """Curate text, images, video and audio into training data: nothing lost, every drop explained."""
+
+
+@main.command(cls=RunCommand, short_help="Run a recipe, or continue it where it was interrupted.")
+@recipe_options
+@click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0: work in this process, to debug.")
+@click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
+              help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on this machine. "
+                   "[default where RAY_ADDRESS is set]")
+@click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there, and say what that is.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit of the recipe removes results.")
+@click.option("--replace", is_flag=True, help="Remove results that are in the way, also those of another recipe.")
+@click.option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
+@mode_option
+@click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None, prune: bool, yes: bool,
+        replace: bool, mode: Any, metrics_port: str | None, quiet: bool) -> None:
+    """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
+
+    Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
+    """
+    from curator.observe.live.progress import Progress
+    from curator.observe.report.funnel import show_funnel
+    from curator.pipeline.layout import elsewhere
+    from curator.run.run import run as run_pipeline
+
+    pipeline = load_recipe(recipe, settings, out)
+    if not quiet and pipeline.settings.out is not None:
+        for folder in elsewhere(pipeline):
+            click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
+    progress = None if quiet else Progress()
+    try:
+        result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
+                              prune=(lambda told: click.echo(told, err=True)) if prune else False,
+                              replace=replace or (lambda told: yes or _asked(told)),
+                              metrics_port=metrics_port, watch=progress.update if progress else None)
+    finally:
+        if progress:
+            progress.close()
+    if not quiet:
+        show_funnel(result.stats)
+    if not result.ok:
+        click.echo(f"curator: {result.stats['message']}", err=True)
+        for error in result.first_errors[:1]:
+            click.echo(f"curator: {error}", err=True)
+        sys.exit(EXITS.get(result.stats["stopped_by"], 2))
+
+
+def _asked(told: str) -> bool:
+    """Whether somebody sits there and says yes."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{told}. Go on?", err=True)
+
+
+@main.command(short_help="Show what a recipe would do.")
+@recipe_options
+@mode_option
+def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> None:
+    """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and first lines."""
+    from curator.pipeline.plan import make_plan
+    from curator.run.explain import explain, list_units
+
+    made = make_plan(load_recipe(recipe, settings, out), mode)
+    click.echo(explain(made, list_units(made)))
+
+
+@main.command(short_help="Try a recipe on a few records.")
+@recipe_options
+@click.argument("n", type=click.IntRange(min=1), default=5)
+def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> None:
+    """Try RECIPE on the first N records, in this process: what each stage changes, and who drops what. Writes nothing.
+
+    Ends with 2 when all records failed in some stage.
+    """
+    from curator.observe.preview import show_preview
+    from curator.run.preview import preview as preview_pipeline
+
+    stages = preview_pipeline(load_recipe(recipe, settings, out), n)
+    show_preview(stages, records_max=n)
+    for stage in stages:
+        if stage.all_failed:
+            raise CuratorError(f"all records failed in stage {stage.name}\n{stage.error or ''}".rstrip())
+
+
+@main.command(short_help="Show the funnel of a run, also while it works.")
+@click.argument("folder", metavar="RUN")
+@click.option("--json", "as_json", is_flag=True, help="The numbers as they stand in stats.json.")
+def show(folder: str, as_json: bool) -> None:
+    """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is. RUN is its output folder."""
+    from curator.io.files.folder import Folder
+    from curator.observe.report.funnel import show_funnel
+    from curator.run.folder.working import as_it_stands
+
+    out = Folder.open(folder)
+    if not out.sub("_run").exists("stats.json"):
+        raise CuratorError(f"{folder} holds no run: there is no _run/stats.json in it")
+    text = out.sub("_run").read("stats.json").decode()
+    if as_json:
+        click.echo(text)
+        return
+    stats = as_it_stands(json.loads(text), out)
+    show_funnel(stats)
+    for error in stats.get("first_errors", ())[:1] if stats["status"] != "finished" else ():
+        click.echo(FirstError(**error))
+
+
+@main.command(short_help="Print the Grafana dashboard for --metrics-port.")
+def dashboard() -> None:
+    """Print the Grafana dashboard that shows what `run --metrics-port` serves, to be imported there as JSON."""
+    from importlib.resources import files
+
+    click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
+
+
+def _add_lists() -> None:
+    from curator.cli.lists import COMMANDS
+
+    for command in COMMANDS:
+        main.add_command(command)
+
+
+_add_lists()
+
+if __name__ == "__main__":
+    sys.exit(main())

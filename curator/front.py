@@ -1,0 +1,89 @@
+"""Pipelines that can be run: the door for people who write Python.
+
+    read("docs/*.jsonl") >> Drop(conditions={"short": "length(text) < 200"}) >> write("out/")
+
+The graph itself is `curator.pipeline.graph`; what runs, tries or explains it is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from os import PathLike
+from typing import Any, Literal
+
+from curator.api.errors import RunStopped
+from curator.api.stage import Source
+from curator.pipeline import graph
+
+
+@dataclass(frozen=True)
+class Pipeline(graph.Graph):
+    """Stages joined port to stage. `>>` adds a stage or sink, `+` unites, `route` and `port` branch."""
+
+    @classmethod
+    def of(cls, made: graph.Graph) -> Pipeline:
+        """The same graph, as a pipeline that can be run."""
+        return cls(**{field.name: getattr(made, field.name) for field in fields(made)})
+
+    def route(self, routes: Mapping[str, str]) -> dict[str, Pipeline]:
+        """A branch for each label, of the rows for which its SQL condition is the first true one.
+
+        Rows for which none is true are dropped with the reason `unmatched`.
+        """
+        from curator.stages.route import Route
+
+        return self.then(Route(routes=dict(routes))).branches()
+
+    def run(self, *, check: bool = True, **options: Any) -> Any:
+        """Run it, or continue it: see `curator.run.run.run` for the options and the result.
+
+        Raises:
+            RunStopped: it did not end well (too many records failed, a stage cannot work); with `check=False` the result says so.
+        """
+        from curator.run.run import run
+
+        result = run(self, **options)
+        if check and not result.ok:
+            raise RunStopped("\n".join(map(str, (result.stats["message"], *result.first_errors[:1]))))
+        return result
+
+    def preview(self, records: int = 5) -> Any:
+        """Try it on the first records and print what each stage does to them; nothing is written."""
+        from curator.observe.preview import show_preview
+        from curator.run.preview import preview
+
+        return show_preview(preview(self, records), records_max=records)
+
+    def plan(self, mode: Literal["stream", "batch"] = "stream", out: str | None = None) -> str:
+        """What it would do, in words."""
+        from curator.pipeline.plan import make_plan
+        from curator.run.explain import explain, list_units
+
+        made = make_plan(self, mode, out)
+        return explain(made, list_units(made))
+
+
+def read(source: str | PathLike[str] | list[str] | Source, format: str | None = None, **options: Any) -> Pipeline:
+    """A pipeline that reads these paths, globs or URLs, or this source.
+
+    `format`: `jsonl`, `parquet`, `csv`, `webdataset` or `files`; by default what the suffixes say.
+    `options`: the source's parameters.
+    """
+    if isinstance(source, Source):
+        return from_source(source)
+    from curator.pipeline.formats import source_for
+
+    return from_source(source_for(source, format, **options))
+
+
+def from_source(source: Source) -> Pipeline:
+    """A pipeline that begins with this source."""
+    return Pipeline.of(graph.from_source(source))
+
+
+def load(recipe: str | PathLike[str], overrides: Mapping[str, str] | None = None) -> Pipeline:
+    """The pipeline of a recipe: a file, a packaged recipe (`text/web`) or the YAML itself; see `curator.recipe.load`."""
+    from curator import recipe as recipes
+
+    return Pipeline.of(recipes.load(recipe, overrides))

@@ -1,0 +1,161 @@
+"""From a path, a folder or a glob to the files it names."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from curator.api.errors import InputError
+from curator.api.stage import SIDE_OUTPUTS
+from curator.io.files.compression import without_codec
+from curator.io.files.local import Entry
+
+# In the folder of a run:
+DATA = "data"  # what was written
+CLUSTERS = "clusters"  # what its reductions found out
+CARD = "README.md"  # what it says of itself
+RUN = "_run"  # what the run knows of itself, so a folder that has it is one of a run
+BESIDE = (*SIDE_OUTPUTS, CLUSTERS, CARD)  # what is no data
+
+
+class Listable(Protocol):
+    """What is needed of a filesystem to expand a path."""
+
+    def info(self, path: str) -> Entry | None: ...
+    def ls(self, path: str) -> list[Entry]: ...
+    def walk(self, path: str) -> Iterable[Entry]: ...
+
+
+def expand(files: Listable, path: str, given: str, suffixes: tuple[str, ...]) -> list[Entry]:
+    """The files that `path` names; `given` is how the user wrote it.
+
+    A name that exists is taken as it stands, even if it looks like a glob.
+
+    Raises:
+        InputError: it names no file.
+    """
+    entry = files.info(path)
+    if entry is not None:
+        return [entry] if not entry.is_folder else _in_folder(files, path, given, suffixes)
+    if not is_glob(given):
+        raise InputError(f"{given} does not exist{_nearby(files, path)}")
+    base, pattern = _split(path)
+    found: list[Entry] = []
+    for match in _matches(files, base, pattern):
+        found += [match] if not match.is_folder else _visible(files.walk(match.path), match.path, suffixes)
+    if not found:
+        raise InputError(f"{given} matches no file{_nearby(files, path)}")
+    return found
+
+
+def is_glob(path: str) -> bool:
+    """Whether a path has wildcards. In a web address `?` begins a query."""
+    return bool(re.search(r"[*\[]" if path.startswith(("http://", "https://")) else r"[*?\[]", path))
+
+
+def _in_folder(files: Listable, path: str, given: str, suffixes: tuple[str, ...]) -> list[Entry]:
+    everything = list(files.walk(path))
+    found = _visible(everything, path, suffixes)
+    if found:
+        return found
+    names = [e.name for e in _visible(everything, path, ())]
+    if not names:
+        raise InputError(f"the folder {given} has no files (names that begin with . or _ do not count)")
+    kinds = Counter(sorted(map(_ending, names)))
+    there = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
+    raise InputError(f"the folder {given} has no {' or '.join(suffixes)} file: there are {there}. "
+                     "Name the files with a glob if they are what you want")
+
+
+def _ending(name: str) -> str:
+    """`.jsonl.gz` for `a.b.jsonl.gz`."""
+    bare = without_codec(name)
+    return (os.path.splitext(bare)[1] + name[len(bare):]) or "no ending"
+
+
+def _visible(entries: Iterable[Entry], folder: str, suffixes: tuple[str, ...]) -> list[Entry]:
+    """Those that count below a folder. Where a run wrote (`_run/`), what it keeps beside the data does not."""
+    below = len(folder.rstrip("/")) + 1
+    named = [(e.path[below:], e) for e in entries]
+    outputs = {name[:at] for name, _ in named if (at := ("/" + name).find(f"/{RUN}/")) >= 0}
+    aside = {f"{output}{name}" for output in outputs for name in BESIDE}
+    aside_folders = tuple(f"{name}/" for name in aside)
+    return [e for name, e in named
+            if not any(part[0] in "._" for part in name.split("/") if part)
+            and name not in aside and not name.startswith(aside_folders)
+            and (not suffixes or name.lower().endswith(suffixes))]
+
+
+# -- globs --------------------------------------------------------------------------------------------------
+
+
+def _split(path: str) -> tuple[str, list[str]]:
+    """The folder before the first wildcard, and the components from there."""
+    parts = path.split("/")
+    first = next(i for i, part in enumerate(parts) if is_glob(part))
+    return "/".join(parts[:first]) or ("/" if path.startswith("/") else ""), parts[first:]
+
+
+def _matches(files: Listable, base: str, pattern: list[str]) -> Iterator[Entry]:
+    """Files and folders below `base` that fit the components, descending only where they can fit."""
+    if "**" in pattern:
+        whole = re.compile(_regex(pattern))
+        below = len(base.rstrip("/")) + 1
+        yield from (e for e in _visible(files.walk(base), base, ()) if whole.fullmatch(e.path[below:]))
+        return
+    first, rest = re.compile(_component(pattern[0])), pattern[1:]
+    there = files.ls(base)
+    aside = BESIDE if is_glob(pattern[0]) and any(e.name == RUN for e in there) else ()
+    for entry in there:
+        if first.fullmatch(entry.name) and entry.name not in aside:
+            if not rest:
+                yield entry
+            elif entry.is_folder:
+                yield from _matches(files, entry.path, rest)
+
+
+def _regex(pattern: list[str]) -> str:
+    """A regular expression over relative names. `**` stands for any number of folders."""
+    *folders, last = pattern
+    text = "".join(r"(?:[^/]*/)*" if p == "**" else _component(p) + "/" for p in folders)
+    return text + (".*" if last == "**" else _component(last))
+
+
+def _component(part: str) -> str:
+    """A regular expression for one component. A wildcard does not match a leading `.` or `_`."""
+    text, i = r"(?![._])" if is_glob(part[0]) else "", 0
+    while i < len(part):
+        if part[i] == "*":
+            text += "[^/]*"
+        elif part[i] == "?":
+            text += "[^/]"
+        elif part[i] == "[" and (end := part.find("]", i + 2)) > 0:
+            inside = part[i + 1:end].replace("\\", r"\\").replace("[", r"\[")
+            text += "[" + ("^" + inside[1:] if inside[0] == "!" else inside) + "]"
+            i = end
+        else:
+            text += re.escape(part[i])
+        i += 1
+    return text
+
+
+# -- help for a path that is not there --------------------------------------------------------------------------
+
+
+def _nearby(files: Listable, path: str) -> str:
+    """What there is instead: the nearest folder that exists, and names in it, the most similar ones first."""
+    parts = path.rstrip("/").split("/")
+    for depth in range(len(parts) - 1, 0, -1):
+        folder, wanted = "/".join(parts[:depth]) or "/", parts[depth]
+        if is_glob(folder) or not (there := files.ls(folder)):
+            continue
+        names = sorted(e.name + ("/" if e.is_folder else "") for e in there)
+        near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
+        shown = ", ".join((near + [n for n in names if n not in near])[:5])
+        return f". The nearest folder that exists is {folder} with {len(names)} names: {shown}" \
+               + (", …" if len(names) > 5 else "")
+    return ""

@@ -1,0 +1,138 @@
+"""Files of any kind, one record a file."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import xxhash
+
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Contract, Outputs, Part, Source, Unit, setting
+from curator.io.files.faults import explained
+from curator.io.files.folder import list_files, open_input
+from curator.io.media.types import extension_of
+from curator.io.source import LASTING, as_paths
+from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
+from curator.io.units import TARGET_BYTES, plan_units
+
+ARROW_BYTES = (1 << 31) - 1  # the most that a binary column of one batch can hold
+COLUMNS = {"id": pa.string(), "source": pa.string(), "bytes": pa.binary(), "extension": pa.string()}
+_AT_ONCE = 8  # remote files that are fetched side by side
+
+
+@dataclass(kw_only=True)
+class Files(Source):
+    """Read files of any kind, one record a file.
+
+    Columns: `id` (a hash of the file's path), `source` (its path), `bytes` (binary: its content as it is, empty if the file
+    is) and `extension` (its ending in lower case, without the dot; "" if it has none). A file that cannot be read leaves on
+    `failed`, one that is too large on `dropped`, reason `too_large`.
+
+    `path`: files, folders, globs or URLs, one or several. `suffixes`: the endings that count in a folder (`[.jpg, .png]`),
+    None for every file; a glob reads what it names. `max_file_bytes`: the largest file that is read. `storage_options`: what
+    the filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
+    """
+
+    path: str | list[str] = setting()
+    suffixes: list[str] | None = setting(default=None)
+    max_file_bytes: int = 256 << 20
+    storage_options: dict[str, Any] | None = setting(default=None)
+    unit_bytes: int = setting(default=TARGET_BYTES)
+
+    name = "files"
+    default_suffixes: ClassVar[tuple[str, ...]] = ()  # of a subclass that reads files of some kind; () for every file
+
+    def __post_init__(self) -> None:
+        self.path = as_paths(self.path)
+        if isinstance(self.suffixes, str) or self.suffixes == []:
+            raise ValueError(f"suffixes must be a list of endings such as .jpg, got {self.suffixes!r}")
+        if not 1 <= self.max_file_bytes <= ARROW_BYTES:
+            raise ValueError(f"max_file_bytes must be from 1 to {ARROW_BYTES:,}, got {self.max_file_bytes}")
+        if self.unit_bytes < 1:
+            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+
+    def contract(self) -> Contract:
+        return Contract(adds=COLUMNS)
+
+    def units(self) -> list[Unit]:
+        return plan_units(list_files(self.path, self.storage_options, self._endings()), self.unit_bytes)
+
+    def read(self, unit: Unit) -> Iterator[Outputs]:
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for part, content in self._contents(unit.parts):
+            if isinstance(content, bytes) and rows and size + len(content) > PIECE_BYTES:
+                yield Outputs(out=_batch(rows))
+                rows, size = [], 0
+            if content is None:
+                yield Outputs(dropped=_batch([_row(part, None)]).with_reason("too_large"))
+            elif isinstance(content, InputError):
+                uri = shown(part.uri)
+                yield Outputs(failed=failed_rows(uri, [Failure(uri, None, content)]))
+            else:
+                rows.append(_row(part, content))
+                size += len(content)
+            if len(rows) >= PIECE_ROWS or size >= PIECE_BYTES:
+                yield Outputs(out=_batch(rows))
+                rows, size = [], 0
+        if rows:
+            yield Outputs(out=_batch(rows))
+
+    def _endings(self) -> tuple[str, ...]:
+        if self.suffixes is None:
+            return self.default_suffixes
+        return tuple("." + suffix.lower().lstrip(".") for suffix in self.suffixes)
+
+    def _contents(self, parts: Sequence[Part]) -> Iterator[tuple[Part, bytes | InputError | None]]:
+        """Each file with its content, in order; remote ones are fetched a few at a time, as far ahead as their bytes allow."""
+        if not any("://" in part.uri for part in parts):
+            yield from ((part, self._content(part)) for part in parts)
+            return
+        ahead: deque = deque()
+        pending = 0
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for part in parts:
+                expected = part.size_bytes or PIECE_BYTES  # some servers do not tell
+                while ahead and (len(ahead) >= 2 * _AT_ONCE or pending + expected > 4 * PIECE_BYTES):
+                    done, fetched = ahead.popleft()
+                    yield done, fetched.result()
+                    pending -= done.size_bytes or PIECE_BYTES
+                ahead.append((part, pool.submit(self._content, part)))
+                pending += expected
+            for done, fetched in ahead:
+                yield done, fetched.result()
+
+    def _content(self, part: Part) -> bytes | InputError | None:
+        """The file's bytes, None if they are too many, the error if it cannot be read now nor later."""
+        if part.size_bytes > self.max_file_bytes:
+            return None
+        try:
+            with explained("read", shown(part.uri)), open_input(part.uri, self.storage_options, compression=None) as file:
+                data = file.read(part.size_bytes + 1)
+                if len(data) > part.size_bytes:  # it grew, or nobody knew its size
+                    data += file.read(self.max_file_bytes + 1 - len(data))
+        except InputError as error:
+            if "://" in part.uri and not isinstance(error.__cause__, (type(None), *LASTING)):
+                raise  # it may go away: the engine tries the unit again
+            return error
+        return data if len(data) <= self.max_file_bytes else None
+
+
+def shown(uri: str) -> str:
+    """A path as text: bytes of a name that are no UTF-8 are escaped."""
+    return uri.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _row(part: Part, content: bytes | None) -> dict[str, Any]:
+    return {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")), "source": shown(part.uri),
+            "bytes": content, "extension": extension_of(shown(part.uri))}
+
+
+def _batch(rows: list[dict[str, Any]]) -> Batch:
+    return Batch(rows=pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}))

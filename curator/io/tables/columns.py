@@ -1,0 +1,159 @@
+"""Which columns a source has: seen in the heads of its files, widened where they differ."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from curator.api.errors import InputError
+from curator.io.files.folder import FileInfo
+
+HEAD_FILES = 16  # files that are looked into before a run, spread evenly over the listing
+
+_EXACT_INTEGERS = pa.decimal128(38, 0)  # holds all of int64 and uint64
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A column's type, null where no value was seen, and a place where it has it: `file:line`."""
+
+    type: pa.DataType
+    place: str
+
+
+def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that holds the values of both, None if there is none: numbers widen, null becomes anything."""
+    if a.equals(b):
+        return a
+    if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):  # a way to store values, not another kind of value
+        return common_type(*(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b)))
+    if pa.types.is_integer(a) and pa.types.is_integer(b) and _unsigned64(a) != _unsigned64(b) \
+            and (pa.types.is_signed_integer(a) or pa.types.is_signed_integer(b)):
+        return _EXACT_INTEGERS
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        inner = common_type(a.value_type, b.value_type)
+        return None if inner is None else pa.list_(inner)
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        kinds = {field.name: field.type for field in a}
+        for field in b:
+            kinds[field.name] = common_type(kinds.get(field.name, field.type), field.type)
+        return None if any(kind is None for kind in kinds.values()) else pa.struct(list(kinds.items()))
+    if pa.types.is_binary(a) != pa.types.is_binary(b):  # text is not bytes, although Arrow would turn it into some
+        return b if pa.types.is_null(a) else a if pa.types.is_null(b) else None
+    try:
+        joined = pa.unify_schemas([pa.schema([("x", a)]), pa.schema([("x", b)])], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None
+    return joined.field(0).type
+
+
+def _unsigned64(kind: pa.DataType) -> bool:
+    return kind.equals(pa.uint64())
+
+
+def merge(columns: dict[str, Seen], schema: Iterable[tuple[str, Seen]]) -> None:
+    """Add the columns of one file to those of the files before it.
+
+    Raises:
+        InputError: a column has types that no common type holds; both places are named.
+    """
+    for name, new in schema:
+        old = columns.get(name)
+        if old is None or pa.types.is_null(old.type):
+            columns[name] = new
+            continue
+        widened = common_type(old.type, new.type)
+        if widened is None:
+            raise InputError(
+                f"column {name!r} is {old.type} in {old.place} and {new.type} in {new.place}, and no type holds both. "
+                "Convert one of them, read the files in separate runs, or leave the column out with `select`")
+        if not widened.equals(old.type):
+            columns[name] = Seen(widened, new.place if widened.equals(new.type) else old.place)
+
+
+def look_into(files: Sequence[FileInfo], head: Callable[[FileInfo], list[tuple[str, Seen]]]) -> dict[str, Seen]:
+    """The columns of a source, from the heads of some of its files.
+
+    `head` gives the columns of one file. A file whose head raises InputError does not count, unless all do.
+
+    Raises:
+        InputError: types that cannot be joined, or no file whose head can be read.
+    """
+    chosen = spread(files, HEAD_FILES)
+    remote = any("://" in file.uri for file in chosen)
+    with ThreadPoolExecutor(8 if remote else 1) as pool:
+        answers = list(pool.map(lambda file: _answer(head, file), chosen))
+    faults = [a for a in answers if isinstance(a, InputError)]
+    if faults and len(faults) == len(answers):
+        raise faults[0]
+    columns: dict[str, Seen] = {}
+    for answer in answers:
+        if not isinstance(answer, InputError):
+            merge(columns, answer)
+    return columns
+
+
+def _answer(head: Callable, file: FileInfo) -> list[tuple[str, Seen]] | InputError:
+    try:
+        return head(file)
+    except UnfitColumn:
+        raise
+    except InputError as error:
+        return error
+
+
+class UnfitColumn(InputError):
+    """A column of one file that no table can hold. Unlike a file that cannot be read, one such file stops the run."""
+
+
+def spread(files: Sequence[FileInfo], count: int) -> list[FileInfo]:
+    """At most `count` of the files, evenly spread, the first and the last among them."""
+    if len(files) <= count:
+        return list(files)
+    return [files[round(i * (len(files) - 1) / (count - 1))] for i in range(count)]
+
+
+def check_named(parameter: str, names: Iterable[str], columns: Iterable[str], where: str) -> None:
+    """Nothing, if all columns that a parameter names are there.
+
+    Raises:
+        InputError: a column is in none of the files' heads.
+    """
+    there = list(columns)
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise InputError(f"{parameter}: there is no column {name!r}{hint} in {where}. There are: {', '.join(there)}")
+
+
+def conform(rows: pa.Table, columns: dict[str, Seen]) -> tuple[pa.Table, dict[str, str]]:
+    """The rows with the types of the source's columns, where that loses nothing, and with its missing columns as null.
+
+    Also gives the columns that cannot have their type, each with the reason; they are left as they are.
+    """
+    conflicts: dict[str, str] = {}
+    for name, seen in columns.items():
+        at = rows.schema.get_field_index(name)
+        if at < 0:
+            rows = rows.append_column(name, pa.nulls(len(rows), seen.type))
+            continue
+        kind = rows.schema.field(at).type
+        widened = common_type(kind, seen.type)
+        if widened is None:
+            conflicts[name] = f"column {name!r} is {kind} here but {seen.type} in {seen.place}"
+        elif not widened.equals(kind):
+            rows = _cast(rows, at, widened)
+    return rows, conflicts
+
+
+def _cast(rows: pa.Table, at: int, kind: pa.DataType) -> pa.Table:
+    """The column in a wider type, or as it is where a value would change (2**53 + 1 as a float)."""
+    try:
+        return rows.set_column(at, rows.schema.field(at).with_type(kind), rows.column(at).cast(kind))
+    except pa.ArrowException:
+        return rows

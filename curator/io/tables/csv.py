@@ -1,0 +1,206 @@
+"""CSV and TSV files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Outputs, Part
+from curator.io.files.compression import SUFFIXES, DamagedStream, codec_of, without_codec
+from curator.io.files.faults import explained
+from curator.io.files.folder import FileInfo, open_input
+from curator.io.source import FileSource, failures
+from curator.io.tables.columns import Seen, check_named, conform
+from curator.io.tables.csv_rows import Dialect, Rows, line_rows, stream_rows
+from curator.io.tables.lines import read_some
+from curator.io.tables.records import Failure, as_records, excerpt, pieces, unique_names
+
+_PLAIN = (".csv", ".tsv", ".tab")
+_HEAD_BYTES = 1 << 20
+_TYPES = {"int": pa.int64(), "float": pa.float64(), "date": pa.date32(), "timestamp": pa.timestamp("us")}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
+
+@dataclass(kw_only=True)
+class Csv(FileSource):
+    """Read CSV or TSV files with a header line, plain or compressed.
+
+    Every column is a string, exactly as written ("007", "1e5", ""), unless `types` names its type: int, float, bool,
+    date, timestamp, string, decimal(10,2) or an Arrow type; there, an empty field is null. `names`: the columns' names
+    where the file has no header. `delimiter`: a comma, or a tab for `.tsv` and `.tab`, unless given. `quote`: fields in
+    this character may hold delimiters and newlines; with None there are no such fields, and a big file is split.
+
+    A row with too many or too few fields, with invalid UTF-8, or with a value that is not of its type leaves on `failed`.
+    """
+
+    types: dict[str, str] = field(default_factory=dict)  # column to int, float, bool, date, timestamp, decimal(10,2); else text
+    names: list[str] | None = None
+    delimiter: str | None = None
+    quote: str | None = '"'
+    max_record_bytes: int = 100_000_000  # a longer record fails
+
+    name = "csv"
+    suffixes: ClassVar[tuple[str, ...]] = _PLAIN + tuple(p + c for p in _PLAIN for c in SUFFIXES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for mark in ("delimiter", "quote"):
+            value = getattr(self, mark)
+            if value is not None and len(value.encode()) != 1:
+                raise ValueError(f"{mark} must be one ASCII character, got {value!r}")
+        for column, named in self.types.items():
+            if arrow_type(named) is None:
+                raise ValueError(f"types: column {column!r} has the unknown type {named!r}. Take int, float, bool, "
+                                 "date, timestamp, string or decimal(10,2)")
+        if self.max_record_bytes < 1:
+            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
+
+    def splittable(self, file: FileInfo) -> bool:
+        return self.quote is None and codec_of(file.uri) is None and not file.uri.startswith(("http://", "https://"))
+
+    def head(self, file: FileInfo) -> list[tuple[str, Seen]]:
+        header = self._header(file.uri)
+        if header is None:
+            return []
+        other = next((d for d in ";\t|," if d != self._delimiter(file.uri) and d in header[0]), None)
+        if len(header) == 1 and other is not None and self.delimiter is None:
+            raise InputError(f"{file.uri} has only one column, {header[0][:80]!r}. Set delimiter: {other!r} if these are "
+                             f"several, or delimiter: {self._delimiter(file.uri)!r} if not")
+        wanted = self.wanted()
+        return [(name, Seen(self._type(name), f"{file.uri}:1")) for name in unique_names(header)
+                if wanted is None or name in wanted]
+
+    def check(self, seen: dict[str, Seen]) -> None:
+        if self.select is None:
+            check_named("types", self.types, seen, str(self.path))
+
+    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+        header = self._header(part.uri)
+        if header is None:
+            return
+        for found in self._rows(part, header):
+            rows, bad = self._typed(found, part.uri)
+            if len(rows.table):
+                table = conform(rows.table, self.seen)[0]
+                yield from pieces(as_records(table, part.uri, rows.positions, self.id_column))
+            if bad:
+                yield failures(part, bad)
+
+    def _rows(self, part: Part, header: list[str]) -> Iterator[Rows]:
+        dialect = Dialect(header, self.names is None, self._delimiter(part.uri), self.quote, self.max_record_bytes)
+
+        def opened() -> io.BufferedIOBase:
+            return open_input(part.uri, self.storage_options, "infer" if part.stop is None else None)
+
+        if self.quote is not None:
+            yield from stream_rows(opened, part.uri, dialect)
+            return
+        with opened() as file:
+            yield from line_rows(file, part.uri, dialect, part.start, part.stop)
+
+    def _typed(self, found: Rows, uri: str) -> tuple[Rows, list[Failure]]:
+        """The rows with their types, and the failures with those that hold a value that is not of its type."""
+        reasons: dict[int, str] = {}
+        columns: dict[str, pa.Array] = {}
+        wanted = self.wanted()
+        for name, values in zip(found.table.column_names, found.table.columns, strict=True):
+            if wanted is not None and name not in wanted:
+                continue
+            columns[name], bad = converted(_joined(values), self._type(name))
+            for i, what in bad.items():
+                shown = excerpt(values[i].as_py())[:80]
+                reasons.setdefault(i, f"column {name!r} is {what}: {shown!r}")
+        failed = list(found.failures)
+        for i, reason in sorted(reasons.items()):
+            position = int(found.positions[i])
+            place = f"{uri}:{'byte' if self.quote is None else 'row'}={position}"
+            raw = self._delimiter(uri).encode().join(column[i].as_py() for column in found.table.columns)
+            failed.append(Failure(place, position, ValueError(f"{place}: {reason}"), excerpt(raw)))
+        table, positions = pa.table(columns), found.positions
+        if reasons:
+            kept = np.setdiff1d(np.arange(len(positions)), list(reasons))
+            table, positions = table.take(pa.array(kept)), positions[kept]
+        return Rows(table, positions, []), failed
+
+    def _type(self, name: str) -> pa.DataType:
+        return arrow_type(self.types.get(name, "string"))
+
+    def _delimiter(self, uri: str) -> str:
+        if self.delimiter is not None:
+            return self.delimiter
+        return "\t" if without_codec(uri).lower().endswith((".tsv", ".tab")) else ","
+
+    def _header(self, uri: str) -> list[str] | None:
+        """The names of the columns, None for an empty file."""
+        if self.names is not None:
+            return self.names
+        with open_input(uri, self.storage_options) as file, explained("read", uri):
+            try:
+                text = read_some(file, _HEAD_BYTES).decode("utf-8-sig", "replace")
+            except DamagedStream:
+                text = ""
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter(uri), quotechar=self.quote,
+                          quoting=csv.QUOTE_NONE if self.quote is None else csv.QUOTE_MINIMAL)
+        header = next((row for row in rows if row), None)
+        if header is not None and any("\ufffd" in name or "\0" in name for name in header):
+            raise InputError(f"{uri}: its first line is not UTF-8 text. Convert the file, for example with iconv")
+        return header
+
+
+def arrow_type(named: str) -> pa.DataType | None:
+    """The Arrow type that a user means, None if there is none of this name."""
+    named = named.strip().lower()
+    if named in _TYPES:
+        return _TYPES[named]
+    decimal = _DECIMAL.fullmatch(named)
+    try:
+        return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else pa.type_for_alias(named)
+    except ValueError:
+        return None
+
+
+def converted(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+    """Bytes as values of a type, and which of them are not, by position, with what they are instead."""
+    text, bad = _cast(values, pa.string(), "not UTF-8")
+    if pa.types.is_string(kind):
+        return text, bad
+    text = pc.utf8_trim_whitespace(text)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    found, more = _cast(text, kind, f"not a value of type {kind}")
+    return found, more | bad
+
+
+def _cast(values: pa.Array, kind: pa.DataType, what: str) -> tuple[pa.Array, dict[int, str]]:
+    bad = dict.fromkeys(_refused(values, kind, 0), what)
+    if bad:
+        good = np.ones(len(values), bool)
+        good[list(bad)] = False
+        values = pc.if_else(pa.array(good), values, pa.scalar(None, values.type))
+    return values.cast(kind), bad
+
+
+def _refused(values: pa.Array, kind: pa.DataType, at: int) -> list[int]:
+    """The positions of the values that cannot be cast, found by halving."""
+    try:
+        values.cast(kind)
+        return []
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if len(values) == 1:
+            return [at]
+    middle = len(values) // 2
+    return _refused(values[:middle], kind, at) + _refused(values[middle:], kind, at + middle)
+
+
+def _joined(values: pa.ChunkedArray) -> pa.Array:
+    joined = values.combine_chunks()
+    return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined

@@ -1,0 +1,132 @@
+"""JSON Lines, plain or compressed: one object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Outputs, Part
+from curator.io.files.compression import SUFFIXES, codec_of
+from curator.io.files.faults import explained
+from curator.io.files.folder import FileInfo, open_input
+from curator.io.source import FileSource, failures
+from curator.io.tables.columns import Seen, UnfitColumn
+from curator.io.tables.json_kinds import scattered_keys
+from curator.io.tables.json_lines import JsonParser, Parsed
+from curator.io.tables.lines import Block, Unreadable, read_blocks
+from curator.io.tables.records import Failure, as_records, excerpt, pieces
+
+HEAD_BYTES = 256 << 10
+MIXED_FRACTION_MAX = 0.1  # of a file's first records: fewer are stray records that fail, more a mistake to tell at once
+_PLAIN = (".jsonl", ".ndjson", ".json")
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PAR1": "Parquet",
+          b"PK\x03\x04": "zip", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
+
+
+@dataclass(kw_only=True)
+class Jsonl(FileSource):
+    """Read JSON Lines: one record a line, in `.jsonl`, `.ndjson` or `.json`, plain, `.gz`, `.zst`, `.bz2` or `.xz`.
+
+    Types are kept: "007" and dates stay strings, nested values stay nested, integers stay exact (beyond 64 bits as
+    decimals). Where records differ, whole numbers become floats if that changes no value, and a missing key is null.
+    A line that is no JSON object, is longer than `max_record_bytes`, or has a type that the other records do not have,
+    leaves on `failed` with its place and its first 1,000 characters as `raw`. Types that differ between files, or in more
+    than a tenth of a file's first records, are an InputError before anything runs. A column whose name begins with `_`
+    gets that at its end: `_id` becomes `id_`.
+    """
+
+    max_record_bytes: int = 100_000_000  # a longer record fails
+
+    name = "jsonl"
+    suffixes: ClassVar[tuple[str, ...]] = _PLAIN + tuple(p + c for p in _PLAIN for c in SUFFIXES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_record_bytes < 1:
+            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
+
+    def splittable(self, file: FileInfo) -> bool:
+        return codec_of(file.uri) is None and not file.uri.startswith(("http://", "https://"))
+
+    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+        parser = JsonParser(part.uri, self.seen, self.max_record_bytes, self.wanted(), 0 if part.start == 0 else None)
+        codec = None if part.stop is not None else "infer"
+        with open_input(part.uri, self.storage_options, codec) as file:
+            for block in read_blocks(file, part.start, part.stop, max_line_bytes=self.max_record_bytes):
+                if isinstance(block, Unreadable):
+                    place = f"{part.uri}:byte={block.offset}"
+                    yield failures(part, [Failure(place, block.offset, block.error, excerpt(block.raw))])
+                    continue
+                parsed = parser.parse(block.data, block.offset)
+                yield from pieces(as_records(parsed.rows, part.uri, parsed.positions, self.id_column))
+                if parsed.failures:
+                    yield failures(part, parsed.failures)
+
+    def head(self, file: FileInfo) -> list[tuple[str, Seen]]:
+        data = self._beginning(file)
+        for magic, kind in _MAGIC.items():
+            if data.startswith(magic):
+                raise InputError(f"{file.uri} is not JSON Lines but {kind}. Give it the name that belongs to its "
+                                 "content (for example .jsonl.gz), or convert it")
+        if data.lstrip()[:1] == b"[":
+            raise InputError(f"{file.uri} is a JSON array, not JSON Lines. Write one object a line, for example with: "
+                             f"jq -c '.[]' {file.uri}")
+        data = self._checked(data, file.uri)
+        parsed = JsonParser(file.uri, {}, self.max_record_bytes, self.wanted()).parse(data, 0)
+        count = len(parsed.positions) + len(parsed.failures)
+        if parsed.mixed > MIXED_FRACTION_MAX * count:
+            first = next(f for f in parsed.failures if isinstance(f.error, TypeError))
+            raise UnfitColumn(f"{first.error}. Convert one of them, or leave the column out with `select`")
+        if parsed.failures and not len(parsed.positions):
+            raise InputError(f"{file.uri} is not JSON Lines: none of its first {count} lines is a record. "
+                             f"{parsed.failures[0].error}")
+        return _places(parsed, data, file.uri)
+
+    def _checked(self, data: bytes, uri: str) -> bytes:
+        """The lines with only the columns that are wanted, none of which has a column's worth of data as its keys."""
+        wanted, lines, records = self.wanted(), [], []
+        for line in data.split(b"\n"):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):  # the parser will say what is wrong with it
+                record = None
+            if isinstance(record, dict) and wanted is not None:
+                record = {name: value for name, value in record.items() if name in wanted}
+                line = json.dumps(record).encode()
+            lines.append(line)
+            records.append(record)
+        place, count = scattered_keys(records)
+        if place:
+            raise UnfitColumn(f"{uri}: the objects of column {place!r} have {count:,} different keys, few of them in any one "
+                             "record: these keys are data, not columns. Make them lists of pairs, or leave the column "
+                             "out with `select`")
+        return b"\n".join(lines)
+
+    def _beginning(self, file: FileInfo) -> bytes:
+        """The first lines of a file, whole ones only."""
+        data = b""
+        with open_input(file.uri, self.storage_options) as opened, explained("read", file.uri):
+            blocks = read_blocks(opened, max_line_bytes=self.max_record_bytes, block_bytes=HEAD_BYTES)
+            for block in blocks:
+                if isinstance(block, Block):
+                    data += block.data
+                if len(data) >= HEAD_BYTES // 2:
+                    break
+        return data
+
+
+def _places(parsed: Parsed, data: bytes, uri: str) -> list[tuple[str, Seen]]:
+    """Each column with the line of its first value."""
+    found = []
+    for column in parsed.rows.schema:
+        valid = pc.index(parsed.rows.column(column.name).is_valid(), pa.scalar(True)).as_py()
+        line = data.count(b"\n", 0, int(parsed.positions[valid])) + 1 if valid >= 0 else 1
+        found.append((column.name, Seen(column.type, f"{uri}:{line}")))
+    return found

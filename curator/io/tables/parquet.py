@@ -1,0 +1,116 @@
+"""Parquet files, by row groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from curator.api.batch import Batch
+from curator.api.errors import InputError
+from curator.api.stage import Outputs, Part
+from curator.io.files.faults import explained
+from curator.io.files.folder import FileInfo, open_input
+from curator.io.source import FileSource, failures
+from curator.io.tables.columns import Seen, conform
+from curator.io.tables.records import EXCERPT, PIECE_BYTES, PIECE_ROWS, Failure, as_records, pieces
+
+GROUP_BYTES_MAX, BUFFER_BYTES = 64 << 20, 1 << 20  # larger row groups are not read at once, but through buffers
+_BROKEN = (pa.ArrowException, OSError, ValueError)  # what pyarrow raises for a file that is damaged
+
+
+@dataclass(kw_only=True)
+class Parquet(FileSource):
+    """Read Parquet files (`.parquet`, `.pq`), a few thousand records at a time; big files are split at row groups.
+
+    Types come out as they are in the file. Where files differ, numbers widen if that changes no value, and a missing
+    column is null; types that cannot be joined are an InputError before anything runs. A row group that cannot be read
+    is one row on `failed`, and the others come through. A column whose name begins with `_` gets that at its end.
+    """
+
+    name = "parquet"
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq", ".parq")
+
+    def splittable(self, file: FileInfo) -> bool:
+        return True
+
+    def head(self, file: FileInfo) -> list[tuple[str, Seen]]:
+        with open_input(file.uri, self.storage_options, None) as opened, explained("read", file.uri):
+            schema = _open(opened, file.uri).schema_arrow
+        wanted = self.wanted()
+        return [(f.name, Seen(f.type, file.uri)) for f in schema if wanted is None or f.name in wanted]
+
+    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+        with open_input(part.uri, self.storage_options, None) as opened:
+            try:
+                file = _open(opened, part.uri)
+            except InputError as error:
+                if part.start == 0:  # said once, not by each range of the file
+                    yield failures(part, [Failure(part.uri, 0, error)])
+                return
+            if _largest_group(file.metadata) > GROUP_BYTES_MAX:
+                file = _open(opened, part.uri, BUFFER_BYTES)
+            first = 0
+            for group in range(file.metadata.num_row_groups):
+                described = file.metadata.row_group(group)
+                if part.start <= _begin(described) < (part.stop or part.size_bytes + 1):
+                    yield from self._group(file, part, group, first)
+                first += described.num_rows
+
+    def _group(self, file: Any, part: Part, group: int, first: int) -> Iterator[Batch | Outputs]:
+        """The records of a row group, whose first row is number `first` of the file."""
+        described = file.metadata.row_group(group)
+        row_bytes = max(1, described.total_byte_size // max(1, described.num_rows))
+        step = min(PIECE_ROWS, max(1, PIECE_BYTES // row_bytes))
+        wanted, done = self.wanted(), first
+        try:
+            for batch in file.iter_batches(step, row_groups=[group], columns=wanted, use_threads=False):
+                rows = pa.Table.from_batches([batch])
+                yield from self._records(rows, part, np.arange(done, done + len(rows)))
+                done += len(rows)
+        except _BROKEN as error:
+            if getattr(error, "errno", None) is not None or isinstance(error, (ConnectionError, TimeoutError)):
+                raise  # the file could not be reached, which is no damage of the file
+            last = first + described.num_rows - 1
+            fault = InputError(f"{part.uri}: rows {done} to {last} (row group {group}) cannot be read: {error}")
+            fault.__cause__ = error
+            yield failures(part, [Failure(f"{part.uri}:row={done}", done, fault)])
+
+    def _records(self, rows: pa.Table, part: Part, positions: np.ndarray) -> Iterator[Batch | Outputs]:
+        rows, conflicts = conform(rows, self.seen)
+        odd = rows.select(list(conflicts))
+        records = as_records(rows.drop_columns(list(conflicts)), part.uri, positions, self.id_column)
+        if not conflicts:
+            yield from pieces(records)
+            return
+        raw = [json.dumps(row, ensure_ascii=False, default=str)[:EXCERPT] for row in odd.to_pylist()]
+        offsets = pa.array(positions, pa.int64())
+        bad = Batch(rows=records).with_error("; ".join(conflicts.values()))
+        yield Outputs(failed=bad.with_columns({"offset": offsets, "raw": pa.array(raw, pa.string())}))
+
+
+def _open(opened: Any, uri: str, buffer_bytes: int = 0) -> Any:
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(opened, buffer_size=buffer_bytes, pre_buffer=False)
+    except _BROKEN as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise InputError(f"{uri} is not a whole Parquet file: {error}") from error
+
+
+def _largest_group(metadata: Any) -> int:
+    return max((metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), default=0)
+
+
+def _begin(group: Any) -> int:
+    """The byte at which a row group begins: it belongs to the range that has this byte."""
+    if not group.num_columns:
+        return 0
+    column = group.column(0)
+    return column.dictionary_page_offset or column.data_page_offset

@@ -1,0 +1,248 @@
+"""The card of a run's folder, `README.md`: what it holds and where it is from, for people and for readers of datasets.
+
+Its head names *configs*, so that `load_dataset(out)` gives the data and `load_dataset(out, "dropped")` what was dropped. All
+configs of a folder are read as one format, that of the first: what has another one is told of in words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from curator.api.errors import InputError
+from curator.io.files.folder import Folder, open_input
+from curator.io.files.listing import CARD, DATA
+from curator.observe.format import count, plural, shorten
+from curator.observe.report.funnel import balance
+from curator.observe.report.graph import SIDE_OUTPUTS, kept
+
+FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}  # as `load_dataset` calls them
+FILES_MAX = 16  # of a folder, that are looked at for their columns
+ROWS_MAX = 200  # of a file that has no schema
+_OURS = re.compile(r"\n<!-- Written by curator; once it is edited, no run replaces it\. ([0-9a-f]{64}) -->\n$")
+
+Stats = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a card says beside the numbers. `sources`: what was read, one a line. `sinks`: the folder of each that lies in the
+    run's, seen from there, by name."""
+
+    version: str
+    description: str = ""
+    license: str = ""
+    sources: Sequence[str] = ()
+    sinks: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Table:
+    """Files that are read as one: a sink's, or those of an ending. `columns`: None where it is not known."""
+
+    name: str
+    folder: str
+    suffix: str
+    rows: int = 0
+    columns: pa.Schema | None = None
+    varies: bool = False  # its files have not all the same columns
+
+    @property
+    def pattern(self) -> str:
+        return f"{self.folder}/**/*{self.suffix}"
+
+
+def may_replace(out: Folder) -> bool:
+    """Whether a card may be written: there is none, or it is as a run wrote it."""
+    if not out.exists(CARD):
+        return True
+    try:
+        text = out.read(CARD).decode()
+    except (InputError, UnicodeDecodeError):
+        return False
+    said = _OURS.search(text)
+    return said is not None and said[1] == _hash(text[:said.start()])
+
+
+def render_card(stats: Stats, about: About, out: Folder) -> str:
+    """The text of `README.md`. `out` is looked into for the columns of files."""
+    tables = list(_tables(stats, about, out))
+    named = [t for t in tables if t.suffix == tables[0].suffix] if tables[0].rows else tables[:1]
+    head = {"license": about.license} if about.license else {}
+    head |= _configs(named)
+    text = "\n\n".join([f"---\n{_yaml(head)}---", *_sections(stats, about, tables, named)]) + "\n"
+    return f"{text}\n<!-- Written by curator; once it is edited, no run replaces it. {_hash(text)} -->\n"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
+
+
+# -- for readers of datasets ------------------------------------------------------------------------------------------
+
+
+def _configs(tables: Sequence[_Table]) -> dict[str, Any]:
+    """The head of the card. The first table is the default."""
+    configs, infos = [], []
+    for at, table in enumerate(tables):
+        configs.append({"config_name": table.name, **({"default": True} if not at else {}), "data_files": table.pattern})
+        if table.varies and table.columns is not None:  # else all files would have to be like the first
+            infos.append({"config_name": table.name, "features": [_feature(f) for f in table.columns]})
+    return {"configs": configs, **({"dataset_info": infos} if infos else {})}
+
+
+def _tables(stats: Stats, about: About, out: Folder) -> Iterator[_Table]:
+    """What there is to load, the data first. Where nothing was written, a first one without files: it keeps readers from
+    taking for data what lies beside it."""
+    files: dict[str, list[Stats]] = {}
+    for file in stats["files"]:
+        files.setdefault(file["stage"] if file["port"] == "written" else f"/{file['port']}", []).append(file)
+    written = [sink for sink in about.sinks if sink in files]
+    if not written:
+        yield _Table(DATA, DATA, ".parquet")
+    for sink in written:
+        folder = about.sinks[sink]
+        name = re.sub(r"[^\w.-]+", "-", folder.removeprefix(f"{DATA}/"))
+        yield from _table(f"{DATA}-{name}" if name in SIDE_OUTPUTS else name, folder, files[sink], out)
+    for ending in SIDE_OUTPUTS:
+        own = files.get(f"/{ending}", [])
+        by_stage = [_one(f"{ending}-{stage}", f"{ending}/{stage}", [f for f in own if f["stage"] == stage], out)
+                    for stage in dict.fromkeys(f["stage"] for f in own)]
+        whole = list(_table(ending, ending, own, out))
+        yield from (by_stage if whole and whole[0].columns is None else whole)
+
+
+def _table(name: str, folder: str, files: Sequence[Stats], out: Folder) -> Iterator[_Table]:
+    if files:
+        yield _one(name, folder, files, out)
+
+
+def _one(name: str, folder: str, files: Sequence[Stats], out: Folder) -> _Table:
+    paths = [file["path"] for file in files]
+    kind = next((s for s in FORMATS if any(s in path.rpartition("/")[2] for path in paths)), "")
+    suffix = max((path[path.rindex(kind):] for path in paths if kind and kind in path.rpartition("/")[2]), default="")
+    described = [path for path in paths if path.endswith(".parquet" if kind == ".tar" else suffix)]
+    step = max(1, len(described) // FILES_MAX)
+    schemas = [s for path in described[::step][:FILES_MAX] if (s := _schema(out, path)) is not None]
+    try:
+        columns = pa.unify_schemas(schemas) if schemas else None
+    except pa.ArrowException:
+        columns = None
+    varies = kind == ".parquet" and any(s.names != schemas[0].names or s.types != schemas[0].types for s in schemas)
+    if varies and columns is not None and any(_feature(f) is None for f in columns):
+        columns = None
+    return _Table(name, folder, suffix, sum(file["rows"] for file in files), columns, varies)
+
+
+def _schema(out: Folder, path: str) -> pa.Schema | None:
+    """The columns of a file, None if it cannot be told."""
+    try:
+        with open_input(path if "://" in path or path.startswith("/") else out.path_of(path), out.storage_options) as file:
+            if path.endswith(".parquet"):
+                import pyarrow.parquet as pq
+
+                return pq.read_schema(file).remove_metadata()
+            if ".jsonl" in path:
+                return pa.Table.from_pylist([json.loads(line) for line in islice(file, ROWS_MAX)]).schema
+            import pyarrow.csv as csv
+
+            return csv.open_csv(file).schema
+    except (InputError, OSError, ValueError, pa.ArrowException):
+        return None
+
+
+def _feature(column: pa.Field) -> dict[str, Any] | None:
+    """A column as `dataset_info` describes it; None for one of a type that it has no word for."""
+    kind = _dtype(column.type)
+    return None if kind is None else {"name": column.name, **kind}
+
+
+def _dtype(kind: pa.DataType) -> dict[str, Any] | None:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _dtype(kind.value_type)
+    if types.is_struct(kind):
+        fields = [_feature(f) for f in kind]
+        return None if None in fields else {"struct": fields}
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = _dtype(kind.value_type)
+        if inner is None:
+            return None
+        key = "large_list" if types.is_large_list(kind) else "list"
+        length = {"length": kind.list_size} if types.is_fixed_size_list(kind) else {}
+        return {key: next(iter(inner.values())) if inner.keys() <= {"dtype", "struct"} else inner, **length}
+    if types.is_nested(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
+        return None
+    names = {"double": "float64", "float": "float32", "halffloat": "float16", "date32[day]": "date32", "date64[ms]": "date64"}
+    return {"dtype": names.get(str(kind), str(kind))}
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def _sections(stats: Stats, about: About, tables: Sequence[_Table], named: Sequence[_Table]) -> Iterator[str]:
+    yield f"# {_line(stats['name'])}"
+    if about.description:
+        yield about.description.strip()
+    if stats["status"] != "finished":
+        yield (f"**This run is not complete: {_line(stats['message'] or stats['status'])}.** "
+               f"What is here is of {count(stats['units']['done'])} of {plural(stats['units']['total'], 'unit')} of its input.")
+    yield "## How it was made"
+    yield (f"By curator {about.version} on {time.strftime('%Y-%m-%d', time.gmtime())}, with the recipe in `_run/recipe.yaml`; "
+           "`_run/report.html` shows examples, and all reasons and times.")
+    yield _grid(("stage", "in", "goes on", "dropped", "duplicate", "failed"), list(_funnel(stats)))
+    yield f"{balance(stats)}."
+    yield "## Sources"
+    yield "\n".join(f"- {_line(source)}" for source in about.sources)
+    columns = tables[0].columns
+    stated = [f"`{about.license}`, as the recipe says"] if about.license else []
+    stated += ["each record's own, in its column `license`"] if columns is not None and "license" in columns.names else []
+    if stated:
+        yield "## Licence"
+        yield f"{'; '.join(stated)}.".capitalize() if not about.license else f"{'; '.join(stated)}."
+    yield "## What is here"
+    yield _grid(("to load", "files", "rows"), [(_how(t, t in named, not at), f"`{t.pattern}`" if t.suffix else f"`{t.folder}/`",
+                                               count(t.rows)) for at, t in enumerate(tables)])
+    for table in tables:
+        if table.columns is not None and table.folder.split("/")[0] not in SIDE_OUTPUTS:
+            yield f"## Columns of {_line(table.name)}"
+            yield _grid(("column", "type"), [(f"`{_line(f.name)}`", _line(str(f.type))) for f in table.columns])
+
+
+def _how(table: _Table, is_config: bool, is_default: bool) -> str:
+    """How the table is loaded, with the folder of the run as the working folder."""
+    if is_config:
+        return '`load_dataset(".")`' if is_default else f'`load_dataset(".", "{table.name}")`'
+    kind = next((FORMATS[s] for s in FORMATS if table.suffix.startswith(s)), None)
+    return "" if kind is None else f'`load_dataset("{kind}", data_files="{table.pattern}")`'
+
+
+def _funnel(stats: Stats) -> Iterator[tuple[str, ...]]:
+    for stage in stats["stages"]:
+        reasons = sorted(((n, reason) for reason, n in stage["dropped"].items() if n), reverse=True)
+        why = "<br>".join(f"{_line(reason)} {count(n)}" for n, reason in reasons)
+        yield (_line(stage["name"]), count(stage["in"]), count(kept(stage)), why, *(count(stage[e]) if stage[e] else ""
+                                                                                 for e in ("duplicate", "failed")))
+
+
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _line(text: str) -> str:
+    """A text that others wrote, as part of a line or of a table's cell."""
+    return shorten(text, 200, keep_end=True).replace("|", "\\|").replace("<", "&lt;")

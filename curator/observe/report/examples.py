@@ -1,0 +1,126 @@
+"""Records to look at: a few of those that were written and of each reason for a loss, from the files of a run."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from curator.api.errors import InputError
+from curator.io.files.folder import Folder, open_input
+from curator.io.tables.parquet import BUFFER_BYTES
+from curator.observe.format import short_path, shorten
+from curator.observe.report.graph import SIDE_OUTPUTS
+
+EXAMPLES_MAX = 6  # of one reason
+GROUPS_MAX = 24  # reasons that have examples
+FILES_MAX = 4  # that are read for a stage and port
+ROWS_MAX = 200  # that are looked at in a file,
+AT_ONCE = 16  # of Parquet
+FILE_BYTES = 8 << 20  # or so many bytes of them: a text may be a book
+PICTURE = "thumbnail"  # a column with a small picture of the record, whatever the record is
+PICTURE_BYTES = 48 << 10
+PICTURES_BYTES = 3 << 20  # of all pictures: the report is to open fast, and to be sent around
+EXCERPT = 280  # characters
+SHORT = 24  # characters: a text below is a label, and tells less than where the record comes from
+ABOUT = ("reason", "error", "duplicate_of", "similarity")
+_NOT_CONTENT = frozenset({"id", "source", "key", "traceback", "parent", *ABOUT})
+_KINDS = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif", b"RIFF": "webp"}  # by how a file begins
+
+
+@dataclass
+class Group:
+    """Examples of one reason. `port`: written, dropped, duplicate or failed. Each: id, source, excerpt, about, picture."""
+
+    port: str
+    stage: str
+    reason: str
+    examples: list[dict[str, str]] = field(default_factory=list)
+
+
+def find_examples(stats: Mapping[str, Any], out: Folder) -> list[Group]:
+    """Groups of examples, the written ones first, then by ending in pipeline order, from the first rows of a few files.
+
+    Files that cannot be read any more give none.
+    """
+    groups: dict[tuple[str, str, str], Group] = {}
+    left = PICTURES_BYTES
+    for (port, stage), paths in _files(stats):
+        for row in (row for path in paths[:FILES_MAX] for row in _rows(out, path)):
+            reason = str(row.get("reason") or row.get("error") or "")
+            if len(groups) == GROUPS_MAX and (port, stage, reason) not in groups:
+                continue
+            group = groups.setdefault((port, stage, reason), Group(port, stage, shorten(reason, 100)))
+            if len(group.examples) < EXAMPLES_MAX:
+                picture = _picture(row.get(PICTURE), left)
+                left -= len(picture)
+                group.examples.append(_example(row, picture))
+    return list(groups.values())
+
+
+def _files(stats: Mapping[str, Any]) -> list[tuple[tuple[str, str], list[str]]]:
+    """The files that can be read here, of each port and stage: the written first, then by ending in pipeline order."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for file in stats["files"]:
+        if (file["path"].endswith(".parquet") or ".jsonl" in file["path"]) and file["port"] in ("written", *SIDE_OUTPUTS):
+            found.setdefault((file["port"], file["stage"]), []).append(file["path"])
+    order = {stage["name"]: at for at, stage in enumerate(stats["stages"])}
+    return sorted(found.items(), key=lambda item: (("written", *SIDE_OUTPUTS).index(item[0][0]), order.get(item[0][1], len(order))))
+
+
+def _rows(out: Folder, path: str) -> Iterator[dict[str, Any]]:
+    """The first rows of a file, one at a time, of Parquet without large columns."""
+    uri = path if "://" in path or path.startswith("/") else out.path_of(path)
+    try:
+        with open_input(uri, out.storage_options) as file:
+            left = FILE_BYTES
+            for row, nbytes in islice(_parquet(file) if path.endswith(".parquet") else _lines(file), ROWS_MAX):
+                yield row
+                del row
+                left -= nbytes
+                if left <= 0:
+                    return
+    except (InputError, OSError, ValueError, pa.ArrowException):
+        return
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
+    return ((json.loads(line), len(line)) for line in file)
+
+
+def _parquet(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
+    import pyarrow.parquet as pq
+
+    opened = pq.ParquetFile(file, buffer_size=BUFFER_BYTES)
+    names = [f.name for f in opened.schema_arrow if f.name == PICTURE or _is_text(f.type) or f.name in ABOUT]
+    for batch in opened.iter_batches(AT_ONCE, columns=names, use_threads=False):
+        for at in range(len(batch)):
+            row = batch.slice(at, 1)
+            yield row.to_pylist()[0], row.nbytes
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _example(row: dict[str, Any], picture: str) -> dict[str, str]:
+    texts = [value for name, value in row.items() if isinstance(value, str) and name not in _NOT_CONTENT]
+    about = [f"of {row['duplicate_of']}"] if row.get("duplicate_of") else []
+    about += [f"{row['similarity']:.2f} alike"] if isinstance(row.get("similarity"), float) else []
+    source = str(row.get("source") or "")
+    content = max(texts, key=len, default="")
+    return {"id": str(row.get("id") or ""), "source": source, "picture": picture, "about": ", ".join(about),
+            "excerpt": short_path(source, SHORT) if picture or len(content) < SHORT else shorten(content, EXCERPT)}
+
+
+def _picture(data: Any, left: int) -> str:
+    """A data URI, "" where there is no picture that a browser shows, or no room left."""
+    if not isinstance(data, bytes) or not 0 < len(data) <= min(PICTURE_BYTES, left):
+        return ""
+    kind = next((kind for start, kind in _KINDS.items() if data.startswith(start)), None)
+    return "" if kind is None else f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

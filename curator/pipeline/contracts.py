@@ -1,0 +1,122 @@
+"""Whether each stage of a graph gets the columns and payloads that it needs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from curator.api.errors import ContractError, RecipeError
+from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
+from curator.pipeline.graph import End, Node
+
+ENDING_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
+    "dropped": {"reason": pa.string()},
+    "duplicate": {"duplicate_of": pa.string()},
+    "failed": {"error": pa.string(), "traceback": pa.string()},
+}
+
+
+def check_contracts(nodes: list[Node], names: dict[Node, str], parts: Mapping[Node, Node]) -> dict[Node, dict | None]:
+    """The columns after each node (None where a source does not say), checked against what each one needs.
+
+    `parts`: the parts of composite stages, each with the main one. What a main one gets from them are no records.
+    """
+    after: dict[Node, dict | None] = {}
+    names = {node: names[parts.get(node, node)] for node in nodes}
+    for node in nodes:
+        if isinstance(node.stage, Source):
+            known = node.stage.columns()
+            after[node] = None if known is None else {"id": pa.string(), "source": pa.string(), **known}
+            continue
+        ends = tuple(end for end in node.inputs if parts.get(end.node) is not node)
+        before = _columns_at(ends or node.inputs, after)
+        contract = node.stage.contract()
+        if before is None:
+            after[node] = None
+            continue
+        needs = contract.needs if isinstance(contract.needs, Mapping) else dict.fromkeys(contract.needs)
+        if isinstance(node.stage, Reduce):
+            reads = (node.stage.key, *(node.stage.columns or ()))
+            needs = {name: None for name in reads if name is not None} | needs
+        for name, kind in needs.items():
+            _check_need(node, names[node], name, kind, before)
+        try:
+            node.stage.check(before)
+        except RecipeError as error:
+            raise type(error)(f"{place_of(node)}stage {names[node]!r}: {error}") from None
+        after[node] = node.stage.columns_after(before)
+    return after
+
+
+def wanted_behind(nodes: list[Node], takers: Mapping[tuple[Node, str], list[Node]]) -> dict[Node, frozenset[str] | None]:
+    """What each node, or one that its rows come to later, reads of the rows that it is given, as far as contracts say.
+
+    None where everything may be read: by a stage without a word about its needs. Of a sink without one that means its columns.
+    """
+    wanted: dict[Node, frozenset[str] | None] = {}
+    for node in reversed(nodes):
+        stage, contract = node.stage, node.stage.contract()
+        later = [wanted[taker] for (of, _), found in takers.items() if of is node for taker in found]
+        silent = not contract.needs if isinstance(stage, FunctionStage) else type(stage).contract is Stage.contract
+        if None in later or (silent and not isinstance(stage, (Source, Sink))):
+            wanted[node] = None
+            continue
+        own = {*contract.needs, *((stage.key, *(stage.columns or ())) if isinstance(stage, Reduce) else ())} - {None}
+        wanted[node] = frozenset(own | (set().union(*later) - set(contract.adds)))
+    return wanted
+
+
+def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict | None:
+    """The columns that all of these ends carry."""
+    tables = []
+    for end in ends:
+        columns = after[end.node]
+        if columns is None:
+            return None
+        tables.append({**columns, **ENDING_COLUMNS.get(end.port, {})})
+    common = dict(tables[0])
+    for other in tables[1:]:
+        common = {n: (k if other[n] == k else None) for n, k in common.items() if n in other}
+    return common
+
+
+def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, before: dict) -> None:
+    if name not in before:
+        near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
+        if not near:
+            hint = _maker(name) or hint
+        for holder, held in before.items():
+            if held is not None and pa.types.is_struct(held) and held.get_field_index(name) >= 0:
+                hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"
+        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r}, which nothing before it makes; {hint}")
+    have = before[name]
+    if kind is not None and have is not None and not have.equals(kind) and not _same_family(have, kind):
+        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r} as {kind}, and here it is {have}")
+
+
+def _maker(name: str) -> str:
+    """What adds a column; nothing if that is not known."""
+    from curator.registry import (
+        packs,  # only to say what is wrong: every worker imports this module, and metadata take their time
+    )
+
+    if makers := packs.makers(name):
+        return f"{' or '.join(makers)} adds it"
+    broken = [pack.name for pack in packs.installed() if pack.error is not None]
+    return f"no pack that works adds it; {', '.join(broken)} cannot be used: `curator doctor` says why" if broken else ""
+
+
+def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
+    t = pa.types
+    families = (lambda x: t.is_string(x) or t.is_large_string(x) or t.is_null(x),
+                lambda x: t.is_binary(x) or t.is_large_binary(x),
+                lambda x: t.is_integer(x) or t.is_floating(x))
+    return any(same(a) and same(b) for same in families)
+
+
+def place_of(node: Node) -> str:
+    """Where a recipe names it, to stand before a message; empty where none does."""
+    return f"{node.place}: " if node.place else ""

@@ -1,0 +1,52 @@
+"""The source or sink for a path, by its suffix."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import Any
+
+from curator.api.errors import RecipeError
+from curator.api.stage import Sink, Source
+from curator.io.media.files import Files
+from curator.io.media.to_files import ToFiles
+from curator.io.media.to_webdataset import ToWebDataset
+from curator.io.media.webdataset import WebDataset
+from curator.io.tables.csv import Csv
+from curator.io.tables.jsonl import Jsonl
+from curator.io.tables.parquet import Parquet
+from curator.io.tables.to_csv import ToCsv
+from curator.io.tables.to_jsonl import ToJsonl
+from curator.io.tables.to_parquet import ToParquet
+
+SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "webdataset": WebDataset, "files": Files}
+SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "webdataset": ToWebDataset, "files": ToFiles}
+SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet", ".csv": "csv",
+            ".tsv": "csv", ".tar": "webdataset"}
+
+
+def source_for(source: str | PathLike[str] | list[str], format: str | None = None, **options: Any) -> Source:
+    """The source that reads these paths; see `curator.front.read`."""
+    first = source if isinstance(source, (str, PathLike)) else next(iter(source), "")
+    kind = format or _format_of(fspath(first))
+    if kind not in SOURCES:
+        raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with one of "
+                          f"{', '.join(SOURCES)}")
+    return SOURCES[kind](path=source, **options)
+
+
+def write(path: str | PathLike[str] | None = None, format: str = "jsonl", **options: Any) -> Sink:
+    """The sink that writes files of this format.
+
+    `path`: of a pipeline's only sink, the folder of its run, which gets the data in `data/` and what was dropped beside it.
+    Where the run's folder is said (`run(out=…)`), the folder of this sink alone, and None for `data/` in that of the run.
+    """
+    if format not in SINKS:
+        raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")
+    return SINKS[format](path=path, **options)
+
+
+def _format_of(path: str) -> str | None:
+    name = path.lower()
+    for packed in (".gz", ".zst", ".bz2", ".xz"):
+        name = name.removesuffix(packed)
+    return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)

@@ -1,0 +1,300 @@
+"""Packs: what is installed, and which stage, recipe or rule set a name means.
+
+A pack is a distribution with an entry point in the group `curator.packs`: its name is the pack's, its value a module
+with `STAGES`, a tuple of stage classes (or functions made stages by `@stage`), and folders `recipes/` and `rules/` of
+YAML beside it. The core comes in by the same door, as the pack `core`, whose stages alone have bare names.
+A pack is imported when one of its names is asked for, never before.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from curator.api.errors import PackError, RecipeError
+from curator.api.stage import FunctionStage, Sink, Source, Stage
+from curator.registry.why import why
+
+GROUP = "curator.packs"
+CORE = "core"
+Factory = type[Stage] | FunctionStage  # what makes a stage when it is called with parameters
+
+
+@dataclass(frozen=True)
+class Pack:
+    """An installed pack. `clash` says why its name cannot be used: another distribution claims it too."""
+
+    name: str
+    module: str
+    distribution: str
+    version: str
+    clash: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """Why no stage of this pack can be used, None if all is well. Imports the pack."""
+        try:
+            self.stages()
+        except PackError as error:
+            return str(error)
+        return None
+
+    def stages(self) -> dict[str, Factory]:
+        """The pack's stages, sources and sinks, by the name that recipes use. Imports the pack.
+
+        Raises:
+            PackError: it cannot be imported, or two of its stages have one name.
+        """
+        if self.clash is not None:
+            raise PackError(self.clash)
+        try:
+            declared = getattr(importlib.import_module(self.module), "STAGES", None)
+        except (Exception, SystemExit) as error:  # a stranger's code: whatever it raises is told, and harms it alone
+            raise PackError(f"{self} cannot be used: {why(error, self.module, self.distribution)}") from error
+        if not isinstance(declared, (tuple, list)):
+            found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
+            raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = (MyStage,) with all of "
+                            "its stages, and a comma also behind a single one")
+        prefix = "" if self.name == CORE else f"{self.name}."
+        named: dict[str, Factory] = {}
+        for factory in declared:
+            if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
+                raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: a class made from "
+                                "Stage, Source or Sink, or a function under @stage")
+            if not isinstance(factory.name, str) or not factory.name:
+                raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; give it a text")
+            other = named.setdefault(prefix + factory.name, factory)
+            if other is not factory:
+                raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are both named "
+                                f"{factory.name!r}; give one another `name`")
+        return named
+
+    def folder(self, kind: str) -> Path | None:
+        """The pack's folder of this kind (`recipes`, `rules`), None if it has none. Does not import the pack."""
+        return next((found for found in (Path(p) / kind for p in _places_of(self.module)) if found.is_dir()), None)
+
+    def __str__(self) -> str:
+        return f"pack {self.name!r} ({self.distribution} {self.version})"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A file that a pack brings: `name` is `pack/name`, as recipes and the command line call it."""
+
+    name: str
+    pack: Pack
+    path: Path
+
+    @property
+    def short(self) -> str:
+        return self.name.partition("/")[2]
+
+
+# -- packs -----------------------------------------------------------------------------------------------------
+
+
+def installed() -> list[Pack]:
+    """Every installed pack, the core first, the others by name. Imports none of them."""
+    claims: dict[str, dict[tuple[str, str], Pack]] = {}
+    for point in _entry_points():
+        name, version = (point.dist.name, point.dist.version) if point.dist else ("?", "?")
+        module = point.value.partition(":")[0].strip()  # as it is written, also where that is no module's name
+        claims.setdefault(point.name, {})[(name, module)] = Pack(point.name, module, name, version)
+    packs = []
+    for name, claimed in claims.items():
+        clash = None
+        if len(claimed) > 1:
+            owners = " and ".join(sorted(f"{p.distribution} {p.version} ({p.module})" for p in claimed.values()))
+            clash = f"two packs claim the name {name!r}: {owners}; uninstall one of them"
+        packs += [Pack(p.name, p.module, p.distribution, p.version, clash) for p in claimed.values()]
+    return sorted(packs, key=lambda p: (p.name != CORE, p.name, p.distribution))
+
+
+def all_stages() -> dict[str, Factory]:
+    """The stages, sources and sinks of every pack that can be imported, by full name."""
+    stages: dict[str, Factory] = {}
+    for pack in installed():
+        if pack.error is None:
+            stages |= pack.stages()
+    return stages
+
+
+def stage_class(name: str) -> Factory:
+    """What makes the stage of this name: `pack.stage`, or a bare name of the core. Imports no other pack.
+
+    Raises:
+        RecipeError: there is none; the message names the nearest.
+        PackError: its pack cannot be imported, or two packs claim the name.
+    """
+    found = find_stage(name)
+    if found is None:
+        raise RecipeError(unknown_stage("stage", name, all_stages()))
+    return found
+
+
+def find_stage(name: str) -> Factory | None:
+    """As `stage_class`, and None if there is none; no pack is imported to say what there is instead.
+
+    Raises:
+        PackError: its pack cannot be imported, or two packs claim the name.
+    """
+    prefix, dot, _ = name.partition(".")
+    found: dict[str, Factory] = {}
+    errors: list[PackError] = []
+    for pack in installed():
+        if pack.name != CORE and not (dot and pack.name == prefix):
+            continue
+        try:
+            stages = pack.stages()
+        except PackError as error:
+            errors.append(error)
+            continue
+        if name in stages:
+            found[str(pack)] = stages[name]
+    if len(found) > 1:
+        raise PackError(f"two packs claim the name {name!r}: {' and '.join(found)}; uninstall one of them")
+    if errors and not found:
+        raise errors[-1]
+    return found.popitem()[1] if found else None
+
+
+def name_of(stage: Stage) -> str | None:
+    """The name under which a pack offers this stage, None if none does."""
+    made_by = stage.function if isinstance(stage, FunctionStage) else type(stage)
+    top = made_by.__module__.partition(".")[0]
+    for pack in installed():
+        if pack.module.partition(".")[0] != top or pack.error is not None:
+            continue
+        for name, factory in pack.stages().items():
+            if (factory.function if isinstance(factory, FunctionStage) else factory) is made_by:
+                return name
+    return None
+
+
+def makers(column: str) -> list[str]:
+    """The stages that add a column or payload of this name when they have their usual parameters. Imports every pack."""
+    found = []
+    for name, factory in all_stages().items():
+        try:
+            adds = factory().contract().adds if kind_of(factory) == "stage" else ()
+        except Exception:  # parameters that must be given, or a stranger's fault, which `doctor` and its own use tell of
+            adds = ()
+        found += [name] if column in adds else []
+    return found
+
+
+def kind_of(factory: Factory) -> str:
+    """`source`, `stage` or `sink`."""
+    return "source" if _is_a(factory, Source) else "sink" if _is_a(factory, Sink) else "stage"
+
+
+def described(factory: Factory) -> str:
+    """Module and name, for messages."""
+    code = factory.function if isinstance(factory, FunctionStage) else factory
+    return f"{code.__module__}.{code.__qualname__}"
+
+
+# -- recipes and rule sets -------------------------------------------------------------------------------------
+
+
+def resources(kind: str) -> list[Resource]:
+    """The files of a kind (`recipes`, `rules`) in every pack, by name. Imports no pack."""
+    found = []
+    for pack in installed():
+        folder = None if pack.clash else pack.folder(kind)
+        files = sorted(folder.rglob("*.yaml")) if folder is not None else []
+        found += [Resource(f"{pack.name}/{f.relative_to(folder).with_suffix('').as_posix()}", pack, f) for f in files]
+    return found
+
+
+def resource(kind: str, name: str) -> Path:
+    """The file of a recipe or rule set: `text/web`, or a bare name that only one pack has.
+
+    Raises:
+        RecipeError: there is none, or several packs have one; the message names the nearest.
+    """
+    word = {"recipes": "recipe", "rules": "rule set"}.get(kind, kind)
+    known = resources(kind)
+    matches = [r for r in known if name in (r.name, r.short)]
+    if not matches:
+        raise RecipeError(unknown(word, name, [r.name for r in known]) + _not_brought(name, kind))
+    if len(matches) > 1 and not any(r.name == name for r in matches):
+        raise RecipeError(f"several packs have a {word} {name!r}: write {' or '.join(r.name for r in matches)}")
+    return next((r.path for r in matches if r.name == name), matches[0].path)
+
+
+# -- did you mean ----------------------------------------------------------------------------------------------
+
+
+def nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
+    """The names most like this one, best first; one that differs only in its pack comes before all others."""
+    names = sorted(set(known))
+    tail = _tail(name)
+    same = [k for k in names if name == _tail(k) or tail in (k, _tail(k))]
+    lower = {k.lower(): k for k in names}
+    close = difflib.get_close_matches(name.lower(), lower, n=n, cutoff=0.6)
+    tails = difflib.get_close_matches(tail.lower(), {_tail(k).lower() for k in names}, n=1, cutoff=0.65)
+    alike = [k for k in names if _tail(k).lower() in tails]
+    return list(dict.fromkeys([*same, *(lower[c] for c in close), *alike]))[:n]
+
+
+def unknown(word: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that does not exist: the nearest, or what there is."""
+    names = sorted(set(known))
+    near = nearest(name, names)
+    if near:
+        return f"unknown {word} {name!r}; did you mean {' or '.join(near)}?"
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"unknown {word} {name!r}; " + (f"there are {shown}" if shown else "there is none")
+
+
+def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
+    """The message for a stage, source or sink that no pack has; says so where there is not even the pack."""
+    prefix, dot, _ = name.partition(".")
+    there = {pack.name for pack in installed()} | {known.partition(".")[0] for known in all_stages()}
+    absent = f" (no pack {prefix!r} is installed; `curator doctor` lists those that are)" if dot and prefix not in there else ""
+    return unknown(word, name, known) + absent
+
+
+def _not_brought(name: str, kind: str) -> str:
+    """A hint for a file of a pack that has none of the kind: its author may have forgotten to package them."""
+    prefix, slash, _ = name.partition("/")
+    for pack in installed():
+        if slash and pack.name == prefix and not pack.clash and pack.folder(kind) is None:
+            return f" ({pack} brings no {kind}; if it should, its package-data in pyproject.toml lacks \"{kind}/*.yaml\")"
+    return ""
+
+
+def _tail(name: str) -> str:
+    """The name without its pack."""
+    return name[max(name.find("."), name.find("/")) + 1:]
+
+
+def _is_a(factory: Any, kind: type[Stage]) -> bool:
+    return isinstance(factory, type) and issubclass(factory, kind)
+
+
+def _places_of(module: str) -> list[str]:
+    """The folders of a module, or the one that its file lies in. Imports nothing, not even what it is inside of."""
+    top, *inner = [module] if module in sys.modules else module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+        for name in inner:
+            spec = PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations) if spec else None
+    except (ImportError, ValueError):
+        return []
+    return [] if spec is None else list(spec.submodule_search_locations or [str(Path(spec.origin or "").parent)])
+
+
+@functools.cache
+def _entry_points() -> tuple[Any, ...]:
+    return tuple(importlib.metadata.entry_points(group=GROUP))

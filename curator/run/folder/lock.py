@@ -1,0 +1,342 @@
+"""One run at a time in a folder.
+
+On a disk it is a file lock, on `_run/lock`: the system lets go of it when the last process that holds it is gone. So a run that
+follows one that was killed does not begin before the workers of that one are gone too, and a machine that crashed leaves no
+lock behind.
+
+Object stores have no locks, and some network filesystems neither. There it is a lease: small files `_run/lease/<number>.json`,
+of which the highest number says who has the folder. A run creates the next number (a write that fails if the file is there,
+where the store knows such writes), and writes its file again every `BEAT_S` seconds. Another one may take the next number when
+the run has ended, when its process is gone from this very machine, or when its file has not changed for `LEASE_S` seconds; these
+are counted by the one that waits, and no two clocks are compared. A run that finds a higher number has lost its lease: it
+stops, and writes and removes nothing any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+
+from curator.api.errors import CuratorError
+from curator.io.files.faults import explained
+from curator.io.files.folder import Folder
+from curator.machine.process_id import boot_id, pid_namespace, started
+
+ENDING_S = 10.0  # for the workers of a run that was killed to end
+LOOKED_AT_S = 0.5  # who only looks whether a run is alive holds the lock for a moment
+BEAT_S = 5.0  # a lease is renewed this often
+LEASE_S = 30.0  # one that was not renewed for so long is another's to take
+SETTLE_S = BEAT_S + 1.0  # where two may create one file: a run that is there has looked at its file within this time
+NAME = re.compile(r"(\d{8})\.json")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process of a run, as it describes itself. `since`: when the run began, by its own clock.
+
+    `machine` and `process` tell whether it is this machine, since its last start, and the very process with this number.
+    """
+
+    host: str
+    pid: int
+    since: str
+    machine: str
+    process: str
+    token: str
+    beat: int = 0
+    ended: bool = False
+
+    @classmethod
+    def me(cls) -> Holder:
+        pid = os.getpid()
+        since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return cls(socket.gethostname(), pid, since, _machine(), started(pid) or "", secrets.token_hex(8))
+
+    @classmethod
+    def of(cls, data: bytes) -> Holder | None:
+        """None if this is no description of a holder, or half of one."""
+        try:
+            found = json.loads(data)
+            return cls(**{f.name: found[f.name] for f in fields(cls)})
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is a process of this machine, so that `is_gone` is certain."""
+        return self.machine == _machine()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, as far as can be told at once."""
+        return self.ended or (self.is_here and started(self.pid) != self.process)
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+def _machine() -> str:
+    """This machine since its last start, and this container: where a process number means one process."""
+    return f"{boot_id() or socket.gethostname()} {pid_namespace()}"
+
+
+def take(out: Folder) -> Lock:
+    """Keep other runs out of a folder, until `release`.
+
+    Raises:
+        CuratorError: another one is there.
+    """
+    if out.is_local:
+        with contextlib.suppress(_NoLocks):
+            return FileLock(out)
+    return Lease(out)
+
+
+def holder(out: Folder, wait_s: float = 2 * BEAT_S) -> Holder | None:
+    """The run that works in a folder now; None if there is none. Nothing is written.
+
+    Where it is a lease of another machine, it takes up to `wait_s` seconds until its heart is seen to beat.
+    """
+    if out.is_local:
+        try:
+            fd = os.open(out.sub("_run").path_of("lock"), os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            found = Holder.of(os.pread(fd, 4096, 0))
+            return None if found is None or found.is_gone else found
+        except OSError:
+            pass  # no locks here: it may have a lease
+        finally:
+            os.close(fd)
+    folder = out.sub("_run").sub("lease")
+    first, until = newest(folder), time.monotonic() + wait_s
+    found = first
+    while found[1] is not None and not found[1].is_gone:
+        if found[1].is_here or found != first:
+            return found[1]
+        if time.monotonic() > until:
+            return None
+        time.sleep(min(0.5, wait_s / 10))
+        found = newest(folder)
+    return None
+
+
+def _refused(out: Folder, by: Holder | None) -> CuratorError:
+    return CuratorError(f"another run ({by or 'unknown'}) writes to {out.uri}; wait for it, end it, or write to another folder")
+
+
+class Lock:
+    """What keeps other runs out. `fd`: a descriptor that workers are to hold open too, if there is one.
+
+    `after_kill`: the run before did not let go of the folder itself, so that what it began may still appear there.
+    """
+
+    fd: int | None = None
+    after_kill = False
+
+    def check(self) -> None:
+        """At no cost: whether it is known that the folder is another's.
+
+        Raises:
+            CuratorError: it is. Nothing may be written or removed there any more.
+        """
+
+    def confirm(self) -> None:
+        """The same, and certain within what a lease can promise: before something is written or removed."""
+
+    def release(self) -> None:
+        """Let others in."""
+
+
+# -- on a disk ----------------------------------------------------------------------------------------------------
+
+
+class _NoLocks(Exception):
+    """This filesystem has none."""
+
+
+class FileLock(Lock):
+    """Held by every process that holds `fd`."""
+
+    def __init__(self, out: Folder) -> None:
+        path = out.sub("_run").path_of("lock")
+        out.sub("_run").make()
+        with explained("write", path):
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            self._take(out)
+        except BaseException:
+            os.close(self.fd)
+            self.fd = None
+            raise
+        self.me = Holder.me()
+        self._write(self.me)
+
+    def _take(self, out: Folder) -> None:
+        assert self.fd is not None
+        began = time.monotonic()
+        while not _locked(self.fd):
+            by = Holder.of(os.pread(self.fd, 4096, 0))
+            if time.monotonic() - began > (ENDING_S if by is not None and by.is_gone else LOOKED_AT_S):
+                raise _refused(out, by)
+            time.sleep(0.05)
+        before = Holder.of(os.pread(self.fd, 4096, 0))
+        self.after_kill = before is not None and not before.ended
+
+    def _write(self, who: Holder) -> None:
+        assert self.fd is not None
+        os.ftruncate(self.fd, os.pwrite(self.fd, who.to_json(), 0))
+
+    def release(self) -> None:
+        if self.fd is not None:
+            with contextlib.suppress(OSError):  # a full disk; the lock goes nevertheless
+                self._write(replace(self.me, ended=True))
+            os.close(self.fd)
+            self.fd = None
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise _NoLocks from error
+    return True
+
+
+# -- everywhere else ------------------------------------------------------------------------------------------------
+
+
+def newest(folder: Folder) -> tuple[int, Holder | None]:
+    """The highest number among leases, 0 if there is none, and who has it; None if its file cannot be read, or was removed."""
+    number = max((int(found[1]) for n in folder.names() if (found := NAME.fullmatch(n))), default=0)
+    if not number:
+        return 0, None
+    try:
+        return number, Holder.of(folder.read(_name(number)))
+    except CuratorError:
+        if folder.exists(_name(number)):
+            raise
+        return number, None
+
+
+def _name(number: int) -> str:
+    return f"{number:08d}.json"
+
+
+def _clock() -> float:
+    """Seconds that pass while a machine sleeps too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Lease(Lock):
+    """Renewed by a thread. `number`: of our file."""
+
+    def __init__(self, out: Folder, beat_s: float | None = None, lease_s: float | None = None) -> None:
+        self.out, self.folder = out, out.sub("_run").sub("lease")
+        self.beat_s, self.lease_s = BEAT_S if beat_s is None else beat_s, LEASE_S if lease_s is None else lease_s
+        self.me, self.number = Holder.me(), 0
+        self.lost = ""  # why, once it is
+        self.confirmed_at = 0.0  # when we last began to find that it is ours
+        self.turn = threading.Lock()
+        self.ending = threading.Event()
+        self.folder.make()
+        self._take()
+        self.thread = threading.Thread(target=self._renew_often, name="lease", daemon=True)
+        self.thread.start()
+
+    # -- getting it -----------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        seen: tuple[int, Holder | None] | None = None
+        seen_at = 0.0
+        while True:
+            began = _clock()
+            number, by = now = newest(self.folder)
+            if by is not None and by.token == self.me.token:  # it was created, though the answer was lost
+                break
+            if number and not (by is not None and by.is_gone):
+                if (seen is not None and now != seen) or (by is not None and by.is_here):
+                    raise _refused(self.out, by)
+                if seen is None:
+                    seen, seen_at = now, began
+                    print(f"curator: {self.out.uri} is held by another run ({by or 'unknown'}); waiting up to {self.lease_s:g} s "
+                          "for its lease to run out, if it does not live any more", file=sys.stderr, flush=True)
+                if began - seen_at < self.lease_s:
+                    time.sleep(min(1.0, self.beat_s / 5))
+                    continue
+            self.after_kill = number > 0 and not (by is not None and by.ended)
+            if self._created(number + 1):
+                number += 1
+                break
+        self.number, self.confirmed_at = number, began
+        self.folder.delete([n for n in self.folder.names() if (old := NAME.fullmatch(n)) and int(old[1]) < number])
+
+    def _created(self, number: int) -> bool:
+        """Whether we made the file, and nobody else did."""
+        if not self.folder.create(_name(number), self.me.to_json()):
+            return False
+        if not self.folder.is_exclusive or self.folder.create(_name(number), self.me.to_json()):
+            time.sleep(SETTLE_S)  # this store lets two create one file: the last one has it
+        latest, by = newest(self.folder)
+        return latest == number and by is not None and by.token == self.me.token
+
+    # -- keeping it -----------------------------------------------------------------------------------------
+
+    def _renew_often(self) -> None:
+        while not self.ending.wait(self.beat_s):
+            with contextlib.suppress(CuratorError):  # the store does not answer: next time; or it is lost, which `check` tells
+                self._renew()
+            if self.lost:
+                return
+
+    def _renew(self, ended: bool = False) -> None:
+        """Find that the lease is ours, and write its file again."""
+        with self.turn:
+            self.check()
+            began = _clock()
+            number, by = newest(self.folder)
+            if number != self.number or by is None or by.token != self.me.token:
+                self.lost = (f"{self.folder.uri} was removed" if by is None else
+                             f"another run ({by}) has taken over {self.out.uri}, since this one gave no sign of life for long")
+                self.lost += "; this run stops, and writes nothing there any more. What it had finished before is kept"
+                self.check()
+            self.me = replace(self.me, beat=self.me.beat + 1, ended=ended)
+            self.folder.write(_name(self.number), self.me.to_json())
+            self.confirmed_at = began
+
+    def check(self) -> None:
+        if self.lost:
+            raise CuratorError(self.lost)
+
+    def confirm(self) -> None:
+        self.check()
+        # Nobody takes it within `lease_s` of the last beat, so there is nothing to ask for a good part of that time.
+        if _clock() - self.confirmed_at > self.lease_s / 2:
+            self._renew()
+
+    def release(self) -> None:
+        if not self.ending.is_set():
+            self.ending.set()
+            self.thread.join()
+            with contextlib.suppress(CuratorError):  # it is another's already, or will run out
+                self._renew(ended=True)
+

@@ -1,0 +1,125 @@
+"""A pipeline tried on a few records, in this process, without sinks: what each stage would do to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from curator.api.batch import Batch
+from curator.api.errors import CuratorError, FirstError
+from curator.api.stage import SIDE_OUTPUTS, Context, Reduce, Source, Unit
+from curator.io.files.folder import Folder
+from curator.io.spool import Shard
+from curator.io.tables.to_jsonl import ToJsonl
+from curator.observe.preview import StagePreview
+from curator.pipeline.graph import Graph
+from curator.pipeline.plan import Operator, Plan, Step, Target, make_plan
+from curator.worker.runner import Runner
+from curator.worker.work import CallFailed, Part, Piece, UnitInfo, Work
+
+Answers = dict[str, list[Batch]]  # by port
+
+
+def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
+    """What each stage does to the first `records` records of the input, in pipeline order. Nothing is written.
+
+    Raises:
+        CuratorError: the plan's errors, and what a stage raised in `setup`.
+    """
+    plan = make_plan(pipeline >> ToJsonl() if pipeline.ends else pipeline, out="preview")  # no sink is opened
+    parts = {step.name: step.part_of for step in plan.steps}
+    answers: dict[tuple[str, str], list[Batch]] = {}
+    previews = []
+    for operator in (o for phase in plan.phases for o in phase.operators):
+        for step in operator.steps:
+            if operator.kind == "sink" or step.spool:
+                continue
+            errors: list[FirstError] = []
+            if isinstance(step.stage, Source):
+                before, got = None, _read(step, _share(plan, records), errors)
+            else:
+                batches = [b for end in step.after for b in answers.get(end, ())]
+                before = _table([b for end in step.after if parts.get(end[0]) != step.name for b in answers.get(end, ())])
+                got = _process(operator, step, batches, errors)
+            answers.update({(step.name, port): batches for port, batches in got.items()})
+            outputs = {port: table for port, batches in got.items() if (table := _table(batches)) is not None}
+            if (before is not None or isinstance(step.stage, Source)) and not step.part_of:
+                previews.append(StagePreview(step.name, outputs, before, next(iter(errors), None)))
+    return previews
+
+
+def _share(plan: Plan, records: int) -> int:
+    return max(1, records // sum(isinstance(s.stage, Source) for s in plan.steps))
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    """Stands in for the spools that a `Reduce` reads."""
+
+    batches: Sequence[Batch]
+
+    def rows(self, unit: Unit, columns: Collection[str] | None = None, kind: type[Batch] = Batch) -> Iterator[Batch]:
+        return (batch for batch in self.batches if isinstance(batch, kind))
+
+
+def _runner(kind: str, step: Step, reader: _InMemory | None = None) -> Runner:
+    """One step alone, with every port open."""
+    ports = (*step.stage.ports, *SIDE_OUTPUTS)
+    operator = Operator(0, kind, (step,), (), {(0, port): (Target(0),) for port in ports}, reader=reader)
+    runner = Runner(operator, lambda batch: batch, lambda batch: batch, Folder(""))
+    runner.setup(Context())
+    return runner
+
+
+def _read(step: Step, records: int, errors: list[FirstError]) -> Answers:
+    source = step.stage
+    assert isinstance(source, Source)
+    got: Answers = {}
+    runner = _runner("source", step)
+    for unit in source.units():
+        work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, best_effort=True)
+        for part in _parts(runner, work):
+            errors += part.errors
+            for _, port, _, rows, _, batch in part.outputs:
+                room = records - sum(len(b) for batches in got.values() for b in batches)
+                if room > 0:
+                    got.setdefault(port, []).append(batch.slice(0, min(rows, room)))
+            if sum(len(b) for batches in got.values() for b in batches) >= records:
+                return got
+    return got
+
+
+def _process(operator: Operator, step: Step, batches: list[Batch], errors: list[FirstError]) -> Answers:
+    got: Answers = {}
+    if not batches:
+        return got
+    if isinstance(step.stage, Reduce):
+        runner = _runner("source", step, _InMemory(batches))
+        unit = Shard(first=0, stop=1, shards=1, digest="preview")
+        work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, best_effort=True)
+    else:
+        runner = _runner(operator.kind, step)
+        work = Work(0, "process", tuple(Piece(b, 0, 0, 0, len(b), 0, None) for b in batches), ((0, 0),))
+    for part in _parts(runner, work):
+        errors += part.errors
+        for _, port, _, _, _, batch in part.outputs:
+            got.setdefault(port, []).append(batch)
+    runner.close()
+    return got
+
+
+def _parts(runner: Runner, work: Work) -> Iterator[Part]:
+    try:
+        yield from runner.run(work)
+    except CallFailed as failed:
+        raise CuratorError(f"{failed.error}\n{failed.first}") from failed
+
+
+def _table(batches: list[Batch]) -> pa.Table | None:
+    if not batches:
+        return None
+    tables = [t for _, group in itertools.groupby(batches, key=type) for t in [Batch.concat(list(group)).visible()]]
+    return pa.concat_tables(tables, promote_options="permissive")
