@@ -27,7 +27,7 @@ from packages import BESIDE, installed, without
 from process_tree import descendants
 
 from curator import Contract, ImageBatch, Resources, Sink, Source, TextBatch, stage
-from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator.api.stage import SourceRange, Unit, Writer, WrittenFile
 from curator.front import from_source
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,7 +44,7 @@ class Numbers(Source):
     units_count: int = 4
 
     def units(self) -> list[Unit]:
-        return [Unit((Part(uri=f"numbers://{i}", size_bytes=self.records),)) for i in range(self.units_count)]
+        return [Unit((SourceRange(uri=f"numbers://{i}", size_bytes=self.records),)) for i in range(self.units_count)]
 
     def contract(self) -> Contract:
         return Contract(adds={"text": pa.string()})
@@ -63,7 +63,7 @@ class Pictures(Source):
     seconds: float
 
     def units(self) -> list[Unit]:
-        return [Unit((Part(uri=f"pictures://{i}", size_bytes=1),)) for i in range(4)]
+        return [Unit((SourceRange(uri=f"pictures://{i}", size_bytes=1),)) for i in range(4)]
 
     def contract(self) -> Contract:
         return Contract(adds={"pixels": None})

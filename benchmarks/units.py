@@ -34,7 +34,7 @@ import pyarrow as pa
 import curator.run.loop
 from curator import Contract, Sink, Source, Stage, TextBatch
 from curator.api.counts import WRITTEN, Counts
-from curator.api.stage import Part, Unit, Writer, WrittenFile, setting
+from curator.api.stage import SourceRange, Unit, Writer, WrittenFile, setting
 from curator.api.summary import ColumnSummary
 from curator.engine import events as ev
 from curator.front import Pipeline, from_source
@@ -57,7 +57,7 @@ class Numbers(Source):
         return Contract(adds={"text": pa.string()})
 
     def units(self) -> list[Unit]:
-        return [Unit((Part(uri=f"s3://bucket/folder/of/many/files/document-{n:08d}.jsonl", size_bytes=2000 + n % 7,
+        return [Unit((SourceRange(uri=f"s3://bucket/folder/of/many/files/document-{n:08d}.jsonl", size_bytes=2000 + n % 7,
                            version=f"{n:032x}"),)) for n in range(self.count)]
 
     def read(self, unit: Unit) -> Any:

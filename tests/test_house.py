@@ -135,26 +135,34 @@ def test_no_error_is_swallowed(path):
             assert not (names & {"Exception", "BaseException"} and empty), f"{path.relative_to(ROOT)}:{node.lineno}"
 
 
-def code_lines(path: Path) -> int:
-    """Lines that are neither blank nor comment nor docstring."""
-    text = path.read_text(encoding="utf-8")
-    said: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            said |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return sum(bool(line.strip()) and not line.strip().startswith("#") and n not in said
-               for n, line in enumerate(text.splitlines(), 1))
+# Physical lines a room: a ratchet. A number is only ever lowered; "." are the files beside the rooms.
+LINES = {
+    "api": 1738,
+    "machine": 418,
+    "io": 6145,
+    "sql": 389,
+    "registry": 372,
+    "pipeline": 946,
+    "stages": 1508,
+    "stages/dedup": 5884,
+    "engine": 3426,
+    "recipe": 1505,
+    "worker": 1976,
+    "observe": 2356,
+    "testing": 1139,
+    "runtime": 1135,
+    "run": 2572,
+    "cli": 431,
+    ".": 128,
+}
 
 
-# Code lines. What a reader of the engine's afternoon needs is the engine; formats and recipes are read one at a time.
-SIZES = {"engine": 2800, "worker": 1830, "balance": 500, "io": 4250, "stages": 5150, "stages/dedup": 4100,
-         "observe": 1700, "tasks": 300}
-
-
-@pytest.mark.parametrize(("part", "most"), SIZES.items())
-def test_each_part_of_the_core_stays_small(part, most):
-    lines = sum(code_lines(p) for p in SOURCES if p.is_relative_to(CORE / part))
-    assert lines <= most, f"curator/{part} has {lines} lines of code"
+@pytest.mark.parametrize(("room", "most"), LINES.items())
+def test_each_room_of_the_core_stays_small(room, most):
+    inner = [other for other in LINES if other.startswith(room + "/")]
+    files = CORE.glob("*.py") if room == "." else (CORE / room).rglob("*.py")
+    own = [f for f in files if not any(f.is_relative_to(CORE / other) for other in inner)]
+    assert sum(len(f.read_text(encoding="utf-8").splitlines()) for f in own) <= most
 
 
 def test_nothing_names_a_machine():

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from curator.api.errors import StageError
 from curator.api.resources import Resources
-from curator.api.stage import Contract, Outputs, Part, Stage, Unit, setting, snake_case, stage
+from curator.api.stage import Contract, Outputs, SourceRange, Stage, Unit, setting, snake_case, stage
 from curator.api.tasks import TextBatch
 
 
@@ -269,17 +269,17 @@ def test_a_stage_error_survives_pickling_and_names_records():
 
 
 def test_a_units_key_tells_content_apart():
-    whole = Part(uri="a", size_bytes=10, version="1")
-    others = [Part(uri="b", size_bytes=10, version="1"), Part(uri="a", size_bytes=11, version="1"),
-              Part(uri="a", size_bytes=10, version="2"), Part(uri="a", size_bytes=10, version="1", start=1),
-              Part(uri="a", size_bytes=10, version="1", stop=5)]
+    whole = SourceRange(uri="a", size_bytes=10, version="1")
+    others = [SourceRange(uri="b", size_bytes=10, version="1"), SourceRange(uri="a", size_bytes=11, version="1"),
+              SourceRange(uri="a", size_bytes=10, version="2"), SourceRange(uri="a", size_bytes=10, version="1", start=1),
+              SourceRange(uri="a", size_bytes=10, version="1", stop=5)]
     keys = {Unit((part,)).key for part in [whole, *others]} | {Unit((whole, others[0])).key}
     assert len(keys) == 7
-    assert Unit((whole,)).key == Unit((Part(uri="a", size_bytes=10, version="1"),)).key
+    assert Unit((whole,)).key == Unit((SourceRange(uri="a", size_bytes=10, version="1"),)).key
 
 
 def test_a_unit_knows_its_size_and_a_name_for_people():
-    parts = (Part(uri="a.jsonl", size_bytes=100, start=20, stop=50), Part(uri="b.jsonl", size_bytes=7))
+    parts = (SourceRange(uri="a.jsonl", size_bytes=100, start=20, stop=50), SourceRange(uri="b.jsonl", size_bytes=7))
     assert Unit(parts).size_bytes == 37
     assert Unit(parts).label == "a.jsonl[20:50] and 1 more"
     assert Unit(parts[1:]).label == "b.jsonl"

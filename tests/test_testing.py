@@ -13,12 +13,12 @@ import pytest
 
 from curator.api.stage import (
     Contract,
-    Memory,
     Outputs,
-    Part,
     Reduce,
     Sink,
+    Snapshot,
     Source,
+    SourceRange,
     Stage,
     Stateful,
     Unit,
@@ -305,11 +305,11 @@ class Forgetful(Stateful):
         of = pa.array([self.seen[t] for t in copies.column("text")], pa.string())
         return Outputs(out=batch.filter(passes), duplicate=copies.with_columns({"duplicate_of": of}))
 
-    def remember(self, unit):
+    def snapshot(self, unit):
         rows = self.seen if self.remembers else {}
-        return Memory(pa.table({"text": pa.array(list(rows), pa.string()), "id": pa.array(list(rows.values()), pa.string())}))
+        return Snapshot(pa.table({"text": pa.array(list(rows), pa.string()), "id": pa.array(list(rows.values()), pa.string())}))
 
-    def recall(self, unit, memory):
+    def restore(self, unit, memory):
         self.seen |= dict(zip(memory["text"].to_pylist(), memory["id"].to_pylist(), strict=True))
 
 
@@ -367,7 +367,7 @@ class Numbers(Source):
     def units(self) -> list[Unit]:
         self.calls.append(1)
         version = str(len(self.calls)) if "lists anew" in self.faults else ""
-        parts = [Part(uri=f"u{n}", size_bytes=3, version=version) for n in (0, 0 if "one key" in self.faults else 1)]
+        parts = [SourceRange(uri=f"u{n}", size_bytes=3, version=version) for n in (0, 0 if "one key" in self.faults else 1)]
         return [] if "nothing" in self.faults else [Unit((part,)) for part in parts]
 
     def read(self, unit: Unit) -> Iterator:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator import Contract, ImageBatch, Resources, Sink, Source, Stage, TextBatch
-from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator.api.stage import SourceRange, Unit, Writer, WrittenFile
 from curator.front import from_source
 from curator.run.run import run as run_pipeline
 
@@ -27,7 +27,7 @@ class Tasks(Source):
     def units(self) -> list[Unit]:
         count = 1 if self.job.paced_s else min(4, self.job.tasks)
         edges = [i * self.job.tasks // count for i in range(count + 1)]
-        return [Unit((Part(uri="tasks://", size_bytes=b - a, start=a, stop=b),)) for a, b in pairwise(edges)]
+        return [Unit((SourceRange(uri="tasks://", size_bytes=b - a, start=a, stop=b),)) for a, b in pairwise(edges)]
 
     def contract(self) -> Contract:
         return Contract(adds={"number": pa.int64(), "born": pa.float64(), "text": pa.string()})

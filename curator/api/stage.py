@@ -171,10 +171,10 @@ def setting(default: Any = dataclasses.MISSING, **kwargs: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Memory:
+class Snapshot:
     """What one unit taught a stateful stage: kept beside the output and given back to a resumed run.
 
-    `rows`: what `recall` will be given; of an empty table nothing is kept. `depends`: other units on whose records answers for
+    `rows`: what `restore` will be given; of an empty table nothing is kept. `depends`: other units on whose records answers for
     this unit rest (its duplicates point to them): when one of those is gone, this one is done again. `rests_on`: where answers
     rest on all other units that taught the stage anything (it is full), how many those are: the unit is done again when
     there are fewer. To name them all would take the square of their number.
@@ -188,25 +188,25 @@ class Memory:
 class Stateful(Stage):
     """A stage whose answer depends on records it saw before; one worker holds the state.
 
-    The unit of a row is in the hidden column `_unit`. A record is shown twice only after `again` was called for its unit,
+    The unit of a row is in the hidden column `_unit`. A record is shown twice only after `replay` was called for its unit,
     or when its call raised; `process` therefore learns last, when nothing can raise any more.
     """
 
-    def again(self, unit: int) -> None:
+    def replay(self, unit: int) -> None:
         """The records of a unit will be shown again: each of them is to get the answer that it got before.
 
-        Called when a unit starts again after a failure, and after `recall` for a unit that an edit has done again. What
+        Called when a unit starts again after a failure, and after `restore` for a unit that an edit has done again. What
         other units were told on the strength of this unit's records stays true that way.
         """
 
-    def forget(self, unit: int) -> None:
+    def discard(self, unit: int) -> None:
         """All that a unit brought is void and will not be shown again."""
 
-    def remember(self, unit: int) -> Memory | None:
+    def snapshot(self, unit: int) -> Snapshot | None:
         """What this unit taught; called when nothing of the unit is left before this stage, maybe twice."""
         return None
 
-    def recall(self, unit: int, memory: pa.Table) -> None:
+    def restore(self, unit: int, memory: pa.Table) -> None:
         """Take in what a finished unit taught; called after `setup` and before the first `process`."""
 
     def exhausted(self) -> bool:
@@ -282,7 +282,7 @@ class Composite(Stage):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class SourceRange:
     """A file, or a range of one. `start` and `stop` are what the source makes of them: bytes, row groups.
 
     `version` changes when the content does (modification time or etag).
@@ -305,7 +305,7 @@ class _Key:
 class Unit(_Key):
     """A piece of the source: what is read, recovered, resumed and committed as one."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SourceRange, ...]
 
     @property
     def key(self) -> str:

@@ -248,13 +248,13 @@ Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost
 class StartWorker:
     """Start a worker: a process at each place, rank by rank; an ordinary worker has one.
 
-    `recall`: committed units whose memory a stateful operator needs before its first call.
+    `restore`: committed units whose memory a stateful operator needs before its first call.
     """
 
     worker: int
     operator: int
     places: tuple[Place, ...] = (Place(),)
-    recall: tuple[int, ...] = ()
+    restore: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -277,13 +277,13 @@ class Resume:
 
 
 @dataclass(slots=True, frozen=True)
-class Forget:
-    """Drop what a worker began for this unit and attempt. `again`: the unit's records come once more."""
+class Discard:
+    """Drop what a worker began for this unit and attempt. `replay`: the unit's records come once more."""
 
     worker: int
     unit: int
     attempt: int
-    again: bool = True
+    replay: bool = True
 
 
 @dataclass(slots=True)
@@ -326,4 +326,4 @@ class Report:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Action = StartWorker | StopWorker | Submit | Resume | Forget | Release | Commit | Evidence | Report
+Action = StartWorker | StopWorker | Submit | Resume | Discard | Release | Commit | Evidence | Report

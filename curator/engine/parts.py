@@ -256,10 +256,10 @@ class Units(dict[int, UnitState]):
 
     def read_on(self) -> list[int]:
         """The units that were left unread, in their order, wait again."""
-        again, self.unread = sorted(self.unread), []
-        for index in again:
+        replay, self.unread = sorted(self.unread), []
+        for index in replay:
             self._ends[index] = WAITING
-        return again
+        return replay
 
     def committed(self) -> tuple[int, ...]:
         return tuple(index for index, how in enumerate(self._ends) if how == COMMITTED)

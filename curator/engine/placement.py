@@ -53,8 +53,8 @@ def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, plac
         lane.worker = worker.id
         state.move_lane(operator, lane, worker.node)
         del operator.unserved[lane.index]
-    recall = state.units.committed() if operator.plan.kind == "stateful" else ()
-    state.act(StartWorker(worker.id, operator.plan.index, places, recall))
+    restore = state.units.committed() if operator.plan.kind == "stateful" else ()
+    state.act(StartWorker(worker.id, operator.plan.index, places, restore))
 
 
 def holds_exclusive(operator: OperatorState) -> bool:

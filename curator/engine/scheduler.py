@@ -320,12 +320,12 @@ class Scheduler:
         for queue in self.state.waiting.values():
             # A unit that starts again may have given records that were let through: they must come once more.
             units = self.state.units
-            again = [u for u in queue if u in units and units[u].attempt]
-            for index in set(queue).difference(again):
+            replay = [u for u in queue if u in units and units[u].attempt]
+            for index in set(queue).difference(replay):
                 units.end(index, UNREAD)
-            unread += len(queue) - len(again)
+            unread += len(queue) - len(replay)
             queue.clear()
-            queue.extend(again)
+            queue.extend(replay)
         self.state.open -= unread
         if unread:
             self.state.act(ev.Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread",
@@ -399,7 +399,7 @@ class Scheduler:
         indices = {u.index for u in units}
         self.state.purge(lambda _, piece: piece.unit in indices)
         for unit in units:
-            self._void(unit, again=True)
+            self._void(unit, replay=True)
             if unit.index in blamed:
                 unit.blames[by] = unit.blames.get(by, 0) + 1
             unit.stage = "waiting"
@@ -409,13 +409,13 @@ class Scheduler:
             if unit.attempt - unit.excused >= ATTEMPTS:
                 self._stop("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
 
-    def _void(self, unit: UnitState, again: bool) -> None:
+    def _void(self, unit: UnitState, replay: bool) -> None:
         """Everything of this attempt of a unit counts no more; its slices are out of the queues."""
         state = self.state
         for (operator, _), counts in state.take_counts(unit).items():
             self.failed -= counts.failed
             self.read -= counts.rows_in if operator == unit.source else 0
-        state.forget(unit, again)
+        state.discard(unit, replay)
         unit.flushed, unit.flushing = [], 0
         if unit.stage == "reading":
             for worker in list(state.operators[unit.source].workers.values()):
@@ -569,7 +569,7 @@ class Scheduler:
     def _give_up(self, operator: OperatorState, unit: UnitState, note: ev.Note, first: FirstError | None) -> None:
         """A unit that cannot be read ends as one failed record."""
         self.state.purge(lambda _, piece: piece.unit == unit.index)
-        self._void(unit, again=False)
+        self._void(unit, replay=False)
         unit.stage = "draining"
         self.state.count_rows(unit, operator.plan.index, 0, Counts(rows_in=1, failed=1))
         self.read += 1

@@ -352,16 +352,16 @@ class State:
             lost |= {u for call in worker.calls if call.emitted_early or call.kind == "read" for u, _ in call.units}
         return {u for u in lost if self.units[u].stage in ("reading", "draining", "flushing")}
 
-    def forget(self, unit: UnitState, again: bool) -> None:
-        """Tell sinks and stateful operators what becomes of this attempt of a unit: `again`, its records come once more."""
+    def discard(self, unit: UnitState, replay: bool) -> None:
+        """Tell sinks and stateful operators what becomes of this attempt of a unit: `replay`, its records come once more."""
         lanes = dict(unit.touched)
-        if not again:  # an earlier attempt may have been where this one was not
+        if not replay:  # an earlier attempt may have been where this one was not
             lanes |= {o.plan.index: 0 for o in self.operators if o.plan.kind == "stateful"}
         for index, at in lanes.items():
             lane = self.operators[index].lanes[at]
             lane.units.discard(unit.index)
             if lane.worker is not None:
-                self.act(ev.Forget(lane.worker, unit.index, unit.attempt, again))
+                self.act(ev.Discard(lane.worker, unit.index, unit.attempt, replay))
         unit.touched.clear()
 
     def remove_worker(self, worker: WorkerState) -> None:

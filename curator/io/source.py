@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Part, Source, Unit, setting
+from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.folder import FileInfo, list_files
 from curator.io.tables.columns import Seen, check_named, look_into
 from curator.io.tables.records import Failure, failed_rows, visible_names
@@ -74,7 +74,7 @@ class FileSource(Source):
         """The columns of one file, from its beginning. Raises InputError if it has none that can be read."""
         raise TypeError(f"{type(self).__name__} has no head method")
 
-    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+    def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
         """The records of a file or of a range of one."""
         raise TypeError(f"{type(self).__name__} has no read_part method")
 
@@ -125,6 +125,6 @@ def as_paths(path: Any) -> str | list[str]:
     return path
 
 
-def failures(part: Part, found: list[Failure]) -> Outputs:
+def failures(part: SourceRange, found: list[Failure]) -> Outputs:
     """Bad records on the port `failed`."""
     return Outputs(failed=failed_rows(part.uri, found))

@@ -24,7 +24,7 @@ import xxhash
 
 from curator.api.batch import HIDDEN, Batch
 from curator.api.errors import CuratorError, InputError, RecipeError
-from curator.api.stage import Part, Sink, Source, Unit, Writer, WrittenFile, setting
+from curator.api.stage import Sink, Source, SourceRange, Unit, Writer, WrittenFile, setting
 from curator.io.files.folder import FileInfo, Folder, Output
 from curator.io.units import plan_units
 
@@ -48,7 +48,7 @@ class Shard(Unit):
     stop: int
     shards: int
     digest: str  # of all these files
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SourceRange, ...] = ()
 
     @property
     def key(self) -> str:
@@ -113,7 +113,7 @@ def spool_units(files: Sequence[FileInfo]) -> list[Unit]:
 
 def shard_units(files: Sequence[FileInfo], shards: int) -> list[Unit]:
     """The shards of spooled files, also where there is no file at all; as many together as have about 4 MB."""
-    parts = tuple(Part(uri=f.uri, size_bytes=f.size_bytes, version=f.version) for f in sorted(files, key=lambda f: f.uri))
+    parts = tuple(SourceRange(uri=f.uri, size_bytes=f.size_bytes, version=f.version) for f in sorted(files, key=lambda f: f.uri))
     text = json.dumps([[p.uri, p.size_bytes, p.version] for p in parts])
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     count = min(shards, 1 + sum(p.size_bytes for p in parts) // SHARDS_BYTES)

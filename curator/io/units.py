@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from curator.api.stage import Part, Unit
+from curator.api.stage import SourceRange, Unit
 from curator.io.files.folder import FileInfo
 
 TARGET_BYTES = 64 << 20
@@ -24,7 +24,7 @@ def plan_units(files: Sequence[FileInfo], target_bytes: int = TARGET_BYTES,
     if target_bytes < 1:
         raise ValueError(f"target_bytes must be 1 or more, got {target_bytes}")
     units: list[Unit] = []
-    group: list[Part] = []
+    group: list[SourceRange] = []
     weight = 0
 
     def finish() -> None:
@@ -50,11 +50,11 @@ def plan_units(files: Sequence[FileInfo], target_bytes: int = TARGET_BYTES,
     return sorted(units, key=lambda unit: order[unit.parts[0].uri])
 
 
-def _part(file: FileInfo, start: int = 0, stop: int | None = None) -> Part:
-    return Part(uri=file.uri, size_bytes=file.size_bytes, version=file.version, start=start, stop=stop)
+def _part(file: FileInfo, start: int = 0, stop: int | None = None) -> SourceRange:
+    return SourceRange(uri=file.uri, size_bytes=file.size_bytes, version=file.version, start=start, stop=stop)
 
 
-def _ranges(file: FileInfo, target_bytes: int) -> list[Part]:
+def _ranges(file: FileInfo, target_bytes: int) -> list[SourceRange]:
     """Ranges of `target_bytes`; the last one may be half as big again, so that none is tiny."""
     count = max(1, round(file.size_bytes / target_bytes))
     if count == 1:

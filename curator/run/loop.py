@@ -31,7 +31,7 @@ WATCH_S = 0.2  # watchers are told this often
 
 
 @dataclass
-class Means:
+class RunContext:
     """What a run works with in every phase. `inline`: in the driver's own process. `lock`: of the run's folder; the nursery and
     every worker hold its descriptor open. `modules`: what workers of all phases import. To be closed.
 
@@ -60,7 +60,7 @@ class Means:
             self.leave_ray()
 
 
-def make_runtime(job: Job, means: Means) -> tuple[Any, dict[int, Node]]:
+def make_runtime(job: Job, means: RunContext) -> tuple[Any, dict[int, Node]]:
     """Where the work is done: a runtime (`execute`, `wait`, `close`), and the nodes that it begins with."""
     if means.ray is None:
         if means.inline:
@@ -121,7 +121,7 @@ class Loop:
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
-    def go(self, means: Means, before: tuple[int, int], max_failed: float) -> Stopped | None:
+    def go(self, means: RunContext, before: tuple[int, int], max_failed: float) -> Stopped | None:
         """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished units."""
         self.began = time.monotonic()
         self.means = means
@@ -130,7 +130,7 @@ class Loop:
         short_circuits = frozenset(o.index for o in self.phase.operators
                           if o.kind == "stateful" and self.phase.short_circuit(o.index)
                           and not self.ledger.unfinished and not self.phase.number)
-        job = Job(self.phase.operators, self._unit_info, self.out.sub("_run").sub("state"), self._recall)
+        job = Job(self.phase.operators, self._unit_info, self.out.sub("_run").sub("state"), self._restore)
         try:
             runtime, nodes = make_runtime(job, means)
             try:
@@ -206,7 +206,7 @@ class Loop:
     def _unit_info(self, unit: int, attempt: int) -> UnitInfo:
         return UnitInfo(self.units[unit], self.ledger.part_name(self.units[unit], attempt))
 
-    def _recall(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
+    def _restore(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
         """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""
         done = {*committed, *range(len(self.todo), len(self.units))}
         return [(unit, name, unit not in done) for unit, name in self.memory.get(step, {}).items()]

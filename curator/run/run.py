@@ -44,7 +44,7 @@ from curator.run.folder.guard import check_free, check_sinks, describe_lost, fin
 from curator.run.folder.ledger import FOLDER, Ledger
 from curator.run.folder.lock import Lock, take
 from curator.run.folder.owner import Owner
-from curator.run.loop import Labels, Loop, Means
+from curator.run.loop import Labels, Loop, RunContext
 from curator.worker.imports import modules_of
 
 LOOK_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
@@ -118,7 +118,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         work.check(replace)
         _check_writable(plan)
         observer = held.enter_context(Observer(plan.out.sub("_run"), pipeline.name, work.ledgers[0].run, endpoint))
-        means = Means(this_machine(None if inline else workers), observer, work.tell_numbers, work.save_numbers, inline, lock,
+        means = RunContext(this_machine(None if inline else workers), observer, work.tell_numbers, work.save_numbers, inline, lock,
                       modules_of(o for phase in plan.phases for o in phase.operators),
                       None if inline else _ray_address(ray), workers)
         held.callback(means.close)
@@ -240,7 +240,7 @@ class _Run:
             yield Ledger(self.out, number, self.ledgers[0].sinks, self.owner, self.lock.confirm)
             number += 1
 
-    def go(self, means: Means) -> Result:
+    def go(self, means: RunContext) -> Result:
         self.means, watch = means, self.watch
         means.watch = None if watch is None else lambda: watch(self._snapshot())
         folder = self.out.sub("_run")
@@ -533,8 +533,8 @@ def _interrupts() -> Iterator[list[Stop]]:
     def ask(number: int, frame: Any) -> None:
         by, kind = ("Ctrl-C", "interrupted") if number == signal.SIGINT else ("a termination signal", "terminated")
         asked.append(Stop(f"stopped by {by}; the same command continues it, and does again only what was under way", kind))
-        for again, handler in before.items():
-            signal.signal(again, handler)
+        for replay, handler in before.items():
+            signal.signal(replay, handler)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         before[number] = signal.signal(number, ask)

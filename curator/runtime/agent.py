@@ -155,7 +155,7 @@ class Agent:
                     self.letters[args[0]].append(Letter(("stop",)))
                 case _:
                     if method == "stop" and args[1]:
-                        self._forget(args[0])
+                        self._discard(args[0])
                     getattr(self.processes, method)(*args)
 
     # -- batches of other nodes -------------------------------------------------------------------------------
@@ -225,9 +225,9 @@ class Agent:
         if message[0] in ("done", "failed", "data_lost"):
             self._let_go(lambda call: call == (process, message[1]))
         elif message[0] == "ended":
-            self._forget(process)
+            self._discard(process)
 
-    def _forget(self, process: int) -> None:
+    def _discard(self, process: int) -> None:
         self.letters.pop(process, None)
         self._let_go(lambda call: call[0] == process)
 

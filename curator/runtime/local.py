@@ -75,8 +75,8 @@ class InlineRuntime:
                 self.todo.append(partial(self._call, action.call))
             case ev.Resume():
                 self.todo.append(partial(self._continue, action.call))
-            case ev.Forget():
-                self.todo.append(partial(self._forget, action))
+            case ev.Discard():
+                self.todo.append(partial(self._discard, action))
             case ev.StopWorker():
                 runner = self.runners.pop(action.worker, None)
                 if runner is not None:
@@ -99,7 +99,7 @@ class InlineRuntime:
         if operator.resources.gang:  # a gang of one
             os.environ.update(Seat(action.worker).environment(free_port()))
         try:
-            runner.setup(Context(action.worker, operator.resources.cpus), self.job.recalled(action), self._once)
+            runner.setup(Context(action.worker, operator.resources.cpus), self.job.restored(action), self._once)
         except CuratorError as error:
             first = first_error(error.stage if isinstance(error, StageError) else operator.steps[0].name, error)
             yield ev.WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
@@ -112,12 +112,12 @@ class InlineRuntime:
             do()
             self.done_once.add(name)
 
-    def _forget(self, action: ev.Forget) -> Iterator[ev.Event]:
+    def _discard(self, action: ev.Discard) -> Iterator[ev.Event]:
         # Not in the middle of a call over the unit's rows: behind it, as a worker process does.
         if any(worker == action.worker for worker in self.busy.values()):
-            self.todo.append(partial(self._forget, action))
+            self.todo.append(partial(self._discard, action))
         elif action.worker in self.runners:
-            self.runners[action.worker].forget(action.unit, action.attempt, action.again)
+            self.runners[action.worker].discard(action.unit, action.attempt, action.replay)
         return iter(())
 
     def _call(self, call: ev.Call) -> Iterator[ev.Event]:

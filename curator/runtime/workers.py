@@ -28,12 +28,12 @@ Request = tuple[Any, ...]
 class Job:
     """What every runtime must know of a run: the operators, the units, and where sidecars lie.
 
-    `recall(unit)`: the sidecars of a committed unit by step name. `name_of(unit, attempt)`: what its files are called.
+    `restore(unit)`: the sidecars of a committed unit by step name. `name_of(unit, attempt)`: what its files are called.
     """
 
     def __init__(self, operators: Sequence[Operator], unit_of: Callable[[int, int], UnitInfo], sidecars: Folder,
-                 recall: Callable[[str, Sequence[int]], list[tuple[int, str, bool]]]) -> None:
-        self.operators, self.unit_of, self.sidecars, self.recall = operators, unit_of, sidecars, recall
+                 restore: Callable[[str, Sequence[int]], list[tuple[int, str, bool]]]) -> None:
+        self.operators, self.unit_of, self.sidecars, self.restore = operators, unit_of, sidecars, restore
 
     def work(self, call: ev.Call) -> Work:
         """A call as its worker is told of it."""
@@ -43,9 +43,9 @@ class Job:
         infos = {unit: self.unit_of(unit, attempt) for unit, attempt in call.units} if needs_names else {}
         return Work(call.id, call.kind, pieces, call.units, infos, call.best_effort)
 
-    def recalled(self, action: ev.StartWorker) -> list[tuple[int, str, bool]]:
+    def restored(self, action: ev.StartWorker) -> list[tuple[int, str, bool]]:
         operator = self.operators[action.operator]
-        return self.recall(operator.steps[0].name, action.recall) if operator.kind == "stateful" else []
+        return self.restore(operator.steps[0].name, action.restore) if operator.kind == "stateful" else []
 
 
 def outputs_of(part: Part, node: int) -> tuple[ev.Output, ...]:
@@ -114,8 +114,8 @@ class Workers:
                 self._start_rank(action.worker, crew, 0, 0)
             case ev.StopWorker():
                 self._stop(action)
-            case ev.Forget():
-                self._tell_all(action.worker, "send", "forget", action.unit, action.attempt, action.again)
+            case ev.Discard():
+                self._tell_all(action.worker, "send", "discard", action.unit, action.attempt, action.replay)
 
     def _submit(self, call: ev.Call) -> None:
         crew = self.crews.get(call.worker)
@@ -153,7 +153,7 @@ class Workers:
         gang = crew.size > 1 or self.job.operators[start.operator].resources.gang
         seat = Seat(worker, place.gpus, visible, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
                     self.address_of(nodes[0]), port)
-        self._ask(crew, rank, "start", self._spec(start.operator), seat, self.job.recalled(start))
+        self._ask(crew, rank, "start", self._spec(start.operator), seat, self.job.restored(start))
 
     def _spec(self, index: int) -> bytes:
         if index not in self.specs:
@@ -165,7 +165,7 @@ class Workers:
         if action.worker in self.crews:
             self.crews[action.worker].stopping = True
             if action.kill:
-                self._forget(action.worker)
+                self._discard(action.worker)
 
     # -- what processes say -----------------------------------------------------------------------------------
 
@@ -229,12 +229,12 @@ class Workers:
         for rank, process in enumerate(crew.processes):
             if process in crew.living:
                 self._ask(crew, rank, "stop", True)
-        self._forget(worker)
+        self._discard(worker)
         if first is not None and not first.stage:  # it was raised where no step was begun
             first = replace(first, stage=names[step])
         return [ev.WorkerLost(worker, reason, setup=not ready, fatal=fatal, step=step, first=first)]
 
-    def _forget(self, worker: int) -> None:
+    def _discard(self, worker: int) -> None:
         crew = self.crews.pop(worker)
         for process in crew.processes:
             del self.seats[process]
@@ -255,4 +255,4 @@ class Workers:
                 for rank, process in enumerate(crew.processes):
                     if places[rank].node != node and process in crew.living:
                         self._ask(crew, rank, "stop", True)
-                self._forget(worker)
+                self._discard(worker)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
-from curator.api.stage import Context, Contract, Memory, Outputs, Stateful
+from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
 from curator.stages.identity import record_keys, units
 
 REASON = "limit"
@@ -65,20 +65,20 @@ class Limit(Stateful):
 
     # -- units ----------------------------------------------------------------------------------------------
 
-    def remember(self, unit: int) -> Memory:
+    def snapshot(self, unit: int) -> Snapshot:
         """The keys of the records that the unit got through; it rests on all others that got any through if it lost some."""
         others = len(self._let_through) - (unit in self._let_through)
         keys = pa.array(self._let_through.get(unit, []), pa.uint64())
-        return Memory(pa.table({"key": keys}), rests_on=others if unit in self._turned_away else 0)
+        return Snapshot(pa.table({"key": keys}), rests_on=others if unit in self._turned_away else 0)
 
-    def recall(self, unit: int, memory: pa.Table) -> None:
+    def restore(self, unit: int, memory: pa.Table) -> None:
         self._learn((unit, key) for key in memory.column("key").to_pylist())
 
-    def again(self, unit: int) -> None:
+    def replay(self, unit: int) -> None:
         """The records that the unit got through pass again and are not counted twice."""
         self._awaited[unit] = Counter(self._let_through.get(unit, ()))
 
-    def forget(self, unit: int) -> None:
+    def discard(self, unit: int) -> None:
         self._count -= len(self._let_through.pop(unit, ()))
         self._awaited.pop(unit, None)
         self._turned_away.discard(unit)

@@ -29,8 +29,8 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
     check_fingerprint(source)
     driver = copy.copy(source)
     units = _units(driver, who)
-    again = _units(copy.copy(source), who)
-    assert [u.key for u in units] == [u.key for u in again], (
+    replay = _units(copy.copy(source), who)
+    assert [u.key for u in units] == [u.key for u in replay], (
         f"{who} lists other units the second time, although nothing changed: key and order of units must rest on the "
         "input alone, or a resumed run does everything again")
     columns = driver.columns() or {}
@@ -68,10 +68,10 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     if read is not None:
         _check_content(who, [read(file.path) for file in files], batch)
     content = {name: folder.read(name) for name in folder.everything()}
-    again = _interrupted(sink, who, batch, folder)
-    _check_files(who, again, folder, f"{NAME}-2", len(batch), beside=set(content))
+    replay = _interrupted(sink, who, batch, folder)
+    _check_files(who, replay, folder, f"{NAME}-2", len(batch), beside=set(content))
     if read is not None:
-        _check_content(who, [read(file.path) for file in again], batch)
+        _check_content(who, [read(file.path) for file in replay], batch)
     empty = fresh(sink).open(f"{NAME}-3").close()
     assert sum(file.rows for file in empty) == 0, f"{who} reports rows although it was given none"
     assert all(folder.read(name) == data for name, data in content.items()), (
@@ -201,10 +201,10 @@ def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[Wri
     assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given to `open`: it would "
                          "stay behind when the run is killed")
     writer.abort()
-    again = worker.open(f"{NAME}-2")
-    again.write(marked(batch))
+    replay = worker.open(f"{NAME}-2")
+    replay.write(marked(batch))
     beside.abort()
-    files = again.close()
+    files = replay.close()
     left = set(folder.everything()) - before - {_inside(folder, file.path) for file in files}
     assert not left, f"{who} leaves {sorted(left)[0]} behind after `abort`: remove what was begun"
     return files

@@ -254,19 +254,19 @@ def _check_memory(subject: Subject) -> None:
     stage, batch = subject.stage, subject.batch
     if not isinstance(stage, Stateful):
         return
-    saw, recalled = fresh(stage), fresh(stage)
+    saw, restored = fresh(stage), fresh(stage)
     answers(stage, batch, working=saw)
-    memories = [saw.remember(0), saw.remember(0)]  # the engine may ask twice
+    memories = [saw.snapshot(0), saw.snapshot(0)]  # the engine may ask twice
     if memories[1] is not None:
-        recalled.recall(0, memories[1].rows)
+        restored.restore(0, memories[1].rows)
     ids = pa.array([f"{i}-again" for i in batch.rows.column("id").to_pylist()])
     later = batch.with_columns({UNIT: pa.array(np.ones(len(batch), dtype=np.int32)), "id": ids})
-    subject.expect(answers(stage, later, working=saw), answers(stage, later, working=recalled),
+    subject.expect(answers(stage, later, working=saw), answers(stage, later, working=restored),
                    "after remember and recall", "Keep in the memory of a unit all that later answers rest on")
-    again = fresh(stage)
-    answers(stage, batch, working=again)
-    again.again(0)
-    subject.expect(subject.answers, answers(stage, batch, working=again), "when a unit is shown again after a failure",
+    replay = fresh(stage)
+    answers(stage, batch, working=replay)
+    replay.replay(0)
+    subject.expect(subject.answers, answers(stage, batch, working=replay), "when a unit is shown again after a failure",
                    "Tell a record that comes again from another one like it")
 
 

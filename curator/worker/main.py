@@ -91,7 +91,7 @@ class Worker:
         except OutOfStep:
             return 1  # without `close`, which may wait for the others
 
-    def _set_up(self, spec: bytes, folders: list[str], seat: Seat, devices: str, recall: list) -> Runner | None:
+    def _set_up(self, spec: bytes, folders: list[str], seat: Seat, devices: str, restore: list) -> Runner | None:
         began = time.perf_counter()
         self.seat = seat
         os.environ["CUDA_VISIBLE_DEVICES"] = devices
@@ -101,7 +101,7 @@ class Worker:
             if seat.rank == 0 and seat.size > 1:
                 self.send("meets_at", port)
         try:
-            runner = self._runner(*pickle.loads(spec), folders, recall)
+            runner = self._runner(*pickle.loads(spec), folders, restore)
         except Exception as error:
             ours = isinstance(error, CuratorError)
             told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
@@ -110,7 +110,7 @@ class Worker:
         self.send("ready", time.perf_counter() - began, runner.exhausted)
         return runner
 
-    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], recall: list) -> Runner:
+    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], restore: list) -> Runner:
         cpus, seat = operator.resources.cpus, self.seat
         if cpus >= 2:
             os.environ["OMP_NUM_THREADS"] = str(int(cpus))
@@ -123,15 +123,15 @@ class Worker:
         runner = Runner(operator, store.put if seat.rank == 0 else lambda batch: None, store.get, sidecars,
                         self._progress if limited else lambda: None, lambda step: at.__setitem__(0, min(step, 255)),
                         lockstep=seat.size > 1)
-        runner.setup(Context(seat.worker, cpus, seat.gpus, seat.rank, seat.size), recall, partial(once_on_node, folders[0]))
+        runner.setup(Context(seat.worker, cpus, seat.gpus, seat.rank, seat.size), restore, partial(once_on_node, folders[0]))
         return runner
 
     def _take(self, runner: Runner, message: tuple) -> None:
         match message[0]:
             case "call":
                 self._call(runner, message[1])
-            case "forget":
-                runner.forget(*message[1:])
+            case "discard":
+                runner.discard(*message[1:])
             case "data_lost":
                 self.send(*message)  # a call whose data is gone is answered in its turn
             case "unreadable":

@@ -117,7 +117,7 @@ class Processes:
 
     # -- to processes ---------------------------------------------------------------------------------------
 
-    def start(self, process: int, spec: bytes, seat: Seat, recalled: list[tuple[int, str, bool]]) -> None:
+    def start(self, process: int, spec: bytes, seat: Seat, restored: list[tuple[int, str, bool]]) -> None:
         """Fork a process and set it up. `spec`: the pickled operator, and the folder of sidecars."""
         ours, theirs = socket.socketpair()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the nursery is gone, and is missed or about to be
@@ -127,7 +127,7 @@ class Processes:
         self.lines[process] = Line(ours)
         self.selector.register(ours, selectors.EVENT_READ, process)
         devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in seat.visible)
-        self.send(process, "setup", spec, list(self.folders), seat, devices, recalled)
+        self.send(process, "setup", spec, list(self.folders), seat, devices, restored)
 
     def send(self, process: int, *message: Any) -> None:
         """Give a process a message; one that is gone gets nothing."""

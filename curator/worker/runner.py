@@ -75,7 +75,7 @@ class Runner:
 
     # -- life -----------------------------------------------------------------------------------------------
 
-    def setup(self, ctx: Context, recall: Sequence[tuple[int, str, bool]] = (), once: Once = lambda name, do: do()) -> None:
+    def setup(self, ctx: Context, restore: Sequence[tuple[int, str, bool]] = (), once: Once = lambda name, do: do()) -> None:
         """Set up every step; a stateful one also gets what units taught it: (unit, sidecar, whether it is done again).
 
         `once` does what has this name, unless it has been done on this node.
@@ -88,11 +88,11 @@ class Runner:
                 once(step.name, partial(_set_up, step, step.stage.setup_node, ctx))
             _set_up(step, step.stage.setup, ctx)
         stateful = self.stages[0]
-        if recall and isinstance(stateful, Stateful):
-            for (unit, _, again), data in zip(recall, self.sidecars.read_all([name for _, name, _ in recall]), strict=True):
-                stateful.recall(unit, pa.ipc.open_stream(data).read_all())
-                if again:
-                    stateful.again(unit)
+        if restore and isinstance(stateful, Stateful):
+            for (unit, _, replay), data in zip(restore, self.sidecars.read_all([name for _, name, _ in restore]), strict=True):
+                stateful.restore(unit, pa.ipc.open_stream(data).read_all())
+                if replay:
+                    stateful.replay(unit)
 
     def close(self) -> None:
         for by_step in self.writers.values():
@@ -102,13 +102,13 @@ class Runner:
         for stage in self.stages:
             stage.close()
 
-    def forget(self, unit: int, attempt: int, again: bool) -> None:
-        """Drop what was begun for this attempt of a unit; `again`: its records come once more."""
+    def discard(self, unit: int, attempt: int, replay: bool) -> None:
+        """Drop what was begun for this attempt of a unit; `replay`: its records come once more."""
         for writer in self.writers.pop((unit, attempt), {}).values():
             writer.abort()
         stateful = self.stages[0]
         if isinstance(stateful, Stateful):
-            (stateful.again if again else stateful.forget)(unit)
+            (stateful.replay if replay else stateful.discard)(unit)
 
     @property
     def exhausted(self) -> bool:
@@ -548,7 +548,7 @@ class Runner:
         answer = Answer([], *self._take_counts(), files=files)
         stage = self.stages[0]
         if isinstance(stage, Stateful):
-            memory = stage.remember(unit)
+            memory = stage.snapshot(unit)
             if memory is not None:
                 answer.depends, answer.rests_on = memory.depends - {unit}, memory.rests_on
                 if len(memory.rows):

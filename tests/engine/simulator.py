@@ -17,13 +17,13 @@ from curator.engine.events import (
     Call,
     Commit,
     DataLost,
+    Discard,
     Done,
     Emitted,
     Event,
     Evidence,
     Failed,
     Flushed,
-    Forget,
     NodeDown,
     NodeUp,
     Output,
@@ -65,7 +65,7 @@ class SimulatedWorker:
     operator: Operator
     slowness: float
     nodes: tuple[int, ...] = (0,)  # of each rank
-    todo: list[Call | Forget] = field(default_factory=list)  # first in, first out; the first one runs
+    todo: list[Call | Discard] = field(default_factory=list)  # first in, first out; the first one runs
     script: list[tuple[float, object]] = field(default_factory=list)  # what is still to come of the first call: seconds, event
     kept: dict[tuple[int, int], dict[int, list[str]]] = field(default_factory=dict)  # sink: rows by (unit, attempt) and step
     memory: dict[str, str] = field(default_factory=dict)  # stateful: what it answered for a row: a port, or the row it equals
@@ -306,8 +306,8 @@ class Simulator:
                     if worker is not None:
                         assert worker.todo[0].id == action.call
                         self._say_next(worker)
-                case Forget():
-                    self._forget(action)
+                case Discard():
+                    self._discard(action)
                 case Release():
                     assert action.ref in self.live, "released twice, or never sent"
                     self.live.remove(action.ref)
@@ -335,7 +335,7 @@ class Simulator:
         if not action.kill and not (self.faults.close and self.rng.random() < self.faults.close):
             self._send(0.01, worker.id, Death(worker.id))
 
-    def _forget(self, action: Forget) -> None:
+    def _discard(self, action: Discard) -> None:
         worker = self.workers.get(action.worker)
         if worker is None:
             return
@@ -344,12 +344,12 @@ class Simulator:
         else:
             self._drop(worker, action)
 
-    def _drop(self, worker: SimulatedWorker, forget: Forget) -> None:
+    def _drop(self, worker: SimulatedWorker, discard: Discard) -> None:
         """What a worker keeps of an attempt of a unit goes; a stateful one is told if its rows come again."""
-        worker.kept.pop((forget.unit, forget.attempt), None)
-        unit = self.todo[forget.unit]
+        worker.kept.pop((discard.unit, discard.attempt), None)
+        unit = self.todo[discard.unit]
         worker.shown = {row for row in worker.shown if self.scenario.unit_of(row) != unit}
-        if not forget.again:
+        if not discard.replay:
             gone = {row for row in worker.memory if self.scenario.unit_of(row) == unit}
             worker.passed -= sum(worker.memory[row] == "out" for row in gone)
             worker.memory = {row: answer for row, answer in worker.memory.items() if row not in gone}
@@ -373,7 +373,7 @@ class Simulator:
         self.workers[worker.id] = worker
         self.starts[operator.index] += 1
         here = {u for u, unit in enumerate(self.todo) if unit in self.committed}
-        assert set(action.recall) == (here if operator.kind == "stateful" else set())
+        assert set(action.restore) == (here if operator.kind == "stateful" else set())
         for memory in self.memories.values() if operator.kind == "stateful" else ():
             for row, answer in memory.items():
                 self._learn(worker, row, answer)
@@ -394,7 +394,7 @@ class Simulator:
 
     def _begin(self, worker: SimulatedWorker) -> None:
         """Take up the next call and decide how it will go."""
-        while worker.todo and isinstance(worker.todo[0], Forget):
+        while worker.todo and isinstance(worker.todo[0], Discard):
             self._drop(worker, worker.todo.pop(0))
         if not worker.todo:
             return

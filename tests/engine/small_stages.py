@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curator import Contract, Memory, Outputs, Resources, Sink, Source, Stage, Stateful, TextBatch, VideoBatch, stage
-from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator import Contract, Outputs, Resources, Sink, Snapshot, Source, Stage, Stateful, TextBatch, VideoBatch, stage
+from curator.api.stage import SourceRange, Unit, Writer, WrittenFile
 from curator.front import Pipeline, from_source
 from curator.machine.folders import MARKER
 
@@ -30,7 +30,7 @@ class Lines(Source):
     delay_s: float = 0.0
 
     def units(self) -> list[Unit]:
-        return [Unit((Part(uri=str(p), size_bytes=p.stat().st_size, version=str(p.stat().st_mtime_ns)),))
+        return [Unit((SourceRange(uri=str(p), size_bytes=p.stat().st_size, version=str(p.stat().st_mtime_ns)),))
                 for p in sorted(Path(self.path).glob("*.txt"))]
 
     def contract(self) -> Contract:
@@ -219,12 +219,12 @@ class FirstOfText(Stateful):
         new = np.array([a == b for a, b in zip(of, batch.column("id"), strict=True)], dtype=bool)
         return Outputs(out=batch.filter(new), duplicate=batch.with_columns({"duplicate_of": of}).filter(~new))
 
-    def remember(self, unit: int) -> Memory:
+    def snapshot(self, unit: int) -> Snapshot:
         mine = [(t, i) for t, (i, u) in self.kept.items() if u == unit]
         columns = {"text": pa.array([t for t, _ in mine], pa.string()), "id": pa.array([i for _, i in mine], pa.string())}
-        return Memory(pa.table(columns), frozenset(self.rests.get(unit, ())))
+        return Snapshot(pa.table(columns), frozenset(self.rests.get(unit, ())))
 
-    def recall(self, unit: int, memory: pa.Table) -> None:
+    def restore(self, unit: int, memory: pa.Table) -> None:
         for row in memory.to_pylist():
             self.kept[row["text"]] = (row["id"], unit)
 

@@ -214,8 +214,8 @@ def test_workers_stay_where_they_are():
     nodes = {n: Node(cpus=16, gpus=4) for n in range(4)}
     demands = [cpu(5), gpu(2, 0.5), gpu(1), cpu(40)]
     old = allocate(demands, nodes)
-    again = allocate(demands, nodes, old.workers)
-    assert [Counter(w) for w in again.workers] == [Counter(w) for w in old.workers]
+    replay = allocate(demands, nodes, old.workers)
+    assert [Counter(w) for w in replay.workers] == [Counter(w) for w in old.workers]
     moved = allocate([cpu(5), gpu(2.4, 0.5), gpu(0.9), cpu(30)], nodes, old.workers)
     for before, after in zip(old.workers, moved.workers, strict=True):
         assert (Counter(before) & Counter(after)).total() >= 0.8 * min(len(before), len(after))
@@ -356,8 +356,8 @@ def test_no_plan_takes_more_than_there_is(demands, machines, others):
     plan = allocate(demands, nodes)
     check(demands, nodes, plan)
     assert allocate(demands, nodes) == plan
-    again = allocate([replace(d, rate=d.rate * (1.2 if i % 2 else 0.8)) for i, d in enumerate(demands)], nodes, plan.workers)
-    check([replace(d, rate=d.rate * (1.2 if i % 2 else 0.8)) for i, d in enumerate(demands)], nodes, again)
+    replay = allocate([replace(d, rate=d.rate * (1.2 if i % 2 else 0.8)) for i, d in enumerate(demands)], nodes, plan.workers)
+    check([replace(d, rate=d.rate * (1.2 if i % 2 else 0.8)) for i, d in enumerate(demands)], nodes, replay)
     changed = dict(enumerate(others))  # nodes are lost, come, or are others
     check(demands, changed, allocate(demands, changed, plan.workers))
     assert in_words(plan, [f"stage{i}" for i in range(len(demands))])
@@ -384,10 +384,10 @@ def test_a_thousand_nodes_come_within_a_hundredth_of_the_bound(cores):
     assert plan.binding == ("gpus" if cores == 64 else "cpus")
     assert plan.rate >= 0.99 * plan.bound
     moved = [replace(d, rate=d.rate * (0.8, 1.0, 1.2)[i % 3]) for i, d in enumerate(demands)]
-    again = allocate(moved, nodes, plan.workers)
-    assert again.rate >= 0.99 * again.bound
-    stay = sum((Counter(a) & Counter(b)).total() for a, b in zip(plan.workers, again.workers, strict=True))
-    assert stay >= 0.9 * sum(min(len(a), len(b)) for a, b in zip(plan.workers, again.workers, strict=True))
+    replay = allocate(moved, nodes, plan.workers)
+    assert replay.rate >= 0.99 * replay.bound
+    stay = sum((Counter(a) & Counter(b)).total() for a, b in zip(plan.workers, replay.workers, strict=True))
+    assert stay >= 0.9 * sum(min(len(a), len(b)) for a, b in zip(plan.workers, replay.workers, strict=True))
 
 
 # -- worth it -------------------------------------------------------------------------------------------------------

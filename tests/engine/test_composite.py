@@ -57,9 +57,9 @@ def test_it_is_done_again_only_when_something_changed(texts, tmp_path):
     out = tmp_path / "out"
     made(texts, out).run(workers=0)
     before = json.loads((out / "_run" / "stats.json").read_text())["files"]
-    again = made(texts, out).run(workers=0)
-    assert again.ok
-    assert again.stats["files"] == before
+    replay = made(texts, out).run(workers=0)
+    assert replay.ok
+    assert replay.stats["files"] == before
     write_lines(tmp_path / "in", d=["six", "seven"])
     more = made(texts, out).run(workers=0)
     assert more.ok

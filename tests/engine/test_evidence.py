@@ -114,7 +114,7 @@ def test_a_setup_that_raises_is_told_with_its_line(tmp_path):
     for workers in (0, 2):
         result = (lines(texts) >> NoSetup() >> sink_in(tmp_path)).run(check=False, workers=workers)
         first = result.first_errors[0]
-        assert (first.stage, Path(first.file).name) == ("no_setup", "parts.py")
+        assert (first.stage, Path(first.file).name) == ("no_setup", "small_stages.py")
         assert "the model file is not there" in Path(first.file).read_text().splitlines()[first.line - 1]
 
 

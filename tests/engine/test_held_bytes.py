@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from curator import Batch, Context, Outputs, Source, Stage, stage
-from curator.api.stage import SIDE_OUTPUTS, Part, Reduce, Unit
+from curator.api.stage import SIDE_OUTPUTS, Reduce, SourceRange, Unit
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step, Target
 from curator.worker.runner import Runner
@@ -79,7 +79,7 @@ def process(pieces: list[Piece]) -> Work:
 
 
 def read(kind: str = "read") -> Work:
-    unit = Unit((Part(uri="u", size_bytes=1),))
+    unit = Unit((SourceRange(uri="u", size_bytes=1),))
     return Work(1, kind, (), ((0, 0),), {0: UnitInfo(unit, "u")})
 
 
@@ -202,7 +202,7 @@ def test_a_reduction_that_makes_many_rows_holds_one_part():
                 yield Batch(pa.table({"id": [str(number)], "source": ["s"], "blob": blobs()}))
 
     shard = SimpleNamespace(alone=lambda: [unit], label="shard")
-    unit = Unit((Part(uri="u", size_bytes=1),))
+    unit = Unit((SourceRange(uri="u", size_bytes=1),))
     made = runner(Makes(), kind="source", reader=SimpleNamespace(rows=lambda *_: iter(())))
     held, rows = most_held(made, Work(1, "read", (), ((0, 0),), {0: UnitInfo(shard, "u")}))
     assert rows == PARTS

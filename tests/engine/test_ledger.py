@@ -13,7 +13,7 @@ import pytest
 
 from curator import CuratorError
 from curator.api.counts import Counts
-from curator.api.stage import Part, Unit, WrittenFile
+from curator.api.stage import SourceRange, Unit, WrittenFile
 from curator.engine.events import Commit
 from curator.io.files.folder import Folder
 from curator.io.files.local import LocalOutput
@@ -205,8 +205,8 @@ def test_a_limit_is_one_over_all_attempts(tmp_path, texts):
     def made(suffix=""):
         return lines(texts) >> Limit(records=5) >> Shout(suffix=suffix) >> sink(tmp_path / "out")
 
-    for again in ("", "", "!"):
-        result = made(again).run(workers=0, replace=True)
+    for replay in ("", "", "!"):
+        result = made(replay).run(workers=0, replace=True)
         assert len(written(tmp_path / "out")) == result.records["written"] == 5
     write_lines(texts, e=["one more"] * 9)
     assert made("!").run(workers=0, replace=True).records["written"] == 5
@@ -385,7 +385,7 @@ def test_to_rest_on_all_that_a_stage_was_taught_by_is_to_name_each_of_them(tmp_p
     """Units are lost and vanish: the same ones are done again, and nobody wrote down the square of their number."""
     plan = make_plan(lines(texts) >> Limit(records=5) >> sink(tmp_path / "unused")).phases[0]
     rng, names = random.Random(seed), [s.name for s in plan.steps]
-    units = [(0, Unit((Part(uri=f"/in/{i}", size_bytes=9),))) for i in range(20)]
+    units = [(0, Unit((SourceRange(uri=f"/in/{i}", size_bytes=9),))) for i in range(20)]
     taught = [i for i in range(20) if rng.random() < 0.4]
     turned_away = [i for i in range(20) if rng.random() < 0.5]
     lost = {i for i in range(20) if rng.random() < 0.05}
@@ -416,7 +416,7 @@ def test_thousands_of_units_are_no_burden(tmp_path, texts):
 
     def cost(count, turn):
         out = Folder.open(str(tmp_path / f"{count}-{turn}"))
-        units = [(0, Unit((Part(uri=f"/in/{i}", size_bytes=9),))) for i in range(count)]
+        units = [(0, Unit((SourceRange(uri=f"/in/{i}", size_bytes=9),))) for i in range(count)]
         names = [s.name for s in plan.steps]
         began = time.process_time()
         ledger = Ledger(out)
@@ -430,10 +430,10 @@ def test_thousands_of_units_are_no_burden(tmp_path, texts):
             if i % (count // 80) == 0:
                 ledger.flush(1.0)
         ledger.flush(2.0)
-        again = Ledger(out)
-        assert len(again.files.sizes) <= COMPACT_FILES
-        assert again.prepare(plan, units, prune=False) == [True] * count
-        assert again.counts()[names[0]].rows_in == count
+        replay = Ledger(out)
+        assert len(replay.files.sizes) <= COMPACT_FILES
+        assert replay.prepare(plan, units, prune=False) == [True] * count
+        assert replay.counts()[names[0]].rows_in == count
         return time.process_time() - began
 
     few, many = (min(cost(count, turn) for turn in range(2)) for count in (400, 1600))  # what else runs here costs time too

@@ -286,8 +286,8 @@ def test_when_the_parent_of_the_workers_dies_the_run_stops_and_can_continue(tmp_
     assert (process.returncode, err) == (1, "")
     assert "the process that holds the workers has died" in out
     open_gate(texts)
-    again = start_run(texts, tmp_path / "out")
-    assert again.wait(120) == 0
+    replay = start_run(texts, tmp_path / "out")
+    assert replay.wait(120) == 0
     assert json.loads((tmp_path / "out/_run/stats.json").read_text())["records"]["in"] == 241
 
 
@@ -317,8 +317,8 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_continues(tmp_path):
     stats = json.loads((tmp_path / "out/_run/stats.json").read_text())
     assert stats["status"] == "stopped"
     open_gate(texts)
-    again = start_run(texts, tmp_path / "out")
-    assert again.wait(120) == 0
+    replay = start_run(texts, tmp_path / "out")
+    assert replay.wait(120) == 0
     assert json.loads((tmp_path / "out/_run/stats.json").read_text())["records"]["in"] == 241
 
 

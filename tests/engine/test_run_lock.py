@@ -333,6 +333,6 @@ def test_a_run_that_was_killed_is_continued_at_once(tmp_path, place):
     killed.communicate()
     assert holder(place) is None
     (tmp_path / "open").touch()
-    again = start(tmp_path, place)
-    assert again.communicate(timeout=120) == ("done 4\n", "")
+    replay = start(tmp_path, place)
+    assert replay.communicate(timeout=120) == ("done 4\n", "")
     assert ids(place) == ["a:0", "a:1", "b:0", "c:0"]

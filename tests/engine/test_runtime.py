@@ -177,7 +177,7 @@ def test_a_worker_that_says_nothing_more_does_not_stop_the_driver(runtime):
     first, _ = pids(one)
     os.kill(first, signal.SIGSTOP)
     for number in (1, 2):
-        one.processes.send(number, "forget", 0, 0, pickle.dumps(b"x" * (4 << 20)))
+        one.processes.send(number, "discard", 0, 0, pickle.dumps(b"x" * (4 << 20)))
     wait_until(lambda: one.wait(0.01) == [] and sum(bool(line.outbox) for line in one.processes.lines.values()) == 1)
     one.execute(StopWorker(1, kill=True))
     one.execute(StopWorker(2, kill=True))

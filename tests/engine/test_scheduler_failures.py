@@ -12,10 +12,10 @@ from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import (
     Call,
     Commit,
+    Discard,
     Done,
     Emitted,
     Failed,
-    Forget,
     NodeDown,
     NodeUp,
     Output,
@@ -169,10 +169,10 @@ def test_a_stateful_stage_forgets_a_unit_that_was_given_up_although_only_an_earl
     harness = Harness(make_stage("dedup"))
     harness.tell(Emitted(harness.call_of(SOURCE).id, harness.output(0, ["0.0"])))
     worker = harness.call_of(1).worker
-    for again in (True, None, False):
+    for replay in (True, None, False):
         harness.tell(Failed(harness.call_of(SOURCE).id, "OSError: truncated"))
-        told = [f.again for f in harness.said_of(Forget) if f.worker == worker]
-        assert told == ([] if again is None else [again])
+        told = [f.replay for f in harness.said_of(Discard) if f.worker == worker]
+        assert told == ([] if replay is None else [replay])
 
 
 def test_a_sinks_death_starts_only_its_own_units_again():
@@ -200,7 +200,7 @@ def test_what_a_sink_began_for_a_given_up_attempt_is_forgotten():
     harness.passes(harness.call_of(harness.sink))
     flush = harness.call_of(harness.sink)
     harness.tell(Failed(flush.id, "OSError: no route to host"))
-    assert harness.said_of(Forget) == [Forget(flush.worker, 0, 0)]
+    assert harness.said_of(Discard) == [Discard(flush.worker, 0, 0)]
     commit, = harness.finish()
     assert commit.attempt == 1
 
@@ -215,7 +215,7 @@ def test_a_stateful_workers_death_starts_again_what_it_had_seen_and_recalls_what
     assert harness.state.units.committed() == (0,)
     assert [harness.state.units[u].attempt for u in (1, 2)] == [1, 0]
     assert len(harness.finish()) == 2
-    assert [a.recall for a in harness.starts if a.operator == 1] == [(), (0,)]
+    assert [a.restore for a in harness.starts if a.operator == 1] == [(), (0,)]
 
 
 # -- setups -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from curator.api.counts import Counts
 from curator.api.resources import Node
-from curator.api.stage import Part, Unit, WrittenFile
+from curator.api.stage import SourceRange, Unit, WrittenFile
 from curator.api.summary import ColumnSummary
 from curator.engine import events as ev
 from curator.engine.scheduler import Scheduler
@@ -38,7 +38,7 @@ def test_a_finished_unit_costs_the_driver_less_than_a_kilobyte(tmp_path, count):
     phase = Phase(0, tuple(chain(make_stage())))
     for step in phase.operators[-1].steps:
         step.stage.path = str(tmp_path / "data")
-    units = [Unit((Part(uri=f"/in/{n:08d}", size_bytes=9),)) for n in range(count)]
+    units = [Unit((SourceRange(uri=f"/in/{n:08d}", size_bytes=9),)) for n in range(count)]
     ledger = Ledger(Folder.open(str(tmp_path)))
     ledger.prepare(phase, [(0, unit) for unit in units], prune=False)
     scheduler = Scheduler(phase.operators, [(0, None)] * count, {0: Node(cpus=2)})
@@ -70,10 +70,10 @@ def test_a_finished_unit_costs_the_driver_less_than_a_kilobyte(tmp_path, count):
     assert under_way[many] <= under_way[few] + 100
     assert not scheduler.state.units
     ledger.flush(2.0)
-    again = Ledger(Folder.open(str(tmp_path)))
-    assert again.done == count
-    assert again.counts() == ledger.counts()
-    assert again.counts()["op1.0"].rows_in == count
+    replay = Ledger(Folder.open(str(tmp_path)))
+    assert replay.done == count
+    assert replay.counts() == ledger.counts()
+    assert replay.counts()["op1.0"].rows_in == count
 
 
 def line(unit: int, value: int) -> bytes:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import Batch, Context, Outputs, Stage, StageError, TextBatch, stage
-from curator.api.stage import SIDE_OUTPUTS, Part, Unit
+from curator.api.stage import SIDE_OUTPUTS, SourceRange, Unit
 from curator.engine.events import Note
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step, Target
@@ -14,7 +14,7 @@ from curator.worker.runner import Runner
 from curator.worker.work import Answer, CallFailed, Piece, UnitInfo, Work
 from tests.engine.small_stages import Children, DropWord, FirstOfText, JsonFiles, Lines, Loses, Shout, Trouble, write_lines, written
 
-UNIT = Unit((Part(uri="texts", size_bytes=1),))
+UNIT = Unit((SourceRange(uri="texts", size_bytes=1),))
 
 
 def runner(*stages: Stage, kind: str = "map", folder="", chain: str = "out") -> Runner:
@@ -110,7 +110,7 @@ def test_a_failed_row_carries_error_and_traceback():
     *_, last = made.run(Work(1, "process", (texts("raise"),), ((0, 0),)))
     row = last.outputs[0][5].rows.to_pylist()[0]
     assert row["error"] == "ValueError: cannot stand u0:0"
-    assert "parts.py" in row["traceback"]
+    assert "small_stages.py" in row["traceback"]
 
 
 def test_a_passing_trouble_is_tried_again(tmp_path):
@@ -197,7 +197,7 @@ def test_a_sink_writes_a_unit_apart_and_names_its_files_at_the_flush(tmp_path):
     *_, last = made.run(Work(2, "flush", (), ((3, 0),), {3: UnitInfo(UNIT, "part-3")}))
     assert last.files[0][0].rows == 1
     assert [row["text"] for row in written(tmp_path)] == ["c"]
-    made.forget(0, 0, again=True)
+    made.discard(0, 0, replay=True)
     *_, last = made.run(Work(3, "flush", (), ((0, 0),), {0: UnitInfo(UNIT, "part-0")}))
     assert last.files == {}
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator.api.errors import InputError
-from curator.api.stage import Part, Unit
+from curator.api.stage import SourceRange, Unit
 from curator.io.files.folder import Folder, open_output
 from curator.io.files.local import LocalFiles
 from curator.io.tables.columns import Seen
@@ -441,7 +441,7 @@ def test_in_memory(read_all):
 def test_a_range_is_read_without_the_rest(tmp_path, read_all):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a":1}\n' * 3)
-    unit = Unit((Part(uri=str(path), size_bytes=24, start=8, stop=16),))
+    unit = Unit((SourceRange(uri=str(path), size_bytes=24, start=8, stop=16),))
     assert len(read_all(Jsonl(path=str(path)), [unit]).good) == 1
 
 

@@ -46,7 +46,7 @@ def answers(stage, given):
 
 
 def shown_again(stage, given):
-    stage.again(int(given.column("_unit")[0]))
+    stage.replay(int(given.column("_unit")[0]))
     return answers(stage, given)
 
 
@@ -88,8 +88,8 @@ def test_duplicates_say_how_similar_they_are_and_to_which_cluster_they_belong():
     copies = dedup().process(batch(["x", "y", "x", "y", "x"]))["duplicate"].rows
     assert copies.schema.field("similarity").type == pa.float32()
     assert copies.column("similarity").to_pylist() == [1.0] * 3
-    x, y, again = copies.column("cluster").to_pylist()
-    assert (x == again, x == y, len(x)) == (True, False, 16)
+    x, y, replay = copies.column("cluster").to_pylist()
+    assert (x == replay, x == y, len(x)) == (True, False, 16)
 
 
 def test_numbers_are_equal_by_value_across_types():
@@ -154,7 +154,7 @@ def test_equal_records_with_one_id_in_one_call_are_duplicates():
     for _ in range(2):
         outputs = stage.process(given)
         assert (outputs["out"].column("id"), outputs["duplicate"].column("duplicate_of")) == (["a"], ["a", "a"])
-        stage.again(0)
+        stage.replay(0)
 
 
 def test_equal_records_with_one_id_far_apart_in_one_unit():
@@ -174,16 +174,16 @@ def test_rows_that_are_shown_again_in_other_batches_are_answered_as_before():
     stage = dedup()
     given = batch(["x", "y", "x", None, "y"])
     before = answers(stage, given)
-    stage.again(0)
+    stage.replay(0)
     assert answers(stage, given.slice(0, 2)) + answers(stage, given.slice(2, 5)) == before
-    stage.again(0)
+    stage.replay(0)
     assert [answers(stage, given.slice(at, at + 1))[0] for at in (4, 2, 0, 1, 3)] == [before[at] for at in (4, 2, 0, 1, 3)]
 
 
 def test_until_a_record_is_shown_again_it_still_stands_for_its_equals():
     stage = dedup()
     answers(stage, batch(["x"]))
-    stage.again(0)
+    stage.replay(0)
     assert answers(stage, batch(["x"], unit=1)) == ["u0-0"]
     assert answers(stage, batch(["x"])) == [None]
     assert answers(stage, batch(["x"])) == ["u0-0"]
@@ -192,7 +192,7 @@ def test_until_a_record_is_shown_again_it_still_stands_for_its_equals():
 def test_the_next_equal_record_takes_the_place_of_a_forgotten_one():
     stage = dedup()
     answers(stage, batch(["x", "y"]))
-    stage.forget(0)
+    stage.discard(0)
     assert answers(stage, batch(["x"], unit=1)) == [None]
     assert answers(stage, batch(["x", "y"])) == ["u1-0", None]
     assert answers(stage, batch(["y", "x"], unit=2)) == ["u0-1", "u1-0"]
@@ -225,11 +225,11 @@ def test_a_resumed_run_knows_what_finished_units_brought():
     answers(stage, batch(["x", "y", "x"]))
     answers(stage, batch(["y", "z"], unit=1))
     resumed = dedup()
-    resumed.recall(3, through_a_file(stage.remember(1)))
-    resumed.recall(2, through_a_file(stage.remember(0)))
+    resumed.restore(3, through_a_file(stage.snapshot(1)))
+    resumed.restore(2, through_a_file(stage.snapshot(0)))
     assert answers(resumed, batch(["z", "x", "w"], unit=7)) == ["u1-1", "u0-0", None]
-    assert resumed.remember(2).rows.equals(stage.remember(0).rows)
-    assert resumed.remember(7).depends == {2, 3}
+    assert resumed.snapshot(2).rows.equals(stage.snapshot(0).rows)
+    assert resumed.snapshot(7).depends == {2, 3}
 
 
 def test_a_unit_rests_on_those_that_brought_what_its_duplicates_are_equal_to():
@@ -237,8 +237,8 @@ def test_a_unit_rests_on_those_that_brought_what_its_duplicates_are_equal_to():
     answers(stage, batch(["x", "y"]))
     answers(stage, batch(["z", "z"], unit=1))
     answers(stage, batch(["x", "z", "n"], unit=2))
-    assert [stage.remember(unit).depends for unit in range(4)] == [set(), set(), {0, 1}, set()]
-    assert [stage.remember(unit).rows.num_rows for unit in range(4)] == [2, 1, 1, 0]
+    assert [stage.snapshot(unit).depends for unit in range(4)] == [set(), set(), {0, 1}, set()]
+    assert [stage.snapshot(unit).rows.num_rows for unit in range(4)] == [2, 1, 1, 0]
 
 
 UNITS = st.lists(st.lists(st.sampled_from(["x", "y", "z", "w", "", None]), min_size=1, max_size=6), min_size=1, max_size=5)
@@ -259,8 +259,8 @@ def test_of_equal_records_one_goes_on_whatever_is_shown_again(units, data):
     given = [batch(texts, unit=unit) for unit, texts in enumerate(units)]
     for unit in data.draw(st.permutations(range(len(units)))):
         last[unit] = answers(stage, given[unit])
-        for again in data.draw(st.lists(st.sampled_from(sorted(last)), max_size=2)):
-            last[again] = shown_again(stage, given[again])
+        for replay in data.draw(st.lists(st.sampled_from(sorted(last)), max_size=2)):
+            last[replay] = shown_again(stage, given[replay])
     check_one_of_each(units, last)
 
 
@@ -272,7 +272,7 @@ def test_of_equal_records_one_goes_on_over_two_runs(units, data):
     first, second = dedup(), dedup()
     last = {unit: answers(first, one) for unit, one in enumerate(given)}
     for unit in finished:
-        second.recall(unit, first.remember(unit).rows)
+        second.restore(unit, first.snapshot(unit).rows)
     for unit in set(range(len(units))) - finished:
         last[unit] = answers(second, given[unit])
     check_one_of_each(units, last)
@@ -282,8 +282,8 @@ def test_records_of_many_units_may_come_in_one_batch():
     rows = pa.concat_tables([batch(["x", "y"], unit=0).rows, batch(["y", "z"], unit=1).rows])
     stage = dedup()
     assert answers(stage, TextBatch(rows)) == [None, None, "u0-1", None]
-    assert stage.remember(1).depends == {0}
-    assert [stage.remember(unit).rows.num_rows for unit in (0, 1)] == [2, 1]
+    assert stage.snapshot(1).depends == {0}
+    assert [stage.snapshot(unit).rows.num_rows for unit in (0, 1)] == [2, 1]
 
 
 def test_many_records_take_little_memory():

@@ -116,7 +116,7 @@ def test_a_unit_that_is_shown_again_after_a_failure_is_answered_as_before():
     stage = limit(3)
     assert passed(stage, batch(["a", "b"], unit=0)) == ["a", "b"]
     assert passed(stage, batch(["c", "d"], unit=1)) == ["c"]
-    stage.again(0)
+    stage.replay(0)
     assert passed(stage, batch(["b"], unit=0)) == ["b"]
     assert passed(stage, batch(["a"], unit=0)) == ["a"]
     assert passed(stage, batch(["e"], unit=2)) == []
@@ -125,7 +125,7 @@ def test_a_unit_that_is_shown_again_after_a_failure_is_answered_as_before():
 def test_what_a_unit_took_is_free_again_when_it_is_forgotten():
     stage = limit(3)
     passed(stage, batch(["a", "b"], unit=0))
-    stage.forget(0)
+    stage.discard(0)
     assert passed(stage, batch(["c", "d"], unit=1)) == ["c", "d"]
     assert passed(stage, batch(["a", "b"], unit=0)) == ["a"]
 
@@ -144,7 +144,7 @@ def test_a_resumed_run_lets_only_the_rest_through():
     first = limit(3)
     passed(first, batch(["a", "b"], unit=4))
     resumed = limit(3)
-    resumed.recall(9, first.remember(4).rows)
+    resumed.restore(9, first.snapshot(4).rows)
     assert passed(resumed, batch(["c", "d"], unit=1)) == ["c"]
 
 
@@ -153,7 +153,7 @@ def test_a_unit_that_lost_records_rests_on_those_that_took_their_place():
     passed(stage, batch(["a"], unit=0))
     passed(stage, batch(["b", "c"], unit=1))
     passed(stage, batch(["d"], unit=2))
-    assert [stage.remember(unit).rests_on for unit in range(3)] == [0, 1, 2]
+    assert [stage.snapshot(unit).rests_on for unit in range(3)] == [0, 1, 2]
 
 
 @settings(deadline=None)

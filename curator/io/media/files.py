@@ -13,7 +13,7 @@ import xxhash
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Contract, Outputs, Part, Source, Unit, setting
+from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.faults import explained
 from curator.io.files.folder import list_files, open_input
 from curator.io.media.types import extension_of
@@ -89,7 +89,7 @@ class Files(Source):
             return self.default_suffixes
         return tuple("." + suffix.lower().lstrip(".") for suffix in self.suffixes)
 
-    def _contents(self, parts: Sequence[Part]) -> Iterator[tuple[Part, bytes | InputError | None]]:
+    def _contents(self, parts: Sequence[SourceRange]) -> Iterator[tuple[SourceRange, bytes | InputError | None]]:
         """Each file with its content, in order; remote ones are fetched a few at a time, as far ahead as their bytes allow."""
         if not any("://" in part.uri for part in parts):
             yield from ((part, self._content(part)) for part in parts)
@@ -108,7 +108,7 @@ class Files(Source):
             for done, fetched in ahead:
                 yield done, fetched.result()
 
-    def _content(self, part: Part) -> bytes | InputError | None:
+    def _content(self, part: SourceRange) -> bytes | InputError | None:
         """The file's bytes, None if they are too many, the error if it cannot be read now nor later."""
         if part.size_bytes > self.max_file_bytes:
             return None
@@ -129,7 +129,7 @@ def shown(uri: str) -> str:
     return uri.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _row(part: Part, content: bytes | None) -> dict[str, Any]:
+def _row(part: SourceRange, content: bytes | None) -> dict[str, Any]:
     return {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")), "source": shown(part.uri),
             "bytes": content, "extension": extension_of(shown(part.uri))}
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Part
+from curator.api.stage import Outputs, SourceRange
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
 from curator.io.media.files import ARROW_BYTES
@@ -81,7 +81,7 @@ class WebDataset(FileSource):
             raise ValueError(f"media must be a list of endings such as jpg, got {self.media!r}")
         self._media = None if self.media is None else {ending.lower().lstrip(".") for ending in self.media}
 
-    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+    def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
         table = SampleTable(part.uri, self.seen, self.max_record_bytes, self.wanted())
         for gathered, damages in self._gathered(part.uri):
             made = table.make(gathered)

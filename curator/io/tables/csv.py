@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Part
+from curator.api.stage import Outputs, SourceRange
 from curator.io.files.compression import SUFFIXES, DamagedStream, codec_of, without_codec
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
@@ -84,7 +84,7 @@ class Csv(FileSource):
         if self.select is None:
             check_named("types", self.types, seen, str(self.path))
 
-    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+    def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
         header = self._header(part.uri)
         if header is None:
             return
@@ -96,7 +96,7 @@ class Csv(FileSource):
             if bad:
                 yield failures(part, bad)
 
-    def _rows(self, part: Part, header: list[str]) -> Iterator[Rows]:
+    def _rows(self, part: SourceRange, header: list[str]) -> Iterator[Rows]:
         dialect = Dialect(header, self.names is None, self._delimiter(part.uri), self.quote, self.max_record_bytes)
 
         def opened() -> io.BufferedIOBase:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Part
+from curator.api.stage import Outputs, SourceRange
 from curator.io.files.compression import SUFFIXES, codec_of
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
@@ -55,7 +55,7 @@ class Jsonl(FileSource):
     def splittable(self, file: FileInfo) -> bool:
         return codec_of(file.uri) is None and not file.uri.startswith(("http://", "https://"))
 
-    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+    def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
         parser = JsonParser(part.uri, self.seen, self.max_record_bytes, self.wanted(), 0 if part.start == 0 else None)
         codec = None if part.stop is not None else "infer"
         with open_input(part.uri, self.storage_options, codec) as file:

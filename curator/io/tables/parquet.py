@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Part
+from curator.api.stage import Outputs, SourceRange
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
 from curator.io.source import FileSource, failures
@@ -44,7 +44,7 @@ class Parquet(FileSource):
         wanted = self.wanted()
         return [(f.name, Seen(f.type, file.uri)) for f in schema if wanted is None or f.name in wanted]
 
-    def read_part(self, part: Part) -> Iterator[Batch | Outputs]:
+    def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
         with open_input(part.uri, self.storage_options, None) as opened:
             try:
                 file = _open(opened, part.uri)
@@ -61,7 +61,7 @@ class Parquet(FileSource):
                     yield from self._group(file, part, group, first)
                 first += described.num_rows
 
-    def _group(self, file: Any, part: Part, group: int, first: int) -> Iterator[Batch | Outputs]:
+    def _group(self, file: Any, part: SourceRange, group: int, first: int) -> Iterator[Batch | Outputs]:
         """The records of a row group, whose first row is number `first` of the file."""
         described = file.metadata.row_group(group)
         row_bytes = max(1, described.total_byte_size // max(1, described.num_rows))
@@ -80,7 +80,7 @@ class Parquet(FileSource):
             fault.__cause__ = error
             yield failures(part, [Failure(f"{part.uri}:row={done}", done, fault)])
 
-    def _records(self, rows: pa.Table, part: Part, positions: np.ndarray) -> Iterator[Batch | Outputs]:
+    def _records(self, rows: pa.Table, part: SourceRange, positions: np.ndarray) -> Iterator[Batch | Outputs]:
         rows, conflicts = conform(rows, self.seen)
         odd = rows.select(list(conflicts))
         records = as_records(rows.drop_columns(list(conflicts)), part.uri, positions, self.id_column)

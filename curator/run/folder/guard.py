@@ -132,8 +132,8 @@ def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]
         return ""
     named = f"{', '.join(sorted(inputs)[:3])}{', …' if len(inputs) > 3 else ''}"
     count = "an input" if len(inputs) == 1 else f"{len(inputs):,} inputs"
-    again = " (other inputs of their units among them, which are read again)" if beside else ""
-    return f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): {found.goes()}{again}"
+    replay = " (other inputs of their units among them, which are read again)" if beside else ""
+    return f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): {found.goes()}{replay}"
 
 
 def _count(found: Changes, ledger: Ledger, out: Folder, path: str, rows: int) -> None:

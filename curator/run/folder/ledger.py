@@ -384,16 +384,16 @@ class Ledger:
                 f"{self.out.uri} holds results of {count} that this recipe no longer reads ({', '.join(sorted(lost)[:3])}"
                 f"{', …' if len(lost) > 3 else ''}). Remove those results with --prune (prune=True), or write to another folder.")
 
-    def _drop(self, record: Record, again: Collection[str], keys: Mapping[str, str]) -> bool:
+    def _drop(self, record: Record, replay: Collection[str], keys: Mapping[str, str]) -> bool:
         """Take these steps out of a record. What a stateful one remembers is kept while its key is the present one."""
-        for name in again:
+        for name in replay:
             stage = record.stages.pop(name)
             self._doomed.extend(f.path for f in stage.files)
             if stage.memory and stage.memory_key == keys.get(name):
                 record.stages[name] = StageRecord(AGAIN + stage.memory_key, memory=stage.memory)
             elif stage.memory:
                 self._doomed.append(f"_run/state/{stage.memory}")
-        return bool(again)
+        return bool(replay)
 
     def tidy(self, phase: Phase) -> None:
         """Remove what nobody names, if there may be any: not after an attempt that has ended well."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.stage import Context, Contract, Memory, Outputs, Stateful, setting
+from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful, setting
 from curator.stages.dedup.equals import scoped_hashes, told_of_equals
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.identity import record_keys, units
@@ -80,24 +80,24 @@ class ExactStream(Stateful):
 
     # -- units ----------------------------------------------------------------------------------------------
 
-    def remember(self, unit: int) -> Memory:
+    def snapshot(self, unit: int) -> Snapshot:
         """Hash, id and key of each record that the unit brought."""
         numbers = np.concatenate([np.empty(0, np.uint32), *self._by_unit.get(unit, ())])
-        return Memory(self._kept.table(numbers), frozenset(self._depends.get(unit, ())))
+        return Snapshot(self._kept.table(numbers), frozenset(self._depends.get(unit, ())))
 
-    def recall(self, unit: int, memory: pa.Table) -> None:
+    def restore(self, unit: int, memory: pa.Table) -> None:
         hashes = np.frombuffer(b"".join(memory.column("hash").to_pylist()), dtype=np.uint64).reshape(-1, 2)
         absent = np.flatnonzero(self._kept.index.find(hashes) < 0)
         rows, keys = memory.take(pa.array(absent)), memory.column("key").to_numpy()[absent]
         ids = rows.column("id").cast(pa.large_binary()).to_pylist()
         self._learn(np.full(len(absent), unit), np.full(len(absent), -1), hashes[absent], keys, ids)
 
-    def again(self, unit: int) -> None:
+    def replay(self, unit: int) -> None:
         """Each record that the unit brought passes once more; until then it still stands for its equals."""
         for numbers in self._by_unit.get(unit, ()):
             self._kept.pending[numbers] = True
 
-    def forget(self, unit: int) -> None:
+    def discard(self, unit: int) -> None:
         for numbers in self._by_unit.pop(unit, ()):
             self._kept.unit[numbers] = NOBODY
         self._depends.pop(unit, None)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.stage import Context, Contract, Memory, Outputs, Stateful
+from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
 from curator.stages.dedup.arrays import distinct, first_of_each, grown, ranges, turns
 from curator.stages.dedup.cut import Found
 from curator.stages.dedup.hash_index import HashIndex
@@ -93,8 +93,8 @@ class LinesStream(LineCutting, Stateful):
         """For each line the claim that its record made on it when it was shown before, -1 for none. A record that is there
         several times, or has a line several times, has a claim for each time."""
         own = np.full(len(row), -1)
-        again = [unit for unit in np.unique(shown.unit).tolist() if unit in self._again]
-        mine = np.flatnonzero(np.isin(shown.unit, again)[row]) if again else np.empty(0, dtype=np.int64)
+        replay = [unit for unit in np.unique(shown.unit).tolist() if unit in self._again]
+        mine = np.flatnonzero(np.isin(shown.unit, replay)[row]) if replay else np.empty(0, dtype=np.int64)
         names, unit, group = shown.names[row[mine]], shown.unit[row[mine]], group[mine]
         turn, passed = turns(group, names, unit), np.zeros(len(mine), dtype=np.int64)
         for at, claim in self._claims.on(known[group]):
@@ -151,23 +151,23 @@ class LinesStream(LineCutting, Stateful):
 
     # -- units ----------------------------------------------------------------------------------------------
 
-    def remember(self, unit: int) -> Memory:
+    def snapshot(self, unit: int) -> Snapshot:
         """Id, key and name of each record that the unit brought, and the hashes of the lines that it claims."""
-        return Memory(self._claims.table(unit), frozenset(self._depends.get(unit, ())))
+        return Snapshot(self._claims.table(unit), frozenset(self._depends.get(unit, ())))
 
-    def recall(self, unit: int, memory: pa.Table) -> None:
+    def restore(self, unit: int, memory: pa.Table) -> None:
         hashes, checks = (memory.column(name).combine_chunks() for name in ("hashes", "checks"))
         record = np.repeat(np.arange(len(memory)), hashes.value_lengths().to_numpy())
         both = np.column_stack([hashes.flatten().to_numpy(), checks.flatten().to_numpy().astype(np.uint64)])
         self._claims.add(both, record, memory.select(["id", "key", "name"]), np.full(len(memory), unit, dtype=np.int32))
 
-    def again(self, unit: int) -> None:
+    def replay(self, unit: int) -> None:
         """Each line that a record of the unit claims stays once more; until then the claim still stands."""
         self._claims.pending[self._claims.of_unit(unit)] = True
         self._again.add(unit)
 
-    def forget(self, unit: int) -> None:
-        self._claims.forget(unit)
+    def discard(self, unit: int) -> None:
+        self._claims.discard(unit)
         self._again.discard(unit)
         self._depends.pop(unit, None)
 
@@ -283,7 +283,7 @@ class _Claims:
     def _records_of(self, unit: int) -> np.ndarray:
         return np.concatenate([np.empty(0, dtype=np.int64), *self._by_unit.get(unit, ())])
 
-    def forget(self, unit: int) -> None:
+    def discard(self, unit: int) -> None:
         self.unit[self._records_of(unit)] = NOBODY
         self._by_unit.pop(unit, None)
 

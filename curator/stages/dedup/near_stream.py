@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Context, Contract, Memory, Outputs, Stateful
+from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
 from curator.stages.dedup.arrays import distinct, grown, pairs_of_key
 from curator.stages.dedup.clusters import cluster_keys, cluster_names
 from curator.stages.dedup.rows import digests
@@ -85,18 +85,18 @@ class NearStream(Stateful):
 
     # -- units ----------------------------------------------------------------------------------------------
 
-    def remember(self, unit: int) -> Memory:
+    def snapshot(self, unit: int) -> Snapshot:
         """Name, id, source, digest, sketch and keys of each record that the unit brought."""
-        return Memory(self._kept.table(unit), frozenset(self._depends.get(unit, ())))
+        return Snapshot(self._kept.table(unit), frozenset(self._depends.get(unit, ())))
 
-    def recall(self, unit: int, memory: pa.Table) -> None:
+    def restore(self, unit: int, memory: pa.Table) -> None:
         self._kept.keep_table(unit, memory)
 
-    def again(self, unit: int) -> None:
+    def replay(self, unit: int) -> None:
         self._kept.await_all(unit)
 
-    def forget(self, unit: int) -> None:
-        self._kept.forget(unit)
+    def discard(self, unit: int) -> None:
+        self._kept.discard(unit)
         self._depends.pop(unit, None)
 
 
@@ -225,7 +225,7 @@ class _Kept:
     def await_all(self, unit: int) -> None:
         self._awaited |= {int(self._names[number]): int(number) for number in self.of_unit(unit)}
 
-    def forget(self, unit: int) -> None:
+    def discard(self, unit: int) -> None:
         for number in self.of_unit(unit):
             self.unit[number] = NOBODY
             self._awaited.pop(int(self._names[number]), None)

@@ -102,16 +102,16 @@ class _Verdicts:
         judged = found >= 0
         keeps = judged & self.kept[found] if len(self.kept) else judged
         once = keeps & ~self.reference[found] if len(self.kept) else keeps  # a reference stays as often as it is there
-        again = np.zeros(len(found), dtype=bool)  # it is kept, and one like it went on before
+        replay = np.zeros(len(found), dtype=bool)  # it is kept, and one like it went on before
         rows = np.flatnonzero(once)
         _, first = np.unique(found[rows], return_index=True)
         repeated = np.ones(len(rows), dtype=bool)
         repeated[first] = self.shown[found[rows[first]]]
-        again[rows[repeated]] = True
-        same = (judged & ~keeps) | again
+        replay[rows[repeated]] = True
+        same = (judged & ~keeps) | replay
         taken = self.tables[0].take(pa.array(found[same]))
         columns = {name: taken.column(name) for name in ADDED}
-        twin = pa.array(again[same])
+        twin = pa.array(replay[same])
         columns["duplicate_of"] = pc.if_else(twin, ids.filter(pa.array(same)), columns["duplicate_of"])
         columns["similarity"] = pc.if_else(twin, pa.scalar(1.0, pa.float32()), columns["similarity"])
         return same, columns

@@ -10,7 +10,7 @@ import pyarrow as pa
 import xxhash
 
 from curator.api.errors import InputError
-from curator.api.stage import Contract, Outputs, Part, Source, Unit, setting
+from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.folder import list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
 from curator_text.decode import decode_text
@@ -68,7 +68,7 @@ class TextFiles(Source):
         if rows:
             yield rows.take()
 
-    def _add(self, rows: Rows, part: Part) -> None:
+    def _add(self, rows: Rows, part: SourceRange) -> None:
         """The row of a file, on the port where it belongs."""
         kind = TYPES.get("." + part.uri.rpartition(".")[2].lower(), "text/plain")
         row = {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")), "source": part.uri,
@@ -86,7 +86,7 @@ class TextFiles(Source):
         except ValueError as error:
             rows.fail(row | {"id": part.uri}, error)
 
-    def _content(self, part: Part) -> bytes | None:
+    def _content(self, part: SourceRange) -> bytes | None:
         """The file's bytes, None if they are too many."""
         if part.size_bytes > self.max_file_bytes:
             return None

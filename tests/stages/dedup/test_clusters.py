@@ -82,10 +82,10 @@ def test_neither_the_order_nor_the_numbers_of_the_input_matter(graph, radius, rn
     shuffled = np.array(rng.sample(range(len(pairs)), len(pairs)), dtype=np.int64)
     shuffled = np.concatenate([shuffled, shuffled[:3]])
     other = np.argsort(new)
-    again = assign(new[second[shuffled]].astype(np.uint32), new[first[shuffled]].astype(np.uint32), found[shuffled],
+    replay = assign(new[second[shuffled]].astype(np.uint32), new[first[shuffled]].astype(np.uint32), found[shuffled],
                    order[other], reference[other], radius)
-    assert new[kept].tolist() == again[0][new].tolist()
-    assert np.array_equal(similarity, again[1][new], equal_nan=True)
+    assert new[kept].tolist() == replay[0][new].tolist()
+    assert np.array_equal(similarity, replay[1][new], equal_nan=True)
 
 
 @settings(deadline=None)

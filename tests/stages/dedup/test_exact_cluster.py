@@ -64,8 +64,8 @@ def test_the_best_of_equal_records_is_kept_whatever_the_order(rows, keep, normal
     stage = Equals(drops_all=keep == "none")
     told = verdicts(stage, given)
     shuffled = rng.sample(range(len(given)), len(given))
-    again = verdicts(stage, given.take(shuffled), sorted(rng.choices(range(len(given) + 1), k=2)))
-    assert sorted(told, key=repr) == sorted(again, key=repr)
+    replay = verdicts(stage, given.take(shuffled), sorted(rng.choices(range(len(given) + 1), k=2)))
+    assert sorted(told, key=repr) == sorted(replay, key=repr)
     check_verdicts(rows, keep, normalize, has_reference, told)
 
 

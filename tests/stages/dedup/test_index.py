@@ -37,8 +37,8 @@ def test_over_all_snapshots_one_of_each_family_stays(snapshots, tmp_path):
 
 def test_a_snapshot_that_is_delivered_again_adds_nothing(snapshots, tmp_path):
     snap(tmp_path, snapshots[0], 0)
-    again = snap(tmp_path, snapshots[0], 1)
-    assert (again.records["written"], again.records["duplicate"]) == (0, len(PARTS[0]))
+    replay = snap(tmp_path, snapshots[0], 1)
+    assert (replay.records["written"], replay.records["duplicate"]) == (0, len(PARTS[0]))
 
 
 def test_a_run_that_is_done_again_sees_what_it_saw_the_first_time(snapshots, tmp_path):
@@ -48,8 +48,8 @@ def test_a_run_that_is_done_again_sees_what_it_saw_the_first_time(snapshots, tmp
     before = sorted(written(tmp_path / "out0"))
     snap(tmp_path, snapshots[1], 1)
     assert sorted(written(tmp_path / "out0")) == before
-    again = snap(tmp_path, snapshots[0], 0)
-    assert again.stats["units"]["skipped"] == again.stats["units"]["total"]
+    replay = snap(tmp_path, snapshots[0], 0)
+    assert replay.stats["units"]["skipped"] == replay.stats["units"]["total"]
     shutil.copy(snapshots[2] / "part0.parquet", snapshots[0] / "more.parquet")
     snap(tmp_path, snapshots[0], 0)
     both = PARTS[0] + PARTS[2][0::2]

@@ -76,8 +76,8 @@ def test_what_was_cut_is_told_as_in_mode_cluster():
     duplicate = outputs["duplicate"].rows.to_pylist()[0]
     assert (duplicate["text"], duplicate["duplicate_of"]) == ("Two  THREE\none", "u0-0")
     assert duplicate["similarity"] == 1
-    again = made.process(plain(["one"], unit=1))["duplicate"].rows.to_pylist()[0]
-    assert again["cluster"] == duplicate["cluster"]
+    replay = made.process(plain(["one"], unit=1))["duplicate"].rows.to_pylist()[0]
+    assert replay["cluster"] == duplicate["cluster"]
 
 
 def test_the_longest_cut_line_says_of_whom_it_is_a_duplicate():
@@ -108,14 +108,14 @@ def test_a_unit_that_is_shown_again_is_answered_as_before():
     assert before[0][2][0] in ("u0-0", "u0-1")
     assert before[1][3][0] in "xy"
     for unit, given_ in ((1, second), (0, first), (1, second)):
-        made.again(unit)
+        made.replay(unit)
         assert answers(made, given_) == before[unit]
 
 
 def test_part_of_a_unit_may_be_shown_before_it_starts_again():
     made, whole = stage(), batch(["ab", "bc", "ca"])
     assert answers(made, whole.slice(0, 1)) == ["ab"]
-    made.again(0)
+    made.replay(0)
     assert answers(made, batch(["ac"], unit=1)) == ["c"]  # the claim stands until then
     assert answers(made, whole) == ["ab", ["u0-0"], ["u1-0"]]
 
@@ -123,9 +123,9 @@ def test_part_of_a_unit_may_be_shown_before_it_starts_again():
 def test_rows_that_are_shown_again_in_other_batches_are_answered_as_before():
     made, given_ = stage(), batch(["ab", "bbc", None, "ca", "d"])
     before = answers(made, given_)
-    made.again(0)
+    made.replay(0)
     assert answers(made, given_.slice(0, 2)) + answers(made, given_.slice(2, 5)) == before
-    made.again(0)
+    made.replay(0)
     order = (4, 3, 1, 2, 0)
     assert [answers(made, given_.take([at]))[0] for at in order] == [before[at] for at in order]
 
@@ -139,7 +139,7 @@ def test_a_call_that_raises_leaves_nothing_behind():
     with pytest.raises(MemoryError):
         made.process(Failing(given_.rows))
     assert answers(made, given_) == ["ab", "c"]
-    made.again(0)
+    made.replay(0)
     with pytest.raises(MemoryError):
         made.process(Failing(given_.rows))
     assert answers(made, given_) == ["ab", "c"]
@@ -149,7 +149,7 @@ def test_a_record_that_is_there_twice_is_shown_again_as_two():
     made, twins = stage(copies=3), batch(["aa", "aa", "aa"], ids=list("xxx"))
     before = answers(made, twins)
     assert before == ["aa", "a", ["x"]]
-    made.again(0)
+    made.replay(0)
     assert [answers(made, twins.take([row]))[0] for row in range(3)] == before
 
 
@@ -159,17 +159,17 @@ def test_a_record_that_is_in_two_units_has_claims_of_its_own_in_each():
     assert before == ["aa", "a", ["x"]]
     for order in ([2, 1, 0], [0, 1, 2], [1, 2, 0]):
         for unit in range(3):
-            made.again(unit)
+            made.replay(unit)
         assert answers(made, both.take(order)) == [before[unit] for unit in order]
         for unit in range(3):
-            made.again(unit)
+            made.replay(unit)
         assert [answers(made, both.take([unit]))[0] for unit in order] == [before[unit] for unit in order]
 
 
 def test_records_that_share_an_id_are_told_apart():
     made, both = stage(), batch(["ab", "bc"], ids=["x", "x"])
     assert answers(made, both) == ["ab", "c"]
-    made.again(0)
+    made.replay(0)
     assert answers(made, both.take([1, 0])) == ["c", "ab"]
 
 
@@ -177,7 +177,7 @@ def test_another_one_takes_the_lines_of_a_forgotten_unit():
     made = stage(copies=2)
     answers(made, batch(["ab"]))
     answers(made, batch(["a"], unit=1))
-    made.forget(0)
+    made.discard(0)
     assert answers(made, batch(["abb"], unit=2)) == ["abb"]
     assert answers(made, batch(["ab"], unit=3))[0][0] in ("u1-0", "u2-0")
 
@@ -193,14 +193,14 @@ def test_a_resumed_run_knows_what_finished_units_brought():
     made = stage()
     answers(made, batch(["ab", "ac", "b"]))
     answers(made, batch(["bd", "de"], unit=1))
-    assert made.remember(1).depends == {0}
+    assert made.snapshot(1).depends == {0}
     resumed = stage()
     for unit, of in ((3, 1), (2, 0), (5, 4)):
-        resumed.recall(unit, through_a_file(made.remember(of).rows))
+        resumed.restore(unit, through_a_file(made.snapshot(of).rows))
     assert answers(resumed, batch(["da", "cf", "ae"], unit=7)) == [["u1-0"], "f", ["u0-0"]]
-    assert resumed.remember(2).rows.equals(made.remember(0).rows)
-    assert resumed.remember(7).depends == {2, 3}
-    resumed.again(3)
+    assert resumed.snapshot(2).rows.equals(made.snapshot(0).rows)
+    assert resumed.snapshot(7).depends == {2, 3}
+    resumed.replay(3)
     assert answers(resumed, batch(["bd", "de"], unit=3, ids=["u1-0", "u1-1"])) == ["d", "e"]
 
 
@@ -209,7 +209,7 @@ def test_a_unit_depends_on_all_that_hold_a_line_that_it_lost():
     answers(made, batch(["a"]))
     answers(made, batch(["a"], unit=1))
     answers(made, batch(["a", "ab", "b"], unit=[2, 3, 4]))
-    assert [made.remember(unit).depends for unit in range(5)] == [set(), set(), set(), {0, 1, 2}, set()]
+    assert [made.snapshot(unit).depends for unit in range(5)] == [set(), set(), set(), {0, 1, 2}, set()]
 
 
 UNITS = st.lists(st.lists(st.one_of(st.none(), st.text("abc", max_size=5)), min_size=1, max_size=4), min_size=1, max_size=5)
@@ -249,20 +249,20 @@ def test_each_line_stays_as_often_as_it_may_whatever_is_shown_again_and_wherever
     for unit in order:
         last[unit] = answers(first, batches[unit])
         assert ["" if not isinstance(text, str) else text for text in last[unit]] == want[unit]
-        for again in data.draw(st.lists(st.sampled_from(sorted(last)), max_size=2)):
-            first.again(again)
-            assert answers(first, batches[again]) == last[again]
+        for replay in data.draw(st.lists(st.sampled_from(sorted(last)), max_size=2)):
+            first.replay(replay)
+            assert answers(first, batches[replay]) == last[replay]
     finished = data.draw(st.sets(st.integers(0, len(units) - 1)), label="units that the first run finished")
-    whole = sorted(unit for unit in finished if first.remember(unit).depends <= finished)
-    again = data.draw(st.sets(st.sampled_from(whole))) if whole else set()
+    whole = sorted(unit for unit in finished if first.snapshot(unit).depends <= finished)
+    replay = data.draw(st.sets(st.sampled_from(whole))) if whole else set()
     second = stage(copies=copies)
     for unit in data.draw(st.permutations(sorted(finished))):
-        second.recall(unit, first.remember(unit).rows)
-        if unit in again:
-            second.again(unit)
+        second.restore(unit, first.snapshot(unit).rows)
+        if unit in replay:
+            second.replay(unit)
     for unit in set(range(len(units))) - finished:
         last[unit] = answers(second, batches[unit])
-    for unit in again:
+    for unit in replay:
         assert answers(second, batches[unit]) == last[unit]
     assert often(left(last.values())) == {
         line: min(copies, count) for line, count in often(text for texts in units for text in texts).items()}
@@ -276,11 +276,11 @@ def test_each_line_stays_as_often_as_it_may_when_units_are_forgotten_or_fail_hal
         whole = batch(texts, unit=unit)
         answers(made, whole.slice(0, data.draw(st.integers(0, len(whole)), label="rows before the unit fails")))
         for other in data.draw(st.sets(st.sampled_from(sorted({unit, *told} - void))), label="units given up"):
-            made.forget(other)
+            made.discard(other)
             void.add(other)
             told.pop(other, None)
         if unit not in void:
-            made.again(unit)
+            made.replay(unit)
             told[unit] = answers(made, whole)
     given_ = often(text for unit in told for text in units[unit])
     stays = often(left(told.values()))
@@ -303,15 +303,15 @@ def test_many_units_in_a_batch_and_many_batches_in_a_unit():
         assert answers(made, batch(letters[low:low + 2], unit=[low % 5, 5], ids=letters[low:low + 2])) == letters[low:low + 2]
     lost = answers(made, batch(["".join(letters), "x"], unit=9))
     assert lost == [[letters[0]], "x"]
-    assert made.remember(9).depends == set(range(6))
-    assert sum(len(made.remember(unit).rows) for unit in range(6)) == 700
+    assert made.snapshot(9).depends == set(range(6))
+    assert sum(len(made.snapshot(unit).rows) for unit in range(6)) == 700
 
 
 def test_many_lines_take_little_memory():
     made = stage()
     for unit in range(4):
         made.process(plain([f"{unit} {row} a\n{unit} {row} b\n{unit} {row} c\n{unit} {row} d" for row in range(3000)], unit=unit))
-    assert sum(len(made.remember(unit).rows) for unit in range(4)) == 12_000
+    assert sum(len(made.snapshot(unit).rows) for unit in range(4)) == 12_000
     assert made._claims.nbytes < 48_000 * 82 + 12_000 * (80 + 8)
 
 

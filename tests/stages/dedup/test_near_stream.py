@@ -68,14 +68,14 @@ def test_a_unit_that_is_shown_again_is_answered_as_before():
     made, first, second = stage(), batch(["x", "y", "x'"]), batch(["x", "z", "y'", "z"], unit=1)
     before = [answers(made, first), answers(made, second)]
     for unit, given_, told in ((1, second, before[1]), (0, first, before[0])):
-        made.again(unit)
+        made.replay(unit)
         assert answers(made, given_) == told
 
 
 def test_another_one_takes_the_place_of_a_forgotten_record():
     made = stage()
     answers(made, batch(["x", "y"]))
-    made.forget(0)
+    made.discard(0)
     assert answers(made, batch(["x'"], unit=1)) == [None]
     assert answers(made, batch(["x", "y"])) == ["u1-0", None]
 
@@ -86,10 +86,10 @@ def test_a_resumed_run_knows_what_finished_units_brought():
     answers(made, batch(["y", "z"], unit=1))
     resumed = stage()
     for unit, of in ((3, 1), (2, 0), (5, 4)):
-        resumed.recall(unit, made.remember(of).rows)
+        resumed.restore(unit, made.snapshot(of).rows)
     assert answers(resumed, batch(["z", "x'", "w"], unit=7)) == ["u1-1", "u0-0", None]
-    assert resumed.remember(2).rows.equals(made.remember(0).rows)
-    assert resumed.remember(7).depends == {2, 3}
+    assert resumed.snapshot(2).rows.equals(made.snapshot(0).rows)
+    assert resumed.snapshot(7).depends == {2, 3}
 
 
 UNITS = st.lists(st.lists(st.sampled_from([*SIGNATURES, None]), min_size=1, max_size=6), min_size=1, max_size=5)
@@ -102,13 +102,13 @@ def test_of_those_that_are_alike_one_stays_whatever_is_shown_again_and_wherever_
     first, last = stage(), {}
     for unit in data.draw(st.permutations(range(len(units)))):
         last[unit] = answers(first, batches[unit])
-        for again in data.draw(st.lists(st.sampled_from(sorted(last)), max_size=2)):
-            first.again(again)
-            last[again] = answers(first, batches[again])
+        for replay in data.draw(st.lists(st.sampled_from(sorted(last)), max_size=2)):
+            first.replay(replay)
+            last[replay] = answers(first, batches[replay])
     finished = data.draw(st.sets(st.integers(0, len(units) - 1)), label="units that the first run finished")
     second = stage()
     for unit in finished:
-        second.recall(unit, first.remember(unit).rows)
+        second.restore(unit, first.snapshot(unit).rows)
     for unit in set(range(len(units))) - finished:
         last[unit] = answers(second, batches[unit])
     on = [name for unit, names in enumerate(units) for row, name in enumerate(names) if last[unit][row] is None]

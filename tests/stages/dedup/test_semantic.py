@@ -99,8 +99,8 @@ def test_neither_order_nor_files_nor_workers_nor_shards_matter(tmp_path, options
     assert gone
     mixed = rows.take(pa.array(random.permutation(len(rows))))
     for n, changes in enumerate([{"files": 1, "shards": 1}, {"files": 4, "shards": 7, "workers": 2}]):
-        again, others = deduplicated(tmp_path / str(n), mixed, **options, **changes)
-        assert again == kept
+        replay, others = deduplicated(tmp_path / str(n), mixed, **options, **changes)
+        assert replay == kept
         assert {i: (row["duplicate_of"], row["similarity"]) for i, row in others.items()} == {
             i: (row["duplicate_of"], row["similarity"]) for i, row in gone.items()}
 
@@ -131,12 +131,12 @@ def test_vectors_of_two_widths_stop_the_run_and_say_so(tmp_path, method):
 
 def test_hard_keeps_the_farthest_from_the_center_and_easy_the_nearest(tmp_path):
     vectors, _ = planted(np.random.default_rng(4), singles=50, groups=60, size=2)
-    hard, easy, other, again = (set(deduplicated(tmp_path / f"{n}", table(vectors), clusters=5, keep=keep, seed=seed)[0])
+    hard, easy, other, replay = (set(deduplicated(tmp_path / f"{n}", table(vectors), clusters=5, keep=keep, seed=seed)[0])
                                 for n, (keep, seed) in enumerate([("hard", 1), ("easy", 1), ("random", 1), ("random", 2)]))
     assert hard & easy == set(names(range(60, 110)))
     assert len(hard | easy) == 170
-    assert other != again
-    assert len(other) == len(again) == 110
+    assert other != replay
+    assert len(other) == len(replay) == 110
 
 
 def test_the_best_is_kept(tmp_path):

@@ -145,11 +145,11 @@ def test_every_passage_stays_whole_somewhere_and_duplicates_name_records_that_ar
         values = [[value for value, _, _ in tokens_of((text or "").encode(), unit)] for text in texts]
         return [(tuple(v[at:at + width]), row, at) for row, v in enumerate(values) for at in range(len(v) - width + 1)]
 
-    first, again = {}, set()
+    first, replay = {}, set()
     for window, row, at in runs(some):
         if first.setdefault(window, (row, at)) < (row, at - width + 1):  # not one that only overlaps the first
-            again.add(window)
-    assert again <= {window for window, _, _ in runs(texts(answer))}
+            replay.add(window)
+    assert replay <= {window for window, _, _ in runs(texts(answer))}
     assert {r["duplicate_of"] for r in answer["duplicate"]} <= {r["id"] for r in answer["out"]}
 
 
