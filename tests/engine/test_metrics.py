@@ -190,7 +190,7 @@ def test_a_run_is_read_while_it_works_and_its_numbers_are_those_of_the_end(tmp_p
 
 
 def dashboard() -> dict:
-    return json.loads(files("curator.observe").joinpath("grafana.json").read_text())
+    return json.loads(files("curator.observe.live").joinpath("grafana.json").read_text())
 
 
 def test_every_metric_of_the_dashboard_is_one_that_runs_give_and_each_one_is_shown():
