@@ -14,8 +14,6 @@ SEED ?= $(shell $(BIN)/python -c 'import random; print(*random.sample(range(10 *
 RANDOM_TESTS := -m "(hypothesis or seeded) and not ray and not gpu" --hypothesis-profile=fuzz --timeout=3600
 
 # `make dist` builds into dist/, and tries what it built in an environment of its own, away from the sources.
-DIST_VENV := build/dist-venv
-
 .PHONY: demo test fuzz lint bench dist clean
 
 demo: $(VENV)/demo.done
@@ -36,19 +34,18 @@ bench: $(VENV)/test.done
 	$(BIN)/python benchmarks/local.py
 
 dist: $(BIN)/python
-	rm -rf dist build/dist-venv build/dist-demo build/lib
-	@for project in . $(wildcard packs/*/); do rm -rf $$project/build/lib $$project/build/bdist.*; \
-		$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist $$project || exit 1; done
-	$(PYTHON) -m venv $(DIST_VENV)
-	$(DIST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt twine dist/*.whl
-	$(DIST_VENV)/bin/python -m twine check --strict dist/*.whl
-	mkdir -p build/dist-demo && cp examples/corpus.py build/dist-demo/
-	cd build/dist-demo && ../../$(DIST_VENV)/bin/python corpus.py corpus.jsonl
-	cd build/dist-demo && ../../$(DIST_VENV)/bin/curator run text/documents --set read='{jsonl: {path: corpus.jsonl}}' --out out
-	$(DIST_VENV)/bin/curator --version
+	rm -rf dist
+	@for project in . $(wildcard packs/*/); do \
+		$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist $$project && rm -rf $$project/build || exit 1; done
+	$(PYTHON) -m venv dist/venv
+	dist/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt twine dist/*.whl
+	dist/venv/bin/python -m twine check --strict dist/*.whl
+	mkdir dist/demo && dist/venv/bin/python examples/corpus.py dist/demo/corpus.jsonl
+	cd dist/demo && ../venv/bin/curator run text/documents --set read='{jsonl: {path: corpus.jsonl}}' --out out
+	dist/venv/bin/curator --version
 
 clean:
-	rm -rf $(VENV) demo dist build
+	rm -rf $(VENV) demo dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Curator needs Python 3.11 or newer: make PYTHON=python3.11")'

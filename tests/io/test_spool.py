@@ -202,6 +202,6 @@ def test_a_class_of_another_program_is_named(tmp_path):
     path.write_bytes(data.replace(b"curator.api.tasks.text:TextBatch", gone))
     with pytest.raises(CuratorError, match="TestBatch"):
         read_back(tmp_path, file)
-    path.write_bytes(data.replace(b"curator.api.tasks.text:TextBatch", json.dumps("os:system" + " " * 19)[1:-1].encode()))
+    path.write_bytes(data.replace(b"curator.api.tasks.text:TextBatch", json.dumps("os:system" + " " * 23)[1:-1].encode()))
     with pytest.raises(CuratorError, match="cannot be imported"):
         read_back(tmp_path, file)
