@@ -32,7 +32,7 @@ WATCH_S = 0.2  # watchers are told this often
 
 @dataclass
 class RunContext:
-    """What a run works with in every phase. `inline`: in the driver's own process. `lock`: of the run's folder; the nursery and
+    """What a run works with in every phase. `inline`: in the driver's own process. `lock`: of the run's folder; the fork server and
     every worker hold its descriptor open. `modules`: what workers of all phases import. To be closed.
 
     `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers`

@@ -14,12 +14,12 @@ from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
 from curator.engine import events as ev
 from curator.runtime.workers import Job, Workers, done_of, emitted_of
-from curator.worker.processes import NURSERY, Processes
+from curator.worker.processes import FORK_SERVER, Processes
+from curator.worker.rank import Rank
 from curator.worker.runner import Runner
-from curator.worker.seat import Seat, free_port
 from curator.worker.work import Answer, CallFailed, Part
 
-NURSERY_DIED = ("the process that holds the workers has died (killed, or out of memory); "
+FORK_SERVER_DIED = ("the process that holds the workers has died (killed, or out of memory); "
                 "what was committed is safe: run the same command again")
 
 
@@ -40,7 +40,7 @@ class LocalRuntime:
         """What has happened since; waits for the first event, at most `timeout` seconds."""
         events: list[ev.Event] = []
         for process, message in self.processes.wait(timeout):
-            events += [ev.Stop(NURSERY_DIED, "lost")] if process == NURSERY else self.workers.hear(0, process, message)
+            events += [ev.Stop(FORK_SERVER_DIED, "lost")] if process == FORK_SERVER else self.workers.hear(0, process, message)
         self._carry_out()
         return events
 
@@ -97,7 +97,7 @@ class InlineRuntime:
         operator = cloudpickle.loads(cloudpickle.dumps(self.job.operators[action.operator]))
         runner = Runner(operator, lambda batch: batch, lambda batch: batch, self.job.sidecars)
         if operator.resources.gang:  # a gang of one
-            os.environ.update(Seat(action.worker).environment(free_port()))
+            os.environ.update(Rank(action.worker).environment())
         try:
             runner.setup(Context(action.worker, operator.resources.cpus), self.job.restored(action), self._once)
         except CuratorError as error:

@@ -33,7 +33,7 @@ from curator.runtime.agent import Agent
 from curator.runtime.workers import Job, Request, Workers
 from curator.worker.imports import modules_of
 from curator.worker.pickling import dumps
-from curator.worker.processes import NURSERY
+from curator.worker.processes import FORK_SERVER
 from curator.worker.store import Store
 
 try:
@@ -317,7 +317,7 @@ class RayRuntime:
         self._call("said", member, member.actor.hear.remote())
         number = member.lease.number
         for process, message in pickle.loads(said):
-            if process == NURSERY:
+            if process == FORK_SERVER:
                 self._down(member, "the process that holds its workers has died", events)
                 return
             events += self.workers.hear(number, process, message)

@@ -19,7 +19,7 @@ from curator.api.resources import Place
 from curator.engine import events as ev
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
-from curator.worker.seat import Seat
+from curator.worker.rank import Rank
 from curator.worker.work import Answer, Part, Piece, UnitInfo, Work
 
 Request = tuple[Any, ...]
@@ -87,7 +87,7 @@ class Workers:
     def __init__(self, job: Job, address_of: Callable[[int], str] = lambda node: "127.0.0.1") -> None:
         self.job, self.address_of = job, address_of
         self.crews: dict[int, Crew] = {}
-        self.seats: dict[int, tuple[int, int]] = {}  # worker and rank of each process
+        self.rank_of: dict[int, tuple[int, int]] = {}  # worker and rank of each process
         self.specs: dict[int, bytes] = {}
         self.requests: list[Request] = []
         self._numbers = count(1)
@@ -146,14 +146,14 @@ class Workers:
         start, process = crew.start, next(self._numbers)
         crew.processes.append(process)
         crew.living.add(process)
-        self.seats[process] = worker, rank
+        self.rank_of[process] = worker, rank
         place = start.places[rank]
         nodes = [p.node for p in start.places]
         visible = tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus)
         gang = crew.size > 1 or self.job.operators[start.operator].resources.gang
-        seat = Seat(worker, place.gpus, visible, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
+        told = Rank(worker, place.gpus, visible, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
                     self.address_of(nodes[0]), port)
-        self._ask(crew, rank, "start", self._spec(start.operator), seat, self.job.restored(start))
+        self._ask(crew, rank, "start", self._spec(start.operator), told, self.job.restored(start))
 
     def _spec(self, index: int) -> bytes:
         if index not in self.specs:
@@ -171,10 +171,10 @@ class Workers:
 
     def hear(self, node: int, process: int, message: tuple) -> list[ev.Event]:
         """What the scheduler is told of a message from a process of a node."""
-        if process not in self.seats:  # its worker was killed: nobody waits for this any more
+        if process not in self.rank_of:  # its worker was killed: nobody waits for this any more
             self._drop_answer(node, message)
             return []
-        worker, rank = self.seats[process]
+        worker, rank = self.rank_of[process]
         crew = self.crews[worker]
         match message:
             case "done", call, answer:
@@ -218,7 +218,7 @@ class Workers:
         crew.living.discard(process)
         if crew.stopping and crew.living:
             return []
-        reason = f"rank {self.seats[process][1]}: {told.reason}" if crew.size > 1 else told.reason
+        reason = f"rank {self.rank_of[process][1]}: {told.reason}" if crew.size > 1 else told.reason
         return self._lost(worker, crew, reason, told.fatal, told.step, told.first)
 
     def _lost(self, worker: int, crew: Crew, reason: str, fatal: bool = False, step: int = 0,
@@ -237,7 +237,7 @@ class Workers:
     def _discard(self, worker: int) -> None:
         crew = self.crews.pop(worker)
         for process in crew.processes:
-            del self.seats[process]
+            del self.rank_of[process]
         for answer in (a for answers in crew.answers.values() for a in answers if a is not None):
             for output in answer.outputs:
                 self._release(output.ref)

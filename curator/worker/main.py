@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import mmap
 import os
 import pickle
@@ -10,6 +12,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -20,14 +23,14 @@ from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
-from curator.worker.once import once_on_node
 from curator.worker.pickling import dumps
+from curator.worker.rank import Rank
 from curator.worker.runner import Runner
-from curator.worker.seat import Seat, free_port
 from curator.worker.store import Store
 from curator.worker.work import Answer, CallFailed, Work
 
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
+BEGUN, DONE, FAILED = b"?", b"+", b"-"  # how the file of `once_on_node` begins
 
 
 class Hangup(Exception):
@@ -46,7 +49,7 @@ def serve(fd: int, process: int) -> int:
 class Worker:
     def __init__(self, driver: Connection, process: int) -> None:
         self.driver, self.process = driver, process
-        self.seat = Seat(-1)
+        self.rank = Rank(-1)
         self.inbox: queue.SimpleQueue[tuple] = queue.SimpleQueue()
         self.later: deque[tuple] = deque()  # came while a held call waited to be resumed
         self.call = 0
@@ -60,7 +63,7 @@ class Worker:
             try:
                 message = self.driver.recv_bytes()
             except (EOFError, OSError):
-                os._exit(3)  # the driver is gone; the nursery cleans up
+                os._exit(3)  # the driver is gone; the fork server cleans up
             try:
                 self.inbox.put(pickle.loads(message))
             except Exception as error:
@@ -91,15 +94,14 @@ class Worker:
         except OutOfStep:
             return 1  # without `close`, which may wait for the others
 
-    def _set_up(self, spec: bytes, folders: list[str], seat: Seat, devices: str, restore: list) -> Runner | None:
+    def _set_up(self, spec: bytes, folders: list[str], rank: Rank, devices: str, restore: list) -> Runner | None:
         began = time.perf_counter()
-        self.seat = seat
+        self.rank = rank
         os.environ["CUDA_VISIBLE_DEVICES"] = devices
-        if seat.gang:
-            port = seat.port or free_port()
-            os.environ.update(seat.environment(port))
-            if seat.rank == 0 and seat.size > 1:
-                self.send("meets_at", port)
+        if rank.gang:
+            os.environ.update(rank.environment())
+            if rank.number == 0 and rank.size > 1:
+                self.send("meets_at", int(os.environ["MASTER_PORT"]))
         try:
             runner = self._runner(*pickle.loads(spec), folders, restore)
         except Exception as error:
@@ -111,7 +113,7 @@ class Worker:
         return runner
 
     def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], restore: list) -> Runner:
-        cpus, seat = operator.resources.cpus, self.seat
+        cpus, rank = operator.resources.cpus, self.rank
         if cpus >= 2:
             os.environ["OMP_NUM_THREADS"] = str(int(cpus))
         store = Store(folders, f"w{self.process}")
@@ -119,11 +121,11 @@ class Worker:
             crumb.write(b"\0")
             crumb.flush()
             at = mmap.mmap(crumb.fileno(), 1)
-        limited = operator.timeout_s is not None and seat.rank == 0
-        runner = Runner(operator, store.put if seat.rank == 0 else lambda batch: None, store.get, sidecars,
+        limited = operator.timeout_s is not None and rank.number == 0
+        runner = Runner(operator, store.put if rank.number == 0 else lambda batch: None, store.get, sidecars,
                         self._progress if limited else lambda: None, lambda step: at.__setitem__(0, min(step, 255)),
-                        lockstep=seat.size > 1)
-        runner.setup(Context(seat.worker, cpus, seat.gpus, seat.rank, seat.size), restore, partial(once_on_node, folders[0]))
+                        lockstep=rank.size > 1)
+        runner.setup(Context(rank.worker, cpus, rank.gpus, rank.number, rank.size), restore, partial(once_on_node, folders[0]))
         return runner
 
     def _take(self, runner: Runner, message: tuple) -> None:
@@ -142,7 +144,7 @@ class Worker:
 
     def _call(self, runner: Runner, work: Work) -> None:
         self.call, self.progressed = work.id, 0.0
-        first = self.seat.rank == 0  # the other ranks' answers are nobody's
+        first = self.rank.number == 0  # the other ranks' answers are nobody's
         try:
             for part in runner.run(work):
                 if isinstance(part, Answer):
@@ -151,7 +153,7 @@ class Worker:
                     self.send("part", work.id, part)
                     self._wait_for_resume(work.id)
         except CallFailed as failed:
-            if self.seat.size > 1 and not failed.fatal:
+            if self.rank.size > 1 and not failed.fatal:
                 self.send("gave_up", failed.error, False, failed.first)
                 raise OutOfStep from failed
             self.send("failed", work.id, failed.error, failed.trace, failed.fatal, failed.first)
@@ -170,3 +172,31 @@ class Worker:
         if now - self.progressed > PROGRESS_S:
             self.progressed = now
             self.send("progress", self.call)
+
+
+def once_on_node(folder: str, name: str, do: Callable[[], None]) -> None:
+    """Do something, unless another process of this run has done it on this node. `folder`: of the run, on this node.
+
+    Others wait meanwhile. If the one that does it dies, the next one does; if it fails, all are told.
+
+    Raises:
+        CuratorError: it failed in another process, and why.
+    """
+    number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+    file = os.open(f"{folder}/once-{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)  # it goes with the process that holds it
+        found = os.pread(file, 1 << 20, 0)
+        if found.startswith(FAILED):
+            raise CuratorError(found[1:].decode())
+        if found.startswith(DONE):
+            return
+        os.pwrite(file, BEGUN, 0)  # so that a full disk is met before, and not after
+        try:
+            do()
+        except Exception as error:
+            os.pwrite(file, FAILED + str(error).encode(), 0)
+            raise
+        os.pwrite(file, DONE, 0)
+    finally:
+        os.close(file)

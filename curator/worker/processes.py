@@ -1,7 +1,7 @@
 """The worker processes of one node: started, told, heard, ended, and cleaned up after.
 
 It knows processes by the numbers that its caller chose, and messages; of the run it knows nothing. Its owner waits in one place
-for everything: answers of processes, and their deaths, which the nursery reports. Batches stay in shared memory; only their
+for everything: answers of processes, and their deaths, which the fork server reports. Batches stay in shared memory; only their
 names pass through here.
 """
 
@@ -25,13 +25,13 @@ from typing import Any
 from curator.api.errors import FirstError
 from curator.machine.detect import visible_devices
 from curator.machine.folders import clear_folder, make_folders, remove_folder
-from curator.worker.nursery import EXITED, FORK, KILL, REQUEST
+from curator.worker.fork_server import EXITED, FORK, KILL, REQUEST
 from curator.worker.pickling import dumps
-from curator.worker.seat import Seat
+from curator.worker.rank import Rank
 from curator.worker.store import Data, Store
 
 GRACE_S = 10.0  # for processes to close when the run has ended
-NURSERY, WAKE = -1, -2  # where a process number stands otherwise
+FORK_SERVER, WAKE = -1, -2  # where a process number stands otherwise
 # A process is forked safely only while it has one thread: BLAS libraries and Arrow's second allocator start theirs on import.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
               "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -51,7 +51,7 @@ class Line:
         """Send what waits and a message, as far as the socket takes it now; the rest waits in `outbox`."""
         if message:
             self.outbox += SIZE.pack(len(message)) + message
-        # An error: the process has died, and the nursery is about to say so.
+        # An error: the process has died, and the fork server is about to say so.
         with contextlib.suppress(OSError):
             while self.outbox:
                 del self.outbox[:self.end.send(self.outbox)]
@@ -101,33 +101,33 @@ class Processes:
         for end in (self.woken, self.waker):
             end.setblocking(False)
         self.selector.register(self.woken, selectors.EVENT_READ, WAKE)
-        self._start_nursery(modules, keep)
+        self._start_fork_server(modules, keep)
 
-    def _start_nursery(self, modules: Sequence[str], keep: Sequence[int]) -> None:
+    def _start_fork_server(self, modules: Sequence[str], keep: Sequence[int]) -> None:
         ours, theirs = socket.socketpair()
         told = json.dumps({"path": sys.path, "modules": list(modules), "folders": list(self.folders), "keep": list(keep)})
         paths = os.pathsep.join(p for p in sys.path if p)
-        self.nursery_process = subprocess.Popen(
-            [sys.executable, "-c", "from curator.worker.nursery import main; main()", str(theirs.fileno()), told],
+        self.fork_server_process = subprocess.Popen(
+            [sys.executable, "-c", "from curator.worker.fork_server import main; main()", str(theirs.fileno()), told],
             pass_fds=[theirs.fileno(), *keep], start_new_session=True, stdin=subprocess.DEVNULL,
             env={**ONE_THREAD, **os.environ, "PYTHONPATH": paths})
         theirs.close()
-        self.nursery = ours
-        self.selector.register(ours, selectors.EVENT_READ, NURSERY)
+        self.fork_server = ours
+        self.selector.register(ours, selectors.EVENT_READ, FORK_SERVER)
 
     # -- to processes ---------------------------------------------------------------------------------------
 
-    def start(self, process: int, spec: bytes, seat: Seat, restored: list[tuple[int, str, bool]]) -> None:
+    def start(self, process: int, spec: bytes, rank: Rank, restored: list[tuple[int, str, bool]]) -> None:
         """Fork a process and set it up. `spec`: the pickled operator, and the folder of sidecars."""
         ours, theirs = socket.socketpair()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the nursery is gone, and is missed or about to be
-            socket.send_fds(self.nursery, [REQUEST.pack(FORK, process)], [theirs.fileno()])
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the fork server is gone, and is missed or about to be
+            socket.send_fds(self.fork_server, [REQUEST.pack(FORK, process)], [theirs.fileno()])
             self.alive.add(process)
         theirs.close()
         self.lines[process] = Line(ours)
         self.selector.register(ours, selectors.EVENT_READ, process)
-        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in seat.visible)
-        self.send(process, "setup", spec, list(self.folders), seat, devices, restored)
+        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in rank.visible)
+        self.send(process, "setup", spec, list(self.folders), rank, devices, restored)
 
     def send(self, process: int, *message: Any) -> None:
         """Give a process a message; one that is gone gets nothing."""
@@ -147,7 +147,7 @@ class Processes:
 
     def _kill(self, process: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.nursery.sendall(REQUEST.pack(KILL, process))
+            self.fork_server.sendall(REQUEST.pack(KILL, process))
 
     def release(self, data: Data) -> None:
         """Remove a batch."""
@@ -179,7 +179,7 @@ class Processes:
         """What processes have said; waits for the first word, at most `timeout` seconds.
 
         The last word of a process is ("ended", reason, fatal, setup, step, first): `setup` if it never got ready, `fatal` if
-        another would fare no better, `first`: what it raised. (NURSERY, ("died",)): all are lost.
+        another would fare no better, `first`: what it raised. (FORK_SERVER, ("died",)): all are lost.
         """
         said: list[tuple[int, Message]] = []
         ready = self.selector.select(timeout)
@@ -189,8 +189,8 @@ class Processes:
             if key.data in self.lines and mask & selectors.EVENT_READ:
                 self._hear(key.data, said)
         for key, _ in ready:
-            if key.data == NURSERY:
-                self._hear_nursery(said)
+            if key.data == FORK_SERVER:
+                self._hear_fork_server(said)
             elif key.data == WAKE:
                 with contextlib.suppress(BlockingIOError):
                     self.woken.recv(1 << 12)
@@ -214,14 +214,14 @@ class Processes:
         if not more:
             self._hang_up(process)
 
-    def _hear_nursery(self, said: list[tuple[int, Message]]) -> None:
+    def _hear_fork_server(self, said: list[tuple[int, Message]]) -> None:
         data = b""
         with contextlib.suppress(ConnectionResetError):  # it died with words of ours unread
-            data = self.nursery.recv(1 << 16)
+            data = self.fork_server.recv(1 << 16)
         if not data:
-            self.selector.unregister(self.nursery)
+            self.selector.unregister(self.fork_server)
             self.alive.clear()
-            said.append((NURSERY, ("died",)))
+            said.append((FORK_SERVER, ("died",)))
         self.half += data
         whole = len(self.half) - len(self.half) % EXITED.size
         for _, process, status in EXITED.iter_unpack(self.half[:whole]):
@@ -262,7 +262,7 @@ class Processes:
         while self.alive:
             self.wait(None)
         for folder in self.folders:
-            clear_folder(folder)  # it is gone when the nursery has died
+            clear_folder(folder)  # it is gone when the fork server has died
         self.files.clear()
 
     def _let_end(self) -> None:
@@ -272,21 +272,21 @@ class Processes:
             self.wait(0.1)
 
     def close(self) -> None:
-        """End every process and the nursery, and remove the shared memory; returns when all are gone."""
+        """End every process and the fork server, and remove the shared memory; returns when all are gone."""
         self._let_end()
-        self.nursery.close()  # the nursery kills who is left and removes the folders
+        self.fork_server.close()  # the fork server kills who is left and removes the folders
         try:
-            self.nursery_process.wait(GRACE_S)
+            self.fork_server_process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
-            self.nursery_process.kill()
-            self.nursery_process.wait()
+            self.fork_server_process.kill()
+            self.fork_server_process.wait()
         for process in list(self.lines):
             self._hang_up(process)
         self.selector.close()
         for end in (self.woken, self.waker):
             end.close()
         for folder, held in self.folders.items():
-            remove_folder(folder)  # if the nursery was killed
+            remove_folder(folder)  # if the fork server was killed
             os.close(held)
 
 

@@ -405,10 +405,10 @@ def folders(*drivers: int) -> list[Path]:
 
 
 def remains(*killed: int) -> list[Path]:
-    """What is left in the folders of processes that were killed. One that died before it had a nursery leaves nothing but their
+    """What is left in the folders of processes that were killed. One that died before it had a fork server leaves nothing but their
     markers, for the next run to remove; here they are removed now."""
     for path in folders(*killed):
-        with contextlib.suppress(FileNotFoundError):  # the nursery is removing it
+        with contextlib.suppress(FileNotFoundError):  # the fork server is removing it
             if os.listdir(path) == [MARKER]:
                 (path / MARKER).unlink()
                 path.rmdir()

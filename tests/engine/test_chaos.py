@@ -22,7 +22,7 @@ result = chaos({seed}, {folder!r}).run(workers=2, check=False)
 print(result.stats["status"], result.stats["message"])
 sys.exit(not result.ok)
 """
-KILLS = 4  # of the driver or the nursery; after that a run may end
+KILLS = 4  # of the driver or the fork server; after that a run may end
 
 
 def inputs(rng):
@@ -78,17 +78,17 @@ def children(pid):
 
 
 def disturb(rng, driver, deadly):
-    """Kill something: the driver, the nursery, or a worker (at most one in an attempt: its rows are innocent)."""
-    victims = ["driver", "driver", "nursery", "ask"] + ["worker"] * (0 if deadly else 3)
+    """Kill something: the driver, the fork server, or a worker (at most one in an attempt: its rows are innocent)."""
+    victims = ["driver", "driver", "fork server", "ask"] + ["worker"] * (0 if deadly else 3)
     victim = rng.choice(victims)
-    nursery = children(driver.pid)
-    workers = [w for n in nursery for w in children(n)]
+    fork_server = children(driver.pid)
+    workers = [w for n in fork_server for w in children(n)]
     try:
         if victim == "worker" and workers:
             os.kill(rng.choice(workers), signal.SIGKILL)
             return False
-        if victim == "nursery" and nursery:
-            os.kill(nursery[0], signal.SIGKILL)
+        if victim == "fork server" and fork_server:
+            os.kill(fork_server[0], signal.SIGKILL)
         else:
             driver.send_signal(signal.SIGTERM if victim == "ask" else signal.SIGKILL)
     except ProcessLookupError:

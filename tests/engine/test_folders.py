@@ -83,7 +83,7 @@ def test_a_folder_is_private_says_who_made_it_and_goes_at_the_end(place):
     remove_folder(str(folder))
     os.close(held)
     assert everything(place) == [PRIVATE]
-    remove_folder(str(folder))  # the nursery has done it
+    remove_folder(str(folder))  # the fork server has done it
 
 
 # -- what runs have left that are gone -------------------------------------------------------------------------------

@@ -112,8 +112,8 @@ def children(pid):
 
 
 def kill(process, who):
-    parts = {"driver": [process.pid], "nursery": children(process.pid)}
-    parts["all"] = [*parts["driver"], *parts["nursery"], *(w for n in parts["nursery"] for w in children(n))]
+    parts = {"driver": [process.pid], "fork server": children(process.pid)}
+    parts["all"] = [*parts["driver"], *parts["fork server"], *(w for n in parts["fork server"] for w in children(n))]
     for pid in parts[who]:
         os.kill(pid, signal.SIGKILL)
 
@@ -132,7 +132,7 @@ def test_a_script_that_is_killed_again_and_again_ends_as_if_it_had_not_been(tmp_
     moments = [("driver", lambda process: (out / "_run/manifest.json").exists()),
                ("all", has_folder),
                ("driver", lambda process: any(out.rglob("*part-*.zst*"))),
-               ("nursery", lambda process: has_folder(process) and finished(out) >= 2),
+               ("fork server", lambda process: has_folder(process) and finished(out) >= 2),
                ("driver", lambda process: has_folder(process) and finished(out) == FILES - 1)]
     for who, moment in moments:
         process = start(tmp_path, out)

@@ -382,12 +382,12 @@ def test_when_the_driver_is_gone_so_are_its_workers_and_their_memory(cluster, tm
     wait_until(lambda: list(told.iterdir()) or driver.poll() is not None, 60)
     assert driver.poll() is None, driver.stdout.read()
     worker = Path("/proc", next(told.iterdir()).name)
-    nursery = Path("/proc", (worker / "stat").read_text().rsplit(")", 1)[1].split()[1])
-    folders = json.loads((nursery / "cmdline").read_bytes().split(b"\0")[-2])["folders"]
+    fork_server = Path("/proc", (worker / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    folders = json.loads((fork_server / "cmdline").read_bytes().split(b"\0")[-2])["folders"]
     assert all(Path(folder).exists() for folder in folders)
     driver.send_signal(number)
     driver.communicate(timeout=60)
-    wait_until(lambda: not worker.exists() and not nursery.exists() and not any(Path(f).exists() for f in folders), 60)
+    wait_until(lambda: not worker.exists() and not fork_server.exists() and not any(Path(f).exists() for f in folders), 60)
 
 
 # -- whole runs ---------------------------------------------------------------------------------------------------

@@ -295,10 +295,10 @@ def test_when_the_driver_and_the_parent_of_the_workers_die_at_once_nothing_is_le
     texts = write_lines(tmp_path / "in", **{f"f{i}": [f"text {i} {k}" for k in range(30)] for i in range(8)}, last=["gate"])
     process = start_run(texts, tmp_path / "out")
     wait_until(lambda: list((tmp_path / "out/data").glob("part-*")))
-    nursery = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+    fork_server = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
     assert folders(process.pid)
     process.send_signal(signal.SIGSTOP)  # so that neither sees the other die
-    os.kill(nursery, signal.SIGKILL)
+    os.kill(fork_server, signal.SIGKILL)
     process.kill()
     process.communicate(timeout=120)
     wait_until(lambda: not folders(process.pid))

@@ -67,8 +67,8 @@ def until(runtime, kind, count=1):
 
 
 def pids(runtime):
-    nursery = runtime.processes.nursery_process.pid
-    return [int(p) for p in Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split()]
+    fork_server = runtime.processes.fork_server_process.pid
+    return [int(p) for p in Path(f"/proc/{fork_server}/task/{fork_server}/children").read_text().split()]
 
 
 # -- the line to a worker -----------------------------------------------------------------------------------------
@@ -111,12 +111,12 @@ def test_hundreds_of_deaths_leave_no_descriptor_no_process_and_no_file(runtime):
     one.execute(StartWorker(0, 0))
     until(one, WorkerReady)
     gc.collect()
-    before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{one.processes.nursery_process.pid}/fd"))
+    before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{one.processes.fork_server_process.pid}/fd"))
     for first in range(1, 201, 20):
         _come_and_go(one, range(first, first + 20))
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before[0]  # fewer, if a test before this one left some to be collected
-    assert len(os.listdir(f"/proc/{one.processes.nursery_process.pid}/fd")) == before[1]
+    assert len(os.listdir(f"/proc/{one.processes.fork_server_process.pid}/fd")) == before[1]
     assert len(pids(one)) == 1
     left = sorted(path.name for folder in one.processes.folders for path in Path(folder).iterdir())
     assert left == ["at-1", MARKER, MARKER]  # of the one that lives
@@ -147,13 +147,13 @@ def test_a_worker_that_is_killed_before_it_was_forked_says_nothing(runtime):
     wait_until(lambda: one.wait(0.05) == [] and 1 not in one.processes.alive)
 
 
-def test_the_nursery_has_one_thread_and_forks_in_its_own_session(runtime):
+def test_the_fork_server_has_one_thread_and_forks_in_its_own_session(runtime):
     """A fork of a process with threads may hang; a signal to the driver's group is the driver's to answer."""
     one = runtime()
     one.execute(StartWorker(1, 0))
     until(one, WorkerReady)
-    assert len(os.listdir(f"/proc/{one.processes.nursery_process.pid}/task")) == 1
-    assert os.getsid(one.processes.nursery_process.pid) == one.processes.nursery_process.pid
+    assert len(os.listdir(f"/proc/{one.processes.fork_server_process.pid}/task")) == 1
+    assert os.getsid(one.processes.fork_server_process.pid) == one.processes.fork_server_process.pid
     worker, = pids(one)
     assert os.getpgid(worker) == worker
 
@@ -184,11 +184,11 @@ def test_a_worker_that_says_nothing_more_does_not_stop_the_driver(runtime):
     wait_until(lambda: one.wait(0.01) == [] and not one.processes.alive)
 
 
-def test_the_death_of_the_nursery_is_told_once_and_all_is_cleaned_up(runtime):
+def test_the_death_of_the_fork_server_is_told_once_and_all_is_cleaned_up(runtime):
     one = runtime()
     one.execute(StartWorker(1, 0))
     until(one, WorkerReady)
-    one.processes.nursery_process.kill()
+    one.processes.fork_server_process.kill()
     assert "run the same command again" in until(one, Stop)[0].reason
     one.execute(StartWorker(2, 0))
     one.execute(StopWorker(1, kill=True))

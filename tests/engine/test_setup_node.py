@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from curator import CuratorError
-from curator.worker.once import once_on_node
+from curator.worker.main import once_on_node
 from tests.engine.small_stages import JsonFiles, Weights, lines, wait_until, write_lines, written
 
 

@@ -1,10 +1,10 @@
 """The parent of all local workers: a small process that imports once, forks, reaps, and cleans up after the driver.
 
-    python -m curator.worker.nursery FD '{"path": [...], "modules": [...], "folders": [...]}'
+    python -m curator.worker.fork_server FD '{"path": [...], "modules": [...], "folders": [...]}'
 
 FD is one end of a socket pair. The driver sends (FORK, worker) with the worker's own socket attached, or (KILL, worker); the
-nursery answers (pid, worker, exit status) when a worker has ended. When the driver is gone, however it went, the socket
-closes: the nursery kills every worker and removes the run's shared memory. A fork costs some ms where a new
+fork server answers (pid, worker, exit status) when a worker has ended. When the driver is gone, however it went, the socket
+closes: the fork server kills every worker and removes the run's shared memory. A fork costs some ms where a new
 interpreter with Arrow costs a third of a second, and it is safe because this process never starts a thread.
 """
 
@@ -38,7 +38,7 @@ def main() -> None:
         os.set_inheritable(fd, False)  # forks hold it, programs that a stage starts do not
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _leave_a_janitor(told["folders"], (driver.fileno(), *told["keep"]))
+    _leave_a_watchdog(told["folders"], (driver.fileno(), *told["keep"]))
     _import_once(told["modules"])
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
@@ -69,7 +69,7 @@ def _import_once(modules: list[str]) -> None:
     gc.freeze()  # a worker's garbage collector leaves these pages alone, and shared
 
 
-def _leave_a_janitor(folders: list[str], not_for_it: tuple[int, ...]) -> None:
+def _leave_a_watchdog(folders: list[str], not_for_it: tuple[int, ...]) -> None:
     """Start a process that removes the shared memory when this one and all workers are gone, and could not do it themselves.
 
     It is no child of ours: who kills a process with its children (a cluster that clears up) does not find it. It waits on a

@@ -1,4 +1,4 @@
-"""Which rank of which worker a process is."""
+"""Which process of a worker this is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Rank:
     """One process of a worker; an ordinary worker has one, a gang `size` of them.
 
     `gpus`: its devices, by their place in the node's list. `visible`: those that it sees: its own, and in a gang those of all
@@ -19,20 +19,21 @@ class Seat:
     gpus: tuple[int, ...] = ()
     visible: tuple[int, ...] = ()
     gang: bool = False
-    rank: int = 0
+    number: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
     address: str = "127.0.0.1"
     port: int = 0
 
-    def environment(self, port: int) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """What torchrun sets, so that `torch.distributed.init_process_group()` needs no argument but the backend."""
-        return {"RANK": str(self.rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(self.local_rank),
-                "LOCAL_WORLD_SIZE": str(self.local_size), "MASTER_ADDR": self.address, "MASTER_PORT": str(port)}
+        return {"RANK": str(self.number), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(self.local_rank),
+                "LOCAL_WORLD_SIZE": str(self.local_size), "MASTER_ADDR": self.address,
+                "MASTER_PORT": str(self.port or _free_port())}
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """A port that nobody on this machine listens on now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
         one.bind(("", 0))
