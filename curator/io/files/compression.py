@@ -1,15 +1,21 @@
-"""Compressed streams: gzip, zstandard, bzip2 and xz behind one reader and one writer."""
+"""Compressed streams: gzip, zstandard, bzip2 and xz behind one reader and one writer.
+
+The codecs are libraries (isal, zstandard, bz2, lzma); the loop over their members is ours. The libraries' own readers pass over
+garbage behind the last member, or end without a word in the middle of one, and cannot tell damage from an error of the disk.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 from curator.api.errors import InputError
+from curator.io.files.local import Output
 
 SUFFIXES = {".gz": "gz", ".gzip": "gz", ".bgz": "gz", ".zst": "zst", ".zstd": "zst", ".bz2": "bz2", ".xz": "xz"}
-CHUNK_BYTES = 1 << 18  # compressed bytes a step; the output that a damaged step loses is in proportion
+CHUNK_BYTES = 1 << 18  # compressed bytes read at once
+STEP_BYTES = 1 << 13  # compressed bytes decoded at once: bounds what a bomb gives, and what is lost with a damaged step
 
 
 class DamagedStream(InputError):
@@ -43,30 +49,41 @@ def resolve_codec(name: str, compression: str | None) -> str | None:
     """
     if compression == "infer":
         return codec_of(name)
-    if compression is None or compression == "none":
+    if compression in (None, "none"):
         return None
-    if compression not in set(SUFFIXES.values()):
+    if compression not in _DECODERS:
         raise InputError(f"unknown compression {compression!r}: take infer, none, gz, zst, bz2 or xz")
     return compression
 
 
-def decompressed(raw: BinaryIO, codec: str | None, name: str = "") -> BinaryIO:
+def decompressed(raw: BinaryIO, codec: str | None, name: str = "the compressed stream") -> BinaryIO:
     """`raw` read through a codec, forwards only. All that stands before a damage can be read with `read1`.
 
     Several members or frames one after the other are read as one stream. Raises DamagedStream in `read`.
     """
+    return raw if codec is None else io.BufferedReader(_Decompressed(raw, codec, name), CHUNK_BYTES)
+
+
+def compressed(output: Output, codec: str | None) -> Output:
+    """An output written through a codec: None, `gz` or `zst`."""
     if codec is None:
-        return raw
-    return io.BufferedReader(_Decompressed(raw, codec, name), CHUNK_BYTES)
+        return output
+    if codec not in _ENCODERS:
+        output.abort()
+        raise InputError(f"cannot write {codec}: take gz, zst or none")
+    return _Compressed(output, _ENCODERS[codec]())
 
 
 class _Decompressed(io.RawIOBase):
-    """The pieces of a decompressing iterator as a raw stream."""
+    """The members of a compressed file, one after another."""
 
     def __init__(self, raw: BinaryIO, codec: str, name: str) -> None:
-        self._raw, self._name = raw, name
-        self._pieces = _DECODERS[codec](_Guarded(raw))
-        self._rest = memoryview(b"")
+        self._raw, self._name, self._make = raw, name, _DECODERS[codec]
+        self._padded = codec in ("gz", "xz")  # zeros after a member are padding, as gzip(1) and xz(1) have it
+        self._chunk, self._at = memoryview(b""), 0
+        self._member: Any = None  # the decoder of the member that is open
+        self._members = 0
+        self._piece = memoryview(b"")  # decompressed and not asked for yet
         self._position = 0
         self._damage: DamagedStream | None = None  # raised again by each further read
 
@@ -74,258 +91,108 @@ class _Decompressed(io.RawIOBase):
         return True
 
     def readinto(self, buffer) -> int:
-        while not self._rest:
-            piece = self._next()
-            if piece is None:
+        while not self._piece:
+            if self._damage is not None:
+                raise self._damage
+            if self._at == len(self._chunk) and not self._read_chunk():
                 return 0
-            self._rest = memoryview(piece)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
+            self._decode()
+        count = min(len(buffer), len(self._piece))
+        buffer[:count], self._piece = self._piece[:count], self._piece[count:]
         self._position += count
         return count
-
-    def _next(self) -> bytes | None:
-        if self._damage is not None:
-            raise self._damage
-        try:
-            return next(self._pieces, None)
-        except _SourceFailed as error:
-            raise error.cause from None
-        except Exception as error:  # each library has its own kind of exception for damaged data
-            why = str(error) or type(error).__name__
-            name = self._name or "the compressed stream"
-            self._damage = DamagedStream(f"{name} is damaged after {self._position} decompressed bytes: {why}",
-                                         self._position)
-            raise self._damage from error
 
     def close(self) -> None:
         if not self.closed:
             self._raw.close()
         super().close()
 
+    def _read_chunk(self) -> bool:
+        """False at the end of the file."""
+        self._chunk, self._at = memoryview(self._raw.read(CHUNK_BYTES)), 0
+        if not self._chunk and self._member is not None:
+            self._fail(EOFError("it ends in the middle of the compressed content"))
+        return bool(self._chunk)
 
-class _SourceFailed(Exception):
-    """The file below could not be read: not a damage of its content."""
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-class _Guarded:
-    """The file below, whose own errors are told from errors of the decompression."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-
-    def read(self, size: int) -> bytes:
-        try:
-            return self._raw.read(size)
-        except Exception as error:
-            raise _SourceFailed(error) from error
-
-    def rewind(self) -> bool:
-        """Back to the beginning, False where the file cannot do that."""
-        try:
-            self._raw.seek(0)
-        except (OSError, ValueError):
-            return False
-        return True
-
-
-def _gz(raw: _Guarded) -> Iterator[bytes]:
-    """The decompressed pieces of gzip members; zeros after a member are padding, as gzip(1) has it."""
-    from isal import isal_zlib
-
-    data = raw.read(CHUNK_BYTES)
-    while data:
-        member = isal_zlib.decompressobj(wbits=31)
-        while not member.eof:
-            if not data:
-                raise EOFError("it ends in the middle of a gzip member")
-            yield member.decompress(data)
-            data = b"" if member.eof else raw.read(CHUNK_BYTES)
-        data = member.unused_data
-        while data is not None and not data.strip(b"\0"):
-            data = raw.read(CHUNK_BYTES)
-            if not data:
+    def _decode(self) -> None:
+        """The next step of the open member, or of the next one."""
+        step = self._chunk[self._at:self._at + STEP_BYTES]
+        self._at += len(step)
+        if self._member is None:
+            if self._padded and self._members and not any(step):
                 return
-
-
-def _zst(raw: _Guarded) -> Iterator[bytes]:
-    stream, source = _zst_stream(raw)
-    position = 0
-    while True:
+            self._member = self._make()
+            self._members += 1
         try:
-            piece = stream.read(_ZST_STEP)
-        except Exception as error:
-            if source.error is not None:
-                raise source.error from None
-            yield _before_damage(raw, position)
-            raise error
-        if not piece:
-            return
-        position += len(piece)
-        yield piece
+            self._piece = memoryview(self._member.decompress(step))
+        except Exception as error:  # each library has its own kind of exception for damaged data
+            self._fail(error)
+        if self._member.eof:
+            self._at -= len(self._member.unused_data)
+            self._member = None
+
+    def _fail(self, error: Exception) -> None:
+        self._damage = DamagedStream(f"{self._name} is damaged after {self._position} decompressed bytes: "
+                                     f"{str(error) or type(error).__name__}", self._position)
+        raise self._damage from error
 
 
-_ZST_STEP = 1 << 17
+class _Compressed(Output):
+    """An output whose content is compressed on the way. `tell` counts compressed bytes."""
 
-
-def _zst_stream(raw: _Guarded) -> tuple:
-    import pyarrow as pa
-
-    source = _Once(raw)
-    return pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd"), source
-
-
-def _before_damage(raw: _Guarded, position: int) -> bytes:
-    """What stands between `position` and the damage: Arrow's failed read gave nothing of it, so byte by byte."""
-    if not raw.rewind():
-        return b""
-    stream, _ = _zst_stream(raw)
-    while position > 0:
-        position -= len(stream.read(min(position, _ZST_STEP)))
-    saved = bytearray()
-    try:
-        for _ in range(_ZST_STEP):
-            saved += stream.read(1)
-    except OSError:
-        return bytes(saved)  # the damage, which the caller raises
-    return bytes(saved)
-
-
-class _Once(io.RawIOBase):
-    """A guarded file as Arrow wants it. Arrow hides the kind of an error, so it is kept here."""
-
-    def __init__(self, raw: _Guarded) -> None:
-        self._guarded = raw
-        self.error: BaseException | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        try:
-            return self._guarded.read(size)
-        except _SourceFailed as error:
-            self.error = error
-            raise
-
-
-def _bz2(raw: _Guarded) -> Iterator[bytes]:
-    import bz2
-
-    return _members(raw, bz2.BZ2Decompressor)
-
-
-def _xz(raw: _Guarded) -> Iterator[bytes]:
-    import lzma
-
-    return _members(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_AUTO))
-
-
-def _members(raw: _Guarded, make: Callable) -> Iterator[bytes]:
-    data = raw.read(CHUNK_BYTES)
-    while data:
-        member = make()
-        while not member.eof:
-            if not data:
-                raise EOFError("it ends in the middle of a compressed stream")
-            yield member.decompress(data)
-            data = b"" if member.eof else raw.read(CHUNK_BYTES)
-        data = member.unused_data or raw.read(CHUNK_BYTES)
-
-
-_DECODERS: dict[str, Callable[[_Guarded], Iterator[bytes]]] = {"gz": _gz, "zst": _zst, "bz2": _bz2, "xz": _xz}
-
-
-def compressed(output, codec: str | None):
-    """`output` (see `curator.io.files.local.Output`) written through a codec: None, `gz` or `zst`."""
-    if codec is None:
-        return output
-    if codec not in ("gz", "zst"):
-        output.abort()
-        raise InputError(f"cannot write {codec}: take gz, zst or none")
-    return _Compressed(output, codec)
-
-
-class _Compressed:
-    """An output whose content is compressed on the way. Ends with `close` or `abort`, as the output does."""
-
-    def __init__(self, output, codec: str) -> None:
-        self.uri, self._output = output.uri, output
-        self._encoder = _gz_encoder() if codec == "gz" else _ZstEncoder()
-
-    @property
-    def closed(self) -> bool:
-        return self._output.closed
-
-    def write(self, data) -> int:
-        self._output.write(self._encoder.compress(data))
-        return memoryview(data).nbytes
+    def __init__(self, output: Output, encoder: Any) -> None:
+        super().__init__(output.uri)
+        self._output, self._encoder = output, encoder
 
     def tell(self) -> int:
-        """Compressed bytes so far."""
         return self._output.tell()
 
-    def close(self) -> None:
-        if self._output.closed:
-            return
-        try:
-            self._output.write(self._encoder.flush())
-        except BaseException:
-            self._output.abort()
-            raise
+    def _write(self, data) -> None:
+        self._output.write(self._encoder.compress(data))
+
+    def _commit(self) -> None:
+        self._output.write(self._encoder.flush())
         self._output.close()
 
-    def abort(self) -> None:
+    def _discard(self) -> None:
         self._output.abort()
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, kind, error, trace) -> None:
-        self.close() if kind is None else self.abort()
+def _gz_decoder() -> Any:
+    from isal import isal_zlib
+
+    return isal_zlib.decompressobj(wbits=31)
 
 
-def _gz_encoder():
+def _zst_decoder() -> Any:
+    from zstandard import ZstdDecompressor
+
+    return ZstdDecompressor().decompressobj()
+
+
+def _bz2_decoder() -> Any:
+    from bz2 import BZ2Decompressor
+
+    return BZ2Decompressor()
+
+
+def _xz_decoder() -> Any:
+    from lzma import LZMADecompressor
+
+    return LZMADecompressor()
+
+
+def _gz_encoder() -> Any:
     from isal import isal_zlib
 
     return isal_zlib.compressobj(level=2, wbits=31)
 
 
-class _ZstEncoder:
-    """zstd by Arrow's stream, which hands over what it compressed as it likes."""
+def _zst_encoder() -> Any:
+    from zstandard import ZstdCompressor
 
-    def __init__(self) -> None:
-        import pyarrow as pa
-
-        self._done = bytearray()
-        self._stream = pa.CompressedOutputStream(pa.PythonFile(_Sink(self._done), mode="w"), "zstd")
-
-    def compress(self, data) -> bytes:
-        self._stream.write(data)
-        return self._take()
-
-    def flush(self) -> bytes:
-        self._stream.close()
-        return self._take()
-
-    def _take(self) -> bytes:
-        done = bytes(self._done)
-        self._done.clear()
-        return done
+    return ZstdCompressor(level=1).compressobj()
 
 
-class _Sink(io.RawIOBase):
-    def __init__(self, into: bytearray) -> None:
-        self._into = into
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data) -> int:
-        self._into += data
-        return memoryview(data).nbytes
+_DECODERS: dict[str, Callable[[], Any]] = {"gz": _gz_decoder, "zst": _zst_decoder, "bz2": _bz2_decoder, "xz": _xz_decoder}
+_ENCODERS: dict[str, Callable[[], Any]] = {"gz": _gz_encoder, "zst": _zst_encoder}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 VAGUE = frozenset({None, "application/octet-stream", "binary/octet-stream", "application/binary", "application/x-download"})
 
 # Source: https://www.iana.org/assignments/media-types, and the x- forms that servers still send.
-SIDE_OUTPUTS = {
+ENDINGS = {
     "image/jpeg": "jpg", "image/jpg": "jpg", "image/pjpeg": "jpg", "image/png": "png", "image/webp": "webp", "image/gif": "gif",
     "image/bmp": "bmp", "image/x-ms-bmp": "bmp", "image/tiff": "tiff", "image/avif": "avif", "image/heic": "heic",
     "image/svg+xml": "svg", "image/jxl": "jxl", "image/x-icon": "ico", "image/vnd.microsoft.icon": "ico",
@@ -22,7 +22,7 @@ SIDE_OUTPUTS = {
     "text/html": "html", "application/xhtml+xml": "html", "text/plain": "txt", "application/pdf": "pdf",
     "application/json": "json",
 }
-TYPES = {ending: kind for kind, ending in reversed(SIDE_OUTPUTS.items())} | {
+TYPES = {ending: kind for kind, ending in reversed(ENDINGS.items())} | {
     "jpeg": "image/jpeg", "tif": "image/tiff", "htm": "text/html"}
 
 
@@ -47,7 +47,7 @@ def settled(content_type: str | None, url: str) -> tuple[str | None, str | None]
     content_type = (content_type or "").partition(";")[0].strip().lower() or None
     if content_type in VAGUE:
         return TYPES.get(ending or "", content_type), ending
-    return content_type, SIDE_OUTPUTS.get(content_type, ending)
+    return content_type, ENDINGS.get(content_type, ending)
 
 
 def is_wanted(content_type: str | None, patterns: Collection[str]) -> bool:
