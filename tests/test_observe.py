@@ -8,18 +8,20 @@ import json
 import random
 import re
 import tracemalloc
+from dataclasses import dataclass
 from html.parser import HTMLParser
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator.api.counts import Counts
+from curator import Outputs, Stage, read, stage, write
+from curator.api import format as fmt
+from curator.api.counts import VALUES_MAX, Counts
+from curator.api.findings import Alarm, Line, Table
 from curator.api.stage import SIDE_OUTPUTS as STAGE_SIDE_OUTPUTS
 from curator.api.summary import DISTINCT_MAX, ColumnSummary
 from curator.io.files.folder import Folder
-from curator.observe import format as fmt
-from curator.observe.alarms import known_language
 from curator.observe.live.progress import Progress
 from curator.observe.preview import StagePreview, show_preview
 from curator.observe.report.examples import find_examples
@@ -30,13 +32,13 @@ from curator.observe.report.page import render_report
 from curator.observe.stats import RunInfo, StageInfo, summarise
 
 
-def chain(*stages, columns=None, **run):
+def chain(*stages, columns=None, findings=None, **run):
     """Stats of a pipeline in a line: `(name, kind, Counts)` each, or with the reasons that it may give."""
     infos, counts, before = [], {}, ()
     for name, kind, count, *reasons in stages:
         infos.append(StageInfo(name, kind, before, 2, tuple(*reasons)))
         counts[name], before = count, ((name, "out"),)
-    return summarise(RunInfo(name="demo", **run), infos, counts, columns)
+    return summarise(RunInfo(name="demo", **run), infos, counts, columns, findings)
 
 
 def small(**run):
@@ -172,7 +174,7 @@ def test_nothing_read_and_an_empty_branch_are_told():
     assert texts(stats) == ["best wrote nothing: no row came to it from route (port high)."]
 
 
-def test_columns_that_say_nothing_and_unknown_languages():
+def test_columns_that_say_nothing():
     kept = Counts(100, 0, {"out": 100}, {"a": 0, "b": 0})
     same = {"rows": 100, "nulls": 0, "constant": True, "min": 0.5, "max": 0.5}
     zero, varied = same | {"min": 0, "max": 0}, same | {"constant": False, "max": 1.0}
@@ -185,15 +187,94 @@ def test_columns_that_say_nothing_and_unknown_languages():
     empty = {"rows": 100, "nulls": 100, "constant": False}
     assert "left title null in every record" in texts(run_of(kept, title=empty), "warning")[0]
     assert "left title null in every record" in texts(run_of(kept, title=empty, quality=varied), "note")[-1]
-    language = {"rows": 100, "nulls": 0, "constant": False, "values": {"en": 90, "xx": 10}, "keep": ["english"]}
-    warnings = texts(run_of(kept, language=language), "warning")
-    assert "holds 'xx', unknown as a language code" in warnings[0]
-    assert "is kept for 'english'" in warnings[1]
 
 
-def test_language_codes():
-    assert all(known_language(code) for code in ("en", "deu", "zh-Hant", "deu_Latn", "pt-BR", "und"))
-    assert not any(known_language(code) for code in ("", "xx", "EN", "english", "e", "en_latin", "unknown"))
+# -- what stages say of themselves --------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Asks(Stage):
+    """Counts what it asked for, and says so."""
+
+    count_by = ("source",)
+
+    def process(self, batch):
+        return Outputs(out=batch, counts={"tokens": 7 * len(batch)})
+
+    def findings(self, step, counts):
+        yield Line(f"{counts.extra.get('tokens', 0)} tokens")
+        yield Alarm("warning", f"Stage {step} is costly")
+        yield Table("Tokens by source", ("source", "tokens"), [(s, 7 * p["out"], 21) for s, p in counts.by_value["source"].items()])
+
+
+def test_extra_counts_add_up_and_survive_json():
+    counts = Counts(extra={"tokens": 3}, by_value={"source": {"a": {"out": 1}}})
+    counts.add(Counts(extra={"tokens": 4, "hits": 1}, by_value={"source": {"a": {"out": 2, "duplicate": 1}, "b": {"out": 1}}}))
+    assert counts.extra == {"tokens": 7, "hits": 1}
+    assert counts.by_value == {"source": {"a": {"out": 3, "duplicate": 1}, "b": {"out": 1}}}
+    assert Counts.from_json(json.loads(json.dumps(counts.to_json()))) == counts
+    for n in range(VALUES_MAX + 5):
+        counts.saw_value("key", str(n), "out", 1)
+    counts.saw_value("key", "0", "out", 1)
+    assert len(counts.by_value["key"]) == VALUES_MAX
+    assert counts.by_value["key"]["0"] == {"out": 2}
+
+
+def test_what_a_stage_counts_and_says_is_in_stats_funnel_report_and_ledger(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"id": f"{name}{i}"}) + "\n" for i in range(3)))
+
+    def run():
+        return (read(str(tmp_path / "*.jsonl")) >> Asks() >> write(str(tmp_path / "out"))).run(workers=0).stats
+
+    stats = run()
+    told = stats["stages"][1]
+    assert told["extra"] == {"tokens": 42}
+    assert sorted(p["out"] for p in told["by_value"]["source"].values()) == [3, 3]
+    assert told["lines"] == ["42 tokens"]
+    assert "Stage asks is costly" in texts(stats, "warning")
+    assert "    42 tokens\n" in funnel(stats)
+    html = render_report(stats)
+    assert "Tokens by source" in html
+    assert "42 tokens" in html
+    again = run()  # every unit is in the ledger
+    assert again["units"]["skipped"] == again["units"]["total"] > 0
+    assert [again["stages"][1][name] for name in ("extra", "by_value", "lines")] == [told[name] for name in ("extra", "by_value", "lines")]
+
+
+def test_the_counts_of_a_call_that_raises_are_nobodys(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": str(i)}) + "\n" for i in range(4)))
+
+    @stage
+    def asks(batch):
+        def answers():
+            yield Outputs(counts={"tokens": 10 * len(batch)})
+            if "3" in batch.column("id"):
+                raise ValueError("refused")
+            yield Outputs(out=batch, counts={"tokens": len(batch)})
+        return answers()
+
+    result = (read(str(tmp_path / "a.jsonl")) >> asks >> write(str(tmp_path / "out"))).named("x", max_failed=1).run(workers=0)
+    assert result.records["failed"] == 1
+    assert result.stats["stages"][1]["extra"] == {"tokens": 33}
+
+
+def test_a_mistake_in_what_a_stage_says_is_an_alarm_and_ends_no_run(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": "a"}\n')
+    asks = Asks()
+    asks.count_by = ()
+    result = (read(str(tmp_path / "a.jsonl")) >> asks >> write(str(tmp_path / "out"))).run(workers=0)
+    assert result.ok
+    assert any("What stage asks found cannot be told (KeyError" in text for text in texts(result.stats, "warning"))
+
+
+def test_examples_show_the_columns_that_stages_declare(tmp_path):
+    rows = [{"id": "a", "source": "folder/a.jpg", "caption": "a cat on a mat", "words": "long " * 50, "score": 0.5}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    stats = {"files": [{"path": "a.parquet", "port": "written", "stage": "write"}], "stages": [{"name": "write"}],
+             "example_columns": {"caption": "text", "score": "number", "gone": "image"}}
+    group, = find_examples(stats, Folder.open(str(tmp_path)))
+    assert group.examples == [{"id": "a", "source": "folder/a.jpg", "picture": "", "about": "score 0.5", "excerpt": "a cat on a mat"}]
 
 
 # -- column summaries ---------------------------------------------------------------------------------------
@@ -413,7 +494,7 @@ def lossy(tmp_path):
     files.append({"path": "d.jsonl", "rows": 1, "size_bytes": 1, "stage": "write", "port": "written"})
     stats = chain(("read", "source", Counts(12, 0, {"out": 12})), ("rule", "stage", Counts(12, 0, {"out": 3}, {"short": 9})),
                   ("write", "sink", Counts(3, 0, {"written": 3})))
-    return stats | {"files": files}, Folder.open(str(tmp_path))
+    return stats | {"files": files, "example_columns": {"thumbnail": "image"}}, Folder.open(str(tmp_path))
 
 
 def test_examples_show_a_few_records_of_each_reason(lossy):

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from curator.api.summary import ColumnSummary
 
-SOURCES_MAX = 1000  # of a stage that counts by source: those that come later are left out
+VALUES_MAX = 1000  # of a column that is counted by value: those that come later are left out
 ERRORS_MAX = 5  # of a stage in a unit: enough to say what goes wrong
 WRITTEN = "written"  # the port on which a sink's counts carry what it wrote
 
@@ -36,8 +36,8 @@ class Counts:
     (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the side outputs aside;
     a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
     `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
-    `by_source`: for a stage that asks for it, rows out and duplicates by the value of `source`. `notes`: what a reduction wants
-    people to know, with the number of rows that it is about. `memory`: where it ran short.
+    `by_value`: of the columns in the stage's `count_by`, rows by value and port. `extra`: numbers that the stage gave with its
+    answers. `memory`: where it ran short.
     """
 
     rows_in: int = 0
@@ -50,8 +50,8 @@ class Counts:
     busy_s: float = 0.0
     errors: dict[str, int] = field(default_factory=dict)
     columns: dict[str, ColumnSummary] = field(default_factory=dict)
-    by_source: dict[str, list[int]] = field(default_factory=dict)
-    notes: dict[str, int] = field(default_factory=dict)
+    by_value: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    extra: dict[str, int] = field(default_factory=dict)
     memory: MemoryShort | None = None
 
     def add(self, other: Counts) -> None:
@@ -74,12 +74,14 @@ class Counts:
         if other.columns:
             for name, summary in other.columns.items():
                 self.columns.setdefault(name, ColumnSummary()).merge(summary)
-        if other.by_source:
-            for source, (out, duplicate) in other.by_source.items():
-                self.saw_source(source, out, duplicate)
-        if other.notes:
-            for note, rows in other.notes.items():
-                self.notes[note] = self.notes.get(note, 0) + rows
+        if other.by_value:
+            for column, values in other.by_value.items():
+                for value, ports in values.items():
+                    for port, rows in ports.items():
+                        self.saw_value(column, value, port, rows)
+        if other.extra:
+            for name, number in other.extra.items():
+                self.extra[name] = self.extra.get(name, 0) + number
         if other.memory:
             self.memory = self.memory + other.memory if self.memory else other.memory
 
@@ -98,11 +100,12 @@ class Counts:
                 if not left:
                     del mine[name]
 
-    def saw_source(self, source: str, out: int, duplicate: int) -> None:
-        """Count rows of a source, if there are not too many sources already."""
-        if source in self.by_source or len(self.by_source) < SOURCES_MAX:
-            before = self.by_source.get(source, (0, 0))
-            self.by_source[source] = [before[0] + out, before[1] + duplicate]
+    def saw_value(self, column: str, value: str, port: str, rows: int) -> None:
+        """Count rows with a value that went to a port, if there are not too many values already."""
+        values = self.by_value.setdefault(column, {})
+        if value in values or len(values) < VALUES_MAX:
+            ports = values.setdefault(value, {})
+            ports[port] = ports.get(port, 0) + rows
 
     @property
     def unaccounted(self) -> int:
@@ -121,8 +124,8 @@ class Counts:
         named = {"in": self.rows_in, "made": self.made, "out": dict(self.out), "dropped": dict(self.dropped),
                  "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
                  "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
-                 "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_source": dict(self.by_source),
-                 "notes": dict(self.notes), "memory": asdict(self.memory) if self.memory else None}
+                 "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_value": dict(self.by_value),
+                 "extra": dict(self.extra), "memory": asdict(self.memory) if self.memory else None}
         return {name: value for name, value in named.items() if value}
 
     @classmethod

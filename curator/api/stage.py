@@ -18,6 +18,8 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from curator.api.batch import Batch
+from curator.api.counts import Counts
+from curator.api.findings import Finding, Shown
 from curator.api.fingerprint import fingerprint
 from curator.api.resources import Resources
 
@@ -56,13 +58,14 @@ class Context:
 class Outputs(dict[str, Batch]):
     """Batches by port: `Outputs(out=good, dropped=bad.with_reason("short"))`.
 
-    `absorbed`: input rows that the stage took in and answers for later or never (a reduction).
+    `absorbed`: input rows that the stage took in and answers for later or never (a reduction). `counts`: numbers by name that no
+    row says (tokens, cache hits), summed into `Counts.extra`; of a call on rows of several units they count for the first one.
     """
 
     def __init__(self, ports: Mapping[str, Batch] | None = None, *, absorbed: Batch | None = None,
-                 **named: Batch) -> None:
+                 counts: Mapping[str, int] | None = None, **named: Batch) -> None:
         super().__init__(ports or {}, **named)
-        self.absorbed = absorbed
+        self.absorbed, self.counts = absorbed, counts
 
 
 Result = Batch | Outputs | Iterable["Batch | Outputs"]
@@ -80,8 +83,10 @@ class Stage:
     worker occupies. `batch_size`: rows a `process` call, None to leave it to the engine. The last ones may be shorter, and so are
     those of large rows: no call takes more than 48 MB, unless one row is more. `timeout_s`: seconds that one `process` call may
     take before its worker is killed and its rows are isolated, None for no limit. `version`: raise it when the stage answers
-    differently for the same input, so that old results are not mixed with new ones. `by_source`: count its duplicates by source.
-    `ports`: every port `process` may answer on, beside `dropped`, `duplicate` and `failed`.
+    differently for the same input, so that old results are not mixed with new ones.
+    `ports`: every port `process` may answer on, beside `dropped`, `duplicate` and `failed`. `count_by`: columns by whose values the
+    rows that it answers are counted for `findings`: at most 1,000 values of each. `reports`: of a part of a `Composite`, the columns
+    that the whole shows as its own; other columns of parts are nobody's business.
     """
 
     name: str = ""
@@ -89,9 +94,11 @@ class Stage:
     batch_size: int | None = None
     timeout_s: float | None = None
     version: ClassVar[int] = 1
-    by_source: ClassVar[bool] = False
+    count_by: ClassVar[tuple[str, ...]] = ()
+    reports: ClassVar[tuple[str, ...]] = ()
     ports: tuple[str, ...] = ("out",)
-    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s", "by_source"})
+    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s", "count_by", "reports",
+                                                        "findings", "example_columns"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -117,6 +124,18 @@ class Stage:
     def reasons(self) -> tuple[str, ...]:
         """Every reason that the stage can give for a drop, as far as it knows them: so that a rule that never fires is seen."""
         return ()
+
+    def findings(self, step: str, counts: Counts) -> Iterable[Finding]:
+        """What people should know of the run so far: lines below the stage in the funnel, alarms, tables of the report.
+
+        Called on the driver now and then, and at the end. `step`: what the pipeline calls this stage. `counts`: its own in all
+        units; those of the main part of a `Composite` have `extra`, `by_value` and what `reports` names of all parts.
+        """
+        return ()
+
+    def example_columns(self) -> Mapping[str, Shown]:
+        """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), texts, numbers."""
+        return {}
 
     def setup_node(self, ctx: Context) -> None:
         """Called once a node in a run, before any `setup` of this stage there: fetch weights, unpack archives.
@@ -245,11 +264,6 @@ class Reduce(Stage):
     def finish(self) -> Iterable[Batch | Outputs] | None:
         """Rows made of what was learned, with `id` and `source`; called after the last `absorb`, also when there was none."""
         return None
-
-    def notes(self) -> Mapping[str, int]:
-        """What people should know of this shard: sentences for the alarms of the run, each with the number of rows that it is
-        about, which are summed over the shards and stand before it. Called after `finish`."""
-        return {}
 
     def process(self, batch: Batch) -> Result:
         """Pass two: what becomes of rows of the shard. By default they are absorbed: only what `finish` makes goes on."""

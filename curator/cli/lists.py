@@ -190,9 +190,9 @@ def _machine() -> Iterator[tuple[str, str]]:
     import shutil
     import tempfile
 
+    from curator.api.format import size
     from curator.machine.detect import available_cpus, memory_bytes, visible_devices
     from curator.machine.folders import shared_memory_parent
-    from curator.observe.format import size
 
     yield "Python", f"{platform.python_version()} ({sys.executable})"
     yield "system", platform.platform()

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from curator.observe.format import count, listing, plural, share
+from curator.api.format import count, listing, plural, share
 from curator.observe.report.graph import kept, ports
 
 LEVELS = ("error", "warning", "note")
 ROWS_MIN = 20  # with fewer rows, a rule that never fired or a constant column says nothing
 FAILED_MAX = 0.01  # share of the records above which failures are no longer single bad inputs
-CLUSTER_MIN = 10  # records in a cluster that is worth a word, however few there are in all
-SOURCES_SHOWN = 5  # alarms over sources that lost much
 DUPLICATE_MAX = 0.9  # share of a stage's rows above which they are one corpus read twice rather than repeats
-
-# Source: ISO 639-1:2002, the two-letter codes.
-_CODES = """
-aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo
-es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg
-ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn
-no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw
-ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-"""
-LANGUAGES = frozenset(_CODES.split())
 
 Stats = Mapping[str, Any]
 Alarms = Iterator[tuple[str, str | None, str]]  # level, stage, text
@@ -34,7 +21,7 @@ def find_alarms(stats: Stats) -> list[dict[str, Any]]:
     """The alarms of a run, worst first: `[{level, stage, text}]`; `stage` is None for what concerns the whole run."""
     found = [*_lost_rows(stats), *_empty(stats), *_failed(stats)]
     for stage in stats["stages"]:
-        found += [*_memory(stage), *_rules(stage), *_duplicates(stage), *_clusters(stage), *_constants(stage), *_languages(stage)]
+        found += [*_memory(stage), *_rules(stage), *_duplicates(stage), *_constants(stage)]
     alarms = [{"level": level, "stage": stage, "text": text} for level, stage, text in found]
     return sorted(alarms, key=lambda alarm: LEVELS.index(alarm["level"]))
 
@@ -133,21 +120,6 @@ def _duplicates(stage: Stats) -> Alarms:
                f"the input is not read twice and that the compared column is filled.")
 
 
-def _clusters(stage: Stats) -> Alarms:
-    """One cluster, or one source, that loses much: look-alikes that are none, a template, a source that is read twice."""
-    name, rows, above = stage["name"], stage["in"], stage.get("alarm_above", {})
-    largest = stage.get("clusters", {}).get("largest", 0)
-    if rows >= ROWS_MIN and largest > max(CLUSTER_MIN, above.get("cluster", 1.0) * rows):
-        yield ("warning", name, f"One cluster of stage {name} has {count(largest)} of {count(rows)} records "
-               f"({share(largest, rows)}): look at it in clusters/{name}; it may be a template, or an error page.")
-    for note, about in stage.get("notes", {}).items():
-        yield "warning", name, f"Stage {name}: {count(about)} {note}"
-    for source, (out, same) in sorted(stage.get("by_source", {}).items(), key=lambda s: -s[1][1])[:SOURCES_SHOWN]:
-        if out + same >= ROWS_MIN and same > above.get("source", 1.0) * (out + same):
-            yield ("warning", name, f"Stage {name} took {count(same)} of {count(out + same)} records of source {source} for "
-                   f"duplicates ({share(same, out + same)}): check that this is meant, and which source `keep` prefers.")
-
-
 def _constants(stage: Stats) -> Alarms:
     """Columns that say nothing: a warning where the stage has no other, else a note.
 
@@ -173,26 +145,3 @@ def _constants(stage: Stats) -> Alarms:
 
 def _level(silent: list[str], columns: Mapping[str, Any]) -> str:
     return "warning" if len(silent) == len(columns) else "note"
-
-
-def _languages(stage: Stats) -> Alarms:
-    name = stage["name"]
-    for column, summary in stage.get("columns", {}).items():
-        if column.split(".")[-1] not in ("language", "lang"):
-            continue
-        for place, codes in (("holds", summary.get("values", {})), ("is kept for", summary.get("keep", ()))):
-            unknown = [repr(code) for code in codes if not known_language(code)]
-            if unknown:
-                yield ("warning", name, f"Column {column} of stage {name} {place} {listing(unknown)}, unknown as a "
-                       f"language code: use ISO 639 codes, such as en or deu.")
-
-
-def known_language(code: str) -> bool:
-    """True for a code of ISO 639-1, and for anything that has the shape of one of ISO 639-3's 7,900.
-
-    A script or region may follow (`zh-Hant`, `deu_Latn`, `pt-BR`).
-    """
-    language, *subtags = re.split("[-_]", code)
-    if not all(re.fullmatch("[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}", subtag) for subtag in subtags):
-        return False
-    return language in LANGUAGES or bool(re.fullmatch("[a-z]{3}", language))

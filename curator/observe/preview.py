@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from curator.api.errors import FirstError
-from curator.observe.format import count, shorten, size
+from curator.api.format import count, shorten, size
 from curator.observe.report.funnel import PLAIN_WIDTH, STYLES, WIDTH_MAX
 
 if TYPE_CHECKING:

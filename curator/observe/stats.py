@@ -10,12 +10,12 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
     stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
-             they were measured, columns {column: summary} (see `curator.api.summary`), clusters {largest, sizes {range of
-             sizes: records in such clusters}} of a stage that finds clusters, by_source {source: [rows out, duplicates]}, notes
-             {sentence: rows}
+             they were measured, columns {column: summary} (see `curator.api.summary`), by_value {column: {value: {port: rows}}}, extra
+             {name: number}, and what the stage says of itself: lines [text], tables [{title, head, rows [[label, number, of]]}]
     units    {done, total, skipped}
     files    [{path, rows, size_bytes, stage, port}]; port is "written" or the ending whose rows the file keeps
-    alarms   [{level ("error" | "warning" | "note"), stage, text}]
+    alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first
+    example_columns  {column: how it is shown}, as stages declare
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from curator.api.counts import WRITTEN, Counts
-from curator.observe.alarms import find_alarms
+from curator.api.findings import Alarm, Finding, Line, Table
+from curator.api.stage import Stage
+from curator.observe.alarms import LEVELS, find_alarms
 from curator.observe.report.graph import SIDE_OUTPUTS, ports, takers
-
-CLUSTERS = ("cluster_size", "cluster_sizes")  # columns by which a part of a stage says what clusters it found
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class StageInfo:
 
     `kind`: "source", "stage" or "sink". `after`: the stages and ports it takes rows from. `workers`: how many worked
     on it, 0 when unknown. `reasons`: each reason it can give for a drop, so that a rule that never fired is seen.
-    `alarm_above`: shares above which it raises an alarm.
     """
 
     name: str
@@ -45,7 +44,6 @@ class StageInfo:
     after: tuple[tuple[str, str], ...] = ()
     workers: int = 0
     reasons: tuple[str, ...] = ()
-    alarm_above: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +58,30 @@ class RunInfo:
     limit: str = ""
     units: Mapping[str, int] = field(default_factory=dict)
     files: Sequence[Mapping[str, Any]] = ()
+    example_columns: Mapping[str, str] = field(default_factory=dict)
 
 
 def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[str, Counts],
-              columns: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+              columns: Mapping[str, Mapping[str, Any]] | None = None,
+              findings: Mapping[str, Sequence[Finding]] | None = None) -> dict[str, Any]:
     """The stats of a run. Stages come in pipeline order; a stage without counts saw no row.
 
-    `columns`: for each stage, summaries of the columns it added. A mismatch of the counts does not raise here: it
-    becomes an alarm of level "error" with the numbers, so that the run can still be looked at.
+    `columns`: for each stage, summaries of the columns it added. `findings`: what each stage says of itself. A mismatch of the
+    counts does not raise here: it becomes an alarm of level "error" with the numbers, so that the run can still be looked at.
     """
     stages = stage_rows(stage_infos, counts)
+    alarms = []
     for stage in stages:
         if columns and columns.get(stage["name"]):
             stage["columns"] = dict(columns[stage["name"]])
-            _tell_clusters(stage)
+        for found in (findings or {}).get(stage["name"], ()):
+            match found:
+                case Alarm():
+                    alarms.append({"level": found.level, "stage": stage["name"], "text": found.text})
+                case Line():
+                    stage.setdefault("lines", []).append(found.text)
+                case Table():
+                    stage.setdefault("tables", []).append(asdict(found))
     ended = records(stages)
     if run.status in ("running", "stopped"):
         gone = sum(ended[name] for name in (WRITTEN, "dropped", "duplicate", "failed", "absorbed"))
@@ -81,41 +89,37 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
     stats = {"name": run.name, "status": run.status, "message": run.message, "records": ended,
              "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
              "units": {"done": 0, "total": 0, "skipped": 0, **run.units},
-             "stages": stages, "files": [dict(f) for f in run.files]}
-    stats["alarms"] = find_alarms(stats)
+             "stages": stages, "files": [dict(f) for f in run.files], "example_columns": dict(run.example_columns)}
+    stats["alarms"] = sorted([*find_alarms(stats), *alarms], key=lambda alarm: LEVELS.index(alarm["level"]))
     return stats
 
 
-def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str]) -> dict[str, Counts]:
+def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:
+    """What a stage says of itself. A mistake in that ends no run."""
+    try:
+        return list(stage.findings(step, counts))
+    except Exception as error:
+        return [Alarm("warning", f"What stage {step} found cannot be told ({type(error).__name__}: {error}): this is a bug in its "
+                                 "`findings`; the records and counts are not concerned.")]
+
+
+def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str], reports: Mapping[str, Sequence[str]]) -> dict[str, Counts]:
     """The counts with those of the parts of composite stages (`part_of`: the main step of each) in their main steps.
 
-    Parts work on copies of what they compare, which are no records: only their work, their failures and what they found out are
-    counted. A main step absorbs nothing but what its parts sent it.
+    Parts work on copies of what they compare, which are no records: only their work, their failures and what they found out (of
+    columns what each `reports`) are counted. A main step absorbs nothing but what its parts sent it.
     """
     whole = {name: counts[name] for name in counts if name not in part_of}
     for main in set(part_of.values()) & set(whole):
-        own = whole[main]
-        whole[main] = replace(own, rows_in=own.rows_in - own.absorbed, absorbed=0, errors=dict(own.errors),
-                              notes=dict(own.notes), columns=dict(own.columns))
+        own, whole[main] = whole[main], Counts()
+        whole[main].add(replace(own, rows_in=own.rows_in - own.absorbed, absorbed=0))
     for name, main in part_of.items():
         if name in counts and main in whole:
-            part, shown = counts[name], whole[main]
-            shown.busy_s += part.busy_s
-            shown.made += part.failed
-            shown.failed += part.failed
-            shown.errors |= part.errors
-            shown.notes |= part.notes
-            shown.add(Counts(memory=part.memory))
-            shown.columns |= {c: s for c, s in part.columns.items() if c in CLUSTERS}
+            part = counts[name]
+            whole[main].add(Counts(busy_s=part.busy_s, made=part.failed, failed=part.failed, errors=part.errors, extra=part.extra,
+                                   by_value=part.by_value, memory=part.memory,
+                                   columns={c: s for c, s in part.columns.items() if c in reports[name]}))
     return whole
-
-
-def _tell_clusters(stage: dict[str, Any]) -> None:
-    found = [stage["columns"].pop(name, None) for name in CLUSTERS]
-    if None not in found:
-        stage["clusters"] = {"largest": found[0].get("max", 0), "sizes": found[1].get("values", {})}
-    if not stage["columns"]:
-        del stage["columns"]
 
 
 def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list[dict[str, Any]]:
@@ -153,7 +157,6 @@ def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
             "duplicate": counts.duplicate, "failed": counts.failed, "absorbed": counts.absorbed,
             "busy_s": round(counts.busy_s, 3), "workers": info.workers,
             "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0,
-            **({"by_source": dict(counts.by_source)} if counts.by_source else {}),
-            **({"notes": dict(counts.notes)} if counts.notes else {}),
-            **({"memory": asdict(counts.memory)} if counts.memory else {}),
-            **({"alarm_above": dict(info.alarm_above)} if info.alarm_above else {})}
+            **({"by_value": dict(counts.by_value)} if counts.by_value else {}),
+            **({"extra": dict(counts.extra)} if counts.extra else {}),
+            **({"memory": asdict(counts.memory)} if counts.memory else {})}

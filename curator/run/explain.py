@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from curator.api.format import plural, size
 from curator.api.stage import Contract, Reduce, Sink, Source, Stage, Unit
 from curator.machine.detect import this_machine
-from curator.observe.format import plural, size
 from curator.pipeline.plan import SPOOLS, Operator, Phase, Plan, Target
 from curator.run.profiles import foresee, load_profiles
 

@@ -20,6 +20,8 @@ import pyarrow as pa
 
 from curator.api.counts import WRITTEN, Counts
 from curator.api.errors import CuratorError, FirstError, InputError
+from curator.api.findings import Finding
+from curator.api.format import listing, plural, short_path, size
 from curator.api.stage import Reduce, Sink, Source, Unit
 from curator.engine.balance.allocation import Allocation, in_words
 from curator.engine.events import Stop, Stopped
@@ -29,13 +31,12 @@ from curator.io.files.folder import FileInfo, Folder
 from curator.io.files.listing import CARD, DATA
 from curator.io.spool import shard_units, spool_units
 from curator.machine.detect import this_machine
-from curator.observe.format import listing, plural, short_path, size
 from curator.observe.live.endpoint import Endpoint
 from curator.observe.live.observer import Observer
 from curator.observe.report.card import About, may_replace, render_card
 from curator.observe.report.examples import find_examples
 from curator.observe.report.page import render_report
-from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise, with_parts
+from curator.observe.stats import RunInfo, StageInfo, findings_of, stage_rows, summarise, with_parts
 from curator.pipeline.graph import Graph
 from curator.pipeline.layout import ASIDE, folder_of
 from curator.pipeline.plan import READ, SPOOLS, Mode, Phase, Plan, make_plan
@@ -198,6 +199,7 @@ class _Run:
         self.sinks = {s.name for s in steps if isinstance(s.stage, Sink) and not s.implicit}
         self.reasons = {s.name: s.stage.reasons() for s in steps}  # asked once: a stage may have to look for them in files
         self.part_of = {s.name: s.part_of for s in steps if s.part_of}
+        self.reports = {s.name: s.stage.reports for s in steps if s.part_of}
         self.spools = {s.name: (phase.number, s) for phase in plan.phases for s in phase.operators[-1].steps if s.spool}
         self.owner = Owner.of(plan.out)
         sinks = [s for s in steps if isinstance(s.stage, Sink)]
@@ -382,10 +384,14 @@ class _Run:
 
     # -- in numbers -----------------------------------------------------------------------------------------------
 
-    def _totals(self, lasting: bool = False) -> dict[str, Counts]:
-        """The counts of finished units and of those under way, by stage. `lasting`: what open units wrote does not count."""
-        return with_parts({name: counts for loop in self.loops for name, counts in loop.totals(lasting).items()
-                           if name not in self.implicit_sinks and not self._is_spool(name)}, self.part_of)
+    def _totals(self) -> dict[str, Counts]:
+        """The counts of finished units and of those under way, by stage."""
+        return with_parts(self._by_step(), self.part_of, self.reports)
+
+    def _by_step(self, lasting: bool = False) -> dict[str, Counts]:
+        """The same by step. `lasting`: what open units wrote does not count."""
+        return {name: counts for loop in self.loops for name, counts in loop.totals(lasting).items()
+                if name not in self.implicit_sinks and not self._is_spool(name)}
 
     def _is_spool(self, name: str) -> bool:
         return name.removeprefix(READ) in self.spools
@@ -452,15 +458,17 @@ class _Run:
         return sum(n.node.cpus for n in scheduler.state.nodes.values())
 
     def _stats(self, stopped: Stopped | None, status: str = "finished") -> dict[str, Any]:
-        counts, running = self._totals(lasting=True), status == "running"
+        by_step, running = self._by_step(lasting=True), status == "running"
+        counts = with_parts(by_step, self.part_of, self.reports)
         status, message = ("stopped", stopped.message) if stopped else (status, "")
         units = [{"done": loop.ledger.done, "total": len(loop.units),
                   "skipped": loop.skipped} for loop in self.loops]
         seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds), out=self.out.uri,
-                       limit=self._limit(), files=[] if running else self._files(), units=units[0] if units else {})
+                       limit=self._limit(), files=[] if running else self._files(), units=units[0] if units else {},
+                       example_columns={c: kind for s in self.plan.steps for c, kind in s.stage.example_columns().items()})
         columns = {n: {c: s.to_json() for c, s in k.columns.items()} for n, k in counts.items() if k.columns}
-        stats = summarise(info, self._infos(), counts, columns)
+        stats = summarise(info, self._infos(), counts, columns, self._findings(by_step | counts))
         if len(self.plan.phases) > 1:
             stats["phases"] = [{"units": u, "seconds": round(s, 3)} for u, s in zip(units, seconds, strict=True)]
         if stopped:
@@ -485,8 +493,17 @@ class _Run:
         workers = {s.name: loop.workers.get(o.index, 0) for loop in self.loops for o in loop.phase.operators for s in o.steps}
         return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks else "stage",
                           tuple(end for end in s.after if end[0] not in self.part_of), workers.get(s.name, 0),
-                          self.reasons[s.name], getattr(s.stage, "alarm_above", {}))
+                          self.reasons[s.name])
                 for s in self.plan.steps if not s.implicit and not s.part_of]
+
+    def _findings(self, counts: Mapping[str, Counts]) -> dict[str, list[Finding]]:
+        """What stages say of themselves; parts of a composite speak in its name."""
+        found: dict[str, list[Finding]] = {}
+        for step in self.plan.steps:
+            if step.name in counts:
+                whole = self.part_of.get(step.name, step.name)
+                found.setdefault(whole, []).extend(findings_of(step.stage, whole, counts[step.name]))
+        return found
 
     def _tell_deaths(self, stats: dict[str, Any]) -> None:
         deaths, dead = self.means.observer.deaths, self.means.observer.dead

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -57,8 +57,12 @@ class Account:
             count_port(counts, port, rows)
             if port not in SIDE_OUTPUTS:
                 summarise(counts, rows, self.adds)
-            if self.stage.by_source:
-                _count_sources(counts, port, rows)
+            count_values(counts, port, rows, self.stage.count_by)
+
+    def extra(self, numbers: Mapping[str, int] | None) -> None:
+        """Take in numbers that the stage gave beside its rows."""
+        if numbers:
+            next(iter(self.counts.values())).add(Counts(extra=dict(numbers)))
 
     def close(self, busy_s: float) -> dict[int, Counts]:
         """The counts by unit; `busy_s` of work is shared out by rows.
@@ -105,7 +109,7 @@ class Account:
         if self.only_unit is not None:
             yield self.only_unit, batch.rows
             return
-        wanted = {"reason", "error", "source", *self.adds}
+        wanted = {"reason", "error", *self.stage.count_by, *self.adds}
         rows = batch.rows.select([name for name in batch.rows.column_names if name in wanted])
         for unit, at in rows_by_unit(batch).items():
             yield unit, rows.slice(int(at[0]), len(at)) if adjacent(at) else rows.take(pa.array(at))
@@ -175,8 +179,10 @@ def summarise(counts: Counts, rows: pa.Table, names: tuple[str, ...]) -> None:
             counts.columns.setdefault(name, ColumnSummary()).add(rows.column(name))
 
 
-def _count_sources(counts: Counts, port: str, rows: pa.Table) -> None:
-    if port == "duplicate" or port not in SIDE_OUTPUTS:
-        for found in pc.value_counts(rows.column("source")).to_pylist():
-            same = found["counts"] if port == "duplicate" else 0
-            counts.saw_source(str(found["values"]), found["counts"] - same, same)
+def count_values(counts: Counts, port: str, rows: pa.Table, names: tuple[str, ...]) -> None:
+    """Count rows on a port by what they have in the columns of these names."""
+    for name in names:
+        if name in rows.column_names and not pa.types.is_nested(rows.schema.field(name).type):
+            for found in pc.value_counts(rows.column(name)).to_pylist():
+                if found["values"] is not None:
+                    counts.saw_value(name, str(found["values"]), port, found["counts"])

@@ -26,7 +26,7 @@ from curator.engine.events import Refitted
 from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step
-from curator.worker.account import Account, FirstErrors, adjacent, count_port, rows_by_unit, summarise
+from curator.worker.account import Account, FirstErrors, adjacent, count_port, count_values, rows_by_unit, summarise
 from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
 from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Waiting, failed_unit, gathered, ipc_bytes, joined, parts
@@ -179,6 +179,8 @@ class Runner:
                     count_port(counts, port, batch.rows)
                     self._collect(0, port, batch)
                     del batch
+                if ports.counts:
+                    counts.add(Counts(extra=dict(ports.counts)))
                 del item, ports  # not to be held while it makes the next
                 began = time.perf_counter()
                 if self.pending_bytes >= CHUNK_BYTES // 4 or began - sent > pause:
@@ -238,10 +240,12 @@ class Runner:
             for port, answer in self._ports(0, outputs):
                 self._made(port, self._stamped(answer))
                 del answer
+            if outputs.counts:
+                self._count(self.only_unit, 0).add(Counts(extra=dict(outputs.counts)))
             del outputs
             if self.pending_bytes >= CHUNK_BYTES:
                 yield
-        self._count(self.only_unit, 0).add(Counts(busy_s=time.perf_counter() - began, notes=dict(stage.notes())))
+        self._count(self.only_unit, 0).busy_s += time.perf_counter() - began
         sent = time.perf_counter()
         for batch in gathered(self.operator.reader.rows(unit), self._size(0)):
             for some in self._cut(0, self._stamped(batch)):
@@ -260,6 +264,7 @@ class Runner:
             summarise(counts, batch.rows, self.adds[0])
         counts.made += len(batch)
         count_port(counts, port, batch.rows)
+        count_values(counts, port, batch.rows, self.stages[0].count_by)
         self._collect(0, port, batch)
 
     def _stamped(self, batch: Batch) -> Batch:
@@ -421,6 +426,7 @@ class Runner:
                 del answer
             if outputs.absorbed is not None:
                 account.saw(None, outputs.absorbed)
+            account.extra(outputs.counts)
             del outputs
             if held and held_bytes > HOLD_BYTES:
                 while held:

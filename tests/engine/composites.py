@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from curator import Batch, Composite, Contract, Outputs, Reduce, Stage, setting
+from curator.api.findings import Alarm, Line, Table
 from curator.io.tables.to_parquet import ToParquet
 
 
@@ -32,6 +33,7 @@ class Copy(Stage):
 @dataclass(kw_only=True)
 class FindTwice(Reduce):
     key = "text"
+    reports = ("cluster_size", "cluster_sizes")
     shards: int = setting(default=2)
 
     def clear(self) -> None:
@@ -42,10 +44,14 @@ class FindTwice(Reduce):
             self.ids.setdefault(t, []).append(i)
 
     def finish(self):
+        yield Outputs(counts={"groups": sum(len(ids) > 1 for ids in self.ids.values())})
         rows = [{"id": i, "source": "found", "first": min(ids), "cluster_size": len(ids), "cluster_sizes": str(len(ids))}
                 for ids in self.ids.values() if len(ids) > 1 for i in ids]
         if rows:
             yield Often(pa.Table.from_pylist(rows))
+
+    def findings(self, step, counts):
+        yield Alarm("note", f"{step} has {counts.extra['groups']} groups")
 
     def contract(self) -> Contract:
         return Contract(adds={"first": pa.string(), "cluster_size": pa.int64(), "cluster_sizes": pa.string()})
@@ -55,9 +61,13 @@ class FindTwice(Reduce):
 class Decide(Reduce):
     key = "id"
     absorbs = Often
-    by_source = True
+    count_by = ("source",)
     shards: int = setting(default=2)
-    alarm_above = {"source": 0.5}
+
+    def findings(self, step, counts):
+        yield Line(f"up to {counts.columns['cluster_size'].greatest} alike in {counts.extra['groups']} groups")
+        sources = {source: ports.get("duplicate", 0) for source, ports in counts.by_value["source"].items()}
+        yield Table("Lost", ("source", "records"), [(source, n, counts.duplicate) for source, n in sources.items()])
 
     def clear(self) -> None:
         self.first: dict[str, str] = {}

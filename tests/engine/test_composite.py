@@ -44,8 +44,16 @@ def test_the_funnel_shows_one_stage_and_adds_up(texts, tmp_path, workers, mode):
     assert [s["name"] for s in result.stats["stages"]][1:-1] == ["unlike"]
     assert stages["unlike"]["in"] == 9
     assert stages["unlike"]["duplicate"] == 4
-    assert stages["unlike"]["clusters"] == {"largest": 3, "sizes": {"2": 4, "3": 3}}
-    assert sum(out + same for out, same in stages["unlike"]["by_source"].values()) == 9
+    assert set(stages["unlike"]["columns"]) == {"cluster_size", "cluster_sizes"}
+    assert stages["unlike"]["columns"]["cluster_size"]["max"] == 3
+    assert stages["unlike"]["columns"]["cluster_sizes"]["values"] == {"2": 4, "3": 3}
+    counted = stages["unlike"]["by_value"]["source"].values()
+    assert sum(sum(ports.values()) for ports in counted) == 9
+    assert sum(ports.get("duplicate", 0) for ports in counted) == 4
+    assert stages["unlike"]["extra"] == {"groups": 3}
+    assert stages["unlike"]["lines"] == ["up to 3 alike in 3 groups"]
+    assert sum(n for _, n, _ in stages["unlike"]["tables"][0]["rows"]) == 4
+    assert {"level": "note", "stage": "unlike", "text": "unlike has 3 groups"} in result.stats["alarms"]
     assert len(kept_aside(out, "duplicate")) == 4
     named = [f for f in result.stats["files"] if f["port"] == "clusters"]
     assert {f["stage"] for f in named} == {"unlike"}

@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Any
 
 from curator.api.errors import CuratorError
+from curator.api.format import count, plural
 from curator.engine import events as ev
 from curator.engine.state import State
 from curator.io.files.folder import Folder
-from curator.observe.format import count, plural
 from curator.observe.live.endpoint import Endpoint
 from curator.observe.live.events_log import EventLog
 from curator.observe.live.metrics import Published, Steady, look, samples

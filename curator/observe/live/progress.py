@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-from curator.observe.format import count, duration, rate, size
+from curator.api.format import count, duration, rate, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from curator.api.errors import InputError
+from curator.api.format import count, plural, shorten
 from curator.io.files.folder import Folder, open_input
 from curator.io.files.listing import CARD, DATA
-from curator.observe.format import count, plural, shorten
 from curator.observe.report.funnel import balance
 from curator.observe.report.graph import SIDE_OUTPUTS, kept
 

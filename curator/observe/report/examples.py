@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO
@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from curator.api.errors import InputError
+from curator.api.format import short_path, shorten
 from curator.io.files.folder import Folder, open_input
 from curator.io.tables.parquet import BUFFER_BYTES
-from curator.observe.format import short_path, shorten
 from curator.observe.report.graph import SIDE_OUTPUTS
 
 EXAMPLES_MAX = 6  # of one reason
@@ -23,7 +23,6 @@ FILES_MAX = 4  # that are read for a stage and port
 ROWS_MAX = 200  # that are looked at in a file,
 AT_ONCE = 16  # of Parquet
 FILE_BYTES = 8 << 20  # or so many bytes of them: a text may be a book
-PICTURE = "thumbnail"  # a column with a small picture of the record, whatever the record is
 PICTURE_BYTES = 48 << 10
 PICTURES_BYTES = 3 << 20  # of all pictures: the report is to open fast, and to be sent around
 EXCERPT = 280  # characters
@@ -49,17 +48,18 @@ def find_examples(stats: Mapping[str, Any], out: Folder) -> list[Group]:
     Files that cannot be read any more give none.
     """
     groups: dict[tuple[str, str, str], Group] = {}
-    left = PICTURES_BYTES
+    left, shown = PICTURES_BYTES, stats.get("example_columns", {})
     for (port, stage), paths in _files(stats):
-        for row in (row for path in paths[:FILES_MAX] for row in _rows(out, path)):
+        for row in (row for path in paths[:FILES_MAX] for row in _rows(out, path, shown)):
             reason = str(row.get("reason") or row.get("error") or "")
             if len(groups) == GROUPS_MAX and (port, stage, reason) not in groups:
                 continue
             group = groups.setdefault((port, stage, reason), Group(port, stage, shorten(reason, 100)))
             if len(group.examples) < EXAMPLES_MAX:
-                picture = _picture(row.get(PICTURE), left)
+                pictures = (_picture(row.get(column), left) for column, kind in shown.items() if kind == "image")
+                picture = next(filter(None, pictures), "")
                 left -= len(picture)
-                group.examples.append(_example(row, picture))
+                group.examples.append(_example(row, picture, shown))
     return list(groups.values())
 
 
@@ -73,13 +73,13 @@ def _files(stats: Mapping[str, Any]) -> list[tuple[tuple[str, str], list[str]]]:
     return sorted(found.items(), key=lambda item: (("written", *SIDE_OUTPUTS).index(item[0][0]), order.get(item[0][1], len(order))))
 
 
-def _rows(out: Folder, path: str) -> Iterator[dict[str, Any]]:
+def _rows(out: Folder, path: str, shown: Collection[str]) -> Iterator[dict[str, Any]]:
     """The first rows of a file, one at a time, of Parquet without large columns."""
     uri = path if "://" in path or path.startswith("/") else out.path_of(path)
     try:
         with open_input(uri, out.storage_options) as file:
             left = FILE_BYTES
-            for row, nbytes in islice(_parquet(file) if path.endswith(".parquet") else _lines(file), ROWS_MAX):
+            for row, nbytes in islice(_parquet(file, shown) if path.endswith(".parquet") else _lines(file), ROWS_MAX):
                 yield row
                 del row
                 left -= nbytes
@@ -93,11 +93,11 @@ def _lines(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
     return ((json.loads(line), len(line)) for line in file)
 
 
-def _parquet(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
+def _parquet(file: BinaryIO, shown: Collection[str]) -> Iterator[tuple[dict[str, Any], int]]:
     import pyarrow.parquet as pq
 
     opened = pq.ParquetFile(file, buffer_size=BUFFER_BYTES)
-    names = [f.name for f in opened.schema_arrow if f.name == PICTURE or _is_text(f.type) or f.name in ABOUT]
+    names = [f.name for f in opened.schema_arrow if f.name in shown or _is_text(f.type) or f.name in ABOUT]
     for batch in opened.iter_batches(AT_ONCE, columns=names, use_threads=False):
         for at in range(len(batch)):
             row = batch.slice(at, 1)
@@ -108,14 +108,19 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _example(row: dict[str, Any], picture: str) -> dict[str, str]:
+def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dict[str, str]:
+    declared = {kind: [(c, row[c]) for c, k in shown.items() if k == kind and row.get(c) is not None] for kind in ("text", "number")}
     texts = [value for name, value in row.items() if isinstance(value, str) and name not in _NOT_CONTENT]
     about = [f"of {row['duplicate_of']}"] if row.get("duplicate_of") else []
     about += [f"{row['similarity']:.2f} alike"] if isinstance(row.get("similarity"), float) else []
+    about += [f"{name} {value:.4g}" for name, value in declared["number"]]
     source = str(row.get("source") or "")
     content = max(texts, key=len, default="")
-    return {"id": str(row.get("id") or ""), "source": source, "picture": picture, "about": ", ".join(about),
-            "excerpt": short_path(source, SHORT) if picture or len(content) < SHORT else shorten(content, EXCERPT)}
+    if declared["text"]:
+        excerpt = shorten(str(declared["text"][0][1]), EXCERPT)
+    else:
+        excerpt = short_path(source, SHORT) if picture or len(content) < SHORT else shorten(content, EXCERPT)
+    return {"id": str(row.get("id") or ""), "source": source, "picture": picture, "about": ", ".join(about), "excerpt": excerpt}
 
 
 def _picture(data: Any, left: int) -> str:

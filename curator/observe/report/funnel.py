@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from curator.observe.format import count, duration, folder, plural, rate, share, short_path, size
+from curator.api.format import count, duration, folder, plural, rate, share, short_path, size
 from curator.observe.report.graph import MAIN, SIDE_OUTPUTS, Line, Stage, kept, lines, ports, takers
 
 if TYPE_CHECKING:
@@ -102,10 +102,8 @@ def _rows(line: Line, before: Line | None, taken: Mapping[tuple[str, str], Seque
     for ending, reason, n in _losses(stage, reasons_max):
         text = f"{indent}    {ending}{': ' if reason else ''}{reason}"
         yield (text, f"-{count(n)}", share(n, rows), "", ""), STYLES[ending]
-    if stage.get("clusters", {}).get("largest"):
-        sizes = stage["clusters"]["sizes"]
-        text = f"{indent}    {count(sum(sizes.values()))} records in clusters of up to {count(stage['clusters']['largest'])}"
-        yield (text, "", "", "", ""), "dim"
+    for text in stage.get("lines", ()):
+        yield (f"{indent}    {text}", "", "", "", ""), "dim"
 
 
 def _losses(stage: Stage, reasons_max: int) -> Iterator[tuple[str, str, int]]:

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from curator.observe import format as fmt
+from curator.api import format as fmt
 from curator.observe.report.examples import Group
 from curator.observe.report.flow import shares, strips
 from curator.observe.report.funnel import balance, file_groups, inside, reasons_of
 from curator.observe.report.graph import SIDE_OUTPUTS, kept, ports, takers
 
 FILES_MAX = 200  # files named one by one; beyond, the folders say enough
-SOURCES_MAX = 20  # sources whose losses are listed
 REASONS_MAX = 4  # named beside a stage; the table below has them all
 
 Stats = Mapping[str, Any]
@@ -34,7 +33,7 @@ def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, rows=_flow(stats), times=_times(stats),
         reasons=_reasons(stats), groups=file_groups(stats), files=stats["files"][:FILES_MAX],
         more_files=max(0, len(stats["files"]) - FILES_MAX), columns=_columns(stats),
-        clusters=_clusters(stats), sources=_sources(stats), examples=examples)
+        tables=_tables(stats), examples=examples)
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
@@ -75,24 +74,16 @@ def _reasons(stats: Stats) -> list[dict[str, Any]]:
             for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
 
 
-def _clusters(stats: Stats) -> list[dict[str, Any]]:
-    """How large the clusters of alike records are: records by size of their cluster, for each stage that finds clusters."""
-    found = []
+def _tables(stats: Stats) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+    """The tables that stages made, those with one title and head together."""
+    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for stage in stats["stages"]:
-        sizes = stage.get("clusters", {}).get("sizes", {})
-        most = max(sizes.values(), default=0)
-        found += [{"stage": stage["name"], "size": size, "rows": n, "share": fmt.share(n, stage["in"]), "percent": 100 * n / most}
-                  for size, n in sorted(sizes.items(), key=lambda item: int(item[0].split("-")[0]))]
+        for table in stage.get("tables", ()):
+            most = max((n for _, n, _ in table["rows"]), default=0)
+            found.setdefault((table["title"], *table["head"]), []).extend(
+                {"stage": stage["name"], "label": label, "rows": n, "share": fmt.share(n, of), "percent": 100 * n / most if most else 0}
+                for label, n, of in table["rows"])
     return found
-
-
-def _sources(stats: Stats) -> list[dict[str, Any]]:
-    """What each source of several records lost as duplicates, the greatest losses first."""
-    found = [{"stage": stage["name"], "source": source, "rows": same, "had": out + same, "share": fmt.share(same, out + same),
-              "percent": 100 * same / (out + same)}
-             for stage in stats["stages"] for source, (out, same) in stage.get("by_source", {}).items()
-             if same and out + same > 1]
-    return sorted(found, key=lambda row: -row["rows"])[:SOURCES_MAX]
 
 
 def _columns(stats: Stats) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from curator.api.format import duration
 from curator.io.files.folder import Folder
-from curator.observe.format import duration
 from curator.run.folder.lock import holder
 
 

@@ -41,6 +41,7 @@ class Clusters(Reduce):
     name = "clusters"
     key = None
     absorbs = EdgeBatch
+    reports = ("cluster_size", "cluster_sizes")
     columns = tuple(name for name in EDGE.names if name not in ("id", "source"))
 
     radius: int | None = 1

@@ -91,6 +91,7 @@ class Equals(Reduce):
     """
 
     key = "value"
+    reports = ("cluster_size", "cluster_sizes")
     columns = ("value", "rank", "reference")
 
     drops_all: bool = False

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
+from curator.api.counts import Counts
+from curator.api.findings import Finding
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful, setting
 from curator.stages.dedup.equals import scoped_hashes, told_of_equals
+from curator.stages.dedup.findings import findings_of_duplicates
 from curator.stages.dedup.hash_index import HashIndex
 from curator.stages.identity import record_keys, units
 
@@ -25,7 +28,7 @@ class ExactStream(Stateful):
     that while its tables grow.
     """
 
-    by_source = True
+    count_by = ("source",)
 
     column: list[str]
     normalize: bool | str = False
@@ -34,6 +37,9 @@ class ExactStream(Stateful):
 
     def contract(self) -> Contract:
         return Contract(needs={*self.column, *([self.scope] if self.scope else [])})
+
+    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
+        return findings_of_duplicates(step, counts, self.alarm_above)
 
     def setup(self, ctx: Context) -> None:
         self._kept = _Kept()

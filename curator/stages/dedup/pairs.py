@@ -10,8 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
+from curator.api.counts import Counts
 from curator.api.errors import RecipeError
-from curator.api.stage import Context, Contract, Reduce, setting
+from curator.api.findings import Alarm, Finding
+from curator.api.format import count
+from curator.api.stage import Context, Contract, Outputs, Reduce, setting
 from curator.stages.dedup.arrays import distinct, first_of_each, ranges
 from curator.stages.dedup.candidates import HALF, LOW, PAIRS, Found, Pairs, Verify, verified
 from curator.stages.dedup.cosine import Cosine
@@ -26,7 +29,8 @@ EDGES = 100_000  # rows of a batch, at most
 BLOCK_BYTES = 1 << 20  # of sketches that are compared at a time: they should stay in a core's cache
 BLOCK_SHINGLES = 1 << 20  # of pairs whose shingles are compared at a time, about
 LEADERS_BYTES = 1 << 18  # of sketches that are read for each record of one bucket, at most
-CROWDED = ("times a record shared a key with so many records unlike it that not all of its pairs were looked at: what many have "
+CROWDED = "crowded"  # among the extra counts
+_CROWDED = ("times a record shared a key with so many records unlike it that not all of its pairs were looked at: what many have "
            "in common (a template, boilerplate) hides their duplicates. Cut it out before, or use more rows a band.")
 
 
@@ -96,16 +100,19 @@ class FindPairs(Reduce):
     def absorb(self, batch: Batch) -> None:
         self._store.add(batch)
 
-    def finish(self) -> Iterator[EdgeBatch]:
+    def finish(self) -> Iterator[EdgeBatch | Outputs]:
         try:
             yield from _edges(self._store, self.measure, self.exact, self._device, self._found)
             if self.index is not None:
                 yield from _edges_to(self.index, self._store, self.measure, made_by(self.measure, self.scope))
+            if self._found.crowded:
+                yield Outputs(counts={CROWDED: self._found.crowded})
         finally:
             self._empty()
 
-    def notes(self) -> dict[str, int]:
-        return {CROWDED: self._found.crowded} if self._found.crowded else {}
+    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
+        if CROWDED in counts.extra:
+            yield Alarm("warning", f"Stage {step}: {count(counts.extra[CROWDED])} {_CROWDED}")
 
 
 def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None, found: Found) -> Iterator[EdgeBatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.api.batch import Batch, concat_tables
+from curator.api.counts import Counts
+from curator.api.findings import Finding
 from curator.api.stage import Context, Contract, Outputs, Reduce, setting
+from curator.stages.dedup.findings import findings_of_duplicates
 from curator.stages.dedup.rows import VERDICT, VerdictBatch, digests
 from curator.stages.identity import record_keys
 
@@ -37,10 +40,13 @@ class Split(Reduce):
     name = "split"
     key = "id"
     absorbs = VerdictBatch
-    by_source = True
+    count_by = ("source",)
 
     def contract(self) -> Contract:
         return Contract(needs=self.measure.needs())
+
+    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
+        return findings_of_duplicates(step, counts, self.alarm_above)
 
     def setup(self, ctx: Context) -> None:
         self.clear()

@@ -7,6 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from curator.api.findings import Shown
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
 from curator_image.encode import check_format, encode
@@ -35,6 +36,9 @@ class Thumbnail(Stage):
 
     def contract(self) -> Contract:
         return Contract(needs={"pixels"}, adds={self.column: pa.binary()})
+
+    def example_columns(self) -> dict[str, Shown]:
+        return {self.column: "image"}
 
     def setup(self, ctx: Context) -> None:
         import cv2

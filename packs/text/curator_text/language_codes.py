@@ -1,4 +1,4 @@
-"""The languages that `text.language` can tell, so that a recipe is checked without loading the model."""
+"""Codes of languages: those that `text.language` can tell, so that a recipe is checked without loading the model, and all others."""
 
 from __future__ import annotations
 
@@ -38,6 +38,27 @@ CODES = tuple(dict.fromkeys(ALIASES.values()))
 # Source: ISO 639-3 macrolanguage mappings, https://iso639-3.sil.org/code_tables/macrolanguage_mappings/data.
 VARIETIES = {"ary": "ar", "arz": "ar", "fuv": "ff", "gug": "gn", "kik": "ki", "ltg": "lv", "sdh": "ku", "uzs": "uz",
              "wuu": "zh", "yue": "zh"}
+
+# Source: ISO 639-1:2002, the two-letter codes.
+_TWO_LETTERS = """
+aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo
+es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg
+ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn
+no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw
+ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+ISO_639_1 = frozenset(_TWO_LETTERS.split())
+
+
+def is_code(text: str) -> bool:
+    """True for a code of ISO 639-1, and for anything that has the shape of one of ISO 639-3's 7,900.
+
+    A script or region may follow (`zh-Hant`, `deu_Latn`, `pt-BR`).
+    """
+    language, *subtags = re.split("[-_]", text)
+    if not all(re.fullmatch("[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}", subtag) for subtag in subtags):
+        return False
+    return language in ISO_639_1 or bool(re.fullmatch("[a-z]{3}", language))
 
 
 def check_codes(codes: list[str], field: str, *, varieties: bool) -> None:

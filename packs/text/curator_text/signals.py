@@ -49,17 +49,21 @@ piece before the first or behind the last line end is no line, and stop words ar
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
+from curator.api.counts import Counts
+from curator.api.findings import Alarm, Finding
+from curator.api.format import listing
 from curator.api.stage import Context, Contract, Stage
 from curator_text import c4, repetition
 from curator_text import characters as ch
 from curator_text.joined import Joined, groups, join, sums_before
+from curator_text.language_codes import is_code
 from curator_text.lines import Lines, find_lines, line_counts, paragraph_counts
 from curator_text.spans import Spans, hash_text
 from curator_text.stopwords import STOP_WORDS
@@ -106,6 +110,16 @@ class Signals(Stage):
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()}, adds=COLUMNS)
+
+    @property
+    def count_by(self) -> tuple[str, ...]:
+        return (self.language_column,)
+
+    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
+        unknown = [repr(code) for code in counts.by_value.get(self.language_column, {}) if not is_code(code)]
+        if unknown:
+            yield Alarm("warning", f"Column {self.language_column} before stage {step} holds {listing(unknown)}, unknown as a language "
+                        "code: use ISO 639 codes, such as en or deu, or no stop words are counted.")
 
     def setup(self, ctx: Context) -> None:
         ch.kind_table()

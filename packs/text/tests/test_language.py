@@ -7,7 +7,7 @@ import sys
 import pyarrow as pa
 import pytest
 from curator_text.language import Language, by_script, sample
-from curator_text.language_codes import CODES, VARIETIES
+from curator_text.language_codes import CODES, VARIETIES, is_code
 from curator_text.language_model import LanguageModel
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,3 +162,9 @@ def test_a_long_text_is_sampled_from_beginning_to_end(run):
     assert sample(text[:400], 400) == text[:400]
     page = "Menu Home About Contact " * 20 + TEXTS["de"] * 200
     assert run(page)["out"].column("language") == ["de"]
+
+
+def test_what_has_the_shape_of_a_code():
+    assert all(map(is_code, (*CODES, *VARIETIES)))
+    assert all(is_code(code) for code in ("en", "deu", "zh-Hant", "deu_Latn", "pt-BR", "und"))
+    assert not any(is_code(code) for code in ("", "xx", "EN", "english", "e", "en_latin", "unknown"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from curator_text import c4, joined, signals
 from curator_text.c4 import C4Lines, remove_lines
 from curator_text.signals import COLUMNS, Signals, measure
 from curator_text.stopwords import STOP_WORDS
 
+from curator import read, write
+from curator.api.counts import Counts
 from curator.api.stage import Context
 from curator.api.tasks import TextBatch
 
@@ -176,3 +179,20 @@ def test_the_table_of_signals_names_every_column():
     for name in COLUMNS:
         shown = name.split("_gram_")[0].rsplit("_", 1)[0] if "_gram_" in name else name
         assert shown in table, f"{name} is not in the table at the head of curator_text.signals"
+
+
+def test_a_language_that_is_no_code_is_an_alarm():
+    stage = Signals(language_column="lang")
+    known = {"en": {"out": 90}, "deu_Latn": {"out": 3}}
+    assert not list(stage.findings("signals", Counts(by_value={"lang": known})))
+    alarm, = stage.findings("signals", Counts(by_value={"lang": known | {"xx": {"out": 10}, "english": {"out": 1}}}))
+    assert alarm.level == "warning"
+    assert "Column lang before stage signals holds 'xx', 'english', unknown as a language code" in alarm.text
+
+
+def test_a_run_counts_by_language_and_raises_the_alarm(tmp_path):
+    rows = pa.table({"id": ["a", "b", "c"], "text": ["one", "two", "drei"], "language": ["en", None, "german"]})
+    pq.write_table(rows, tmp_path / "in.parquet")
+    result = (read(str(tmp_path / "in.parquet")) >> Signals() >> write(str(tmp_path / "out"))).run(workers=0)
+    assert result.stats["stages"][1]["by_value"] == {"language": {"en": {"out": 1}, "german": {"out": 1}}}
+    assert any("'german'" in alarm["text"] for alarm in result.stats["alarms"])

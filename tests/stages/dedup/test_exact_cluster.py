@@ -174,7 +174,7 @@ def test_a_run_gives_the_same_records_whatever_the_files_the_shards_and_the_work
         found = pq.read_table(out / "clusters" / "dedup.exact").to_pylist()
         clusters = {row["cluster"] for row in found}
         assert Counter(row["duplicate_of"] is None for row in found) == {False: 200 - len(best), True: len(clusters)}
-        assert sum(told["clusters"]["sizes"].values()) == len(found)
+        assert sum(told["columns"]["cluster_sizes"]["values"].values()) == len(found)
         copies = [row for path in (out / "duplicate" / "dedup.exact").glob("*") for row in pq.read_table(path).to_pylist()]
         assert {(row["id"], row["duplicate_of"], row["cluster"]) for row in copies} == {
             (row["id"], row["duplicate_of"], row["cluster"]) for row in found if row["duplicate_of"]}

@@ -71,7 +71,7 @@ def test_one_of_each_family_stays_and_the_others_name_it(rows, files, tmp_path):
     assert set(next(iter(stay.values()))) == {"id", "source", "text", "family", "quality", "lang", "minhash"}
     stage = next(s for s in result.stats["stages"] if s["name"] == "dedup.near")
     assert (stage["in"], stage["out"]["out"], stage["duplicate"], stage["made"]) == (len(rows), 70, len(rows) - 70, 0)
-    assert sum(stage["clusters"]["sizes"].values()) == len(gone) + 30
+    assert sum(stage["columns"]["cluster_sizes"]["values"].values()) == len(gone) + 30
     clusters = pq.read_table(tmp_path / "out" / "clusters" / "dedup.near").to_pylist()
     assert {c["id"] for c in clusters if c["duplicate_of"] is None} == {r["duplicate_of"] for r in gone.values()}
 

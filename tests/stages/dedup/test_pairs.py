@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import Batch, Context, RecipeError
+from curator.api.counts import Counts
 from curator.io.spool import shard_of
 from curator.stages.dedup import candidates, pairs, store
 from curator.stages.dedup.keep import Keep
@@ -214,13 +215,16 @@ def test_a_crowd_of_unlike_records_is_told(monkeypatch):
     stage.setup(Context())
     stage.clear()
     stage.absorb(shard)
-    found = [row for batch in stage.finish() for row in batch.rows.to_pylist()]
+    *edges, last = stage.finish()
+    found = [row for batch in edges for row in batch.rows.to_pylist()]
     assert [(e["id"], e["other_id"]) for e in found] == [("r00298", "r00299")]
-    (text, times), = stage.notes().items()
-    assert times == 236
-    assert "so many records unlike it" in text
+    assert last.counts == {"crowded": 236}
+    alarm, = stage.findings("near", Counts(extra=dict(last.counts)))
+    assert "near: 236 times" in alarm.text
+    assert "so many records unlike it" in alarm.text
     stage.clear()
-    assert not stage.notes()
+    assert not list(stage.finish())
+    assert not list(stage.findings("near", Counts()))
 
 
 def test_nothing_is_left_of_what_was_spilled(tmp_path):

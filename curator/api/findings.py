@@ -1,0 +1,37 @@
+"""What a stage says about a run: sentences, alarms and tables, made on the driver from the counts of the stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["error", "warning", "note"]
+Shown = Literal["image", "text", "number"]  # how an example column is shown: a picture, the excerpt, a value beside the id
+
+
+@dataclass(frozen=True)
+class Line:
+    """A few words below the stage in funnel and report, such as `40 records in clusters of up to 3`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A sentence about what deserves a look: what, where, and what to look at. A "note" is fine on clean input."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the report. `head`: what a label is, and what is counted. `rows`: label, number, and of how many it is."""
+
+    title: str
+    head: tuple[str, str]
+    rows: Sequence[tuple[str, int, int]]
+
+
+Finding = Line | Alarm | Table
