@@ -91,6 +91,24 @@ def test_what_pythons_csv_writes_is_read(tmp_path, read_all, rows, ending, block
     assert len(set(found.column("id"))) == len(rows)
 
 
+TOKENS = ['"', '"', '""', ",", ",", "\n", "\n", "\r\n", "\n\n", "a", "b c", "é", " ", '"x"', '"y,z"', '"q\nr"']
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(TOKENS), max_size=25).map("".join), st.sampled_from([40, 60, 4 << 20]))
+def test_rows_are_those_of_the_standard_librarys_reader(tmp_path, read_all, body, block_bytes):
+    """Also with stray quotes; a row whose last quote is never closed fails, and each bad row has its number."""
+    (tmp_path / "t.csv").write_bytes(f"a,b\n{body}".encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_rows, "BLOCK_BYTES", block_bytes)
+        found = read_all(Csv(path=str(tmp_path / "t.csv")))
+    rows, longer = ([row for row in csv.reader(io.StringIO(body + more, newline="")) if row] for more in ("", "\n"))
+    is_open = len(rows) == len(longer) and rows != longer
+    bad = [i + 1 for i, row in enumerate(rows) if len(row) != 2 or (is_open and i == len(rows) - 1)]
+    assert [f["offset"] for f in found.failed] == bad
+    assert values(found) == [tuple(row) for i, row in enumerate(rows) if i + 1 not in bad]
+
+
 def test_positions_do_not_depend_on_blocks(table, monkeypatch):
     content = b"a,b\n" + b"".join(b"%d,x\n" % n if n % 7 else b"bad\n" for n in range(500))
     whole = table(content)

@@ -21,8 +21,8 @@ from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
 from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen, check_named, conform
-from curator.io.tables.csv_rows import Dialect, Rows, line_rows, stream_rows
-from curator.io.tables.lines import read_some
+from curator.io.tables.csv_rows import Dialect, Rows, fields, line_rows, quoted_rows
+from curator.io.tables.lines import Unreadable, read_some
 from curator.io.tables.records import Failure, as_records, excerpt, pieces, unique_names
 
 _PLAIN = (".csv", ".tsv", ".tab")
@@ -88,49 +88,37 @@ class Csv(FileSource):
         header = self._header(part.uri)
         if header is None:
             return
-        for found in self._rows(part, header):
-            rows, bad = self._typed(found, part.uri)
-            if len(rows.table):
-                table = conform(rows.table, self.seen)[0]
-                yield from pieces(as_records(table, part.uri, rows.positions, self.id_column))
-            if bad:
-                yield failures(part, bad)
+        dialect = Dialect(unique_names(header), self.names is None, self._delimiter(part.uri), self.quote, self.max_record_bytes)
+        with open_input(part.uri, self.storage_options, "infer" if part.stop is None else None) as file:
+            found = line_rows(file, dialect, part.start, part.stop) if self.quote is None else quoted_rows(file, dialect)
+            for rows in found:
+                if isinstance(rows, Unreadable):
+                    yield failures(part, [self._failure(part, rows.offset, rows.error, rows.raw)])
+                else:
+                    yield from self._records(part, rows, dialect)
 
-    def _rows(self, part: SourceRange, header: list[str]) -> Iterator[Rows]:
-        dialect = Dialect(header, self.names is None, self._delimiter(part.uri), self.quote, self.max_record_bytes)
-
-        def opened() -> io.BufferedIOBase:
-            return open_input(part.uri, self.storage_options, "infer" if part.stop is None else None)
-
-        if self.quote is not None:
-            yield from stream_rows(opened, part.uri, dialect)
-            return
-        with opened() as file:
-            yield from line_rows(file, part.uri, dialect, part.start, part.stop)
-
-    def _typed(self, found: Rows, uri: str) -> tuple[Rows, list[Failure]]:
-        """The rows with their types, and the failures with those that hold a value that is not of its type."""
-        reasons: dict[int, str] = {}
-        columns: dict[str, pa.Array] = {}
+    def _records(self, part: SourceRange, rows: Rows, dialect: Dialect) -> Iterator[Batch | Outputs]:
+        table, good, reasons = fields(rows, dialect)
         wanted = self.wanted()
-        for name, values in zip(found.table.column_names, found.table.columns, strict=True):
-            if wanted is not None and name not in wanted:
-                continue
-            columns[name], bad = converted(_joined(values), self._type(name))
-            for i, what in bad.items():
-                shown = excerpt(values[i].as_py())[:80]
-                reasons.setdefault(i, f"column {name!r} is {what}: {shown!r}")
-        failed = list(found.failures)
-        for i, reason in sorted(reasons.items()):
-            position = int(found.positions[i])
-            place = f"{uri}:{'byte' if self.quote is None else 'row'}={position}"
-            raw = self._delimiter(uri).encode().join(column[i].as_py() for column in found.table.columns)
-            failed.append(Failure(place, position, ValueError(f"{place}: {reason}"), excerpt(raw)))
-        table, positions = pa.table(columns), found.positions
+        columns: dict[str, pa.Array] = {}
+        kept = np.ones(len(good), bool)
+        for name, values in zip(table.column_names, table.columns, strict=True):
+            if wanted is None or name in wanted:
+                columns[name], bad = converted(joined(values), self._type(name))
+                kept[list(bad)] = False
+                for i, what in bad.items():
+                    reasons.setdefault(int(good[i]), f"column {name!r} is {what}: {excerpt(values[i].as_py())[:80]!r}")
+        if kept.any():
+            table = pa.table(columns) if kept.all() else pa.table(columns).filter(pa.array(kept))
+            table = conform(table, self.seen)[0]
+            yield from pieces(as_records(table, part.uri, rows.positions[good[kept]], self.id_column))
         if reasons:
-            kept = np.setdiff1d(np.arange(len(positions)), list(reasons))
-            table, positions = table.take(pa.array(kept)), positions[kept]
-        return Rows(table, positions, []), failed
+            yield failures(part, [self._failure(part, rows.positions[i], ValueError(reason), rows.data[rows.starts[i]:rows.ends[i]])
+                                  for i, reason in sorted(reasons.items())])
+
+    def _failure(self, part: SourceRange, position: int, error: Exception, raw: bytes) -> Failure:
+        place = f"{part.uri}:{'byte' if self.quote is None else 'row'}={position}"
+        return Failure(place, int(position), type(error)(f"{place}: {error}"), excerpt(raw))
 
     def _type(self, name: str) -> pa.DataType:
         return arrow_type(self.types.get(name, "string"))
@@ -201,6 +189,6 @@ def _refused(values: pa.Array, kind: pa.DataType, at: int) -> list[int]:
     return _refused(values[:middle], kind, at) + _refused(values[middle:], kind, at + middle)
 
 
-def _joined(values: pa.ChunkedArray) -> pa.Array:
+def joined(values: pa.ChunkedArray) -> pa.Array:
     joined = values.combine_chunks()
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
