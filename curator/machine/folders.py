@@ -1,4 +1,4 @@
-"""The folders in which batches travel between the processes of this machine, and the proof whose they are.
+"""The folders in which batches travel between the processes of this machine, and the proof of whose they are.
 
     <shared memory, and the temporary folder>/
       curator-<uid>/              this user's, mode 700
@@ -25,8 +25,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 from curator.api.errors import CuratorError
 from curator.machine.process_id import boot_id, pid_namespace, started
@@ -91,9 +90,9 @@ def make_folders() -> list[tuple[str, int]]:
 
 
 def shared_memory_parent() -> str:
-    shared = Path("/dev/shm")
-    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > SHARED_MIN:
-        return str(shared)
+    shared = "/dev/shm"
+    if os.path.isdir(shared) and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > SHARED_MIN:
+        return shared
     return temporary_parent()
 
 
@@ -124,8 +123,7 @@ def _private(parent: str) -> str | None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     with contextlib.suppress(OSError), _opened(path) as folder:
-        if _is_private(folder):
-            return path
+        return path if _is_private(folder) else None
     return None
 
 
@@ -201,22 +199,19 @@ def _owner(folder: int) -> Owner | None:
     try:
         marker = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         with open(marker, "rb") as file:
-            told = os.fstat(marker)
-            if not stat.S_ISREG(told.st_mode) or told.st_uid != os.geteuid():
+            found = os.fstat(marker)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
                 return None
-            values = json.loads(file.read(_MARKER_MAX))
-    except (OSError, ValueError, RecursionError):
+            owner = Owner(**json.loads(file.read(_MARKER_MAX)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
-    if not isinstance(values, dict) or values.keys() != {f.name for f in fields(Owner)}:
-        return None
-    whole = all(isinstance(values[f.name], int if f.name in ("uid", "pid") else str) for f in fields(Owner))
-    owner = Owner(**values)
+    whole = all(isinstance(value, int if name in ("uid", "pid") else str) for name, value in asdict(owner).items())
     return owner if whole and owner.made_by == MADE_BY and owner.uid == os.geteuid() and owner.pid > 0 else None
 
 
 def _is_private(folder: int) -> bool:
-    told = os.fstat(folder)
-    return told.st_uid == os.geteuid() and not stat.S_IMODE(told.st_mode) & 0o077
+    found = os.fstat(folder)
+    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 @contextlib.contextmanager

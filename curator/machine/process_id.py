@@ -1,7 +1,7 @@
-"""Which process it is, so that no other process of the same number is ever taken for it.
+"""Which process it is, so that no other process with the same number is ever taken for it.
 
-A number alone is no proof: numbers are given again, after a restart of the machine and in every container. Imports nothing but
-the standard library: the fork server uses it before it forks.
+A number alone is no proof: numbers are used again after a restart of the machine, and in every container. Imports nothing but the
+standard library: the fork server uses it before it forks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """What process numbers are counted in: of this machine, or of a container; "" where the kernel does not tell."""
+    """What process numbers are counted in: a machine or a container; "" where the kernel does not tell."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -36,10 +36,10 @@ def started(pid: int) -> str | None:
         return None
     except (OSError, OverflowError):  # another user's
         pass
-    told = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    if told and told[0] in "ZX":  # dead, and its parent has not asked yet
+    found = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    if found and found[0] in "ZX":  # dead, and its parent has not asked yet
         return None
-    return told[19] if len(told) > 19 else ""
+    return found[19] if len(found) > 19 else ""
 
 
 def _read(path: str) -> str:

@@ -16,12 +16,16 @@ import contextlib
 import os
 import pickle
 import secrets
+import shutil
+import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -207,7 +211,8 @@ class RayRuntime:
         self.job, self.tell, self.wants = job, tell, Wants.of(job, cores)
         self.run = secrets.token_hex(3)
         self.members: dict[int, Member] = {}
-        self.inbox: SimpleQueue[tuple] = SimpleQueue()
+        self.inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what is to be done with each answer that came
+        self.events: list[ev.Event] = []  # that `wait` has not told yet
         self.deaths: dict[str, list[float]] = {}  # of our agents, when, by node
         self.last_death = ""
         self.closing = threading.Event()
@@ -230,15 +235,15 @@ class RayRuntime:
         self.watcher.start()
         until, told = time.monotonic() + START_S, False
         while not self.nodes or (len(self.nodes) < len(self.members) and time.monotonic() < until):
-            events: list[ev.Event] = []
-            self._take(self.inbox.get(), events)
-            for stop in (e for e in events if isinstance(e, ev.Stop)):
+            self.inbox.get()()
+            for stop in (e for e in self.events if isinstance(e, ev.Stop)):
                 raise CuratorError(stop.reason)
             if not self.members and self.last_death:
                 raise CuratorError(f"no worker can be started on this Ray cluster: {self.last_death}")
             if not self.members and not told:
                 told = True
                 self.tell("waiting", "nothing is free on the Ray cluster; waiting until something is")
+        self.events.clear()  # the run begins with `nodes`
         if len(self.nodes) > 1 and self.job.sidecars.is_local:
             self.tell("shared_folder", f"the run has {len(self.nodes)} nodes, and all of them must see the folder of "
                                        f"{self.job.sidecars.uri}")
@@ -252,14 +257,13 @@ class RayRuntime:
     def wait(self, timeout: float | None) -> list[ev.Event]:
         """What has happened since; waits for the first event, at most `timeout` seconds."""
         self._send()
-        events: list[ev.Event] = []
-        try:
-            self._take(self.inbox.get(timeout=timeout), events)
+        with contextlib.suppress(Empty):
+            self.inbox.get(timeout=timeout)()
             while True:
-                self._take(self.inbox.get_nowait(), events)
-        except Empty:
-            pass
+                self.inbox.get_nowait()()
         self._send()
+        events = list(self.events)
+        self.events.clear()
         return events
 
     def close(self) -> None:
@@ -293,55 +297,41 @@ class RayRuntime:
 
     # -- the inbox ------------------------------------------------------------------------------------------
 
-    def _call(self, kind: str, member: Member, ref: Any) -> None:
-        ref.future().add_done_callback(lambda done: self.inbox.put((kind, member, done)))
+    def _ask(self, ref: Any, then: Callable[[Member, Future], None], member: Member) -> None:
+        """Call `then` with the agent and what it answered."""
+        ref.future().add_done_callback(lambda done: self.inbox.put(partial(then, member, done)))
 
-    def _take(self, item: tuple, events: list[ev.Event]) -> None:
-        match item:
-            case "said", member, answer:
-                self._hear(member, answer, events)
-            case "up", member, answer:
-                self._up(member, answer, events)
-            case "nodes", nodes, free:
-                self._look_around(nodes, free, events)
-            case "silent", error:
-                self.tell("cluster silent", f"the Ray cluster does not tell its nodes ({error}); asking again")
-            case "no nodes", error:
-                events.append(ev.Stop(f"the Ray cluster does not answer any more ({error}); what was committed is safe: "
-                                      "run the same command again"))
-
-    def _hear(self, member: Member, answer: Future, events: list[ev.Event]) -> None:
-        said = self._result(member, answer, events)
+    def _hear(self, member: Member, answer: Future) -> None:
+        said = self._result(member, answer)
         if said is None:
             return
-        self._call("said", member, member.actor.hear.remote())
-        number = member.lease.number
+        self._ask(member.actor.hear.remote(), self._hear, member)
         for process, message in pickle.loads(said):
             if process == FORK_SERVER:
-                self._down(member, "the process that holds its workers has died", events)
+                self._down(member, "the process that holds its workers has died")
                 return
-            events += self.workers.hear(number, process, message)
+            self.events += self.workers.hear(member.lease.number, process, message)
 
-    def _result(self, member: Member, answer: Future, events: list[ev.Event]) -> Any:
+    def _result(self, member: Member, answer: Future) -> Any:
         """What an agent answered; None if it is gone."""
         if member.lease.number not in self.members:
             return None
         try:
             return answer.result()
         except RayActorError as error:
-            self._down(member, str(error).strip().splitlines()[-1], events)
+            self._down(member, str(error).strip().splitlines()[-1])
         except RayError as error:
-            self._down(member, f"its agent failed: {error}", events)
+            self._down(member, f"its agent failed: {error}")
         return None
 
-    def _up(self, member: Member, answer: Future, events: list[ev.Event]) -> None:
-        told = self._result(member, answer, events)
+    def _up(self, member: Member, answer: Future) -> None:
+        told = self._result(member, answer)
         if told is not None:
             member.address, member.node = told
-            self._call("said", member, member.actor.hear.remote())
-            events.append(ev.NodeUp(member.lease.number, member.node))
+            self._ask(member.actor.hear.remote(), self._hear, member)
+            self.events.append(ev.NodeUp(member.lease.number, member.node))
 
-    def _down(self, member: Member, reason: str, events: list[ev.Event]) -> None:
+    def _down(self, member: Member, reason: str) -> None:
         lease = member.lease
         del self.members[lease.number]
         _kill(member.actor)
@@ -349,7 +339,7 @@ class RayRuntime:
         self.last_death = f"{lease.name}: {reason}"
         self.workers.lose_node(lease.number)
         if member.node is not None:
-            events.append(ev.NodeDown(lease.number, self.last_death))
+            self.events.append(ev.NodeDown(lease.number, self.last_death))
 
     # -- the nodes ------------------------------------------------------------------------------------------
 
@@ -359,21 +349,24 @@ class RayRuntime:
         while not self.closing.is_set():
             asked_at = time.monotonic()
             try:
-                self.inbox.put(("nodes", ray.nodes(), available_resources_per_node()))
+                self.inbox.put(partial(self._look_around, ray.nodes(), available_resources_per_node()))
                 silent_since = None
             except Exception as error:
                 if self.closing.is_set():
                     return
                 if silent_since is None:
                     silent_since = asked_at
-                    self.inbox.put(("silent", error))
+                    self.inbox.put(partial(self.tell, "cluster silent",
+                                           f"the Ray cluster does not tell its nodes ({error}); asking again"))
                 elif time.monotonic() - silent_since > SILENT_S:
-                    self.inbox.put(("no nodes", error))
+                    self.inbox.put(partial(self.events.append, ev.Stop(
+                        f"the Ray cluster does not answer any more ({error}); what was committed is safe: "
+                        "run the same command again")))
                     return
             self.closing.wait(WATCH_S)
 
-    def _look_around(self, nodes: list[dict], free: Mapping[str, Mapping[str, float]], events: list[ev.Event]) -> None:
-        alive = {node["NodeID"]: node for node in _alive(nodes)}
+    def _look_around(self, nodes: list[dict], free: Mapping[str, Mapping[str, float]]) -> None:
+        alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
         if not self.checked:
             check_gpus(self.job, list(alive.values()))
             self.checked = True
@@ -381,7 +374,7 @@ class RayRuntime:
         for member in list(self.members.values()):
             member.looks += 1
             if member.lease.node_id not in alive:
-                self._down(member, "the node is gone", events)
+                self._down(member, "the node is gone")
             elif member.node is None and member.looks > GRANT_LOOKS:
                 _kill(member.actor)  # it is asked again, for what is free then
                 del self.members[member.lease.number]
@@ -411,17 +404,13 @@ class RayRuntime:
             return
         member = Member(lease, actor)
         self.members[lease.number] = member
-        self._call("up", member, actor.info.remote())
+        self._ask(actor.info.remote(), self._up, member)
 
 
 def _kill(actor: Any) -> None:
     """End an agent; one that is gone, or whose cluster is, needs no end."""
     with contextlib.suppress(RayError):
         ray.kill(actor)
-
-
-def _alive(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [node for node in nodes if node["Alive"]]
 
 
 # -- connecting -------------------------------------------------------------------------------------------------------
@@ -446,9 +435,6 @@ def connect(address: str, cores: float | None) -> Callable[[], None]:
 
 
 def _own_cluster(cores: float | None) -> Callable[[], None]:
-    import shutil
-    import tempfile
-
     machine = this_machine(cores)
     # The paths of sockets below it must stay within 107 characters.
     parent = tempfile.gettempdir()
@@ -471,8 +457,6 @@ def _own_cluster(cores: float | None) -> Callable[[], None]:
 
 def _check_reachable(address: str) -> None:
     """Ray itself tries for a minute."""
-    import socket
-
     if address.startswith("ray://"):
         raise CuratorError(f"{address} is for Ray's client, through which a run would be slow; start the run on the cluster "
                            "(ray job submit -- curator run ...), or give the address of the cluster itself (host:6379)")

@@ -1,11 +1,11 @@
 """The parent of all local workers: a small process that imports once, forks, reaps, and cleans up after the driver.
 
-    python -m curator.worker.fork_server FD '{"path": [...], "modules": [...], "folders": [...]}'
-
-FD is one end of a socket pair. The driver sends (FORK, worker) with the worker's own socket attached, or (KILL, worker); the
-fork server answers (pid, worker, exit status) when a worker has ended. When the driver is gone, however it went, the socket
-closes: the fork server kills every worker and removes the run's shared memory. A fork costs some ms where a new
+FD, its first argument, is one end of a socket pair. The driver sends (FORK, worker) with the worker's own socket attached, or
+(KILL, worker); the fork server answers (pid, worker, exit status) when a worker has ended. When the driver is gone, however it
+went, the socket closes: the fork server kills every worker and removes the run's shared memory. A fork costs some ms where a new
 interpreter with Arrow costs a third of a second, and it is safe because this process never starts a thread.
+
+The standard library's fork server neither kills with a process what that started, nor cleans up after its owner; so this is ours.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 
 from curator.machine.folders import remove_folder
 
@@ -32,14 +33,14 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     driver = socket.socket(fileno=int(sys.argv[1]))
-    told = json.loads(sys.argv[2])
-    sys.path[:] = told["path"]
-    for fd in (driver.fileno(), *told["keep"]):
+    job = json.loads(sys.argv[2])
+    sys.path[:] = job["path"]
+    for fd in (driver.fileno(), *job["keep"]):
         os.set_inheritable(fd, False)  # forks hold it, programs that a stage starts do not
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to answer
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _leave_a_watchdog(told["folders"], (driver.fileno(), *told["keep"]))
-    _import_once(told["modules"])
+    _leave_a_watchdog(job["folders"], (driver.fileno(), *job["keep"]))
+    _import_once(job["modules"])
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -53,7 +54,7 @@ def main() -> None:
             _kill(pid)
         for pid in workers:
             os.waitpid(pid, 0)
-        for folder in told["folders"]:
+        for folder in job["folders"]:
             remove_folder(folder)
 
 
@@ -159,14 +160,9 @@ def _fork(driver: socket.socket, wake: int, worker: int, fd: int, workers: dict[
 
         status = serve(fd, worker)
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
 
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,7 @@ import json, os, sys
 import pyarrow as pa
 from curator import Batch, Contract, Resources, Sink, Source, Stage, TextBatch
 from curator.front import from_source
-from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator.api.stage import SourceRange, Unit, Writer, WrittenFile
 from curator.api.batch import payload
 
 
@@ -38,7 +38,7 @@ class Book(Source):
     chapters: int = 6
 
     def units(self):
-        return [Chapter((Part(uri=f"book://{i}", size_bytes=1),), i) for i in range(self.chapters)]
+        return [Chapter((SourceRange(uri=f"book://{i}", size_bytes=1),), i) for i in range(self.chapters)]
 
     def contract(self):
         return Contract(adds={"text": pa.string(), "pages": None})
