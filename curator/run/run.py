@@ -31,7 +31,7 @@ from curator.io.files.folder import FileInfo, Folder
 from curator.io.files.listing import CARD, DATA
 from curator.io.spool import shard_units, spool_units
 from curator.machine.detect import this_machine
-from curator.observe.live.endpoint import Endpoint
+from curator.observe.live.metrics import Endpoint
 from curator.observe.live.observer import Observer
 from curator.observe.report.card import About, may_replace, render_card
 from curator.observe.report.examples import find_examples

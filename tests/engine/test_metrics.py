@@ -9,15 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
 from curator import CuratorError
 from curator.io.files.folder import Folder
-from curator.observe.live.endpoint import Endpoint
-from curator.observe.live.metrics import FAMILIES, Published, Sample, Steady, exposition, samples
+from curator.observe.live.metrics import FAMILIES, Endpoint, Published, Sample, Steady, samples
 from curator.observe.live.observer import Observer
 from tests.engine.small_stages import DropWord, FirstOfText, Shout, WaitingSink, lines, wait_until, write_lines
 
@@ -75,17 +73,34 @@ def test_samples_give_every_family_and_each_one_is_documented():
         (name, family.kind, family.labels, family.help) for name, family in FAMILIES.items()]
 
 
-def test_the_text_is_prometheus():
-    parsed = parse(exposition(ALL))
-    assert parsed == {(s.name, s.labels): s.value for s in ALL}
-    assert parsed["curator_stage_rows_dropped_total", (("stage", "ocr"), ("reason", "too_short"))] == 1
+@pytest.fixture
+def served():
+    """What a port answers that serves these samples."""
+    endpoint = Endpoint(0)
+
+    def serve(samples):
+        endpoint.samples = samples
+        return scrape(endpoint.url)
+
+    yield serve
+    endpoint.close()
+
+
+def in_order(samples):
+    """By name and labels; the order of labels says nothing."""
+    return {(s.name, tuple(sorted(s.labels))): s.value for s in samples}
+
+
+def test_the_text_is_prometheus(served):
+    parsed = served(ALL)
+    assert parsed == in_order(ALL)
+    assert parsed["curator_stage_rows_dropped_total", (("reason", "too_short"), ("stage", "ocr"))] == 1
     assert parsed["curator_node_gpus_used", (("node", "0"),)] == 0.5
 
 
-def test_labels_may_hold_anything():
+def test_labels_may_hold_anything(served):
     odd = 'a "b" \\ c\nd {e="f"},'
-    text = exposition([Sample("curator_limit_info", (("limit", odd),), 1)])
-    assert parse(text) == {("curator_limit_info", (("limit", odd),)): 1}
+    assert served([Sample("curator_limit_info", (("limit", odd),), 1)]) == {("curator_limit_info", (("limit", odd),)): 1}
 
 
 def test_a_counter_stands_still_while_work_is_done_again():
@@ -123,14 +138,15 @@ def test_an_observer_tells_numbers_only_where_somebody_wants_them(tmp_path):
     assert told["curator_stage_rows_failed_total"] == 1
 
 
-def test_the_port_answers_only_this_machine_and_only_at_metrics():
+def test_the_port_is_of_this_machine_and_answers_whoever_asks_for_another_format():
     endpoint = Endpoint(0)
     try:
         assert endpoint.url.startswith("http://127.0.0.1:")
         endpoint.samples = ALL
         assert len(scrape(endpoint.url)) == len(ALL)
-        with pytest.raises(HTTPError, match="404"):
-            urlopen(endpoint.url.replace("metrics", "secrets"), timeout=30)
+        asked = Request(endpoint.url, headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+        with urlopen(asked, timeout=30) as answer:
+            assert answer.read().endswith(b"# EOF\n")
     finally:
         endpoint.close()
 
@@ -174,8 +190,7 @@ def test_a_run_is_read_while_it_works_and_its_numbers_are_those_of_the_end(tmp_p
     stats = json.loads((out / "_run/stats.json").read_text())
     assert stats["records"] == result.records == {**result.records, "in": 6, "written": 3, "dropped": 2, "duplicate": 1}
     of_stages = {key: value for key, value in seen.items() if key[0].startswith("curator_stage_rows")}
-    assert of_stages == {(s.name, s.labels): s.value for s in samples(RUN, stats["stages"], {}, {})
-                         if s.name.startswith("curator_stage_rows")}
+    assert of_stages == in_order(s for s in samples(RUN, stats["stages"], {}, {}) if s.name.startswith("curator_stage_rows"))
     working = {dict(labels)["operator"]: v for (name, labels), v in seen.items()
                if name == "curator_operator_workers" and dict(labels)["state"] == "working"}
     assert working["write"] >= 1

@@ -1,16 +1,22 @@
-"""A run in numbers for Prometheus: plain samples, their text, and a hand-over to another library's gauges.
+"""A run in numbers for Prometheus: what the metrics are, and the port at which they are served.
 
-`look` reads the scheduler's state, `samples` names the numbers; both are called a few times a second at most.
+Text and port are `prometheus_client`'s. The numbers are taken from the run a few times a second at most; nothing is counted in a
+call, and Ray gets the same ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from curator.api.errors import CuratorError
 from curator.engine.state import State
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+HOST = "127.0.0.1"  # who may read the numbers of a run is the user's to say
 
 
 class Family(NamedTuple):
@@ -53,15 +59,10 @@ FAMILIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     name: str
     labels: tuple[tuple[str, str], ...]
     value: float
-
-    @property
-    def family(self) -> Family:
-        return FAMILIES[self.name]
 
 
 def look(state: State) -> dict[str, Any]:
@@ -88,50 +89,43 @@ def samples(run: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], engine:
     `run`: name, out, attempt, version, seconds, units_done, units_left, bytes_done, bytes_left, limit ("" for not known).
     `stages`: as in `stats.json`. `engine`: what `look` gives, {} when nothing works. `events`: lines by kind.
     """
-    found = [*_of_run(run), *_of_stages(stages), *_of_engine(engine),
-             *(_sample("curator_events_total", n, event) for event, n in events.items())]
+    found = [*_of_run(run), *_of_stages(stages), *_of_engine(engine), *(("events_total", n, event) for event, n in events.items())]
+    named = [Sample(f"curator_{name}", tuple(zip(FAMILIES[f"curator_{name}"].labels, labels, strict=True)), value)
+             for name, value, *labels in found]
     order = {name: at for at, name in enumerate(FAMILIES)}
-    return sorted(found, key=lambda s: order[s.name])
+    return sorted(named, key=lambda sample: order[sample.name])
 
 
-def _sample(name: str, value: float, *labels: str) -> Sample:
-    return Sample(name, tuple(zip(FAMILIES[name].labels, labels, strict=True)), value)
-
-
-def _of_run(run: Mapping[str, Any]) -> Iterator[Sample]:
-    yield _sample("curator_run_info", 1, run["name"], run["out"], str(run["attempt"]), run["version"])
+def _of_run(run: Mapping[str, Any]) -> Iterator[tuple]:
+    yield "run_info", 1, run["name"], run["out"], str(run["attempt"]), run["version"]
     if run["limit"]:
-        yield _sample("curator_limit_info", 1, run["limit"])
-    yield _sample("curator_run_seconds", run["seconds"])
-    for name, what in (("curator_units", "units"), ("curator_source_bytes", "bytes")):
-        for state in ("done", "left"):
-            yield _sample(name, run[f"{what}_{state}"], state)
+        yield "limit_info", 1, run["limit"]
+    yield "run_seconds", run["seconds"]
+    for state in ("done", "left"):
+        yield "units", run[f"units_{state}"], state
+        yield "source_bytes", run[f"bytes_{state}"], state
 
 
-def _of_stages(stages: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
+def _of_stages(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple]:
     for stage in stages:
+        name = stage["name"]
         for key in ("in", "made", "duplicate", "failed", "absorbed"):
-            yield _sample(f"curator_stage_rows_{key}_total", stage[key], stage["name"])
+            yield f"stage_rows_{key}_total", stage[key], name
         for key in ("out", "dropped"):
-            for port, rows in stage[key].items():
-                yield _sample(f"curator_stage_rows_{key}_total", rows, stage["name"], port)
-        yield _sample("curator_stage_busy_seconds_total", stage["busy_s"], stage["name"])
+            yield from ((f"stage_rows_{key}_total", rows, name, where) for where, rows in stage[key].items())
+        yield "stage_busy_seconds_total", stage["busy_s"], name
 
 
-def _of_engine(engine: Mapping[str, Any]) -> Iterator[Sample]:
+def _of_engine(engine: Mapping[str, Any]) -> Iterator[tuple]:
     for operator in engine.get("operators", ()):
-        for name, key in (("queue_rows", "queue_rows"), ("queue_bytes", "queue_bytes"), ("queue_limit_bytes", "queue_limit"),
-                          ("rows_per_second", "rows_per_s"), ("setup_seconds", "setup_s"), ("calls_total", "calls"),
-                          ("busy_seconds_total", "busy_s")):
-            yield _sample(f"curator_operator_{name}", operator[key], operator["name"])
-        for state, workers in operator["workers"].items():
-            yield _sample("curator_operator_workers", workers, operator["name"], state)
+        for metric, key in (("queue_rows", "queue_rows"), ("queue_bytes", "queue_bytes"), ("queue_limit_bytes", "queue_limit"),
+                            ("rows_per_second", "rows_per_s"), ("setup_seconds", "setup_s"), ("calls_total", "calls"),
+                            ("busy_seconds_total", "busy_s")):
+            yield f"operator_{metric}", operator[key], operator["name"]
+        yield from (("operator_workers", workers, operator["name"], state) for state, workers in operator["workers"].items())
     for node in engine.get("nodes", ()):
-        for key in ("cores", "cores_used", "gpus", "gpus_used"):
-            yield _sample(f"curator_node_{key}", node[key], node["node"])
-    for key in ("live_bytes", "budget_bytes"):
-        if key in engine:
-            yield _sample(f"curator_{key}", engine[key])
+        yield from ((f"node_{key}", node[key], node["node"]) for key in ("cores", "cores_used", "gpus", "gpus_used"))
+    yield from ((key, engine[key]) for key in ("live_bytes", "budget_bytes") if key in engine)
 
 
 class Steady:
@@ -142,56 +136,70 @@ class Steady:
         self._most: dict[tuple[str, tuple], float] = {}
 
     def __call__(self, found: Sequence[Sample]) -> list[Sample]:
-        steady = []
-        for sample in found:
-            if sample.family.kind == "counter":
-                key = sample.name, sample.labels
-                most = self._most[key] = max(sample.value, self._most.get(key, 0.0))
-                sample = sample if most == sample.value else replace(sample, value=most)
-            steady.append(sample)
-        return steady
+        for name, labels, value in found:
+            if FAMILIES[name].kind == "counter":
+                self._most[name, labels] = max(value, self._most.get((name, labels), 0.0))
+        return [sample._replace(value=self._most.get(sample[:2], sample.value)) for sample in found]
 
 
-def exposition(found: Sequence[Sample]) -> str:
-    """Samples in Prometheus' text format 0.0.4.
+class Endpoint:
+    """Serves `samples` at `url`, from a thread of its own.
 
-    Source: https://prometheus.io/docs/instrumenting/exposition_formats/
+    `address`: a port of this machine (0 for any free one), or "HOST:PORT" to let others in ("0.0.0.0:9400").
+
+    Raises:
+        CuratorError: the port cannot be had.
     """
-    lines = []
-    for name, of_name in groupby(found, key=lambda s: s.name):
-        family = FAMILIES[name]
-        lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
-        for sample in of_name:
-            labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels)
-            lines.append(f"{name}{{{labels}}} {_number(sample.value)}" if labels else f"{name} {_number(sample.value)}")
-    return "".join(f"{line}\n" for line in lines)
 
+    def __init__(self, address: int | str) -> None:
+        from prometheus_client import CollectorRegistry, start_http_server
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        host, _, port = str(address).rpartition(":")
+        host = host or HOST
+        if not port.isdigit() or int(port) > 65535:
+            raise CuratorError(f"metrics port {address!r}: give a port such as 9400, or host and port such as 0.0.0.0:9400")
+        self.samples: Sequence[Sample] = ()
+        registry = CollectorRegistry()
+        registry.register(self)
+        try:
+            self._server, self._thread = start_http_server(int(port), host, registry)
+        except OSError as error:
+            raise CuratorError(f"metrics cannot be served on {host}:{port} ({error.strerror or error}); "
+                               "choose another port, or 0 for any that is free") from None
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
 
+    def collect(self) -> Iterator[Metric]:
+        """The samples as `prometheus_client` wants them: it adds `_total` to the name of a counter."""
+        from prometheus_client import Metric
 
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
+        for name, found in groupby(self.samples, key=lambda sample: sample.name):
+            metric = Metric(name.removesuffix("_total"), FAMILIES[name].help, FAMILIES[name].kind)
+            for sample in found:
+                metric.add_sample(name, dict(sample.labels), sample.value)
+            yield metric
+
+    def close(self) -> None:
+        """Give the port back. May be called twice."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 class Published:
     """Hands samples to gauges of another library, such as Ray's.
 
     `gauge(name, help, labels)` makes one; its `set(value, tags)` takes a number and a dict. A sample that is no longer
-    there is set to 0, because such a gauge would tell its last value for ever.
+    there is set to 0, because such a gauge would show its last value for ever.
     """
 
     def __init__(self, gauge: Callable[[str, str, tuple[str, ...]], Any]) -> None:
         self._make, self._gauges = gauge, {}
-        self._told: set[tuple[str, tuple]] = set()
+        self._shown: set[tuple[str, tuple]] = set()
 
     def publish(self, found: Sequence[Sample]) -> None:
-        now = {(s.name, s.labels): s.value for s in found}
-        for name, labels in self._told - now.keys():
-            self._gauges[name].set(0, dict(labels))
-        for (name, labels), value in now.items():
+        now = {sample[:2]: sample.value for sample in found}
+        for (name, labels), value in (dict.fromkeys(self._shown - now.keys(), 0) | now).items():
             if name not in self._gauges:
                 self._gauges[name] = self._make(name, FAMILIES[name].help, FAMILIES[name].labels)
             self._gauges[name].set(value, dict(labels))
-        self._told = set(now)
+        self._shown = set(now)

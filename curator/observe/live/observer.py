@@ -15,9 +15,8 @@ from curator.api.format import count, plural
 from curator.engine import events as ev
 from curator.engine.state import State
 from curator.io.files.folder import Folder
-from curator.observe.live.endpoint import Endpoint
 from curator.observe.live.events_log import EventLog
-from curator.observe.live.metrics import Published, Steady, look, samples
+from curator.observe.live.metrics import Endpoint, Published, Steady, look, samples
 from curator.pipeline.plan import Operator
 
 SAMPLES_S = 0.5  # numbers are taken so often, or
