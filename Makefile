@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml constraints.txt $(wildcard packs/*/pyproject.toml)
-PACKS := -e packs/text -e packs/image
+PACKS := $(notdir $(patsubst %/,%,$(wildcard packs/*/)))
 MODELS := -e 'packs/image[models,ocr]'
 
 # What `make fuzz` draws from: one seed for each round; `make fuzz SEED=…` replays one.
@@ -14,14 +14,27 @@ SEED ?= $(shell $(BIN)/python -c 'import random; print(*random.sample(range(10 *
 RANDOM_TESTS := -m "(hypothesis or seeded) and not ray and not gpu" --hypothesis-profile=fuzz --timeout=3600
 
 # `make dist` builds into dist/, and tries what it built in an environment of its own, away from the sources.
-.PHONY: demo test fuzz lint bench dist clean
+.PHONY: demo test test-core $(PACKS:%=test-%) soak fuzz lint bench dist clean
 
 demo: $(VENV)/demo.done
 	@test -s demo/corpus.jsonl || $(BIN)/python examples/corpus.py demo/corpus.jsonl
 	$(BIN)/curator run text/documents --set read='{jsonl: {path: demo/corpus.jsonl}}' --out demo/out
 
+# Tests run in as many processes as JOBS says; those that need Ray share one of them, and one cluster.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
 test: $(VENV)/test.done
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-core: $(VENV)/test.done
+	$(PYTEST) -m "not slow" tests $(ARGS)
+
+$(PACKS:%=test-%): test-%: $(VENV)/test.done
+	$(PYTEST) -m "not slow" packs/$* $(ARGS)
+
+soak: $(VENV)/test.done
+	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile=soak --timeout=1800 $(ARGS)
 
 fuzz: $(VENV)/test.done
 	@for seed in $(SEED); do echo "seed $$seed"; $(BIN)/python -m pytest $(RANDOM_TESTS) --hypothesis-seed=$$seed $(ARGS) \
@@ -52,9 +65,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.done: $(PROJECTS) | $(BIN)/python
-	$(PIP) -e . $(PACKS)
+	$(PIP) -e . $(PACKS:%=-e packs/%)
 	@touch $@
 
 $(VENV)/test.done: $(PROJECTS) | $(BIN)/python
-	$(PIP) -e ".[dev]" $(PACKS) $(MODELS)
+	$(PIP) -e ".[dev]" $(PACKS:%=-e packs/%) $(MODELS)
 	@touch $@ $(VENV)/demo.done

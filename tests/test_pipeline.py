@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import RecipeError
@@ -119,7 +119,6 @@ def test_what_cannot_be_joined_says_why(build, problem):
         build()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["stage", "branch", "unite", "write"]), st.integers(0, 9), st.integers(0, 9)),
                 max_size=12))
 def test_nodes_come_after_their_inputs_and_once(moves):

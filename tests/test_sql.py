@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import sql
@@ -36,7 +36,6 @@ def test_columns_are_found_by_name_and_case_and_not_what_a_lambda_binds(expressi
     assert sql.columns_of(expression) == columns
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12))
 def test_any_name_can_be_a_column(name):
     quoted = '"' + name.replace('"', '""') + '"'
@@ -178,7 +177,6 @@ def test_only_the_columns_that_are_used_are_looked_at():
     assert sql.evaluate({"one": "n = 1"}, table).to_pylist() == ["one"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.none() | st.integers(-5, 5), st.none() | st.text(max_size=2)), max_size=20), st.integers(1, 7))
 def test_rows_stay_in_their_order_however_the_table_is_chunked(rows, size):
     numbers, texts = [n for n, _ in rows], [t for _, t in rows]

@@ -14,7 +14,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import StageError
@@ -78,7 +78,6 @@ def test_equal_parameters_give_equal_fingerprints_whatever_their_order():
     assert a.fingerprint() == b.fingerprint()
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=4), st.floats(allow_nan=False), max_size=4), st.sets(st.text(max_size=4)))
 def test_a_stage_that_has_travelled_has_the_same_fingerprint(weights, names):
     made = Score(weights=weights, names=names)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.batch import concat_tables
@@ -56,7 +56,6 @@ def rows_of(batch):
     return [row_of(batch, at) for at in range(len(batch))]
 
 
-@settings(deadline=None)
 @given(batches(), st.data())
 def test_take_gives_the_rows_asked_for_with_all_that_belongs_to_them(batch, data):
     places = data.draw(st.lists(st.integers(0, len(batch) - 1), max_size=12) if len(batch) else st.just([]))
@@ -66,7 +65,6 @@ def test_take_gives_the_rows_asked_for_with_all_that_belongs_to_them(batch, data
     assert rows_of(taken) == [row_of(batch, at) for at in places]
 
 
-@settings(deadline=None)
 @given(batches(), st.data(), st.sampled_from(["list", "numpy", "arrow", "chunked"]))
 def test_filter_keeps_what_is_true_in_order_and_null_is_not(batch, data, form):
     mask = data.draw(st.lists(st.booleans() | (st.none() if form != "numpy" else st.booleans()),
@@ -77,7 +75,6 @@ def test_filter_keeps_what_is_true_in_order_and_null_is_not(batch, data, form):
     assert rows_of(kept) == [row_of(batch, at) for at, wanted in enumerate(mask) if wanted]
 
 
-@settings(deadline=None)
 @given(batches(), st.data())
 def test_split_gives_each_row_to_its_label_and_loses_none(batch, data):
     labels = data.draw(st.lists(st.sampled_from(["a", "b", None]), min_size=len(batch), max_size=len(batch)))
@@ -87,14 +84,12 @@ def test_split_gives_each_row_to_its_label_and_loses_none(batch, data):
         assert rows_of(part) == [row_of(batch, at) for at, own in enumerate(labels) if own == label]
 
 
-@settings(deadline=None)
 @given(batches(), st.integers(0, 10), st.integers(0, 12))
 def test_slice_is_a_range_of_rows(batch, start, stop):
     start = min(start, len(batch))
     assert rows_of(batch.slice(start, stop)) == rows_of(batch)[start:stop]
 
 
-@settings(deadline=None)
 @given(batches(), st.data())
 def test_explode_makes_children_that_know_their_parent(batch, data):
     counts = data.draw(st.lists(st.integers(0, 3), min_size=len(batch), max_size=len(batch)))
@@ -107,7 +102,6 @@ def test_explode_makes_children_that_know_their_parent(batch, data):
             assert children.encoded[child] == parent.encode()
 
 
-@settings(deadline=None)
 @given(batches(), batches(start=100), batches(start=200))
 def test_concat_joins_rows_in_order_and_fills_what_one_lacks_with_null(first, second, third):
     parts = [first, second, third]
@@ -128,14 +122,12 @@ def test_concat_joins_rows_in_order_and_fills_what_one_lacks_with_null(first, se
             assert getattr(joined, name) is None
 
 
-@settings(deadline=None)
 @given(batches(), st.integers(1, 5))
 def test_cut_into_pieces_and_joined_again_it_is_the_same(batch, size):
     pieces = [batch.slice(at, at + size) for at in range(0, len(batch), size)] or [batch]
     assert rows_of(Batch.concat(pieces)) == rows_of(batch)
 
 
-@settings(deadline=None)
 @given(batches())
 def test_columns_can_be_added_replaced_selected_and_left_out(batch):
     more = batch.with_columns({"new": list(range(len(batch))), "source": ["t"] * len(batch)})
@@ -148,7 +140,6 @@ def test_columns_can_be_added_replaced_selected_and_left_out(batch):
     assert more.payloads().keys() == batch.payloads().keys()
 
 
-@settings(deadline=None)
 @given(batches())
 def test_bytes_count_only_the_rows_that_are_there(batch):
     pieces = [batch.slice(at, at + 1).nbytes for at in range(len(batch))]

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.resources import Node, Place, Resources
@@ -349,7 +349,6 @@ def enough_cores(demands, nodes, plan) -> bool:
     return True
 
 
-@settings(max_examples=300, deadline=None)
 @given(DEMANDS, NODES, NODES)
 def test_no_plan_takes_more_than_there_is(demands, machines, others):
     nodes = dict(enumerate(machines))
@@ -363,7 +362,6 @@ def test_no_plan_takes_more_than_there_is(demands, machines, others):
     assert in_words(plan, [f"stage{i}" for i in range(len(demands))])
 
 
-@settings(max_examples=100, deadline=None)
 @given(DEMANDS, NODES)
 def test_one_more_node_does_not_hurt(demands, machines):
     """Of packing by rules this is no theorem: one in thousands of plans is a worker worse. Hence the same examples each time."""

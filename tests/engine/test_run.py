@@ -38,6 +38,7 @@ from tests.engine.small_stages import (
     write_lines,
     written,
 )
+from tests.marks import soaked_after
 
 STARTED: list[int] = []  # processes with a run of their own
 MODES = pytest.mark.parametrize("workers", [0, 2])
@@ -241,7 +242,7 @@ def open_gate(texts: Path) -> None:
     Path(texts.parent, "open").touch()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", soaked_after(1, range(3)))
 def test_killed_at_any_moment_and_started_again_the_result_is_the_same(tmp_path, seed):
     import random
 

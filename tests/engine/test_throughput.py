@@ -14,6 +14,7 @@ from curator.engine.events import Done, Emitted, NodeDown, NodeUp, StartWorker
 from tests.engine.scenario import Scenario, chain, make_stage
 from tests.engine.simulator import Simulator
 from tests.engine.test_simulation import audit
+from tests.marks import soaked_after
 
 
 class Watched(Simulator):
@@ -99,7 +100,7 @@ def random_world(seed: int) -> Scenario:
 # -- any line of stages -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [8, 10, 13, 14, 15, 17, 20, 21, 22, 28, 30, 32, 33, 39, 42, 47, 51, 52])
+@pytest.mark.parametrize("seed", soaked_after(4, [8, 10, 13, 14, 15, 17, 20, 21, 22, 28, 30, 32, 33, 39, 42, 47, 51, 52]))
 def test_random_lines_of_stages_come_near_the_bound_of_the_machines(seed):
     done = watch(random_world(seed))
     audit(done)

@@ -19,6 +19,7 @@ from curator.pipeline.plan import Phase
 from curator.run.folder.ledger import Ledger
 from curator.run.folder.ledger_files import MERGE, LedgerFiles
 from tests.engine.scenario import chain, make_stage
+from tests.marks import soaked_after
 
 
 def answer(call: ev.Call, sink: int) -> ev.Done:
@@ -32,7 +33,7 @@ def answer(call: ev.Call, sink: int) -> ev.Done:
                                       for u in units}, 0.01)
 
 
-@pytest.mark.parametrize("count", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", soaked_after(1, [2000, 100_000]))
 def test_a_finished_unit_costs_the_driver_less_than_a_kilobyte(tmp_path, count):
     """And nothing of it is left in the scheduler: what is under way is as much at the end as in the middle."""
     phase = Phase(0, tuple(chain(make_stage())))

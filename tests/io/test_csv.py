@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import InputError
@@ -78,7 +78,6 @@ def test_a_stray_quote_is_a_character(table):
 FIELD = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(FIELD, FIELD), max_size=20), st.sampled_from(["\n", "\r\n"]), st.integers(200, 1000))
 def test_what_pythons_csv_writes_is_read(tmp_path, read_all, rows, ending, block_bytes):
     written = io.StringIO()

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import InputError
@@ -42,7 +42,6 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3)
                       | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=6)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c d", "é"]), VALUES, max_size=4), max_size=6))
 def test_each_record_is_read_as_json_means_it_or_fails(records):
     """No value is coerced: a record is as Python's json reads it, with nulls for missing keys, or on `failed`."""
@@ -82,7 +81,6 @@ KNOWN = [pa.null(), pa.int64(), pa.float64(), pa.string(), pa.list_(pa.null()), 
          pa.struct([("x", pa.list_(pa.null()))]), pa.uint64(), pa.decimal128(38, 0)]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(TOKENS), max_size=7).map(lambda t: "{" + "".join(t) + "}")
                 | st.dictionaries(st.sampled_from("ab"), VALUES, max_size=2).map(json.dumps), max_size=6),
        st.dictionaries(st.sampled_from("ab"), st.sampled_from(KNOWN), max_size=2), st.sampled_from([None, ["a"]]))

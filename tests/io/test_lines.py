@@ -5,7 +5,7 @@ import io
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.io.files.compression import decompressed
@@ -23,7 +23,6 @@ def lines_of(data: bytes, start: int = 0, stop: int | None = None, **limits) -> 
     return found
 
 
-@settings(max_examples=300)
 @given(st.lists(LINE, max_size=30), st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.sets(st.integers(1, 200)),
        st.integers(1, 20))
 def test_ranges_side_by_side_give_each_line_once(lines, ending, final, cuts, block_bytes):

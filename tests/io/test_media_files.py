@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.batch import Batch
@@ -188,7 +188,6 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob(".tmp-*"))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=200), max_size=8))
 def test_safe_names(texts):
     names = Names()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.batch import Batch
@@ -200,7 +200,6 @@ def columns(leaves):
         lambda arrays: table(**{f"c{i}": a for i, a in enumerate(arrays)}))
 
 
-@settings(max_examples=100, deadline=None)
 @given(columns(PARQUET_LEAVES))
 def test_parquet_gives_back_what_was_written(write_all, read_all, rows):
     folder = Folder.open("memory://roundtrip-parquet")
@@ -210,7 +209,6 @@ def test_parquet_gives_back_what_was_written(write_all, read_all, rows):
     assert found.equals(pa.concat_tables([rows, rows]))
 
 
-@settings(max_examples=150, deadline=None)
 @given(columns(LEAVES), st.sampled_from(["zst", "gz", "none"]))
 def test_json_lines_give_back_what_was_written(write_all, read_all, rows, compression):
     folder = Folder.open("memory://roundtrip-jsonl")
@@ -232,7 +230,6 @@ def same(a, b) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8), st.integers(-99, 99)),
                 min_size=1, max_size=10))
 def test_csv_gives_back_the_text_that_was_written(write_all, read_all, rows):

@@ -51,7 +51,6 @@ def read_back(folder, *files, columns=None):
     return list(FromSpool(path=str(folder)).rows(unit, columns))
 
 
-@settings(deadline=None, max_examples=200)
 @given(VALUES)
 def test_a_payload_comes_back_as_it_was(value):
     again = unpack(pack(value))
@@ -59,7 +58,7 @@ def test_a_payload_comes_back_as_it_was(value):
     assert same(again, value)
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(VALUES, min_size=1, max_size=8), st.integers(1, 4))
 def test_a_batch_of_anything_comes_back_as_it_was(tmp_path, values, shards):
     batch = OddBatch(rows(len(values), n=list(range(len(values)))), things=values)

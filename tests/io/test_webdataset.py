@@ -12,7 +12,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.batch import Batch
@@ -276,7 +276,6 @@ def test_a_million_keys_are_refused_before_anything_runs(tmp_path):
         WebDataset(path=str(tmp_path)).units()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=4000), st.integers(0, 6000), st.integers(0, 6000))
 def test_any_bytes_can_be_read(noise, at, cut):
     data = tar(*SAMPLES)
@@ -322,7 +321,6 @@ def tables(draw):
     return pa.table({name: pa.array([draw(value) for _ in range(count)], kind) for name, (kind, value) in columns.items()})
 
 
-@settings(max_examples=80, deadline=None)
 @given(tables())
 def test_everything_comes_back(read_all, write_all, rows):
     place = f"memory://{uuid.uuid4().hex}"
@@ -344,7 +342,6 @@ ODD_KEYS = ["a", "A", "a/b", "../a", "/a", "a.b", "__x__/a", "__x__", ".", "a-2"
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=150)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.none() | KEYS | st.sampled_from(ODD_KEYS), min_size=1, max_size=8))
 def test_keys_of_any_kind_make_good_names(read_all, write_all, keys):
     place = f"memory://{uuid.uuid4().hex}"

@@ -42,7 +42,7 @@ def only_recipe_errors(text: str, overrides=None) -> None:
     assert len(again.nodes()) == len(made.nodes())
 
 
-@settings(max_examples=200, **ANYTHING)
+@settings(**ANYTHING)
 @given(tree=RECIPES | TREES, key=KEYS, value=st.text(max_size=6))
 def test_arbitrary_trees_give_a_pipeline_or_a_recipe_error(tree, key, value):
     text = yaml.safe_dump(tree) + "\n"
@@ -50,7 +50,7 @@ def test_arbitrary_trees_give_a_pipeline_or_a_recipe_error(tree, key, value):
     only_recipe_errors(text, {key: value})
 
 
-@settings(max_examples=200, **ANYTHING)
+@settings(**ANYTHING)
 @given(text=st.text(max_size=60) | st.text(st.sampled_from("ab:-{}[]&*!|>'\"%#? \n\t,1.~"), max_size=40),
        at=st.integers(0, len(DESIGN)), cut=st.integers(0, 20))
 def test_arbitrary_texts_give_a_pipeline_or_a_recipe_error(text, at, cut):

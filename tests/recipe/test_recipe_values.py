@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.front import from_source, load
@@ -67,7 +67,6 @@ NUMBERS = st.floats(allow_nan=False)
 WHOLES = st.integers(-2**70, 2**70)
 
 
-@settings(max_examples=60, deadline=None)
 @given(text=TEXTS, whole=WHOLES, number=NUMBERS, switch=st.booleans(), names=st.lists(TEXTS, max_size=3),
        weights=st.dictionaries(TEXTS.filter(bool), NUMBERS, max_size=3), either=st.one_of(TEXTS, WHOLES),
        maybe=st.none() | NUMBERS, many=st.lists(WHOLES).map(tuple),

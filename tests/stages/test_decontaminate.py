@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import read, write
@@ -199,7 +199,6 @@ def test_what_was_listed_is_no_part_of_a_stage_and_its_fingerprint_is_that_of_no
     assert stage.fingerprint() == other.fingerprint() != first
 
 
-@settings(max_examples=150)
 @given(st.lists(st.text("ab ", max_size=40), min_size=1, max_size=4),
        st.lists(st.text("ab ", max_size=60), min_size=1, max_size=4), st.integers(1, 8), st.integers(1, 8))
 def test_matches_are_those_that_a_plain_search_finds(references, texts, n, least):

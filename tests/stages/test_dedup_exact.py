@@ -5,7 +5,7 @@ import datetime
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import RecipeError
@@ -118,7 +118,6 @@ def test_normalized_texts_are_compared_without_case_space_and_compatible_forms()
     assert answers(dedup(), given) == [None] * 5
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_normalizing_twice_is_normalizing_once(text):
     assert normalized(normalized(text)) == normalized(text)
@@ -252,7 +251,6 @@ def check_one_of_each(units, last):
     assert on.count(None) == everything.count(None)
 
 
-@settings(deadline=None)
 @given(UNITS, st.data())
 def test_of_equal_records_one_goes_on_whatever_is_shown_again(units, data):
     stage, last = dedup(), {}
@@ -264,7 +262,6 @@ def test_of_equal_records_one_goes_on_whatever_is_shown_again(units, data):
     check_one_of_each(units, last)
 
 
-@settings(deadline=None)
 @given(UNITS, st.data())
 def test_of_equal_records_one_goes_on_over_two_runs(units, data):
     finished = data.draw(st.sets(st.integers(0, len(units) - 1)), label="units that the first run finished")
@@ -302,7 +299,6 @@ def test_the_stage_keeps_the_rules():
 # -- the index ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5)), max_size=30), max_size=5))
 def test_the_index_finds_what_was_added_though_hashes_crowd_into_one_slot(calls):
     index, known = HashIndex(), {}

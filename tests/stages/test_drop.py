@@ -3,7 +3,7 @@
 import cloudpickle
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import RecipeError
@@ -148,7 +148,6 @@ def test_a_record_that_cannot_be_evaluated_raises_and_names_the_condition():
         run_stage(Drop(conditions={"big": "text::int > 3"}), batch(text=["5", "one two"]))
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-3, 3), max_size=12))
 def test_every_row_is_somewhere(numbers):
     given = batch(n=pa.array(numbers, pa.int64()))

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import RecipeError
@@ -40,7 +40,6 @@ def test_none_and_all_are_exact():
     assert kept(IDS, fraction=1.0) == IDS
 
 
-@settings(deadline=None)
 @given(st.permutations(IDS[:30]), st.integers(0, 2**64 - 1), st.floats(0, 1))
 def test_the_choice_rests_on_seed_and_id_alone(ids, seed, fraction):
     chosen = set(kept(IDS[:30], fraction=fraction, seed=seed))
@@ -156,7 +155,6 @@ def test_a_unit_that_lost_records_rests_on_those_that_took_their_place():
     assert [stage.snapshot(unit).rests_on for unit in range(3)] == [0, 1, 2]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10), st.lists(st.lists(st.sampled_from("abcdef"), max_size=5), max_size=4))
 def test_never_more_than_the_limit_and_never_fewer_than_there_are(records, units):
     stage = limit(records)

@@ -6,7 +6,7 @@ import random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import RecipeError, TextBatch
@@ -33,7 +33,6 @@ ROWS = st.lists(st.tuples(st.one_of(st.none(), st.sampled_from([0.0, -1.5, 2.0, 
                           st.sampled_from([None, "a", "b", ""])), min_size=1, max_size=40)
 
 
-@settings(deadline=None, max_examples=100)
 @given(ROWS, st.integers(0, 5), st.sampled_from(["asc", "desc"]), st.booleans(), st.integers(1, 5))
 def test_it_keeps_what_sorting_would_and_drops_the_rest(rows, n, order, by_group, parts):
     stage = Top(by="q", n=n, order=order, key="l" if by_group else None, reason="worse")

@@ -16,7 +16,7 @@ from curator_image.decode import Decode
 from curator_image.header import jpeg_quality, read_header
 from curator_image.pixels import Limits, decode, scale_down, upright
 from curator_image.structure import BadImage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
@@ -318,7 +318,6 @@ def test_srgb_broken_and_foreign_profiles_are_passed_over():
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 200), st.sampled_from(["JPEG", "PNG"]))
-@settings(max_examples=60, deadline=None)
 def test_the_shorter_side_has_the_size_and_never_grows(width, height, size, kind):
     frame = one(saved(picture(width, height), kind), size)
     rows, columns = frame.pixels.shape[:2]
@@ -548,7 +547,6 @@ def well_formed(found):
 
 @pytest.mark.filterwarnings("ignore")
 @given(st.sampled_from(sorted(FILES)), st.data())
-@settings(max_examples=400, deadline=None)
 def test_mutated_files_get_an_answer(name, data):
     """Whatever becomes of a file, its record is on `out`, well formed, or on `failed`, with a text."""
     mutated = bytearray(FILES[name])
@@ -572,6 +570,5 @@ def test_mutated_files_get_an_answer(name, data):
 @pytest.mark.filterwarnings("ignore")
 @given(st.binary(max_size=300), st.sampled_from([b"", b"\xff\xd8\xff", b"GIF89a", b"II*\0", b"MM\0+", b"BM", b"P6 ",
                                                  b"\x89PNG\r\n\x1a\n", b"RIFF\x40\0\0\0WEBPVP8 ", b"\0\0\0\x18ftypavif"]))
-@settings(max_examples=300, deadline=None)
 def test_random_bytes_get_an_answer(data, start):
     well_formed(answer(start + data, None, Limits(1_000_000, 10)))

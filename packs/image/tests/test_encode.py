@@ -44,7 +44,7 @@ def test_what_is_written_is_read_again(kind, extension, tolerance):
 
 
 @given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 120))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_png_keeps_pixels_and_size_is_the_shorter_side(width, height, size):
     out = run_stage(Encode(format="png", size=size), images(picture(width, height)))["out"]
     written = np.asarray(Image.open(io.BytesIO(out.column("bytes")[0])))

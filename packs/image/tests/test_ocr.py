@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from curator_image.ocr import Ocr
 from curator_image.text_lines import Line, covered, is_shape, read_lines, reading_order
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import CuratorError
@@ -125,7 +125,6 @@ numbers = st.integers(0, 400)
 
 @given(st.lists(st.tuples(numbers, numbers, st.integers(1, 200), st.integers(1, 60)), max_size=12, unique_by=lambda b: b[:2]),
        st.randoms(use_true_random=False))
-@settings(max_examples=60)
 def test_reading_order_has_each_box_once_and_does_not_depend_on_how_they_come(boxes, random):
     corners = np.stack([box(*b) for b in boxes]) if boxes else np.empty((0, 4, 2), np.float32)
     order = reading_order(corners)

@@ -46,7 +46,7 @@ def test_it_is_what_clip_does(clip, shape):
 
 
 @given(st.integers(20, 130), st.integers(20, 130), st.integers(8, 60), st.sampled_from(["bilinear", "bicubic", "lanczos"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_it_is_what_clip_does_at_any_size(clip, width, height, size, resample):
     pixels = noise(width, height)
     settings_of_it = {"size": {"shortest_edge": size}, "crop_size": {"height": size, "width": size},

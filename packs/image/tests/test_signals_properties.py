@@ -23,7 +23,7 @@ def score(image, name):
 
 
 @given(SEEDS, SIDES, SIDES, st.sampled_from([np.fliplr, np.flipud, np.rot90]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_mirrored_or_turned_image_has_the_same_scores(seed, height, width, turn):
     image = texture(height, width, seed)
     turned = np.ascontiguousarray(turn(image))
@@ -41,7 +41,7 @@ def test_a_mirrored_page_has_as_much_text(turn):
 
 
 @given(SEEDS, st.floats(0.2, 0.95))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_darker_image_is_less_bright(seed, factor):
     image = texture(200, 260, seed)
     darker = (image * factor).astype(np.uint8)
@@ -51,7 +51,7 @@ def test_a_darker_image_is_less_bright(seed, factor):
 
 
 @given(SEEDS, st.floats(0.5, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_blurred_image_is_less_sharp(seed, sigma):
     image = texture(300, 400, seed)
     once = blurred(image, sigma)
@@ -60,13 +60,13 @@ def test_a_blurred_image_is_less_sharp(seed, sigma):
 
 
 @given(SEEDS, st.floats(1, 20), st.integers(60, 200))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_noise_is_recovered_from_a_flat_image(seed, sigma, level):
     assert score(noisy(flat(level, 200, 260), sigma, seed), "noise") == pytest.approx(sigma, rel=0.15)
 
 
 @given(SEEDS, st.floats(3, 15))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_noise_is_recovered_from_a_textured_image_nearly(seed, sigma):
     image = texture(400, 500, seed).clip(60, 195)
     assert score(image, "noise") < 1.5
@@ -80,7 +80,7 @@ def test_texture_in_half_of_the_picture_is_no_noise():
 
 
 @given(SEEDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_stronger_compression_leaves_stronger_blocks(seed):
     image = noisy(texture(384, 512, seed), 3, seed)
     scores = [score(as_jpeg(image, quality), "blockiness") for quality in (95, 60, 30, 15, 5)]
@@ -89,7 +89,7 @@ def test_stronger_compression_leaves_stronger_blocks(seed):
 
 
 @given(SEEDS, st.integers(1, 7), st.integers(1, 7))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_blocks_are_found_where_the_grid_was_cropped(seed, down, right):
     image = as_jpeg(noisy(texture(384, 512, seed), 3, seed), 10)
     assert score(image[down:, right:], "blockiness") == pytest.approx(score(image, "blockiness"), abs=0.03)
@@ -102,7 +102,6 @@ def test_one_line_in_the_picture_is_no_grid():
 
 
 @given(SEEDS, st.lists(st.integers(0, 90), min_size=4, max_size=4), st.sampled_from([0, 255, 128]))
-@settings(max_examples=60, deadline=None)
 def test_borders_are_found_to_the_pixel(seed, sides, colour):
     image = texture(260, 300, seed)
     image = np.where(np.abs(image.astype(int) - colour) < 40, (image.astype(int) + 90) % 256, image).astype(np.uint8)
@@ -116,7 +115,7 @@ def test_borders_are_found_to_the_pixel(seed, sides, colour):
 
 
 @given(SEEDS, st.integers(20, 90))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_noise_and_compression_do_not_hide_borders(seed, size):
     image = texture(300, 400, seed).clip(50, 255)
     bordered = as_jpeg(framed(image, size, size, 0, 0), 70)
@@ -124,7 +123,7 @@ def test_noise_and_compression_do_not_hide_borders(seed, size):
 
 
 @given(SEEDS, SIDES, SIDES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_picture_without_borders_has_none(seed, height, width):
     assert score(texture(height, width, seed), "border_ratio") < 0.02
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from curator_text.minhash import GROUP_CHARS, Minhash
 from curator_text.sketch import ROUNDS, sketches
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import RecipeError
@@ -59,7 +59,6 @@ def test_the_low_bits_of_different_sets_agree_by_chance_only():
     assert (one == other).mean() == pytest.approx(1 / 256, rel=0.1)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(1, 150), st.integers(0, 2**64 - 1), st.randoms())
 def test_a_set_has_one_signature_whatever_its_order_its_repetitions_and_its_company(sizes, count, seed, random):
     sets = [[random.getrandbits(64) for _ in range(size)] for size in sizes]

@@ -12,7 +12,7 @@ from curator_text.marks import ADDRESS, AROUND_ADDRESS
 from curator_text.signals import COLUMNS, measure
 from curator_text.stopwords import STOP_WORDS
 from curator_text.words import split
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 LINE_END = "(?>\r\n|[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029])"
@@ -258,7 +258,6 @@ TRICKY = st.lists(st.sampled_from([
 TEXT = TRICKY | st.text(max_size=60)
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(st.tuples(TEXT, st.sampled_from(["en", "de", "xx", None])), min_size=1, max_size=4))
 def test_the_signals_are_those_of_a_slow_reading(documents):
     texts, languages = [text for text, _ in documents], [language for _, language in documents]
@@ -266,7 +265,6 @@ def test_the_signals_are_those_of_a_slow_reading(documents):
         assert found == reference(text, language)
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(TEXT, min_size=1, max_size=4))
 def test_words_are_those_of_a_slow_reading(texts):
     joined = join(texts)
@@ -275,7 +273,6 @@ def test_words_are_those_of_a_slow_reading(texts):
     assert [found[a:b] for a, b in zip(words.of[:-1], words.of[1:], strict=True)] == [words_of(text) for text in texts]
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(st.text("ab", min_size=1, max_size=1) | st.sampled_from(["c", "a b c d e f", "b a b a b"]), max_size=60))
 def test_repetition_is_that_of_a_slow_reading(words):
     text = " ".join(words)
@@ -283,7 +280,6 @@ def test_repetition_is_that_of_a_slow_reading(words):
     assert {n: v for n, v in found.items() if "gram" in n} == {n: v for n, v in expected.items() if "gram" in n}
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(TEXT, min_size=2, max_size=6), st.randoms())
 def test_a_document_measures_the_same_in_any_company(texts, random):
     alone = [measured([text], ["en"])[0] for text in texts]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from curator_text.warc import Warc
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.statusandheaders import StatusAndHeaders
@@ -256,7 +256,6 @@ def test_a_file_that_is_no_archive_is_one_failed_record(tmp_path):
     assert read(tmp_path, b"", "b.warc") == {"out": [], "dropped": [], "failed": []}
 
 
-@settings(max_examples=200, deadline=None)
 @given(at=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans(), packed=st.booleans())
 def test_whatever_the_damage_other_records_come_through(tmp_path, at, value, cut, packed):
     records = [response(i, b"<p>" + b"word " * 20) for i in range(5)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.stages.dedup import candidates
@@ -61,7 +61,6 @@ def one_by_one(bucket, verify, small):
 BUCKETS = st.lists(st.lists(st.integers(0, 39), max_size=40), max_size=8)
 
 
-@settings(deadline=None, max_examples=200)
 @given(BUCKETS, st.lists(st.integers(0, 30), min_size=40, max_size=40), st.integers(0, 6),
        st.sets(st.integers(0, 39), max_size=15), st.integers(2, 12))
 def test_it_finds_what_a_search_one_by_one_would(buckets, values, reach, reference, small):

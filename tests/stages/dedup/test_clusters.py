@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import RecipeError
@@ -54,7 +54,6 @@ def graphs(draw):
             draw(st.lists(st.sampled_from([False, False, False, True]), min_size=count, max_size=count)))
 
 
-@settings(deadline=None, max_examples=300)
 @given(graphs(), st.sampled_from([1, 2, 3, None]), st.sampled_from([0.0, greedy.WORTHWHILE]))
 def test_it_is_what_going_through_the_records_gives(graph, radius, worthwhile):
     count, pairs, order, reference = graph
@@ -71,7 +70,6 @@ def test_it_is_what_going_through_the_records_gives(graph, radius, worthwhile):
             assert found == np.float32(similarity_of(node, best))
 
 
-@settings(deadline=None)
 @given(graphs(), st.sampled_from([1, 2, None]), st.randoms(use_true_random=False))
 def test_neither_the_order_nor_the_numbers_of_the_input_matter(graph, radius, rng):
     count, pairs, order, reference = graph
@@ -88,7 +86,6 @@ def test_neither_the_order_nor_the_numbers_of_the_input_matter(graph, radius, rn
     assert np.array_equal(similarity, replay[1][new], equal_nan=True)
 
 
-@settings(deadline=None)
 @given(graphs())
 def test_with_radius_1_duplicates_are_like_the_record_that_is_kept_and_kept_records_are_not_alike(graph):
     _, pairs, order, reference = graph
@@ -100,7 +97,6 @@ def test_with_radius_1_duplicates_are_like_the_record_that_is_kept_and_kept_reco
         assert not both or (reference[a] and reference[b])
 
 
-@settings(deadline=None)
 @given(graphs())
 def test_without_a_bound_clusters_are_connected_components(graph):
     count, pairs, order, _ = graph
@@ -166,7 +162,6 @@ def verdicts(stage, *batches):
     return answer["out"].visible().to_pylist() if "out" in answer else []
 
 
-@settings(deadline=None, max_examples=80)
 @given(graphs(), st.sampled_from([1, 2, None]), st.booleans(), st.integers(0, 2), st.randoms(use_true_random=False))
 def test_verdicts_are_a_function_of_the_set_of_pairs(graph, radius, drops_all, width, rng):
     count, pairs, order, reference = graph

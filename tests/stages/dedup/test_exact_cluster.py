@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import RecipeError, read, write
@@ -56,7 +56,6 @@ ROWS = st.lists(st.builds(
     st.sampled_from(list(QUALITY)), st.sampled_from(["x", "X", " x", "yy", "", None])), min_size=1, max_size=20)
 
 
-@settings(deadline=None, max_examples=150)
 @given(ROWS, st.sampled_from(list(KEEPS)), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
 def test_the_best_of_equal_records_is_kept_whatever_the_order(rows, keep, normalize, has_reference, rng):
     value = Value(column=("text",), normalize=normalize)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import RecipeError
@@ -60,7 +60,6 @@ def test_texts_in_iso_8601_are_times(text, microseconds):
 
 
 @given(st.lists(st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1)), min_size=2, max_size=9, unique=True))
-@settings(deadline=None)
 def test_times_and_their_texts_have_one_order(times):
     of_texts = ranks({"newest": "date"}, date=[time.isoformat() for time in times])
     assert of_texts == ranks({"newest": "date"}, date=pa.array(times, pa.timestamp("us")))

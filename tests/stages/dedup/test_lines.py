@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import ContractError, RecipeError
@@ -100,7 +100,6 @@ def told(answer):
             "duplicate": [(r["id"], r["text"], r["duplicate_of"], r["similarity"]) for r in answer["duplicate"]]}
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(TEXTS, min_size=1, max_size=7), STAGES, st.integers(1, 3), st.integers(0, 99))
 def test_it_cuts_what_plain_python_would_in_any_order_and_number_of_shards(some, stage, parts, seed):
     whole = batch(some)
@@ -108,7 +107,6 @@ def test_it_cuts_what_plain_python_would_in_any_order_and_number_of_shards(some,
     assert told(run(stage, *split_at(whole, parts, seed))) == expected(stage, records)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("st"), TEXTS), min_size=1, max_size=7), STAGES,
        st.integers(0, 99))
 def test_records_that_share_an_id_are_told_apart(some, stage, seed):
@@ -117,7 +115,6 @@ def test_records_that_share_an_id_are_told_apart(some, stage, seed):
     assert told(run(stage, *split_at(whole, 2, seed))) == expected(stage, records)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(TEXTS, min_size=1, max_size=7), STAGES)
 def test_each_line_stays_as_often_as_it_may_and_who_lost_all_names_a_record_that_has_it(some, stage):
     answer = run(stage, batch(some))

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import RecipeError, TextBatch
@@ -237,7 +237,6 @@ def first_copies(units, order, copies):
     return told
 
 
-@settings(deadline=None, max_examples=100)
 @given(UNITS, st.integers(1, 3), st.data())
 def test_each_line_stays_as_often_as_it_may_whatever_is_shown_again_and_wherever_the_run_was_cut(units, copies, data):
     names = st.sampled_from(["x", None])
@@ -268,7 +267,6 @@ def test_each_line_stays_as_often_as_it_may_whatever_is_shown_again_and_wherever
         line: min(copies, count) for line, count in often(text for texts in units for text in texts).items()}
 
 
-@settings(deadline=None, max_examples=100)
 @given(UNITS, st.integers(1, 3), st.data())
 def test_each_line_stays_as_often_as_it_may_when_units_are_forgotten_or_fail_halfway(units, copies, data):
     made, void, told = stage(copies=copies), set(), {}

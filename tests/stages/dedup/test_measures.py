@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import Batch, RecipeError
@@ -63,7 +63,6 @@ SIGNATURES = st.integers(1, 12).flatmap(lambda k: st.lists(
     st.one_of(st.none(), st.lists(st.integers(0, 2), min_size=k, max_size=k)), min_size=1, max_size=12))
 
 
-@settings(deadline=None, max_examples=100)
 @given(SIGNATURES, st.integers(1, 3))
 def test_records_share_a_key_just_where_a_band_is_equal(signatures, rows):
     width = max((len(s) for s in signatures if s), default=0)
@@ -113,7 +112,6 @@ def test_broken_signatures_are_named(values):
 HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=10)
 
 
-@settings(deadline=None, max_examples=50)
 @given(HASHES)
 def test_a_hash_is_compared_alike_whatever_type_it_has(hashes):
     measure = Hamming(column="f", distance=4)
@@ -129,7 +127,6 @@ def test_a_hash_is_compared_alike_whatever_type_it_has(hashes):
     assert measure.similarity(encoded[0], encoded[0][::-1]).tolist() == expected
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.sampled_from([(0, 8), (1, 4), (4, 8), (9, 16), (0, 32)]), st.binary(min_size=32, max_size=32), st.randoms())
 def test_hashes_within_the_distance_always_meet_in_blocks(case, value, random):
     distance, width = case
@@ -172,7 +169,6 @@ def test_an_empty_or_missing_hash_has_nothing_to_compare():
 LISTS = st.lists(st.one_of(st.none(), st.lists(st.one_of(st.none(), st.integers(0, 2**64 - 1)), max_size=4)), max_size=8)
 
 
-@settings(deadline=None, max_examples=60)
 @given(LISTS, st.integers(0, 3), st.integers(0, 2))
 def test_lists_are_as_similar_as_their_nearest_hashes(lists, more, cut):
     measure, column = Hamming(column="f", distance=4, hashes=4 + more), pa.array(lists, pa.list_(pa.uint64()))
@@ -188,7 +184,6 @@ def test_lists_are_as_similar_as_their_nearest_hashes(lists, more, cut):
         assert measure.least(sketches.shape[1]) == 1 - 4 / 64
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.binary(min_size=8, max_size=8), min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 3),
        st.sets(st.integers(0, 63), max_size=4))
 def test_lists_meet_where_any_of_their_hashes_do(hashes, at, place, bits):

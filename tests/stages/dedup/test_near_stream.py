@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import RecipeError, TextBatch
@@ -95,7 +95,6 @@ def test_a_resumed_run_knows_what_finished_units_brought():
 UNITS = st.lists(st.lists(st.sampled_from([*SIGNATURES, None]), min_size=1, max_size=6), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(UNITS, st.data())
 def test_of_those_that_are_alike_one_stays_whatever_is_shown_again_and_wherever_the_run_was_cut(units, data):
     batches = [batch(names, unit=unit) for unit, names in enumerate(units)]
@@ -117,7 +116,6 @@ def test_of_those_that_are_alike_one_stays_whatever_is_shown_again_and_wherever_
     assert on.count(None) == everything.count(None)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=8), st.lists(st.integers(0, 12), min_size=1, max_size=5))
 def test_postings_find_every_record_under_each_key_once(parts, wanted):
     import numpy as np

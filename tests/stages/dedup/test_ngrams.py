@@ -4,7 +4,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.stages.dedup.folding import END, fold
@@ -65,7 +65,6 @@ def test_scripts_without_spaces_are_cut_into_words_of_the_usual_length():
     assert inner[-len(words(chinese)) - len(words("后记")):-len(words("后记"))] == words(chinese)
 
 
-@settings(max_examples=200)
 @given(TEXTS, st.booleans())
 def test_a_text_has_the_same_words_and_hashes_alone_and_among_others(texts, normalize):
     together = split_words(fold(texts, normalize))

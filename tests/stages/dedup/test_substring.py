@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import RecipeError
@@ -122,21 +122,18 @@ def told(answer):
             "duplicate": [(r["id"], r["text"], r["duplicate_of"], r["similarity"]) for r in answer["duplicate"]]}
 
 
-@settings(deadline=None, max_examples=400)
 @given(st.lists(TEXTS, min_size=1, max_size=6), STAGES, st.integers(1, 3), st.integers(0, 99))
 def test_it_cuts_what_plain_python_would_in_any_order_and_number_of_shards(some, stage, parts, seed):
     records = [(f"r{i:03}", "s", text) for i, text in enumerate(some)]
     assert told(run(stage, *split_at(batch(some), parts, seed))) == expected(stage, records)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from("ab"), TEXTS), min_size=1, max_size=6), STAGES, st.integers(0, 99))
 def test_records_that_share_an_id_are_told_apart(some, stage, seed):
     whole = batch([text for _, text in some], [name for name, _ in some])
     assert told(run(stage, *split_at(whole, 2, seed))) == expected(stage, [(name, "s", text) for name, text in some])
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(2, 4), UNITS)
 def test_every_passage_stays_whole_somewhere_and_duplicates_name_records_that_are_written(some, width, unit):
     answer = run(DedupSubstring(tokens=width, unit=unit, shards=2), batch(some))

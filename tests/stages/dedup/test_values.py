@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.tasks import TextBatch
@@ -89,7 +89,6 @@ def test_the_form_is_an_address_that_can_be_read():
 ADDRESS = st.text("ahtps:/?#%.@&=+;w2fFé[] -1!", max_size=30)
 
 
-@settings(max_examples=500, deadline=None)
 @given(ADDRESS | st.text(max_size=30), st.booleans())
 def test_the_form_of_a_form_is_itself(text, prefix):
     once = normalized_url("http://" + text if prefix else text)
