@@ -14,6 +14,7 @@ from curator.api.errors import CuratorError, RecipeError
 from curator.api.resources import Resources
 from curator.api.stage import Contract, Sink, Source, Stage, stage
 from curator.cli.lists import COMMANDS
+from curator.cli.main import main
 from curator.registry import packs
 
 
@@ -80,10 +81,10 @@ def curator(monkeypatch, tmp_path):
     """Runs a command over two fake packs, `core` and `text`, and what `add` installs."""
     points = []
     monkeypatch.setattr(packs, "_entry_points", lambda: tuple(points))
-    main = click.Group(commands={command.name: command for command in COMMANDS})
+    commands = click.Group(commands={command.name: command for command in COMMANDS})
 
     def run(*args, code=0):
-        result = CliRunner().invoke(main, args)
+        result = CliRunner().invoke(commands, args)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code
@@ -163,6 +164,14 @@ def test_functions_sources_and_sinks(curator):
 def test_an_unknown_stage_is_answered_with_the_nearest(curator):
     with pytest.raises(RecipeError, match=r"did you mean text\.language"):
         curator("stages", "langage")
+
+
+def test_the_version_names_the_core_and_every_pack_with_its_place(curator, tmp_path):
+    curator.add("image", error="import a_library_nobody_has")
+    told = CliRunner().invoke(main, ["--version"])
+    assert told.exit_code == 0
+    assert told.output.splitlines() == [f"d-{name} 1.0 ({tmp_path}/fake_lists_{name})" for name in ("core", "image", "text")]
+    assert "fake_lists_image" not in sys.modules
 
 
 def test_a_name_that_several_packs_have(curator):

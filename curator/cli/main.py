@@ -75,8 +75,19 @@ mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), def
                                 "kept on disk).")
 
 
+def show_versions(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    """A line for each installed distribution, the core first. Imports no pack, so a broken one is named too."""
+    if wanted and not ctx.resilient_parsing:
+        from curator.registry import packs
+
+        for line in dict.fromkeys(f"{pack.distribution} {pack.version} ({pack.place})" for pack in packs.installed()):
+            click.echo(line)
+        ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="curator-core", prog_name="curator")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=show_versions,
+              help="Show the version of the core and of every installed pack, and where they lie.")
 def main() -> None:
     """Curate text, images, video and audio into training data: nothing lost, every drop explained."""
 

@@ -7,7 +7,7 @@ A line is the main one (`read`, `steps`, `write`) or a branch. It starts with it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
@@ -94,14 +94,20 @@ def give_names(lines: list[Line], problems: Problems) -> None:
     label = {id(sink): name for line in lines if (name := sink_name(line.name)) for sink in line.sinks}
     unnamed = sorted((s for s in all_steps(lines) if not s.named and s.stage), key=lambda s: id(s) in label)
     for step in unnamed:
-        step.base = name = label.get(id(step), step.stage.name)
-        count = 1
-        while name in taken:
-            count += 1
-            name = f"{step.base}-{count}"
+        step.base = label.get(id(step), step.stage.name)
+        name = unique(step.base, taken)
         taken.add(name)
         if name != step.stage.name:
             step.stage = step.stage.with_(name=name)
+
+
+def unique(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it if it is taken: `drop-2`."""
+    free, count = name, 1
+    while free in taken:
+        count += 1
+        free = f"{name}-{count}"
+    return free
 
 
 def sink_name(branch: str) -> str:

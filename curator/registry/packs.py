@@ -82,6 +82,11 @@ class Pack:
         """The pack's folder of this kind (`recipes`, `rules`), None if it has none. Does not import the pack."""
         return next((found for found in (Path(p) / kind for p in _places_of(self.module)) if found.is_dir()), None)
 
+    @property
+    def place(self) -> str:
+        """The folder that it would be imported from. Does not import the pack."""
+        return next(iter(_places_of(self.module.partition(".")[0])), "not found")
+
     def __str__(self) -> str:
         return f"pack {self.name!r} ({self.distribution} {self.version})"
 

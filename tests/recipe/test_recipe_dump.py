@@ -91,13 +91,18 @@ steps:
 - drop: {rules: gopher}
 - drop:
     conditions: {too_short: word_count < 50, shouting: upper_ratio > 0.3}
+  with: {name: drop-2}
 - dedup.exact
 - route:
     conditions: {high: quality >= 0.8, low: quality < 0.8}
-write:
-  parquet: {path: out/}
 branches:
+  high:
+    from: route.high
+    write:
+      parquet: {path: out/}
+      with: {name: to_parquet}
   low:
+    from: route.low
     steps:
     - text.shout: {column: text}
     write:
