@@ -177,7 +177,7 @@ def _size_of(pack: Pack) -> str:
 
 def _lacking(pack: Pack) -> Iterator[str]:
     """What is not installed that a pack could use, and how to get it."""
-    from curator.registry.why import unmet
+    from curator.registry.packs import unmet
 
     for extra, missing in unmet(pack.distribution).items():
         what = f"'{pack.distribution}[{extra}]'" if extra else " ".join(missing)

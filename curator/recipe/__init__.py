@@ -27,6 +27,7 @@ from curator.recipe.overrides import override
 from curator.recipe.steps import check_keys, read_step
 from curator.recipe.values import BAD, coerce
 from curator.registry import packs
+from curator.registry.names import suggestion
 
 __all__ = ["dump", "load", "recipe_text", "without_secrets"]
 
@@ -82,8 +83,7 @@ def _read(recipe: str | Path) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8 text") from None
     except FileNotFoundError:
-        near = packs.nearest(path.name, [p.name for p in path.parent.glob("*.y*ml")])
-        hint = f"did you mean {' or '.join(near)}?" if near else "`curator recipes` lists the packaged ones"
+        hint = suggestion(path.name, [p.name for p in path.parent.glob("*.y*ml")], "`curator recipes` lists the packaged ones")
         raise RecipeError(f"{path}: there is no such file; {hint}") from None
     except InputError as error:
         raise RecipeError(f"the recipe cannot be read: {error}") from None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
 from curator.io.yaml import Item, Problems
 from curator.pipeline.graph import End, Node
-from curator.registry.packs import nearest
+from curator.registry.names import suggestion
 
 
 @dataclass(eq=False)
@@ -147,9 +147,7 @@ class RecipeGraph:
             say = f"{len(found)} steps are {name!r}; name the one you mean, with: {{name: …}} beside it"
         else:
             names = [s.stage.name for s in self.steps if s.stage]
-            near = nearest(name, names)
-            say = f"no step is named {name!r}; " + (f"did you mean {' or '.join(near)}?" if near else
-                                                    f"there are {', '.join(names)}")
+            say = f"no step is named {name!r}; " + suggestion(name, names, f"there are {', '.join(names)}")
         self.problems.add(item, path, say)
         return None
 
@@ -161,9 +159,8 @@ class RecipeGraph:
             self.problems.add(item, "discard", "failed records are always kept; set max_failed to allow more of them")
         ports = {*SIDE_OUTPUTS, *(p for s in self.steps if s.stage for p in s.stage.ports)}
         if port not in ports and all(s.stage for s in self.steps):
-            near = nearest(port, ports - {"failed"}, n=1)
-            self.problems.add(item, "discard", f"no stage has a port {port!r}; " + (
-                f"did you mean {near[0]!r}?" if near else "write dropped, duplicate or one of these with /stage"))
+            hint = suggestion(port, ports - {"failed"}, "write dropped, duplicate or one of these with /stage", quoted=True)
+            self.problems.add(item, "discard", f"no stage has a port {port!r}; {hint}")
         step = self.find(name, item, "discard") if slash else None
         owners = [s for s in self.steps if s.stage and not slash] + ([step] if step else [])
         self.taken |= {(s, port) for s in owners if port in s.stage.ports}
@@ -175,9 +172,8 @@ class RecipeGraph:
                 for label, item in merge.labels.items():
                     first = self.merged.setdefault(label, merge)
                     if label not in self.branches:
-                        near = nearest(label, self.branches)
-                        self.problems.add(item, merge.path, f"there is no branch {label!r}; " + (
-                            f"did you mean {' or '.join(near)}?" if near else "add it under branches"))
+                        hint = suggestion(label, self.branches, "add it under branches")
+                        self.problems.add(item, merge.path, f"there is no branch {label!r}; {hint}")
                     elif first is not merge:
                         self.problems.add(item, merge.path, f"branch {label!r} is merged twice, first at "
                                           f"{first.item.place}: {first.path}")
@@ -215,8 +211,7 @@ class RecipeGraph:
                               f"({', '.join(s.stage.name for s in owners)}); say which one, from: stage.{line.name}")
         else:
             labels = {p for s in self.steps if s.stage for p in s.stage.ports if p != "out"}
-            near = nearest(line.name, labels, n=1)
-            say = f"did you mean {near[0]!r}?" if near else "route to it, or say from: stage.port, or give it a read"
+            say = suggestion(line.name, labels, "route to it, or say from: stage.port, or give it a read", quoted=True)
             self.problems.add(line.item, line.path,
                               f"nothing feeds this branch: no stage has a port {line.name!r}; {say}")
 

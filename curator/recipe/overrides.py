@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from curator.io.yaml import Item, Problems, from_text
-from curator.registry.packs import nearest, unknown
+from curator.registry.names import suggestion, unknown
 
 LINE_KEYS = ("read", "steps", "write")
 
@@ -69,8 +69,7 @@ def _choose(entries: list[Item], path: str, key: str) -> tuple[Item, str]:
     if key != "steps" and len(entries) == 1:
         return entries[0], path
     written = [those[0] for those in names if those]
-    near = nearest(head, written)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(written)}" if written else "there is none"
+    hint = suggestion(head, written, f"there are {', '.join(written)}" if written else "there is none")
     raise LookupError(f"nothing under {key} is named {head!r}; {hint}")
 
 

@@ -12,6 +12,7 @@ from curator.io.yaml import Item, Problems
 from curator.recipe.graph import Step
 from curator.recipe.values import BAD, arguments, attempt, coerce, make
 from curator.registry import packs
+from curator.registry.names import unknown
 
 _WITH = {"name": str, "batch_size": int, "timeout_s": float, "resources": Resources}
 _PLACE = {"source": "read", "sink": "write", "stage": "steps"}
@@ -43,7 +44,7 @@ def check_keys(item: Item, path: str, known: tuple[str, ...], problems: Problems
         return False
     for key, value in item.value.items():
         if key not in known:
-            problems.add(value, f"{path}.{key}" if path else key, packs.unknown("key", key, known))
+            problems.add(value, f"{path}.{key}" if path else key, unknown("key", key, known))
     return True
 
 

@@ -15,7 +15,8 @@ from curator.api.errors import CuratorError
 from curator.api.stage import Stage
 from curator.io.yaml import Item, Problems, scalar
 from curator.recipe.parameters import LISTS, MAPPINGS, REQUIRED, UNIONS, Parameter, parameters, spoken
-from curator.registry.packs import Factory, nearest
+from curator.registry.names import suggestion
+from curator.registry.packs import Factory
 
 BAD = object()  # in place of a value that could not be made; the problem is noted
 _TRUTH = {"yes": True, "on": True, "no": False, "off": False}
@@ -149,9 +150,9 @@ def _choice(item: Item, choices: tuple, path: str, problems: Problems) -> Any:
         same = type(item.value) is type(choice) and item.value == choice
         if same or (isinstance(choice, str) and not (item.is_map or item.is_list) and item.text == choice):
             return choice
-    near = nearest(item.text, [str(c) for c in choices], n=1) if item.text else []
-    hint = f"; did you mean {near[0]}?" if near else ""
-    problems.add(item, path, f"expected one of {', '.join(map(str, choices))}, got {_shown(item, str)}{hint}")
+    hint = suggestion(item.text, map(str, choices), "") if item.text else ""
+    say = f"expected one of {', '.join(map(str, choices))}, got {_shown(item, str)}"
+    problems.add(item, path, f"{say}; {hint}" if hint else say)
     return BAD
 
 
@@ -214,9 +215,8 @@ def _is_mapping(hint: Any) -> bool:
 
 
 def _unknown_parameter(factory: Any, name: str, known: Mapping[str, Parameter]) -> str:
-    near = nearest(name, known, n=1)
     what = getattr(factory, "name", None) or getattr(factory, "__name__", "it")
-    hint = f"did you mean {near[0]!r}?" if near else f"{what} has {', '.join(known) or 'none'}"
+    hint = suggestion(name, known, f"{what} has {', '.join(known) or 'none'}", quoted=True)
     if isinstance(factory, type) and hasattr(factory, name) and not hasattr(Stage, name):  # meant as one by the stage's author
         is_one = "__dataclass_params__" in vars(factory)
         hint = (f"{factory.__name__} names it without a type: write {name}: int = …, or what it is" if is_one else

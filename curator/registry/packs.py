@@ -8,24 +8,26 @@ A pack is imported when one of its names is asked for, never before.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
+import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from curator.api.errors import PackError, RecipeError
 from curator.api.stage import FunctionStage, Sink, Source, Stage
-from curator.registry.why import why
+from curator.registry.names import unknown
 
 GROUP = "curator.packs"
 CORE = "core"
+NO_FEATURE = ("dev", "test", "tests", "doc", "docs")  # extras for those who work on a pack
 Factory = type[Stage] | FunctionStage  # what makes a stage when it is called with parameters
 
 
@@ -59,7 +61,7 @@ class Pack:
         try:
             declared = getattr(importlib.import_module(self.module), "STAGES", None)
         except (Exception, SystemExit) as error:  # a stranger's code: whatever it raises is told, and harms it alone
-            raise PackError(f"{self} cannot be used: {why(error, self.module, self.distribution)}") from error
+            raise PackError(f"{self} cannot be used: {_why(error, self)}") from error
         if not isinstance(declared, (tuple, list)):
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
             raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = (MyStage,) with all of "
@@ -109,19 +111,18 @@ class Resource:
 
 def installed() -> list[Pack]:
     """Every installed pack, the core first, the others by name. Imports none of them."""
-    claims: dict[str, dict[tuple[str, str], Pack]] = {}
+    claims: dict[tuple[str, str, str], Pack] = {}
     for point in _entry_points():
         name, version = (point.dist.name, point.dist.version) if point.dist else ("?", "?")
         module = point.value.partition(":")[0].strip()  # as it is written, also where that is no module's name
-        claims.setdefault(point.name, {})[(name, module)] = Pack(point.name, module, name, version)
-    packs = []
-    for name, claimed in claims.items():
-        clash = None
-        if len(claimed) > 1:
-            owners = " and ".join(sorted(f"{p.distribution} {p.version} ({p.module})" for p in claimed.values()))
-            clash = f"two packs claim the name {name!r}: {owners}; uninstall one of them"
-        packs += [Pack(p.name, p.module, p.distribution, p.version, clash) for p in claimed.values()]
-    return sorted(packs, key=lambda p: (p.name != CORE, p.name, p.distribution))
+        claims[(point.name, name, module)] = Pack(point.name, module, name, version)
+    packs = sorted(claims.values(), key=lambda p: (p.name != CORE, p.name, p.distribution))
+    for at, pack in enumerate(packs):
+        owners = [f"{p.distribution} {p.version} ({p.module})" for p in claims.values() if p.name == pack.name]
+        if len(owners) > 1:
+            clash = f"two packs claim the name {pack.name!r}: {' and '.join(sorted(owners))}; uninstall one of them"
+            packs[at] = replace(pack, clash=clash)
+    return packs
 
 
 def all_stages() -> dict[str, Factory]:
@@ -174,27 +175,25 @@ def find_stage(name: str) -> Factory | None:
 
 def name_of(stage: Stage) -> str | None:
     """The name under which a pack offers this stage, None if none does."""
-    made_by = stage.function if isinstance(stage, FunctionStage) else type(stage)
+    made_by = code_of(stage)
     top = made_by.__module__.partition(".")[0]
     for pack in installed():
-        if pack.module.partition(".")[0] != top or pack.error is not None:
-            continue
-        for name, factory in pack.stages().items():
-            if (factory.function if isinstance(factory, FunctionStage) else factory) is made_by:
-                return name
+        if pack.module.partition(".")[0] == top and pack.error is None:
+            for name, factory in pack.stages().items():
+                if code_of(factory) is made_by:
+                    return name
     return None
 
 
 def makers(column: str) -> list[str]:
     """The stages that add a column or payload of this name when they have their usual parameters. Imports every pack."""
-    found = []
-    for name, factory in all_stages().items():
+    def adds(factory: Factory) -> Iterable[str]:
         try:
-            adds = factory().contract().adds if kind_of(factory) == "stage" else ()
+            return factory().contract().adds if kind_of(factory) == "stage" else ()
         except Exception:  # parameters that must be given, or a stranger's fault, which `doctor` and its own use tell of
-            adds = ()
-        found += [name] if column in adds else []
-    return found
+            return ()
+
+    return [name for name, factory in all_stages().items() if column in adds(factory)]
 
 
 def kind_of(factory: Factory) -> str:
@@ -202,10 +201,14 @@ def kind_of(factory: Factory) -> str:
     return "source" if _is_a(factory, Source) else "sink" if _is_a(factory, Sink) else "stage"
 
 
-def described(factory: Factory) -> str:
-    """Module and name, for messages."""
-    code = factory.function if isinstance(factory, FunctionStage) else factory
-    return f"{code.__module__}.{code.__qualname__}"
+def code_of(made: Factory | Stage) -> Any:
+    """The class or function that a stage, or what makes it, was written as."""
+    return made.function if isinstance(made, FunctionStage) else made if isinstance(made, type) else type(made)
+
+
+def described(made: Factory | Stage) -> str:
+    """Module and name of the class or function, for messages."""
+    return f"{code_of(made).__module__}.{code_of(made).__qualname__}"
 
 
 # -- recipes and rule sets -------------------------------------------------------------------------------------
@@ -231,35 +234,14 @@ def resource(kind: str, name: str) -> Path:
     known = resources(kind)
     matches = [r for r in known if name in (r.name, r.short)]
     if not matches:
-        raise RecipeError(unknown(word, name, [r.name for r in known]) + _not_brought(name, kind))
-    if len(matches) > 1 and not any(r.name == name for r in matches):
+        bare = [p for p in installed() if name.startswith(f"{p.name}/") and not p.clash and p.folder(kind) is None]
+        forgotten = "".join(f" ({p} brings no {kind}; if it should, its package-data in pyproject.toml lacks \"{kind}/*.yaml\")"
+                            for p in bare[:1])
+        raise RecipeError(unknown(word, name, [r.name for r in known]) + forgotten)
+    exact = [r for r in matches if r.name == name] or matches
+    if len(exact) > 1:
         raise RecipeError(f"several packs have a {word} {name!r}: write {' or '.join(r.name for r in matches)}")
-    return next((r.path for r in matches if r.name == name), matches[0].path)
-
-
-# -- did you mean ----------------------------------------------------------------------------------------------
-
-
-def nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
-    """The names most like this one, best first; one that differs only in its pack comes before all others."""
-    names = sorted(set(known))
-    tail = _tail(name)
-    same = [k for k in names if name == _tail(k) or tail in (k, _tail(k))]
-    lower = {k.lower(): k for k in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=n, cutoff=0.6)
-    tails = difflib.get_close_matches(tail.lower(), {_tail(k).lower() for k in names}, n=1, cutoff=0.65)
-    alike = [k for k in names if _tail(k).lower() in tails]
-    return list(dict.fromkeys([*same, *(lower[c] for c in close), *alike]))[:n]
-
-
-def unknown(word: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that does not exist: the nearest, or what there is."""
-    names = sorted(set(known))
-    near = nearest(name, names)
-    if near:
-        return f"unknown {word} {name!r}; did you mean {' or '.join(near)}?"
-    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"unknown {word} {name!r}; " + (f"there are {shown}" if shown else "there is none")
+    return exact[0].path
 
 
 def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
@@ -268,20 +250,6 @@ def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
     there = {pack.name for pack in installed()} | {known.partition(".")[0] for known in all_stages()}
     absent = f" (no pack {prefix!r} is installed; `curator doctor` lists those that are)" if dot and prefix not in there else ""
     return unknown(word, name, known) + absent
-
-
-def _not_brought(name: str, kind: str) -> str:
-    """A hint for a file of a pack that has none of the kind: its author may have forgotten to package them."""
-    prefix, slash, _ = name.partition("/")
-    for pack in installed():
-        if slash and pack.name == prefix and not pack.clash and pack.folder(kind) is None:
-            return f" ({pack} brings no {kind}; if it should, its package-data in pyproject.toml lacks \"{kind}/*.yaml\")"
-    return ""
-
-
-def _tail(name: str) -> str:
-    """The name without its pack."""
-    return name[max(name.find("."), name.find("/")) + 1:]
 
 
 def _is_a(factory: Any, kind: type[Stage]) -> bool:
@@ -303,3 +271,59 @@ def _places_of(module: str) -> list[str]:
 @functools.cache
 def _entry_points() -> tuple[Any, ...]:
     return tuple(importlib.metadata.entry_points(group=GROUP))
+
+
+# -- why a pack cannot be imported, and what to do about it ------------------------------------------------------
+
+
+def _why(error: BaseException, pack: Pack) -> str:
+    """What went wrong when the pack's module was imported, and the remedy."""
+    missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    top = pack.module.partition(".")[0]
+    if missing and f"{pack.module}.".startswith(f"{missing}."):
+        remedy = f"its entry point names the module {pack.module!r}; reinstall {pack.distribution}, or uninstall it"
+    elif missing and missing.partition(".")[0] != top:
+        remedy = _get(missing.partition(".")[0], pack.distribution)
+    elif isinstance(error, ImportError):
+        remedy = f"reinstall it with pip install --force-reinstall {pack.distribution}, or uninstall it"
+    else:
+        remedy = f"the error is in the pack's own code{_line_of(error, top)}; tell its author, or uninstall {pack.distribution}"
+    return f"{type(error).__name__}: {error}; {remedy}"
+
+
+def _line_of(error: BaseException, top: str) -> str:
+    """Where in the pack it was raised, not where in a library that the pack calls."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" at {error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if top in (*Path(f.filename).parts, Path(f.filename).stem)]
+    return "".join(f" at {f.filename}:{f.lineno}" for f in (own or frames)[-1:])
+
+
+def _get(library: str, distribution: str) -> str:
+    """How to get a library that a pack imports and that is not there."""
+    lacks = unmet(distribution)
+    needs = f"it needs {library!r}, which is not installed"
+    if "" in lacks:
+        return f"{needs}: pip install {' '.join(lacks[''])}"
+    if lacks:
+        return f"{needs}: pip install '{distribution}[{','.join(lacks)}]'"
+    return f"{needs}: pip install --upgrade {distribution}; if that does not bring it, its author forgot to require it"
+
+
+def unmet(distribution: str) -> dict[str, list[str]]:
+    """The distributions that one requires and that are not installed, by the extra that wants them; "" for no extra.
+
+    Requirements for some systems or versions of Python only are not looked at, nor are extras for those who work on it.
+    """
+    missing: dict[str, list[str]] = {}
+    for requirement in (text for found in _installed_as(distribution) for text in found.requires or ()):
+        wanted = re.fullmatch(r"([\w.-]+)[^;]*(?:;\s*extra\s*==\s*['\"]([\w.-]+)['\"]\s*)?", requirement)
+        if wanted and wanted[2] not in NO_FEATURE and not any(_installed_as(wanted[1])):
+            missing.setdefault(wanted[2] or "", []).append(wanted[1])
+    return missing
+
+
+def _installed_as(distribution: str) -> list[importlib.metadata.Distribution]:
+    """The distribution of this name: one or none."""
+    return list(importlib.metadata.Distribution.discover(name=distribution))[:1]

@@ -8,7 +8,6 @@ DuckDB is imported at first use.
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.errors import RecipeError
+from curator.registry.names import suggestion
 from curator.sql.parse import columns_in, connection, refuse_twins
 
 Columns = Mapping[str, pa.DataType | None]  # names and types; None for a type that is not known
@@ -144,8 +144,7 @@ def _bind(expression: str, columns: Columns, *, boolean: bool) -> pa.DataType | 
 
 
 def _unknown_column(expression: str, name: str, columns: Mapping[str, Any]) -> str:
-    near = [c for c in columns if c.lower() == name.lower()] or difflib.get_close_matches(name, columns, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(columns)) or 'none'}"
+    hint = suggestion(name, columns, f"there are {', '.join(sorted(columns)) or 'none'}", quoted=True)
     return f"`{expression}` uses the column {name!r}, which is not there; {hint}"
 
 

@@ -5,7 +5,6 @@ What can be told of an expression without knowing the columns. `curator.sql` say
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import os
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from curator.api.errors import RecipeError
+from curator.registry.names import suggestion
 
 SELECT = "SELECT "
 REFUSED = {
@@ -121,9 +121,8 @@ def _nodes(tree: Any, bound: frozenset[str], columns: set[str], in_call: str = "
 def _check_function(name: str, expression: str) -> None:
     kinds = _functions().get(name)
     if kinds is None:
-        near = difflib.get_close_matches(name, _functions(), n=1, cutoff=0.7)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise RecipeError(f"`{expression}`: there is no function {name!r}{hint}")
+        hint = suggestion(name, _functions(), "DuckDB's documentation lists those there are", quoted=True)
+        raise RecipeError(f"`{expression}`: there is no function {name!r}; {hint}")
     usable = [stability for kind, stability in kinds if kind in ("scalar", "macro")]
     if not usable:
         word = "an aggregate over many records" if "aggregate" in {k for k, _ in kinds} else "a function that makes rows"

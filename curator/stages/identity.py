@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 
 import numpy as np
@@ -11,6 +10,7 @@ import xxhash
 
 from curator.api.batch import UNIT, Batch
 from curator.api.errors import RecipeError
+from curator.registry.names import suggestion
 
 IDENTITY = ("id", "source")  # in every record, always
 
@@ -37,6 +37,5 @@ def require(names: Collection[str], batch: Batch) -> None:
     there = [*batch.columns, *batch.payloads()]
     for name in names:
         if name not in there:
-            near = difflib.get_close_matches(name, there, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(there)}"
+            hint = suggestion(name, there, f"there are {', '.join(there)}", quoted=True)
             raise RecipeError(f"there is no column {name!r}; {hint}")

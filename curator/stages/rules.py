@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from curator import sql
 from curator.api.errors import InputError, RecipeError
 from curator.io.files.folder import open_input
 from curator.registry import packs
+from curator.registry.names import suggestion
 
 SET_FIELDS = ("name", "description", "source", "rules")
 RULE_FIELDS = ("reason", "when", "source")
@@ -107,8 +107,7 @@ def _check_fields(given: Any, known: tuple[str, ...], required: tuple[str, ...],
         raise RecipeError(f"{where}: expected a mapping with {', '.join(known)}, got {_shown(given)}")
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            hint = suggestion(str(name), known, f"there are {', '.join(known)}", quoted=True)
             raise RecipeError(f"{where}: unknown field {name!r}; {hint}")
     for name in required:
         if name not in given:

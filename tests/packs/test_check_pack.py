@@ -49,7 +49,7 @@ ENDS = """
 import json, os
 from pathlib import Path
 from curator import Batch, Sink, Source
-from curator.api.stage import Part, Unit, Writer, WrittenFile
+from curator.api.stage import SourceRange, Unit, Writer, WrittenFile
 
 @dataclass(kw_only=True)
 class Poems(Source):
@@ -60,7 +60,7 @@ class Poems(Source):
         return Contract(adds={"text": pa.string()})
 
     def units(self):
-        return [Unit((Part(uri=str(p), size_bytes=p.stat().st_size),)) for p in sorted(Path(self.path).glob("*.txt"))]
+        return [Unit((SourceRange(uri=str(p), size_bytes=p.stat().st_size),)) for p in sorted(Path(self.path).glob("*.txt"))]
 
     def read(self, unit):
         uri = unit.parts[0].uri
