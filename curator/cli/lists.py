@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from curator.api.errors import CuratorError, RecipeError
-
-if TYPE_CHECKING:
-    from curator.registry.packs import Factory, Pack, Resource
+from curator.registry import packs
+from curator.registry.packs import Factory, Pack, Resource
 
 WIDTH = 80
 WIDTH_MAX = 120
@@ -23,8 +22,6 @@ LIBRARIES = ("pyarrow", "numpy", "duckdb", "fsspec", "isal", "xxhash", "s3fs", "
 def stages(name: str | None) -> None:
     """List the stages, sources and sinks of all packs, or those of one; with a stage's NAME, all about it."""
     from curator.recipe.describe import about
-    from curator.registry import packs
-
     installed = packs.installed()
     if name is not None and name not in (pack.name for pack in installed):
         _print(*about(*_find_stage(name)))
@@ -40,8 +37,6 @@ def stages(name: str | None) -> None:
 def recipes(name: str | None) -> None:
     """List the packaged recipes; with a NAME, print its YAML, to be copied and changed."""
     from curator.recipe.describe import table
-    from curator.registry import packs
-
     if name is not None:
         click.echo(packs.resource("recipes", name).read_text(encoding="utf-8"), nl=False)
         return
@@ -57,8 +52,6 @@ def recipes(name: str | None) -> None:
 def rules(name: str | None) -> None:
     """List the packaged rule sets; with a NAME, its rules: what each drops, and where that comes from."""
     from curator.recipe.describe import table
-    from curator.registry import packs
-
     if name is None:
         made = table("rule set", "rules", "what it drops")
         for found in packs.resources("rules"):
@@ -86,7 +79,6 @@ def doctor() -> None:
     Ends with 1 if a pack cannot be used, or a recipe or rule set of one.
     """
     from curator.recipe.describe import table
-    from curator.registry import packs
     from curator.testing.installed import faults
 
     made = table("pack", "distribution", "", "")
@@ -116,11 +108,8 @@ COMMANDS = (stages, recipes, rules, doctor)
 
 def _stages_of(pack: Pack) -> list[Any]:
     from curator.recipe.describe import doc_of, table
-    from curator.registry import packs
-
     title = f"{pack.name} ({pack.distribution} {pack.version})"
-    error = pack.error
-    if error is not None:
+    if (error := pack.error) is not None:
         return [title, f"  {error}", ""]
     made = table("  name", "kind", "what you get")
     for name, factory in pack.stages().items():
@@ -130,8 +119,6 @@ def _stages_of(pack: Pack) -> list[Any]:
 
 def _find_stage(name: str) -> tuple[str, Factory]:
     """A stage by its name, with or without its pack."""
-    from curator.registry import packs
-
     try:
         return name, packs.stage_class(name)
     except RecipeError:
@@ -166,20 +153,14 @@ def _told(found: Resource, tell: Callable[[dict[str, Any]], str]) -> str:
 
 
 def _size_of(pack: Pack) -> str:
-    from curator.registry import packs
-
-    kinds = [f"{len(pack.stages())} stages"]
-    for kind, word in (("recipes", "recipes"), ("rules", "rule sets")):
-        n = sum(r.pack == pack for r in packs.resources(kind))
-        kinds += [f"{n} {word}"] if n else []
-    return ", ".join(kinds)
+    recipes, rules = (sum(r.pack == pack for r in packs.resources(kind)) for kind in ("recipes", "rules"))
+    sizes = {"stages": len(pack.stages()), "recipes": recipes, "rule sets": rules}
+    return ", ".join(f"{n} {word}" for word, n in sizes.items() if n or word == "stages")
 
 
 def _lacking(pack: Pack) -> Iterator[str]:
     """What is not installed that a pack could use, and how to get it."""
-    from curator.registry.packs import unmet
-
-    for extra, missing in unmet(pack.distribution).items():
+    for extra, missing in packs.unmet(pack.distribution).items():
         what = f"'{pack.distribution}[{extra}]'" if extra else " ".join(missing)
         yield f"{pack.name} is without {', '.join(missing)}: pip install {what}"
 

@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from curator.api.errors import CuratorError, FirstError
+from curator.cli.lists import COMMANDS
+from curator.registry import packs
 
 RAY_HERE = "local or RAY_ADDRESS"
 EXITS = {"interrupted": 130, "terminated": 143}  # as shells have it: 128 and the number of the signal; anything else gives 2
@@ -78,8 +80,6 @@ mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), def
 def show_versions(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     """A line for each installed distribution, the core first. Imports no pack, so a broken one is named too."""
     if wanted and not ctx.resilient_parsing:
-        from curator.registry import packs
-
         for line in dict.fromkeys(f"{pack.distribution} {pack.version} ({pack.place})" for pack in packs.installed()):
             click.echo(line)
         ctx.exit()
@@ -202,14 +202,8 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-def _add_lists() -> None:
-    from curator.cli.lists import COMMANDS
-
-    for command in COMMANDS:
-        main.add_command(command)
-
-
-_add_lists()
+for listing in COMMANDS:
+    main.add_command(listing)
 
 if __name__ == "__main__":
     sys.exit(main())
