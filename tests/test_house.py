@@ -93,7 +93,7 @@ def test_the_core_knows_no_pack_and_packs_not_each_other():
                 assert layer(used) <= 3 or used == "curator", f"{module} imports {used}, which the core keeps to itself"
 
 
-@pytest.mark.parametrize(("library", "home"), [("fsspec", "curator.io.files.folder"), ("ray", "curator.runtime.ray"),
+@pytest.mark.parametrize(("library", "home"), [("fsspec", "curator.io.files.remote"), ("ray", "curator.runtime.ray"),
                                                ("multiprocessing", None), ("torch", "curator.stages.dedup.products")])
 def test_each_heavy_dependency_has_one_home_in_the_core(library, home):
     users = {m for m, p in MODULES.items() if m.startswith("curator.") and library in {u.split(".")[0] for u in imports(p)}}

@@ -9,8 +9,9 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from curator.api.errors import InputError
+from curator.io.files.compression import codec_of, compressed
 from curator.io.files.faults import explained, fault
-from curator.io.files.folder import Folder, list_files, open_input, open_output
+from curator.io.files.folder import Folder, list_files, open_input
 
 
 def fill(place: str, *names: str) -> Folder:
@@ -18,6 +19,11 @@ def fill(place: str, *names: str) -> Folder:
     for name in names:
         folder.write(name, b"x")
     return folder
+
+
+def packed(folder: Folder, name: str, codec: str | None = None):
+    """A file to write, compressed by its name or by `codec`."""
+    return compressed(folder.open_file(name, "wb"), codec or codec_of(name))
 
 
 def listed(place: str, path: str, **settings) -> list[str]:
@@ -346,8 +352,9 @@ def test_a_folder_without_permission(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_a_compressed_file_reads_as_what_was_written(place, suffix):
-    uri = Folder.open(place).path_of("a.txt" + suffix)
-    with open_output(uri) as file:
+    folder = Folder.open(place)
+    uri = folder.path_of("a.txt" + suffix)
+    with packed(folder, "a.txt" + suffix) as file:
         for i in range(1000):
             file.write(b"line %d\n" % i)
     with open_input(uri) as file:
@@ -355,14 +362,15 @@ def test_a_compressed_file_reads_as_what_was_written(place, suffix):
 
 
 def test_compression_can_be_said(place):
-    uri = Folder.open(place).path_of("a.txt")
-    with open_output(uri, compression="gz") as file:
+    folder = Folder.open(place)
+    uri = folder.path_of("a.txt")
+    with packed(folder, "a.txt", "gz") as file:
         file.write(b"hello")
     assert open_input(uri, compression="gz").read() == b"hello"
     with pytest.raises(InputError, match="unknown compression 'rar'"):
         open_input(uri, compression="rar")
     with pytest.raises(InputError, match="cannot write bz2"):
-        open_output(uri, compression="bz2")
+        packed(folder, "a.txt", "bz2")
 
 
 def test_a_server_that_refuses_says_what_to_check():
@@ -382,7 +390,7 @@ def test_compressed_output_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for suffix in (".gz", ".zst"):
-        file = open_output(str(tmp_path / f"a{suffix}"))
+        file = packed(Folder.open(str(tmp_path)), f"a{suffix}")
         file.write(b"x" * 1000)
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(InputError, match="the disk is full"):

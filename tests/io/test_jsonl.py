@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from curator.api.errors import InputError
 from curator.api.stage import SourceRange, Unit
-from curator.io.files.folder import Folder, open_output
+from curator.io.files.compression import compressed
+from curator.io.files.folder import Folder
 from curator.io.files.local import LocalFiles
 from curator.io.tables.columns import Seen
 from curator.io.tables.json_lines import JsonParser
@@ -419,7 +420,7 @@ def test_every_compression(tmp_path, read_all, suffix):
 
 
 def test_batches_are_small(tmp_path, read_all):
-    with open_output(str(tmp_path / "a.jsonl.zst")) as file:
+    with compressed(Folder.open(str(tmp_path)).open_file("a.jsonl.zst", "wb"), "zst") as file:
         for _ in range(40):
             file.write(b'{"a":"%s"}\n' % (b"x" * 300_000))
         file.write(b'{"a":"x"}\n' * 5000)

@@ -1,4 +1,7 @@
-"""From a path, a folder or a glob to the files it names."""
+"""From a path, a folder or a glob to the files it names.
+
+Not by fsspec's `glob`: that looks into folders that cannot match, and takes hidden files and the by-products of a run.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from fnmatch import fnmatchcase
 
 from curator.api.errors import InputError
 from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.compression import without_codec
-from curator.io.files.local import Entry
+from curator.io.files.local import FileInfo, LocalFiles
+from curator.io.files.remote import RemoteFiles
 
 # In the folder of a run:
 DATA = "data"  # what was written
@@ -21,16 +25,10 @@ CARD = "README.md"  # what it says of itself
 RUN = "_run"  # what the run knows of itself, so a folder that has it is one of a run
 BESIDE = (*SIDE_OUTPUTS, CLUSTERS, CARD)  # what is no data
 
-
-class Listable(Protocol):
-    """What is needed of a filesystem to expand a path."""
-
-    def info(self, path: str) -> Entry | None: ...
-    def ls(self, path: str) -> list[Entry]: ...
-    def walk(self, path: str) -> Iterable[Entry]: ...
+Files = LocalFiles | RemoteFiles
 
 
-def expand(files: Listable, path: str, given: str, suffixes: tuple[str, ...]) -> list[Entry]:
+def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
     """The files that `path` names; `given` is how the user wrote it.
 
     A name that exists is taken as it stands, even if it looks like a glob.
@@ -44,9 +42,9 @@ def expand(files: Listable, path: str, given: str, suffixes: tuple[str, ...]) ->
     if not is_glob(given):
         raise InputError(f"{given} does not exist{_nearby(files, path)}")
     base, pattern = _split(path)
-    found: list[Entry] = []
+    found: list[FileInfo] = []
     for match in _matches(files, base, pattern):
-        found += [match] if not match.is_folder else _visible(files.walk(match.path), match.path, suffixes)
+        found += [match] if not match.is_folder else _visible(files.walk(match.uri), match.uri, suffixes)
     if not found:
         raise InputError(f"{given} matches no file{_nearby(files, path)}")
     return found
@@ -57,7 +55,7 @@ def is_glob(path: str) -> bool:
     return bool(re.search(r"[*\[]" if path.startswith(("http://", "https://")) else r"[*?\[]", path))
 
 
-def _in_folder(files: Listable, path: str, given: str, suffixes: tuple[str, ...]) -> list[Entry]:
+def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
     everything = list(files.walk(path))
     found = _visible(everything, path, suffixes)
     if found:
@@ -77,10 +75,10 @@ def _ending(name: str) -> str:
     return (os.path.splitext(bare)[1] + name[len(bare):]) or "no ending"
 
 
-def _visible(entries: Iterable[Entry], folder: str, suffixes: tuple[str, ...]) -> list[Entry]:
+def _visible(entries: Iterable[FileInfo], folder: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
     """Those that count below a folder. Where a run wrote (`_run/`), what it keeps beside the data does not."""
-    below = len(folder.rstrip("/")) + 1
-    named = [(e.path[below:], e) for e in entries]
+    begin = _begin(folder)
+    named = [(e.uri[begin:], e) for e in entries]
     outputs = {name[:at] for name, _ in named if (at := ("/" + name).find(f"/{RUN}/")) >= 0}
     aside = {f"{output}{name}" for output in outputs for name in BESIDE}
     aside_folders = tuple(f"{name}/" for name in aside)
@@ -90,6 +88,11 @@ def _visible(entries: Iterable[Entry], folder: str, suffixes: tuple[str, ...]) -
             and (not suffixes or name.lower().endswith(suffixes))]
 
 
+def _begin(folder: str) -> int:
+    """Where in the URIs below a folder the relative names begin."""
+    return len(folder) + (not folder.endswith("/"))
+
+
 # -- globs --------------------------------------------------------------------------------------------------
 
 
@@ -97,59 +100,45 @@ def _split(path: str) -> tuple[str, list[str]]:
     """The folder before the first wildcard, and the components from there."""
     parts = path.split("/")
     first = next(i for i, part in enumerate(parts) if is_glob(part))
-    return "/".join(parts[:first]) or ("/" if path.startswith("/") else ""), parts[first:]
+    base = "/".join(parts[:first])
+    return base + "/" if not base or base.endswith(":/") else base, parts[first:]
 
 
-def _matches(files: Listable, base: str, pattern: list[str]) -> Iterator[Entry]:
+def _matches(files: Files, base: str, pattern: list[str]) -> Iterator[FileInfo]:
     """Files and folders below `base` that fit the components, descending only where they can fit."""
     if "**" in pattern:
-        whole = re.compile(_regex(pattern))
-        below = len(base.rstrip("/")) + 1
-        yield from (e for e in _visible(files.walk(base), base, ()) if whole.fullmatch(e.path[below:]))
+        begin = _begin(base)
+        yield from (e for e in _visible(files.walk(base), base, ()) if _fits(e.uri[begin:].split("/"), pattern))
         return
-    first, rest = re.compile(_component(pattern[0])), pattern[1:]
+    first, *rest = pattern
     there = files.ls(base)
-    aside = BESIDE if is_glob(pattern[0]) and any(e.name == RUN for e in there) else ()
+    aside = BESIDE if is_glob(first) and any(e.name == RUN for e in there) else ()
     for entry in there:
-        if first.fullmatch(entry.name) and entry.name not in aside:
+        if _fits([entry.name], [first]) and entry.name not in aside:
             if not rest:
                 yield entry
             elif entry.is_folder:
-                yield from _matches(files, entry.path, rest)
+                yield from _matches(files, entry.uri, rest)
 
 
-def _regex(pattern: list[str]) -> str:
-    """A regular expression over relative names. `**` stands for any number of folders."""
-    *folders, last = pattern
-    text = "".join(r"(?:[^/]*/)*" if p == "**" else _component(p) + "/" for p in folders)
-    return text + (".*" if last == "**" else _component(last))
-
-
-def _component(part: str) -> str:
-    """A regular expression for one component. A wildcard does not match a leading `.` or `_`."""
-    text, i = r"(?![._])" if is_glob(part[0]) else "", 0
-    while i < len(part):
-        if part[i] == "*":
-            text += "[^/]*"
-        elif part[i] == "?":
-            text += "[^/]"
-        elif part[i] == "[" and (end := part.find("]", i + 2)) > 0:
-            inside = part[i + 1:end].replace("\\", r"\\").replace("[", r"\[")
-            text += "[" + ("^" + inside[1:] if inside[0] == "!" else inside) + "]"
-            i = end
-        else:
-            text += re.escape(part[i])
-        i += 1
-    return text
+def _fits(names: list[str], pattern: list[str]) -> bool:
+    """Whether names fit components one by one. `**` stands for any number of folders; no wildcard for a leading `.` or `_`."""
+    if not names or not pattern:
+        return names == pattern
+    first, *rest = pattern
+    if first == "**":
+        return not rest or any(_fits(names[at:], rest) for at in range(len(names)))
+    hidden = names[0][:1] in (".", "_") and is_glob(first[:1])
+    return not hidden and fnmatchcase(names[0], first) and _fits(names[1:], rest)
 
 
 # -- help for a path that is not there --------------------------------------------------------------------------
 
 
-def _nearby(files: Listable, path: str) -> str:
+def _nearby(files: Files, path: str) -> str:
     """What there is instead: the nearest folder that exists, and names in it, the most similar ones first."""
     parts = path.rstrip("/").split("/")
-    for depth in range(len(parts) - 1, 0, -1):
+    for depth in range(len(parts) - 1, 2 if "://" in path else 0, -1):
         folder, wanted = "/".join(parts[:depth]) or "/", parts[depth]
         if is_glob(folder) or not (there := files.ls(folder)):
             continue
