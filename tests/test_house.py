@@ -149,7 +149,7 @@ LINES = {
     "engine": 3426,
     "recipe": 1405,
     "worker": 1979,
-    "observe": 2136,
+    "observe": 2100,
     "testing": 1139,
     "runtime": 1135,
     "run": 2589,

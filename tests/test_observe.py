@@ -567,16 +567,16 @@ class Clock:
         return self.now
 
 
-SNAPSHOT = {"units_done": 2, "units_total": 8, "bytes_done": 50_000_000, "records_in": 12_345, "written": 9_000,
+SNAPSHOT = {"units_done": 2, "units_total": 8, "bytes_done": 50_000_000, "bytes_total": 200_000_000, "records_in": 12_345, "written": 9_000,
             "dropped": 3_000, "failed": 3, "duplicate": 0, "rate": 1234.5, "workers": 4, "limit": "waiting for html"}
 
 
 def test_a_log_gets_a_plain_line_every_ten_seconds_and_a_last_one():
     clock, out = Clock(), io.StringIO()
-    progress = Progress(8, 200_000_000, out, clock)
+    progress = Progress(out, clock)
     for second in range(26):
         clock.now = 100 + second
-        progress.update({**SNAPSHOT, "bytes_done": second * 4_000_000, "units_done": None})
+        progress.update({**SNAPSHOT, "bytes_done": second * 4_000_000, "units_done": 0})
     progress.close()
     progress.close()
     told = "12,345 read; 9,000 written; 3,000 dropped; 3 failed; 1,234 records/s; 4 workers"
@@ -588,12 +588,12 @@ def test_a_log_gets_a_plain_line_every_ten_seconds_and_a_last_one():
 
 def test_what_a_resumed_run_began_with_does_not_count_as_speed():
     clock = Clock()
-    progress = Progress(10, 0, io.StringIO(), clock)
-    progress.update({"units_done": 5})
+    progress = Progress(io.StringIO(), clock)
+    progress.update({"units_done": 5, "units_total": 10})
     assert progress.seconds_left() is None
     clock.now += 10
-    progress.update({"units_done": 6})
-    progress.update({"units_done": 6})
+    progress.update({"units_done": 6, "units_total": 10})
+    progress.update({"units_done": 6, "units_total": 10})
     assert progress.share() == pytest.approx(0.6)
     assert progress.seconds_left() == pytest.approx(40)
 
@@ -605,7 +605,7 @@ def test_a_terminal_gets_a_panel_at_most_five_times_a_second(monkeypatch):
 
     monkeypatch.setenv("TERM", "xterm-256color")
     clock, out = Clock(), Terminal()
-    progress = Progress(8, 200_000_000, out, clock)
+    progress = Progress(out, clock)
     for step in range(100):
         clock.now = 100 + step / 100
         progress.update({**SNAPSHOT, "records_in": step})
@@ -618,10 +618,10 @@ def test_a_terminal_gets_a_panel_at_most_five_times_a_second(monkeypatch):
 
 def test_a_run_without_snapshots_or_totals_is_quiet_or_modest():
     out = io.StringIO()
-    Progress(stream=out).close()
+    Progress(out).close()
     assert out.getvalue() == ""
-    progress = Progress(stream=out, clock=Clock())
-    progress.update({})
+    progress = Progress(out, Clock())
+    progress.update({"records_in": 0})
     progress.close()
     assert out.getvalue() == "0%; 0 read; 0 written; 0.00 s so far\n"
 

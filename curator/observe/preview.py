@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IDENTITY = ("id", "source", "parent")
 EXPLANATIONS = {"dropped": "reason", "duplicate": "duplicate_of", "failed": "error"}
-UNTOLD = (*IDENTITY, *EXPLANATIONS.values(), "traceback")  # no part of what a bad record says
+NO_CONTENT = (*IDENTITY, *EXPLANATIONS.values(), "traceback")
 TEXT_MIN = 24  # characters from which a string gets a line of its own
 LABEL_MAX = 32  # characters; longer ones, and those with a space, are texts
 CONTEXT = 16  # characters shown before the first change of a text
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 @dataclass(frozen=True)
 class StagePreview:
     """What one stage did. `outputs`: the rows it answered with, by port. `before`: the rows it took, None at a source. `error`:
-    the first that it raised, or told of a row that failed.
+    the first that it raised, or reported of a row that failed.
 
     A row of the output is matched to the row before by `id`, a child by its `parent`.
     """
@@ -54,15 +54,25 @@ def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, re
     from rich.console import Console
 
     console = Console(file=file, highlight=False)
-    width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
+    paper = _Paper(min(console.width, WIDTH_MAX), False) if console.is_terminal else _Paper(PLAIN_WIDTH, True)
     for stage in stages:
-        for line in render(stage, width, records_max, marks=not console.is_terminal):
-            console.print(line, width=width, soft_wrap=False)
+        for line in _stage(stage, paper, records_max):
+            console.print(line, width=paper.width, soft_wrap=False)
         console.print()
 
 
-def render(stage: StagePreview, width: int = PLAIN_WIDTH, records_max: int = 5, marks: bool = True) -> Iterator[Text]:
-    """The lines about one stage."""
+@dataclass(frozen=True)
+class _Paper:
+    """What is written on. `plain`: without colours, so that changes are marked by signs."""
+
+    width: int
+    plain: bool
+
+    def style(self, name: str) -> str:
+        return "" if self.plain else name
+
+
+def _stage(stage: StagePreview, paper: _Paper, records_max: int) -> Iterator[Text]:
     from rich.text import Text
 
     ports = ", ".join(f"{count(table.num_rows)} {port}" for port, table in stage.outputs.items()) or "nothing out"
@@ -70,71 +80,51 @@ def render(stage: StagePreview, width: int = PLAIN_WIDTH, records_max: int = 5, 
     yield Text.assemble((stage.name, "bold"), f"  {taken}{ports}")
     if stage.error is not None:
         yield Text(f"  {stage.error}", style=STYLES["failed"])
-    before = {} if stage.before is None else _by_id(stage.before)
+    before = {} if stage.before is None else {row["id"]: row for row in _rows(stage.before)}
     for port, table in stage.outputs.items():
         unchanged = 0
         for row in _rows(table.slice(0, records_max)):
-            lines = list(_record(row, before.get(row.get("id")) or before.get(row.get("parent")), port, width, marks))
+            lines = list(_record(row, before.get(row.get("id")) or before.get(row.get("parent")) or {}, port, paper))
             if len(lines) > 1 or port in EXPLANATIONS:
                 yield from lines
             else:
                 unchanged += 1
-        if unchanged:
-            yield Text(f"  {port}: {count(unchanged)} unchanged", style="dim")
-        if table.num_rows > records_max:
-            yield Text(f"  {port}: {count(table.num_rows - records_max)} more not shown", style="dim")
-
-
-def _by_id(table: pa.Table) -> dict[str, Row]:
-    return {row["id"]: row for row in _rows(table)}
+        for rows, what in ((unchanged, "unchanged"), (table.num_rows - records_max, "more not shown")):
+            if rows > 0:
+                yield Text(f"  {port}: {count(rows)} {what}", style="dim")
 
 
 def _rows(table: pa.Table) -> list[Row]:
-    """The rows as plain values, without the engine's columns. Of binary values only the length, they are not shown."""
-    columns = {}
-    for name in table.column_names:
-        if name.startswith("_"):
-            continue
-        values = table.column(name).to_pylist()
-        columns[name] = [_Blob(v) if isinstance(v, bytes) else v for v in values]
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    """The rows as plain values, without the engine's columns."""
+    return table.select([name for name in table.column_names if not name.startswith("_")]).to_pylist()
 
 
-class _Blob(bytes):
-    """Bytes that show as their size."""
-
-    def __str__(self) -> str:
-        return f"<{size(len(self))}>"
-
-
-def _record(row: Row, before: Row | None, port: str, width: int, marks: bool) -> Iterator[Text]:
+def _record(row: Row, before: Row, port: str, paper: _Paper) -> Iterator[Text]:
     """The lines about one record: where it went and why, then what changed in it."""
     from rich.text import Text
 
-    head = Text.assemble("  ", (shorten(str(row.get("id")), width // 2, keep_end=True), "cyan"))
+    head = Text.assemble("  ", (shorten(str(row.get("id")), paper.width // 2, keep_end=True), "cyan"))
     if port in EXPLANATIONS:
-        why = shorten(str(row.get(EXPLANATIONS[port])), width)
-        head.append(f"  {port}: {why}", style=STYLES[port])
+        head.append(f"  {port}: {shorten(str(row.get(EXPLANATIONS[port])), paper.width)}", style=STYLES[port])
     elif port != "out":
         head.append(f"  {port}", style="bold")
-    head.truncate(width, overflow="ellipsis")
+    head.truncate(paper.width, overflow="ellipsis")
     yield head
-    if port in EXPLANATIONS:
-        texts = [value for name, value in row.items() if isinstance(value, str) and name not in UNTOLD and not _label(value)]
-        if texts:
-            yield Text(f"    {shorten(max(texts, key=len), width - 4)}", style="dim")
-        elif row.get("source"):
-            yield Text(f"    {shorten(str(row['source']), width - 4, keep_end=True)}", style="dim")
+    if port not in EXPLANATIONS:
+        yield from _changes(row, before, paper)
         return
-    yield from _changes(row, before or {}, width, marks)
+    texts = [value for name, value in row.items() if isinstance(value, str) and name not in NO_CONTENT and not _is_label(value)]
+    content = shorten(max(texts, key=len), paper.width - 4) if texts else shorten(row.get("source") or "", paper.width - 4, True)
+    if content:
+        yield Text(f"    {content}", style="dim")
 
 
-def _label(value: str) -> bool:
+def _is_label(value: str) -> bool:
     """A format, a language, an id: it does not tell which record this is."""
     return len(value) <= LABEL_MAX and not any(c.isspace() for c in value)
 
 
-def _changes(row: Row, before: Row, width: int, marks: bool) -> Iterator[Text]:
+def _changes(row: Row, before: Row, paper: _Paper) -> Iterator[Text]:
     """Changed and new texts a line each, then all other new values together, then the columns that went."""
     from rich.text import Text
 
@@ -144,20 +134,17 @@ def _changes(row: Row, before: Row, width: int, marks: bool) -> Iterator[Text]:
             continue
         old = before.get(name)
         if isinstance(value, str) and isinstance(old, str) and max(len(value), len(old)) >= TEXT_MIN:
-            yield _difference(name, old, value, width, marks)
+            yield _difference(name, old, value, paper)
         elif isinstance(value, str) and len(value) >= TEXT_MIN:
-            text = f"    + {name}: {shorten(value, width - len(name) - 28)} ({count(len(value))} characters)"
-            yield Text(text, style="" if marks else "green")
+            text = f"    + {name}: {shorten(value, paper.width - len(name) - 28)} ({count(len(value))} characters)"
+            yield Text(text, style=paper.style("green"))
         else:
             values.append(f"{name}={_value(old)}->{_value(value)}" if name in before else f"{name}={_value(value)}")
-    if values:
-        yield from _wrapped("    + ", values, width, "" if marks else "green")
-    gone = [name for name in before if name not in row]
-    if gone and row:
-        yield from _wrapped("    - ", gone, width, "" if marks else "red")
+    yield from _wrapped("    + ", values, paper.width, paper.style("green"))
+    yield from _wrapped("    - ", [name for name in before if name not in row], paper.width, paper.style("red"))
 
 
-def _difference(name: str, old: str, new: str, width: int, marks: bool) -> Text:
+def _difference(name: str, old: str, new: str, paper: _Paper) -> Text:
     """One line: how the length changed, and the text around the first change, word for word as far as there is room."""
     from rich.text import Text
 
@@ -165,17 +152,17 @@ def _difference(name: str, old: str, new: str, width: int, marks: bool) -> Text:
     same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - CONTEXT)
     line.append("..." if start else "")
-    first, second = (re.findall(r"\w+|\s+|.", text[start:start + 2 * width]) for text in (old, new))
+    first, second = (re.findall(r"\w+|\s+|.", text[start:start + 2 * paper.width]) for text in (old, new))
     for change, i, j, k, n in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         went, came = _visible("".join(first[i:j])), _visible("".join(second[k:n]))
         if change == "equal":
             line.append(came)
             continue
         if went:
-            line.append(f"[-{went}-]" if marks else went, style="red strike")
+            line.append(f"[-{went}-]" if paper.plain else went, style="red strike")
         if came:
-            line.append(f"{{+{came}+}}" if marks else came, style="green")
-    line.truncate(width, overflow="ellipsis")
+            line.append(f"{{+{came}+}}" if paper.plain else came, style="green")
+    line.truncate(paper.width, overflow="ellipsis")
     return line
 
 
@@ -185,24 +172,28 @@ def _visible(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, str):
-        return repr(_visible(shorten(value, TEXT_MIN)))
-    if isinstance(value, (list, dict)):
-        return f"{shorten(repr(value[:4] if isinstance(value, list) else value), 40)}"
-    return "null" if value is None else str(value)
+    match value:
+        case None:
+            return "null"
+        case float():
+            return f"{value:.4g}"
+        case str():
+            return repr(_visible(shorten(value, TEXT_MIN)))
+        case bytes():
+            return f"<{size(len(value))}>"
+        case list() | dict():
+            return shorten(repr(value[:4] if isinstance(value, list) else value), 40)
+    return str(value)
 
 
 def _wrapped(lead: str, words: Sequence[str], width: int, style: str) -> Iterator[Text]:
     """Words separated by commas, broken between words only."""
     from rich.text import Text
 
-    line = lead
-    for index, word in enumerate(words):
-        word += ", " if index < len(words) - 1 else ""
-        if len(line) + len(word.rstrip()) > width and line.strip() != lead.strip():
-            yield Text(line.rstrip(), style=style)
-            line = " " * len(lead)
-        line += word
-    yield Text(line, style=style)
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 2 + len(word) < width:  # a comma may follow
+            lines[-1] += f", {word}"
+        else:
+            lines.append((" " * len(lead) if lines else lead) + word)
+    yield from (Text(line + ("," if at < len(lines) - 1 else ""), style=style) for at, line in enumerate(lines))

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from curator.io.files.folder import Folder
 
 NAME = "events.jsonl"
 BURST = 1000  # lines of one kind that are written as they come; after that
-LINES_PER_S = 1.0  # so many a second, each of which tells how many it stands for
+LINES_PER_S = 1.0  # so many a second, each of which says how many it stands for
 TEXT_MAX = 1000  # characters; an error may be as long as it likes
 REWRITE_S = 10.0  # where a file cannot grow, it is written again so often, or
 REWRITE_SHARE = 0.01  # so seldom that this costs no more than this share of the time
@@ -45,33 +45,27 @@ class _Kind:
         return True
 
 
-@dataclass
 class EventLog:
     """Appends lines to the log of a run. `folder` is its `_run`, `run` the number of the attempt, `clock` gives seconds.
 
     `trouble` says why the last line could not be written, if so: the next call tries again, and only `close` raises.
     """
 
-    folder: Folder
-    run: int
-    clock: Callable[[], float] = time.monotonic
-    trouble: str = ""
-    _kinds: dict[str, _Kind] = field(default_factory=dict)
-    _pending: list[bytes] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._began = self.clock()
-        self._whole: list[bytes] | None = None
+    def __init__(self, folder: Folder, run: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.folder, self.run, self.clock, self.trouble = folder, run, clock, ""
+        self._kinds: dict[str, _Kind] = {}
+        self._pending = bytearray()
+        self._began = self._rewrite_at = clock()
         self._fd: int | None = None
-        self._rewrite_at = self._began
-        self.folder.make()
-        if self.folder.is_local:
-            path = self.folder.path_of(NAME)
+        self._whole: bytearray | None = None  # the file, where it cannot be appended to
+        folder.make()
+        if folder.is_local:
+            path = folder.path_of(NAME)
             with explained("write", path):
                 self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
                 _cut_torn_line(self._fd)
         else:
-            self._whole = [self.folder.read(NAME)] if self.folder.exists(NAME) else []
+            self._whole = bytearray(folder.read(NAME) if folder.exists(NAME) else b"")
 
     @property
     def totals(self) -> dict[str, int]:
@@ -79,7 +73,7 @@ class EventLog:
         return {name: kind.total for name, kind in self._kinds.items()}
 
     def add(self, event: str, text: str, **fields: Any) -> None:
-        """Tell an event. Fields that are None are left out; `flush` writes the line."""
+        """Log an event. Fields that are None are left out; `flush` writes the line."""
         now = self.clock()
         kind = self._kinds.setdefault(event, _Kind(now))
         kind.total += 1
@@ -89,7 +83,7 @@ class EventLog:
             self._line(now, event, text, fields)
 
     def flush(self, end: bool = False) -> None:
-        """Write what was told since the last time, if that is due. Does not raise."""
+        """Write what was added since the last time, if that is due. Does not raise."""
         now = self.clock()
         for event, kind in self._kinds.items():
             if kind.more and (end or kind.allows(now)):
@@ -108,12 +102,13 @@ class EventLog:
         """Write the rest. May be called twice.
 
         Raises:
-            InputError: it cannot be written.
+            CuratorError: it cannot be written.
         """
         self.flush(end=True)
         if self._fd is not None:
             os.close(self._fd)
-            self._fd, self._pending = None, []
+            self._fd = None
+            self._pending.clear()
         if self.trouble:
             raise CuratorError(self.trouble)
 
@@ -121,20 +116,18 @@ class EventLog:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": at, "t": round(now - self._began, 3), "run": self.run, "event": event,
                 **{name: value for name, value in fields.items() if value is not None}, "text": text[:TEXT_MAX]}
-        self._pending.append(json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n")
+        self._pending += json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
 
     def _write(self) -> None:
         if self._fd is None:
             assert self._whole is not None, "an event after the log was closed"
-            self._whole.extend(self._pending)
-            self._pending = []
-            self.folder.write(NAME, b"".join(self._whole))
+            self._whole += self._pending
+            self._pending.clear()
+            self.folder.write(NAME, bytes(self._whole))
             return
         with explained("write", self.folder.path_of(NAME)):
             while self._pending:
-                data = b"".join(self._pending)
-                self._pending = [data[os.write(self._fd, data):]]
-                self._pending = [part for part in self._pending if part]
+                del self._pending[:os.write(self._fd, self._pending)]
 
 
 def _cut_torn_line(fd: int) -> None:

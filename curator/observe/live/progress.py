@@ -21,32 +21,29 @@ BAR_WIDTH = 24
 class Progress:
     """Shows the snapshots it is given. Nothing is drawn between them: no thread, no timer.
 
-    A snapshot holds, where known, `units_done`, `units_total`, `bytes_done`, `bytes_total` (of the source),
-    `records_in`, `written`, `dropped`, `duplicate`, `failed`, `rate` (records read a second), `workers` and `limit` (a
-    sentence: what the run waits for); with several phases also `phase` and `phases`, and then units and bytes are those of the
-    phase. `total_units` and `total_bytes` stand in for totals that a snapshot lacks, 0
-    when unknown. `clock` gives seconds.
+    A snapshot holds, where known, `units_done`, `units_total`, `bytes_done`, `bytes_total` (of the source; with several phases of
+    the phase), `records_in`, `written`, `dropped`, `duplicate`, `failed`, `rate` (records read a second), `workers`, `limit` (a
+    sentence: what the run waits for), `phase` and `phases`. `clock` gives seconds.
     """
 
-    def __init__(self, total_units: int = 0, total_bytes: int = 0, stream: IO[str] | None = None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = sys.stderr if stream is None else stream
         self.clock = clock
-        self._totals = {"units_total": total_units, "bytes_total": total_bytes}
+        self._terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self._began = self._phase_began = clock()
         self._share_at_begin: float | None = None  # a resumed run begins with units that are done
-        self._shown_at = -LIVE_EVERY_S if self._is_terminal() else self._began
-        self._snapshot: dict[str, Any] = {}
+        self._shown_at = -LIVE_EVERY_S if self._terminal else self._began
+        self._snapshot: Mapping[str, Any] = {}
         self._live: Any = None
 
     def update(self, snapshot: Mapping[str, Any]) -> None:
         """Take a snapshot; it is shown if the last one has been seen long enough. Cheap when it is not."""
         if snapshot.get("phase") != self._snapshot.get("phase"):
             self._share_at_begin, self._phase_began = None, self.clock()
-        self._snapshot = {**self._totals, **{k: v for k, v in snapshot.items() if v is not None}}
+        self._snapshot = snapshot
         if self._share_at_begin is None:
             self._share_at_begin = self.share()
-        if self.clock() - self._shown_at >= (LIVE_EVERY_S if self._is_terminal() else LOG_EVERY_S):
+        if self.clock() - self._shown_at >= (LIVE_EVERY_S if self._terminal else LOG_EVERY_S):
             self._show()
 
     def close(self) -> None:
@@ -54,74 +51,57 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        elif self._snapshot and not self._is_terminal():
+        elif self._snapshot and not self._terminal:
             self._show()
         self._snapshot = {}
 
     def share(self) -> float:
         """The part of the source that is done, 0 to 1: of its bytes if they are known, else of its units."""
-        for done, total in (("bytes_done", "bytes_total"), ("units_done", "units_total")):
-            if self._snapshot.get(total):
-                return min(1.0, self._snapshot.get(done, 0) / self._snapshot[total])
+        for kind in ("bytes", "units"):
+            if total := self._snapshot.get(f"{kind}_total"):
+                return min(1.0, self._snapshot[f"{kind}_done"] / total)
         return 0.0
 
     def seconds_left(self) -> float | None:
         """Of this phase, at the speed since its start in this attempt; None before anything is done."""
         gained = self.share() - (self._share_at_begin or 0.0)
-        if gained <= 0:
-            return None
-        return (self.clock() - self._phase_began) * (1 - self.share()) / gained
+        return (self.clock() - self._phase_began) * (1 - self.share()) / gained if gained > 0 else None
 
-    def line(self) -> str:
-        """The snapshot in one plain line."""
-        parts = [f"{100 * self.share():.0f}%", self._amount(), *self._endings(), *self._speed()]
+    def _words(self) -> list[list[str]]:
+        """How far; what became of the records; how fast; what the run waits for. Each may be empty."""
+        shot, left = self._snapshot, self.seconds_left()
+        amount = [f"phase {shot['phase']} of {shot['phases']}"] if shot.get("phases", 1) > 1 else []
+        amount += [f"{count(shot['units_done'])} of {count(shot['units_total'])} units"] if shot.get("units_total") else []
+        amount += [f"{size(shot['bytes_done'])} of {size(shot['bytes_total'])}"] if shot.get("bytes_total") else []
+        records = [f"{count(shot.get('records_in', 0))} read", f"{count(shot.get('written', 0))} written"]
+        records += [f"{count(shot[name])} {name}" for name in ("dropped", "duplicate", "failed") if shot.get(name)]
+        speed = [f"{rate(shot['rate'])} records/s"] if shot.get("rate") else []
+        speed += [f"{count(shot['workers'])} workers"] if shot.get("workers") else []
+        speed += [f"{duration(self.clock() - self._began)} so far"]
+        speed += [f"about {duration(left)} left"] if left and self.share() < 1 else []
+        return [amount, records, speed, [shot["limit"]] if shot.get("limit") else []]
+
+    def _line(self) -> str:
+        amount, *others = self._words()
+        parts = [f"{100 * self.share():.0f}%", ", ".join(amount), *(word for words in others for word in words)]
         return "; ".join(part for part in parts if part)
 
-    def panel(self) -> RenderableType:
-        """The snapshot in three lines for a terminal: how far, what became of the records, what the run waits for."""
+    def _panel(self) -> RenderableType:
+        """The same in up to four lines for a terminal."""
         from rich.console import Group
         from rich.text import Text
 
-        share = self.share()
+        share, (amount, *others, limit) = self.share(), self._words()
         filled = int(share * BAR_WIDTH)
-        first = Text.assemble(("#" * filled, "bold green"), ("-" * (BAR_WIDTH - filled), "dim"),
-                              (f" {100 * share:3.0f}%", "bold"), f"  {self._amount()}", no_wrap=True)
-        lines = [first, Text(", ".join(self._endings()), no_wrap=True, overflow="ellipsis")]
-        speed = self._speed(waits=False)
-        lines.append(Text(", ".join(speed), no_wrap=True, overflow="ellipsis"))
-        if self._snapshot.get("limit"):
-            lines.append(Text(self._snapshot["limit"], style="cyan", no_wrap=True, overflow="ellipsis"))
-        return Group(*(line for line in lines if line.plain))
-
-    def _amount(self) -> str:
-        shot = self._snapshot
-        told = [f"phase {shot['phase']} of {shot['phases']}"] if shot.get("phases", 1) > 1 else []
-        for shown, noun, done, total in ((count, " units", "units_done", "units_total"),
-                                         (size, "", "bytes_done", "bytes_total")):
-            if self._snapshot[total]:
-                told.append(f"{shown(self._snapshot.get(done, 0))} of {shown(self._snapshot[total])}{noun}")
-        return ", ".join(told)
-
-    def _endings(self) -> list[str]:
-        shot = self._snapshot
-        told = [f"{count(shot.get('records_in', 0))} read", f"{count(shot.get('written', 0))} written"]
-        return told + [f"{count(shot[name])} {name}" for name in ("dropped", "duplicate", "failed") if shot.get(name)]
-
-    def _speed(self, waits: bool = True) -> list[str]:
-        shot, left = self._snapshot, self.seconds_left()
-        told = [f"{rate(shot['rate'])} records/s"] if shot.get("rate") else []
-        told += [f"{count(shot['workers'])} workers"] if shot.get("workers") else []
-        told += [f"{duration(self.clock() - self._began)} so far"]
-        told += [f"about {duration(left)} left"] if left and self.share() < 1 else []
-        return told + ([shot["limit"]] if waits and shot.get("limit") else [])
-
-    def _is_terminal(self) -> bool:
-        return self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        bar = Text.assemble(("#" * filled, "bold green"), ("-" * (BAR_WIDTH - filled), "dim"), (f" {100 * share:3.0f}%", "bold"),
+                            f"  {', '.join(amount)}", no_wrap=True)
+        lines = [Text(", ".join(words), no_wrap=True, overflow="ellipsis") for words in others]
+        return Group(bar, *lines, *(Text(text, style="cyan", no_wrap=True, overflow="ellipsis") for text in limit))
 
     def _show(self) -> None:
         self._shown_at = self.clock()
-        if not self._is_terminal():
-            self.stream.write(self.line() + "\n")
+        if not self._terminal:
+            self.stream.write(self._line() + "\n")
             self.stream.flush()
             return
         if self._live is None:
@@ -131,4 +111,4 @@ class Progress:
             # transient: the funnel takes the panel's place
             self._live = Live(console=Console(file=self.stream), auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(self.panel(), refresh=True)
+        self._live.update(self._panel(), refresh=True)
