@@ -18,12 +18,6 @@ from curator.api.tasks import ImageBatch, TextBatch
 from curator.registry import packs
 from curator.stages import (
     Csv,
-    Decontaminate,
-    DedupExact,
-    DedupLines,
-    DedupNear,
-    DedupSemantic,
-    DedupSubstring,
     Drop,
     Fetch,
     Files,
@@ -59,35 +53,7 @@ def batch(**columns):
     return TextBatch(pa.table({"id": [f"r{n}" for n in range(rows)], "source": ["s"] * rows, **columns}))
 
 
-def signed():
-    """Records with MinHash signatures: two alike, two the same, one alone, one without."""
-    signatures = np.random.default_rng(1).integers(0, 1 << 32, (6, 64), dtype=np.uint32)
-    signatures[1, 5:] = signatures[0, 5:]
-    signatures[3] = signatures[2]
-    lists = pa.array([*signatures[:5].tolist(), None], pa.list_(pa.uint32(), 64))
-    return batch(minhash=lists, text=TEXTS[:6], quality=ROWS["quality"][:6], lang=["en", "en", "de", "en", "de", None])
-
-
-def embedded():
-    """Records with embeddings: two near each other, others, a null and a vector of zeros."""
-    vectors = np.random.default_rng(2).normal(size=(6, 16)).astype(np.float32)
-    vectors[1] = vectors[0] * 1.01
-    vectors[5] = 0
-    return batch(embedding=pa.array([*vectors.tolist(), None], pa.list_(pa.float32())))
-
-
-def dedups():
-    rows = batch(**ROWS)
-    yield from ((DedupExact(**options), rows) for options in (
-        {}, {"column": ["text", "lang"]}, {"normalize": True, "scope": "lang"}, {"mode": "cluster", "keep": "longest"}))
-    yield from ((DedupNear(**options), signed()) for options in (
-        {}, {"keep": {"by": "quality"}}, {"mode": "stream"}, {"scope": "lang", "radius": None}))
-    yield from ((DedupSemantic(**options), embedded()) for options in ({}, {"method": "neighbours"}))
-    yield from ((DedupLines(**options), rows) for options in ({"min_chars": 1}, {"mode": "stream", "copies": 2}))
-    yield DedupSubstring(tokens=5), rows
-
-
-def one_by_one(folder):
+def one_by_one():
     rows = batch(**ROWS)
     shown = ImageBatch(rows.rows, encoded=[b"x"] * 8, pixels=[np.zeros((1, 1, 3), np.uint8)] * 8)
     yield Drop(conditions={"few": "n < 3", "empty": "text = ''"}), rows
@@ -100,8 +66,6 @@ def one_by_one(folder):
     yield from ((Rename(columns=names), shown) for names in ({"text": "caption"}, {"text": "n", "n": "text"}))
     yield Map(columns={"n": "n * 0.5", "new": "upper(text)"}), shown
     yield from ((Top(by="quality", **how), rows) for how in ({"n": 2}, {"n": 1, "key": "lang"}, {"n": 2, "order": "asc"}))
-    (folder / "river.jsonl").write_text(json.dumps({"question": " ".join(WORDS), "answer": "mills"}))
-    yield from ((Decontaminate(references=str(folder), action=action), rows) for action in ("drop", "mark"))
 
 
 def reads_and_writes(folder):
@@ -139,10 +103,9 @@ def media(folder):
 
 
 def test_the_pack(tmp_path):
-    for name in ("references", "files", "media"):
+    for name in ("files", "media"):
         (tmp_path / name).mkdir()
-    check_pack("core", [*reads_and_writes(tmp_path / "files"), *media(tmp_path / "media"), *one_by_one(tmp_path / "references"),
-                        *dedups()])
+    check_pack("core", [*reads_and_writes(tmp_path / "files"), *media(tmp_path / "media"), *one_by_one()])
 
 
 def ours() -> list[str]:

@@ -111,6 +111,29 @@ def test_an_unknown_name_is_answered_with_the_nearest(install, name, near):
     assert expected in str(caught.value)
 
 
+def test_a_stage_that_is_named_like_its_pack_has_a_bare_name(install):
+    @dataclass(kw_only=True)
+    class Shuffle(Stage):
+        pass
+
+    install("core", (Drop,))
+    install("shuffle", (Shuffle, Signals, Exact))
+    assert list(packs.all_stages()) == ["drop", "shuffle", "shuffle.signals", "shuffle.dedup.exact"]
+    assert packs.stage_class("shuffle") is Shuffle
+    assert packs.stage_class("shuffle.signals") is Signals
+
+
+def test_a_pack_that_is_missing_is_named_with_the_command_that_brings_it(install, monkeypatch):
+    install("core", (Drop,))
+    with pytest.raises(RecipeError, match=r"no pack 'dedup' is installed: pip install curator-dedup"):
+        packs.stage_class("dedup.near")
+    install("text", (Signals,))
+    monkeypatch.setattr(packs, "unmet", lambda name: {"": ["curator-dedup"]} if name == "curator-text" else {})
+    for name in ("dedup.near", "decontaminate"):
+        with pytest.raises(RecipeError, match=r"curator-text needs curator-dedup.*pip install curator-dedup"):
+            packs.stage_class(name)
+
+
 def test_a_broken_pack_harms_its_own_names_only(install):
     install("core", (Drop,))
     install("text", (Signals,))

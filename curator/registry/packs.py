@@ -2,7 +2,8 @@
 
 A pack is a distribution with an entry point in the group `curator.packs`: its name is the pack's, its value a module
 with `STAGES`, a tuple of stage classes (or functions made stages by `@stage`), and folders `recipes/` and `rules/` of
-YAML beside it. The core comes in by the same door, as the pack `core`, whose stages alone have bare names.
+YAML beside it. The core comes in by the same door, as the pack `core`, whose stages have bare names; of another pack a
+stage that has the pack's own name has one.
 A pack is imported when one of its names is asked for, never before.
 """
 
@@ -66,7 +67,6 @@ class Pack:
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
             raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = (MyStage,) with all of "
                             "its stages, and a comma also behind a single one")
-        prefix = "" if self.name == CORE else f"{self.name}."
         named: dict[str, Factory] = {}
         for factory in declared:
             if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
@@ -74,11 +74,15 @@ class Pack:
                                 "Stage, Source or Sink, or a function under @stage")
             if not isinstance(factory.name, str) or not factory.name:
                 raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; give it a text")
-            other = named.setdefault(prefix + factory.name, factory)
+            other = named.setdefault(self._full_name(factory.name), factory)
             if other is not factory:
                 raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are both named "
                                 f"{factory.name!r}; give one another `name`")
         return named
+
+    def _full_name(self, name: str) -> str:
+        """`pack.stage`. A name that begins with the pack's, or is it, stays as it is."""
+        return name if self.name in (CORE, name.partition(".")[0]) else f"{self.name}.{name}"
 
     def folder(self, kind: str) -> Path | None:
         """The pack's folder of this kind (`recipes`, `rules`), None if it has none. Does not import the pack."""
@@ -135,7 +139,7 @@ def all_stages() -> dict[str, Factory]:
 
 
 def stage_class(name: str) -> Factory:
-    """What makes the stage of this name: `pack.stage`, or a bare name of the core. Imports no other pack.
+    """What makes the stage of this name: `pack.stage`, a bare name of the core, or the pack's own. Imports no other pack.
 
     Raises:
         RecipeError: there is none; the message names the nearest.
@@ -153,11 +157,11 @@ def find_stage(name: str) -> Factory | None:
     Raises:
         PackError: its pack cannot be imported, or two packs claim the name.
     """
-    prefix, dot, _ = name.partition(".")
+    prefix = name.partition(".")[0]
     found: dict[str, Factory] = {}
     errors: list[PackError] = []
     for pack in installed():
-        if pack.name != CORE and not (dot and pack.name == prefix):
+        if pack.name not in (CORE, prefix):
             continue
         try:
             stages = pack.stages()
@@ -248,8 +252,15 @@ def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
     """The message for a stage, source or sink that no pack has; says so where there is not even the pack."""
     prefix, dot, _ = name.partition(".")
     there = {pack.name for pack in installed()} | {known.partition(".")[0] for known in all_stages()}
-    absent = f" (no pack {prefix!r} is installed; `curator doctor` lists those that are)" if dot and prefix not in there else ""
-    return unknown(word, name, known) + absent
+    if prefix in there:
+        return unknown(word, name, known)
+    lacking = {each: pack.distribution for pack in installed() for each in unmet(pack.distribution).get("", ())}
+    wanted = [each for each in lacking if each == f"curator-{prefix}" or (not dot and each.startswith("curator-"))]
+    if wanted:
+        hint = f" ({lacking[wanted[0]]} needs {' and '.join(wanted)}, not installed: pip install {' '.join(wanted)})"
+    else:
+        hint = f" (no pack {prefix!r} is installed: pip install curator-{prefix}, if its distribution is called so)" if dot else ""
+    return unknown(word, name, known) + hint
 
 
 def _is_a(factory: Any, kind: type[Stage]) -> bool:

@@ -10,12 +10,6 @@ from curator.io.tables.parquet import Parquet
 from curator.io.tables.to_csv import ToCsv
 from curator.io.tables.to_jsonl import ToJsonl
 from curator.io.tables.to_parquet import ToParquet
-from curator.stages.decontaminate import Decontaminate
-from curator.stages.dedup.exact import DedupExact
-from curator.stages.dedup.lines import DedupLines
-from curator.stages.dedup.near import DedupNear
-from curator.stages.dedup.semantic import DedupSemantic
-from curator.stages.dedup.substring import DedupSubstring
 from curator.stages.drop import Drop
 from curator.stages.fetch.fetch import Fetch
 from curator.stages.limit import Limit
@@ -29,14 +23,7 @@ from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, WebDataset, Files, ToJsonl, ToParquet, ToCsv, ToWebDataset, ToFiles,
-    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top,
-    DedupExact,
-    DedupNear,
-    DedupSemantic,
-    DedupLines,
-    DedupSubstring,
-    Decontaminate,
-    Fetch,
+    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, Fetch,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

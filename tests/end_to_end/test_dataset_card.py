@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from curator_dedup import DedupExact
 
 from curator import CuratorError, read, write
 from curator.cli.main import main
-from curator.stages import DedupExact, Drop
+from curator.stages import Drop
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from curator_dedup import DedupExact
 
 from curator import read, write
 from curator.io.files.folder import Folder
-from curator.stages import DedupExact, Drop
+from curator.stages import Drop
 
 DOCUMENTS = [{"id": f"d{i}", "text": f"document number {i % 40}", "when": "2024-05-01", "tags": ["a", str(i)]} for i in range(60)]
 

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from curator_dedup import DedupExact
 
 from curator import CuratorError, read, write
-from curator.stages import DedupExact, Drop, Map
+from curator.stages import Drop, Map
 from tests.engine.after_fork import FOLDER, Locked, by_pandas, in_words, stamped, unchanged
 
 # What stages import when they are set up, as they are asked to, so that listing them is quick.

@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 from curator import Contract, Outputs, Stage, read, stage, write
 from curator.io.tables.jsonl import Jsonl
-from curator.stages import DedupExact
+from curator_dedup import DedupExact
 
 inputs, out = sys.argv[1:]
 STOP = {"bad"}

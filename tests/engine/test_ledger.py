@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from curator_dedup import DedupExact
 
 from curator import CuratorError
 from curator.api.counts import Counts
@@ -19,7 +20,7 @@ from curator.io.files.folder import Folder
 from curator.io.files.local import LocalOutput
 from curator.pipeline.plan import make_plan
 from curator.run.folder.ledger import COMPACT_FILES, Ledger
-from curator.stages import DedupExact, Limit
+from curator.stages import Limit
 from tests.engine.small_stages import DropWord, DyingSink, FirstOfText, JsonFiles, Shout, kept_aside, lines, words, write_lines, written
 
 CONTENT = {"a": ["same", "x", "bad 1"], "b": ["same", "y", "y"], "c": ["z", "bad 2", "x"], "d": ["same"]}

@@ -13,10 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from curator_dedup import DedupNear
 
 from curator import ContractError, CuratorError, read, write
 from curator.pipeline.plan import make_plan
-from curator.stages import DedupNear, Limit, Merge, Parquet, Top
+from curator.stages import Limit, Merge, Parquet, Top
 from tests.engine.reductions import Broken, CountText, Total, Words
 from tests.engine.small_stages import (
     TOKEN,

@@ -15,12 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from curator_dedup import DedupNear
 
 from curator import CuratorError, Resources, Stage
 from curator.api.resources import Place
 from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
 from curator.front import from_source
-from curator.stages import DedupNear, Parquet
+from curator.stages import Parquet
 from tests.engine.driven import Driven, inline, job_of, rows, text_batch
 from tests.engine.small_stages import (
     FirstOfText,

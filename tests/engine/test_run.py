@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from curator_dedup import DedupExact
 
 from curator import CuratorError
 from curator.machine.folders import make_folders
-from curator.stages import DedupExact
 from curator.worker import processes
 from tests.engine.small_stages import (
     TOKEN,

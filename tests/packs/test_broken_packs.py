@@ -116,7 +116,7 @@ def test_the_others_run_and_only_what_is_named_is_imported(site):
 STEPS = {
     "raises.anything": "pack 'raises' (curator-raises 1.0) cannot be used",
     "twice.shout": "two packs claim the name 'twice'",
-    "voice.pitch": "(no pack 'voice' is installed; `curator doctor` lists those that are)",
+    "voice.pitch": "(no pack 'voice' is installed: pip install curator-voice",
     "plain.shout: {mark: x}": "unknown parameter 'mark'; Shout is no dataclass: write @dataclass(kw_only=True) above the class",
     "untyped.shout: {mark: x}": "unknown parameter 'mark'; Shout names it without a type: write mark: int = …, or what it is",
 }

@@ -209,8 +209,8 @@ def test_a_pack_that_is_not_installed_or_cannot_be_imported(site):
 
 
 def test_a_name_that_another_pack_has_too(site):
-    site.install("dedup", site.stage.replace("class Shout(Stage):", "class Shout(Stage):\n    name = 'exact'"))
-    made = stages("stranger_dedup")
-    assert "stranger_dedup" in sys.modules
-    with pytest.raises(AssertionError, match=r"two packs claim the name 'dedup\.exact'"):
-        check_pack("dedup", [(made.Shout(), ROWS)])
+    site.install("drop", site.stage.replace("class Shout(Stage):", "class Shout(Stage):\n    name = 'drop'"))
+    made = stages("stranger_drop")
+    assert "stranger_drop" in sys.modules
+    with pytest.raises(AssertionError, match=r"two packs claim the name 'drop'"):
+        check_pack("drop", [(made.Shout(), ROWS)])

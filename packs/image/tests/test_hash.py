@@ -6,12 +6,12 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
+from curator_dedup import DedupNear
 from curator_image import hashes
 from curator_image.hash import Hash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.stages import DedupNear
 from curator.testing import check_stage, run_stage
 from packs.image.tests import image_batches
 

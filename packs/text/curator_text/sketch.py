@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from curator.stages.dedup.ngrams import MULTIPLIER, Grams, mixed
+from curator.ngrams.hashing import MULTIPLIER, Grams, mixed
 
 ROUNDS = ((0, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32))  # done together, before it is seen which sets are complete
 _FREE = np.iinfo(np.int64).max

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from curator import RecipeError
 from curator.api.tasks import TextBatch
-from curator.stages.dedup.ngrams import Grams
+from curator.ngrams.hashing import Grams
 from curator.testing import run_stage
 
 PARAGRAPH = ("The quick brown fox jumps over the lazy dog while seven wizards, who had come from far away, "

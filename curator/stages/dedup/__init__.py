@@ -1,1 +1,0 @@
-"""Stages that find records which are there already."""

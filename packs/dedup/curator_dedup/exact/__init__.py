@@ -1,0 +1,1 @@
+"""Of equal records one stays."""

@@ -1,0 +1,1 @@
+"""Of records that are nearly alike one stays."""

@@ -1,0 +1,1 @@
+"""Lines and passages that occur again are cut out."""

@@ -1,0 +1,1 @@
+"""Of records whose embeddings point the same way one stays."""

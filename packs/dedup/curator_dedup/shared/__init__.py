@@ -1,0 +1,1 @@
+"""What the rooms share: arrays, hashes, who is kept, clusters, the last part of a deduplication."""
