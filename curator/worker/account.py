@@ -109,7 +109,7 @@ class Account:
         if self.only_unit is not None:
             yield self.only_unit, batch.rows
             return
-        wanted = {"reason", "error", *self.stage.count_by, *self.adds}
+        wanted = {UNIT, "reason", "error", *self.stage.count_by, *self.adds}  # a table without columns has no rows
         rows = batch.rows.select([name for name in batch.rows.column_names if name in wanted])
         for unit, at in rows_by_unit(batch).items():
             yield unit, rows.slice(int(at[0]), len(at)) if adjacent(at) else rows.take(pa.array(at))
