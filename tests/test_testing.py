@@ -178,12 +178,12 @@ BROKEN = {
     "gives nothing": (broken(process=lambda self, batch: None), "process gave NoneType; give a batch, Outputs"),
     "gives a list of tables": (broken(process=lambda self, batch: [batch.rows]), "process gave Table"),
     "an unknown port": (broken(process=lambda self, batch: Outputs(rest=batch)), "port 'rest': no such port; name it in `ports`"),
-    "no batch on a port": (broken(process=lambda self, batch: Outputs(out=batch.rows)), "port 'out': gave Table"),
+    "no batch on a port": (broken(process=lambda self, batch: Outputs(out=batch.rows)), "port 'out': gave Table; give batches"),
     "loses a row": (broken(process=loses_a_row), r"loses 1 of 4 rows \(records b\): send each row on, to `dropped`"),
     "drops the engine's columns": (broken(process=drops_the_marks), "_row, _unit got lost"),
     "renumbers rows": (broken(process=renumbers), "_row was changed"),
     "a number as id": (broken(process=lambda self, batch: self.scored(batch).with_columns({"id": [1] * len(batch)})),
-                       "id is int64; keep it a string"),
+                       "id is int64; make it a string"),
     "an id that is null": (broken(process=lambda self, batch: self.scored(batch).with_columns(
         {"id": pa.nulls(len(batch), pa.string())})), "id is null in some rows"),
     "a duplicate of nothing": (broken(process=lambda self, batch: Outputs(duplicate=batch)), "wants the column `duplicate_of`"),
@@ -287,9 +287,9 @@ def test_numbers_may_differ_a_little_when_asked():
 
 @dataclass(kw_only=True)
 class Forgetful(Stateful):
-    """Lets each text through once; `remembers` and `recalls` can be broken."""
+    """Lets each text through once; its snapshots can be broken."""
 
-    remembers: bool = True
+    snapshots: bool = True
     passing: bool = True
 
     def contract(self):
@@ -306,7 +306,7 @@ class Forgetful(Stateful):
         return Outputs(out=batch.filter(passes), duplicate=copies.with_columns({"duplicate_of": of}))
 
     def snapshot(self, unit):
-        rows = self.seen if self.remembers else {}
+        rows = self.seen if self.snapshots else {}
         return Snapshot(pa.table({"text": pa.array(list(rows), pa.string()), "id": pa.array(list(rows.values()), pa.string())}))
 
     def restore(self, unit, memory):
@@ -324,8 +324,8 @@ class Counting(Forgetful):
 
 def test_a_stateful_stage_remembers_and_knows_a_record_again():
     check_stage(Forgetful(), TEXTS)
-    with pytest.raises(AssertionError, match=r"differently after remember and recall: .*Keep in the memory"):
-        check_stage(Forgetful(remembers=False), TEXTS)
+    with pytest.raises(AssertionError, match=r"differently after snapshot and restore: .*Keep in the snapshot"):
+        check_stage(Forgetful(snapshots=False), TEXTS)
     with pytest.raises(AssertionError, match="differently when a unit is shown again after a failure"):
         check_stage(Counting(), TEXTS)
 
@@ -405,7 +405,7 @@ def test_a_source_without_a_fault_passes(tmp_path):
     ("chance", "reads u1 differently the second time"), ("same ids", r"gives several records one id \(0, 1, 2\)"),
     ("ids are numbers", "id is int64; make it a string"), ("no source", "rows lack the column 'source'"),
     ("no column", "'n' is missing, which `columns` or the contract names"), ("type", "column 'n' is double, and .* says int64"),
-    ("hidden", "_x: names that begin with _"), ("port", "port 'rest': no such port"), ("table", "read gave Table")])
+    ("hidden", "_x: names that begin with _"), ("port", "port 'rest': no such port"), ("table", "gave Table; give batches")])
 def test_a_broken_source_is_caught(fault, problem):
     with pytest.raises(AssertionError, match=problem):
         check_source(Numbers(faults={fault}))
@@ -539,7 +539,7 @@ def test_a_good_reduction_passes_and_sees_all_of_a_shard_first():
 
 @pytest.mark.parametrize(("breaks", "told"), [
     ("clear", "Forget in `clear`"), ("order", "in another order"), ("lose", "loses 1 of 4"),
-    ("finish", "finish made rows without source")])
+    ("finish", "finish, port 'out': rows lack the column 'source'")])
 def test_a_reduction_that_breaks_a_rule_is_told_so(breaks, told):
     with pytest.raises(AssertionError, match=told):
         check_stage(Share(breaks=breaks), some_texts())

@@ -19,9 +19,9 @@ from pathlib import Path
 import cloudpickle
 
 from curator.api.batch import Batch
-from curator.api.stage import Outputs, Sink, Source, Stage
+from curator.api.stage import Sink, Source, Stage
 from curator.registry import packs
-from curator.testing.run import Answers, answers, difference, fresh, named, records, told
+from curator.testing.run import Answers, answers, difference, fresh, named, read_unit, records, told
 from curator.testing.whole import as_one
 
 # What takes a quarter of a second or 50 MB to import, starts threads, or touches a GPU: every command that lists stages, and
@@ -94,8 +94,5 @@ def _answers(stage: Stage, batch: Batch | None) -> Answers:
     if not isinstance(stage, Source):
         return answers(as_one(stage), batch)
     driver = copy.copy(stage)
-    found: Answers = {}
-    for unit in driver.units():
-        given = [part for item in fresh(driver).read(unit) for part in (item.values() if isinstance(item, Outputs) else [item])]
-        found[f"{unit.label}, key {unit.key}"] = list(enumerate(record for part in given for record in records(part)))
-    return found
+    return {f"{unit.label}, key {unit.key}": list(enumerate(
+        record for _, batch in read_unit(fresh(driver), unit) for record in records(batch))) for unit in driver.units()}

@@ -16,16 +16,14 @@ from curator.stages.rules import load_rules
 
 def faults(pack: Pack) -> list[str]:
     """What is wrong with the recipes and rule sets of a pack, a text for each of them that cannot be used."""
-    found = [(r, word, check) for kind, word, check in (("recipes", "recipe", check_recipe), ("rules", "rule set", check_rules))
-             for r in packs.resources(kind) if r.pack == pack]
     told = []
-    for resource, word, check in found:
-        try:
-            check(resource)
-        except CuratorError as error:
-            told.append(f"{word} {resource.name}: {error}")
-        except Exception as error:  # planning runs the code of its stages, whose authors may be strangers
-            told.append(f"{word} {resource.name}: {type(error).__name__}: {error}")
+    for kind, word, check in (("recipes", "recipe", check_recipe), ("rules", "rule set", check_rules)):
+        for found in (r for r in packs.resources(kind) if r.pack == pack):
+            try:
+                check(found)
+            except Exception as error:  # planning runs the code of its stages, whose authors may be strangers
+                name = "" if isinstance(error, CuratorError) else f"{type(error).__name__}: "
+                told.append(f"{word} {found.name}: {name}{error}")
     return told
 
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 
 import cloudpickle
 import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.stage import SIDE_OUTPUTS, Outputs, Sink, Source, Unit, WrittenFile
+from curator.api.stage import Sink, Source, Unit, WrittenFile
 from curator.io.files.folder import Folder
-from curator.testing.run import Record, check_fingerprint, equal, fresh, marked, named, records, same, short, told
+from curator.testing.run import (
+    Record,
+    check_fingerprint,
+    check_rows,
+    equal,
+    fresh,
+    marked,
+    named,
+    raising,
+    read_unit,
+    records,
+    same,
+    short,
+)
 
 NAME = "part-check-a"
 
@@ -29,23 +42,24 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
     check_fingerprint(source)
     driver = copy.copy(source)
     units = _units(driver, who)
-    replay = _units(copy.copy(source), who)
-    assert [u.key for u in units] == [u.key for u in replay], (
+    assert [u.key for u in units] == [u.key for u in _units(copy.copy(source), who)], (
         f"{who} lists other units the second time, although nothing changed: key and order of units must rest on the "
         "input alone, or a resumed run does everything again")
     columns = driver.columns() or {}
-    parts = [_read(fresh(driver), unit, columns) for unit in units]
+    read = {unit: _read(fresh(driver), unit, columns) for unit in units}
     worker = fresh(driver)
-    for unit, first in reversed(list(zip(units, parts, strict=True))):  # one worker, the other way round
-        _begin(worker, unit)
-        _check_again(who, unit, first, _read(worker, unit, columns))
+    for unit in reversed(units):  # one worker, the other way round
+        reading = iter(worker.read(unit))
+        next(reading, None)
+        if isinstance(reading, Generator):  # let go, as when its run is stopped or it starts again after a failure
+            reading.close()
+        _check_again(who, unit, read[unit], _read(worker, unit, columns))
     worker.close()
-    read = [record for records_ in parts for record in records_]
-    assert read, f"{who} read no record; check_source wants some input"
-    if unique_ids:
-        ids = [record["id"] for record in read if "error" not in record]
-        twice = sorted({i for i in ids if ids.count(i) > 1})[:3] if len(set(ids)) < len(ids) else []
-        assert not twice, f"{who} gives several records one id ({', '.join(twice)}): take source and place into the id"
+    ids = [record["id"] for found in read.values() for record in found if "error" not in record]
+    assert any(read.values()), f"{who} read no record; check_source wants some input"
+    if unique_ids and len(set(ids)) < len(ids):
+        twice = ", ".join(sorted({i for i in ids if ids.count(i) > 1})[:3])
+        raise AssertionError(f"{who} gives several records one id ({twice}): take source and place into the id")
 
 
 def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | None = None) -> None:
@@ -57,21 +71,16 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     Raises:
         AssertionError: what is wrong, and what to do.
     """
+    who = named(sink)
     assert len(batch) >= 2, f"check_sink wants 2 records or more; got {len(batch)}"
     check_fingerprint(sink)
-    assert hasattr(sink, "path"), f"{named(sink)} has no field `path`: every sink has one, and its files lie below it"
-    who, folder = named(sink), Folder.open(sink.path, getattr(sink, "storage_options", None))
+    assert hasattr(sink, "path"), f"{who} has no field `path`: every sink has one, and its files lie below it"
+    folder = Folder.open(sink.path, getattr(sink, "storage_options", None))
     before = set(folder.everything())
     assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"
-    files = _written(sink, f"{NAME}-0", batch)
-    _check_files(who, files, folder, f"{NAME}-0", len(batch))
-    if read is not None:
-        _check_content(who, [read(file.path) for file in files], batch)
+    _check_files(who, _written(sink, f"{NAME}-0", batch), folder, f"{NAME}-0", batch, read)
     content = {name: folder.read(name) for name in folder.everything()}
-    replay = _interrupted(sink, who, batch, folder)
-    _check_files(who, replay, folder, f"{NAME}-2", len(batch), beside=set(content))
-    if read is not None:
-        _check_content(who, [read(file.path) for file in replay], batch)
+    _check_files(who, _interrupted(sink, who, batch, folder), folder, f"{NAME}-2", batch, read, beside=content)
     empty = fresh(sink).open(f"{NAME}-3").close()
     assert sum(file.rows for file in empty) == 0, f"{who} reports rows although it was given none"
     assert all(folder.read(name) == data for name, data in content.items()), (
@@ -98,25 +107,20 @@ def _units(source: Source, who: str) -> list[Unit]:
 def _read(source: Source, unit: Unit, columns: dict[str, pa.DataType | None]) -> list[Record]:
     """The records of a unit, those on other ports included; each batch is checked."""
     found: list[Record] = []
-    try:
-        for item in source.read(unit):
-            for port, batch in (item if isinstance(item, Outputs) else {"out": item}).items():
-                _check_read(source, port, batch, columns)
-                found += records(batch)
-    except AssertionError:
-        raise
-    except Exception as error:
-        raise AssertionError(f"{named(source)} raises {told(error)} while reading {unit.label}: what cannot be read is a "
-                             "row on `failed` (with_error)") from error
+    with raising(named(source), f"while reading {unit.label}: what cannot be read is a row on `failed` (with_error)"):
+        for port, batch in read_unit(source, unit):
+            check_rows(named(source), port, batch, source.ports)
+            names = batch.rows.column_names
+            hidden = ", ".join(name for name in names if name.startswith("_"))
+            assert not hidden, f"{named(source)}: {hidden}: names that begin with _ belong to the engine; rename the column"
+            for name, kind in columns.items() if port == "out" else ():
+                who = f"{named(source)}: column {name!r}"
+                assert name in (*names, *batch.payloads()), f"{who} is missing, which `columns` or the contract names"
+                have = batch.rows.schema.field(name).type if name in names else None
+                assert kind is None or have is None or have.equals(kind), (
+                    f"{who} is {have}, and `columns` or the contract says {kind}")
+            found += records(batch)
     return found
-
-
-def _begin(source: Source, unit: Unit) -> None:
-    """Read the beginning of a unit, and let it go, as when its run is stopped or it starts again after a failure."""
-    reading = iter(source.read(unit))
-    next(reading, None)
-    if isinstance(reading, Generator):
-        reading.close()
 
 
 def _check_again(who: str, unit: Unit, first: list[Record], second: list[Record]) -> None:
@@ -126,27 +130,6 @@ def _check_again(who: str, unit: Unit, first: list[Record], second: list[Record]
     for old, new in zip(first, second, strict=True):
         assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead of {short(old)}; "
                                 f"{remedy}, ids included")
-
-
-def _check_read(source: Source, port: str, batch: Batch, columns: dict[str, pa.DataType | None]) -> None:
-    who = f"{named(source)}, port {port!r}"
-    assert isinstance(batch, Batch), f"{who}: read gave {type(batch).__name__}; give batches"
-    assert port in (*source.ports, *SIDE_OUTPUTS), f"{who}: no such port; name it in `ports`"
-    names = batch.rows.column_names
-    hidden = [name for name in names if name.startswith("_")]
-    assert not hidden, f"{who}: {', '.join(hidden)}: names that begin with _ belong to the engine; rename the column"
-    for name in ("id", "source"):
-        assert name in names, f"{who}: rows lack the column {name!r}"
-        kind = batch.rows.schema.field(name).type
-        assert pa.types.is_string(kind) or pa.types.is_large_string(kind), f"{who}: {name} is {kind}; make it a string"
-        assert not batch.rows.column(name).null_count, f"{who}: {name} is null in some rows; every record has one"
-    if port != "out":
-        return
-    for name, kind in columns.items():
-        assert name in names or name in batch.payloads(), f"{who}: {name!r} is missing, which `columns` or the contract names"
-        have = batch.rows.schema.field(name).type if name in names else None
-        assert kind is None or have is None or have.equals(kind), (
-            f"{who}: column {name!r} is {have}, and `columns` or the contract says {kind}")
 
 
 # -- sinks --------------------------------------------------------------------------------------------------------
@@ -164,11 +147,31 @@ def _written(sink: Sink, name: str, batch: Batch) -> list[WrittenFile]:
     return files
 
 
-def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: str, rows: int,
-                 beside: set[str] = frozenset()) -> None:
+def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[WrittenFile]:
+    """The files of a unit that one worker begins, gives up, and does again; an attempt at another unit is open beside it."""
+    before, worker = set(folder.everything()), fresh(sink)
+    writer, beside = worker.open(f"{NAME}-1"), worker.open(f"{NAME}-other")
+    writer.write(marked(batch))
+    beside.write(marked(batch.slice(0, 1)))
+    strange = [file for file in set(folder.names(recursive=True)) - before if f"/{NAME}" not in f"/{file}"]
+    assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given to `open`: it would "
+                         "stay behind when the run is killed")
+    writer.abort()
+    again = worker.open(f"{NAME}-2")
+    again.write(marked(batch))
+    beside.abort()
+    files = again.close()
+    left = set(folder.everything()) - before - {_inside(folder, file.path) for file in files}
+    assert not left, f"{who} leaves {sorted(left)[0]} behind after `abort`: remove what was begun"
+    return files
+
+
+def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: str, batch: Batch,
+                 read: Callable[[str], pa.Table] | None, beside: Collection[str] = ()) -> None:
+    """The files are there, say what they hold, and nothing else is there but what was `beside` them."""
     assert all(isinstance(file, WrittenFile) for file in files), f"{who}: close gives a list of WrittenFile"
-    assert sum(file.rows for file in files) == rows, (
-        f"{who} reports {sum(file.rows for file in files)} rows and was given {rows}: each row is in one of the files")
+    rows = sum(file.rows for file in files)
+    assert rows == len(batch), f"{who} reports {rows} rows and was given {len(batch)}: each row is in one of the files"
     inside = {_inside(folder, file.path): file for file in files}
     for path, file in inside.items():
         assert any(inner.startswith(name) for inner in path.split("/")), (
@@ -179,6 +182,8 @@ def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: s
         assert file.size_bytes == size, f"{who} reports {file.size_bytes} bytes of {file.path}, which has {size}"
     others = set(folder.everything()) - set(inside) - set(beside)
     assert not others, f"{who} left {sorted(others)[0]} behind, which `close` does not report"
+    if read is not None:
+        _check_content(who, [read(file.path) for file in files], batch)
 
 
 def _check_content(who: str, tables: Sequence[pa.Table], batch: Batch) -> None:
@@ -191,28 +196,8 @@ def _check_content(who: str, tables: Sequence[pa.Table], batch: Batch) -> None:
         assert same(old, new), f"{who}: a row comes back as {short(new, 200)} and was {short(old, 200)}"
 
 
-def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[WrittenFile]:
-    """The files of a unit that one worker begins, gives up, and does again; an attempt at another unit is open beside it."""
-    before, worker = set(folder.everything()), fresh(sink)
-    writer, beside = worker.open(f"{NAME}-1"), worker.open(f"{NAME}-other")
-    writer.write(marked(batch))
-    beside.write(marked(batch.slice(0, 1)))
-    strange = [file for file in set(folder.names(recursive=True)) - before if f"/{NAME}" not in f"/{file}"]
-    assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given to `open`: it would "
-                         "stay behind when the run is killed")
-    writer.abort()
-    replay = worker.open(f"{NAME}-2")
-    replay.write(marked(batch))
-    beside.abort()
-    files = replay.close()
-    left = set(folder.everything()) - before - {_inside(folder, file.path) for file in files}
-    assert not left, f"{who} leaves {sorted(left)[0]} behind after `abort`: remove what was begun"
-    return files
-
-
 def _inside(folder: Folder, path: str) -> str:
     """A file's path below the folder."""
-    uri = Folder.open(path).uri
-    top = folder.uri.rstrip("/") + "/"
+    uri, top = Folder.open(path).uri, folder.uri.rstrip("/") + "/"
     assert uri.startswith(top), f"the file {path} does not lie in the sink's folder {folder.uri}"
     return uri[len(top):]

@@ -9,7 +9,7 @@ from typing import Any
 
 from curator.api.batch import Batch
 from curator.api.errors import PackError
-from curator.api.stage import FunctionStage, Sink, Source, Stage
+from curator.api.stage import Sink, Source, Stage
 from curator.recipe.describe import doc_of
 from curator.recipe.parameters import UNSAYABLE, parameters, spoken
 from curator.registry import packs
@@ -88,23 +88,17 @@ def _given(example: Any) -> _Given:
 
 def _check_complete(pack: Pack, given: list[_Given]) -> None:
     """There is an example for each name, and none for anything else."""
-    stages = pack.stages()
-    names = [_name_in(stages, one.stage) for one in given]
-    strange = [named(one.stage) for name, one in zip(names, given, strict=True) if name is None]
+    name_of = {packs.code_of(factory): name for name, factory in pack.stages().items()}
+    made_by = [packs.code_of(one.stage) for one in given]
+    strange = [named(one.stage) for one, code in zip(given, made_by, strict=True) if code not in name_of]
     assert not strange, f"{strange[0]} is not in STAGES of {pack}: name it there, or check it alone by check_stage or its like"
-    missing = [name for name in stages if name not in names]
+    missing = [name for code, name in name_of.items() if code not in made_by]
     assert not missing, f"check_pack has no example of {', '.join(missing)}: each stage of the pack wants one or more"
-    for name in stages:
+    for name in name_of.values():
         try:
             packs.stage_class(name)
         except PackError as error:  # another pack has a stage of this name
             raise AssertionError(str(error)) from error
-
-
-def _name_in(stages: Mapping[str, Factory], stage: Stage) -> str | None:
-    made_by = stage.function if isinstance(stage, FunctionStage) else type(stage)
-    return next((name for name, factory in stages.items()
-                 if (factory.function if isinstance(factory, FunctionStage) else factory) is made_by), None)
 
 
 def _check_shown(name: str, factory: Factory) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import HIDDEN, ROW, UNIT, Batch
-from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Reduce, Sink, Stage
+from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Reduce, Sink, Source, Stage, Unit
 
 Record = dict[str, Any]
 Answers = dict[str, list[tuple[int, Record]]]  # by port: position of the input row, and what became of it
 MADE = -1  # in place of the position: a row that `finish` made
+IDENTITY = ("id", "source")
 AnyStage = TypeVar("AnyStage", bound=Stage)
 
 
-def named(stage: Stage) -> str:
-    return f"{stage.name!r} ({type(stage).__name__})"
+# -- as in a worker -----------------------------------------------------------------------------------------------
 
 
 def fresh(stage: AnyStage) -> AnyStage:
@@ -55,41 +56,43 @@ def marked(batch: Batch) -> Batch:
 
 def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
     """Pass one of a `Reduce` over a shard of these batches, and what it makes of them; nothing of any other stage."""
-    made: dict[str, list[Batch]] = {}
     if not isinstance(stage, Reduce):
         return Outputs()
     stage.clear()
+    wanted = stage.columns
     for batch in batches:
         if len(batch) and isinstance(batch, stage.absorbs):
-            wanted = stage.columns
-            stage.absorb(batch if wanted is None else replace(
-                batch.select(wanted), **{name: None for name in batch.payloads() if name not in wanted}))
-    for outputs in _parts(stage, stage.finish() or ()):
+            stage.absorb(batch if wanted is None else without(batch.select(wanted), set(batch.payloads()) - set(wanted)))
+    made: dict[str, list[Batch]] = {}
+    for outputs in _parts(stage, "finish", stage.finish() or ()):
         for port, rows in outputs.items():
-            assert port in (*stage.ports, *SIDE_OUTPUTS), f"{named(stage)}: finish made rows for {port!r}, which is none of its ports"
-            gone = [name for name in ("id", "source") if name not in rows.rows.column_names]
-            assert not gone, f"{named(stage)}: finish made rows without {', '.join(gone)}; every record has both"
-            if len(rows):
-                made.setdefault(port, []).append(rows)
-    return Outputs({port: joined(stage, port, parts) for port, parts in made.items()})
+            check_rows(f"{named(stage)}: finish", port, rows, stage.ports)
+            made.setdefault(port, []).append(rows)
+    return _joined(stage, made)
 
 
 def call(stage: Stage, batch: Batch) -> Outputs:
     """One `process` call over marked rows, checked as the engine checks it. What is absorbed is the port `absorbed`."""
-    parts: dict[str, list[Batch]] = {}
+    found: dict[str, list[Batch]] = {}
     seen = [np.empty(0, dtype=np.int32)]
-    for outputs in _parts(stage, stage.process(batch)):
+    for outputs in _parts(stage, "process", stage.process(batch)):
         absorbed = [] if outputs.absorbed is None else [("absorbed", outputs.absorbed)]
         for port, answer in [*outputs.items(), *absorbed]:
-            _check_answer(stage, port, answer, len(batch))
-            seen.append(answer.rows.column(ROW).to_numpy())
-            if len(answer):
-                parts.setdefault(port, []).append(answer)
+            who = f"{named(stage)}, port {port!r}"
+            gone = [] if not isinstance(answer, Batch) else [n for n in HIDDEN if n not in answer.rows.column_names]
+            assert not gone, (f"{who}: {', '.join(gone)} got lost, so that nobody knows which row became which. Make batches "
+                              "from the given one: take, filter, split, explode, with_columns, select")
+            check_rows(named(stage), port, answer, (*stage.ports, "absorbed"))
+            places = answer.rows.column(ROW).to_numpy()
+            assert not len(places) or (places.min() >= 0 and places.max() < len(batch)), (
+                f"{who}: {ROW} was changed; columns that begin with _ belong to the engine")
+            seen.append(places)
+            found.setdefault(port, []).append(answer)
     lost = np.setdiff1d(np.arange(len(batch)), np.concatenate(seen))
     ids = ", ".join(batch.rows.column("id").take(pa.array(lost[:5])).to_pylist())
     assert not len(lost), (f"{named(stage)} loses {len(lost)} of {len(batch)} rows (records {ids}): send each row on, to "
                            "`dropped` (with_reason) if need be, or name it as absorbed")
-    return Outputs({port: joined(stage, port, answers) for port, answers in parts.items()})
+    return _joined(stage, found)
 
 
 def answers(stage: Stage, batch: Batch, groups: Sequence[np.ndarray] | None = None,
@@ -107,6 +110,56 @@ def answers(stage: Stage, batch: Batch, groups: Sequence[np.ndarray] | None = No
     if working is None:
         worker.close()
     return {port: sorted(rows, key=lambda row: row[0]) for port, rows in found.items()}
+
+
+def read_unit(source: Source, unit: Unit) -> Iterator[tuple[str, Batch]]:
+    """What a source reads of a unit: ports and batches."""
+    for item in source.read(unit):
+        yield from (item if isinstance(item, Outputs) else {"out": item}).items()
+
+
+def check_rows(who: str, port: str, rows: Any, ports: Collection[str]) -> None:
+    """What holds for all rows that come out of a source or stage with these ports."""
+    who = f"{who}, port {port!r}"
+    assert isinstance(rows, Batch), f"{who}: gave {type(rows).__name__}; give batches"
+    assert port in (*ports, *SIDE_OUTPUTS), f"{who}: no such port; name it in `ports`, there are {', '.join(ports) or 'none'}"
+    for name in IDENTITY:
+        assert name in rows.rows.column_names, f"{who}: rows lack the column {name!r}; every record has one"
+        kind = rows.rows.schema.field(name).type
+        assert pa.types.is_string(kind) or pa.types.is_large_string(kind), f"{who}: {name} is {kind}; make it a string"
+        assert not rows.rows.column(name).null_count, f"{who}: {name} is null in some rows; every record has one"
+    if port == "duplicate" and len(rows):
+        assert "duplicate_of" in rows.columns, f"{who}: wants the column `duplicate_of`, the id of the record kept"
+
+
+def _parts(stage: Stage, method: str, result: Any) -> Iterator[Outputs]:
+    whole = isinstance(result, (Batch, Outputs)) or not isinstance(result, Iterable)
+    for item in [result] if whole else result:
+        assert isinstance(item, (Batch, Outputs)), (
+            f"{named(stage)}: {method} gave {type(item).__name__}; give a batch, Outputs, or an iterator of these")
+        yield item if isinstance(item, Outputs) else Outputs(out=item)
+
+
+def _joined(stage: Stage, found: Mapping[str, list[Batch]]) -> Outputs:
+    """One batch a port; ports without rows are left out."""
+    return Outputs({port: joined(stage, port, kept) for port, batches in found.items() if (kept := list(filter(len, batches)))})
+
+
+def joined(stage: Stage, port: str, batches: Sequence[Batch]) -> Batch:
+    try:
+        return Batch.concat(batches)
+    except ValueError as error:
+        raise AssertionError(f"{named(stage)} gives batches on port {port!r} that cannot be joined: {error}. Give columns "
+                             "one type, also where all values are null: pa.array(values, type)") from error
+
+
+# -- comparing ----------------------------------------------------------------------------------------------------
+
+
+def without(batch: Batch, names: Collection[str]) -> Batch:
+    """The batch without these columns and payloads."""
+    return replace(batch.without([n for n in names if n in batch.columns]),
+                   **{name: None for name in batch.payloads() if name in names})
 
 
 def records(batch: Batch) -> list[Record]:
@@ -149,9 +202,26 @@ def same(a: Any, b: Any, tolerance: float = 0.0) -> bool:
 
 def equal(a: Batch, b: Batch) -> bool:
     """Whether two batches hold the same, the engine's columns included."""
-    if not (a.rows.schema.equals(b.rows.schema) and len(a) == len(b)):
-        return False
-    return same(a.rows.to_pydict(), b.rows.to_pydict()) and same(a.payloads(), b.payloads())
+    return (a.rows.schema.equals(b.rows.schema) and len(a) == len(b)
+            and same(a.rows.to_pydict(), b.rows.to_pydict()) and same(a.payloads(), b.payloads()))
+
+
+# -- words --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def raising(who: str, when: str) -> Iterator[None]:
+    """Whatever is raised is told as the fault of `who`: `'x' (X) raises ValueError (…) for a batch without rows`."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{who} raises {told(error)} {when}") from error
+
+
+def named(stage: Stage) -> str:
+    return f"{stage.name!r} ({type(stage).__name__})"
 
 
 def told(error: BaseException) -> str:
@@ -161,38 +231,3 @@ def told(error: BaseException) -> str:
 def short(value: Any, length: int = 60) -> str:
     text = f"{value.dtype} array {value.shape}" if isinstance(value, np.ndarray) else repr(value)
     return text if len(text) <= length else text[:length - 3] + "..."
-
-
-def _parts(stage: Stage, result: Any) -> Iterator[Outputs]:
-    whole = isinstance(result, (Batch, Outputs)) or not isinstance(result, Iterable)
-    for item in [result] if whole else result:
-        assert isinstance(item, (Batch, Outputs)), (
-            f"{named(stage)}: process gave {type(item).__name__}; give a batch, Outputs, or an iterator of these")
-        yield item if isinstance(item, Outputs) else Outputs(out=item)
-
-
-def _check_answer(stage: Stage, port: str, answer: Any, rows: int) -> None:
-    who = f"{named(stage)}, port {port!r}"
-    known = (*stage.ports, *SIDE_OUTPUTS, "absorbed")
-    assert port in known, f"{who}: no such port; name it in `ports`, there are {', '.join(stage.ports)}"
-    assert isinstance(answer, Batch), f"{who}: gave {type(answer).__name__}; a batch is wanted"
-    gone = [name for name in (*HIDDEN, "id", "source") if name not in answer.rows.column_names]
-    assert not gone, (f"{who}: {', '.join(gone)} got lost, so that nobody knows which row became which. Make batches from "
-                      "the given one: take, filter, split, explode, with_columns, select")
-    for name in ("id", "source"):
-        kind = answer.rows.schema.field(name).type
-        assert pa.types.is_string(kind) or pa.types.is_large_string(kind), f"{who}: {name} is {kind}; keep it a string"
-        assert not answer.rows.column(name).null_count, f"{who}: {name} is null in some rows; every record has one"
-    places = answer.rows.column(ROW).to_numpy()
-    assert not len(places) or (places.min() >= 0 and places.max() < rows), (
-        f"{who}: {ROW} was changed; columns that begin with _ belong to the engine")
-    if port == "duplicate" and len(answer):
-        assert "duplicate_of" in answer.columns, f"{who}: wants the column `duplicate_of`, the id of the record kept"
-
-
-def joined(stage: Stage, port: str, batches: Sequence[Batch]) -> Batch:
-    try:
-        return Batch.concat(batches)
-    except ValueError as error:
-        raise AssertionError(f"{named(stage)} gives batches on port {port!r} that cannot be joined: {error}. Give columns "
-                             "one type, also where all values are null: pa.array(values, type)") from error

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import UNIT, Batch
 from curator.api.stage import Contract, Reduce, Sink, Source, Stage, Stateful
-from curator.testing.run import (
-    MADE,
-    Answers,
-    answers,
-    call,
-    check_fingerprint,
-    difference,
-    equal,
-    fresh,
-    learn,
-    marked,
-    named,
-    records,
-    same,
-    short,
-    told,
-)
+from curator.testing import run
+from curator.testing.run import IDENTITY, MADE, Answers, fresh, named, raising, short
 from curator.testing.whole import as_one
-
-IDENTITY = {"id", "source"}
 
 
 def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Collection[str] = ()) -> None:
@@ -38,8 +21,8 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
 
     `batch`: records that the stage can work on, with all that its contract needs. `tolerance`: by how much, relatively,
     numbers may differ between two runs over the same records in other batches (models on a GPU). `skip`: checks to
-    leave out, by name: see `CHECKS`. A `Stateful` stage may mind the order; it must remember and recall instead. A `Reduce` is
-    given the batch as one shard, and so is a `Composite`.
+    leave out, by name: see `CHECKS`. A `Stateful` stage may mind the order; what it learned must survive a snapshot instead.
+    A `Reduce` is given the batch as one shard, and so is a `Composite`.
 
     Raises:
         AssertionError: what is wrong, and what to do.
@@ -51,12 +34,8 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
         raise TypeError(f"{named(stage)} is a source or a sink: call check_source or check_sink")
     stage = as_one(stage)
     _check_given(stage, batch)
-    try:
-        answered = answers(stage, batch)
-    except AssertionError:
-        raise
-    except Exception as error:
-        raise AssertionError(f"{named(stage)} raises {told(error)} for the batch given to check_stage") from error
+    with raising(named(stage), "for the batch given to check_stage"):
+        answered = run.answers(stage, batch)
     subject = Subject(stage, batch, answered, tolerance)
     for name, check in CHECKS.items():
         if name not in skip:
@@ -80,20 +59,16 @@ class Subject:
     def needs(self) -> set[str]:
         """What it reads: for a `Reduce` also what `absorb` is given."""
         absorbs = (self.stage.columns or ()) if isinstance(self.stage, Reduce) else ()
-        return {*self.stage.contract().needs, *absorbs} - IDENTITY
+        return {*self.stage.contract().needs, *absorbs} - set(IDENTITY)
 
     def expect(self, expected: Answers, got: Answers, when: str, remedy: str) -> None:
-        different = difference(expected, got, self.tolerance)
+        different = run.difference(expected, got, self.tolerance)
         assert different is None, f"{self.who} answers differently {when}: {different}. {remedy}"
 
-    def tried(self, batch: Batch) -> Answers | Exception:
-        """What the stage answers to another batch, or raises."""
-        try:
-            return answers(self.stage, batch)
-        except AssertionError:
-            raise
-        except Exception as error:
-            return error
+    def answer(self, batch: Batch, when: str) -> Answers:
+        """What the stage answers to another batch, which it must not raise for."""
+        with raising(self.who, when):
+            return run.answers(self.stage, batch)
 
 
 # -- the checks ---------------------------------------------------------------------------------------------------
@@ -101,31 +76,29 @@ class Subject:
 
 def _check_given(stage: Stage, batch: Batch) -> None:
     """The contract is one, and the author's batch is fit for the checks."""
-    contract = stage.contract()
-    who = f"{named(stage)}: contract"
+    contract, who = stage.contract(), f"{named(stage)}: contract"
     assert isinstance(contract, Contract), f"{who} gave {type(contract).__name__}; give a Contract"
     for part, names in (("needs", contract.needs), ("removes", contract.removes)):
         assert not isinstance(names, str), f"{who}: {part} is a collection of names; for one name write {{{names!r}}}"
     assert isinstance(contract.adds, Mapping), f"{who}: adds is a mapping from names to types, None for payloads"
     hidden = [n for n in (*contract.adds, *contract.removes) if n.startswith("_")]
     assert not hidden, f"{who}: {', '.join(hidden)}: names that begin with _ belong to the engine"
-    needs, there = set(contract.needs), {*batch.columns, *batch.payloads()}
+    there = {*batch.columns, *batch.payloads()}
+    missing = ", ".join(sorted(set(contract.needs) - there))
     assert len(batch) >= 3, f"check_stage wants 3 records or more, to divide them in several ways; got {len(batch)}"
-    assert there >= IDENTITY, "check_stage wants a batch with the columns `id` and `source`, as every batch has"
-    assert needs <= there, (f"{who} needs {', '.join(sorted(needs - there))}, which the batch given to check_stage lacks: "
-                            "put it in, or take it out of the contract")
+    assert there.issuperset(IDENTITY), "check_stage wants a batch with the columns `id` and `source`, as every batch has"
+    assert not missing, f"{who} needs {missing}, which the batch given to check_stage lacks: put it in, or take it out of the contract"
     assert len(set(batch.rows.column("id").to_pylist())) == len(batch), "check_stage wants records with different ids"
 
 
 def _check_pickling(subject: Subject) -> None:
     """The fingerprint is the same in a worker as here."""
-    check_fingerprint(subject.stage)
+    run.check_fingerprint(subject.stage)
 
 
 def _check_empty(subject: Subject) -> None:
     """A batch without rows is answered by none."""
-    got = subject.tried(subject.batch.slice(0, 0))
-    assert not isinstance(got, Exception), f"{subject.who} raises {told(got)} for a batch without rows; give it back empty"
+    got = subject.answer(subject.batch.slice(0, 0), "for a batch without rows; give it back empty")
     answered = [place for rows in got.values() for place, _ in rows if place != MADE]
     assert not answered, f"{subject.who} makes rows out of a batch that has none"
 
@@ -135,7 +108,7 @@ def _check_contract(subject: Subject) -> None:
     stage, batch = subject.stage, subject.batch
     expected = stage.columns_after(_columns(batch))
     working = fresh(stage)
-    answered = {**learn(working, [batch]), **call(working, marked(batch))}
+    answered = {**run.learn(working, [batch]), **run.call(working, run.marked(batch))}
     working.close()
     for port in (p for p in stage.ports if p in answered):
         who, actual = f"{subject.who}, port {port!r}", _columns(answered[port])
@@ -145,145 +118,141 @@ def _check_contract(subject: Subject) -> None:
         assert not extra, f"{who}: {', '.join(extra)} is new, and the contract's `adds` does not name it; name it there"
         for name, kind in expected.items():
             assert kind is None or actual[name] is None or actual[name].equals(kind), (
-                f"{who}: column {name!r} is {actual[name]}, and the contract says {kind}; make it with "
-                "pa.array(values, type)")
+                f"{who}: column {name!r} is {actual[name]}, and the contract says {kind}; make it with pa.array(values, type)")
         _check_untouched(subject, port, set(actual) - set(stage.contract().adds))
 
 
 def _check_untouched(subject: Subject, port: str, names: set[str]) -> None:
     """What the contract does not name is passed on as it was. (A child's id is its own.)"""
-    given = records(subject.batch)
+    given = run.records(subject.batch)
     for place, record in subject.answers.get(port, []):
-        if place == MADE:
-            continue
-        before = given[place]
+        before = given[place] if place != MADE else {}
         for name in sorted(names & before.keys() - ({"id"} if "parent" in record else set())):
-            assert same(record[name], before[name]), (
+            assert run.same(record[name], before[name]), (
                 f"{subject.who} changes {name!r} (record {before['id']!r}: {short(before[name])} becomes "
                 f"{short(record[name])}), and the contract's `adds` does not name it; name it there")
 
 
 def _check_needs(subject: Subject) -> None:
     """The stage reads what it says, all of it and nothing else."""
-    others = {*subject.batch.columns, *subject.batch.payloads()} - subject.needs - IDENTITY
+    stage, batch = subject.stage, subject.batch
+    others = {*batch.columns, *batch.payloads()} - subject.needs - set(IDENTITY)
     if others:
         words, remedy = f"without {', '.join(sorted(others))}", "Name what it reads in the contract's `needs`"
-        got = subject.tried(_without(subject.batch, others))
-        assert not isinstance(got, Exception), (
-            f"{subject.who} raises {told(got)} {words}, which its contract does not need. {remedy}")
-        subject.expect(_but(subject.answers, others - set(subject.stage.contract().adds)), got, words, remedy)
-    sharded = {subject.stage.key} if isinstance(subject.stage, Reduce) else set()  # by the engine, whether it reads it or not
+        got = subject.answer(run.without(batch, others), f"{words}, which its contract does not need. {remedy}")
+        subject.expect(_but(subject.answers, others - set(stage.contract().adds)), got, words, remedy)
+    sharded = {stage.key} if isinstance(stage, Reduce) else set()  # by the engine, whether it reads it or not
     for name in sorted(subject.needs - sharded):
-        got = subject.tried(_without(subject.batch, {name}))
-        needless = not isinstance(got, Exception) and difference(_but(subject.answers, {name}), got) is None
+        try:
+            got = run.answers(stage, run.without(batch, {name}))
+        except AssertionError:
+            raise
+        except Exception:
+            got = None  # as it should be: it cannot do without
+        needless = got is not None and run.difference(_but(subject.answers, {name}), got) is None
         assert not needless, f"{subject.who} does as well without {name!r}: take it out of the contract's `needs`"
 
 
 def _check_nulls(subject: Subject) -> None:
     """A null in what the stage reads is bad data, never an exception."""
-    every = range(len(subject.batch))
+    batch = subject.batch
     for name in sorted(subject.needs):
-        tries = [("a null", _with_nulls(subject.batch, name, [0])), ("only nulls", _with_nulls(subject.batch, name, every))]
-        if name in subject.batch.columns:
-            untyped = subject.batch.with_columns({name: pa.nulls(len(subject.batch))})
-            tries.append(("only nulls, and has the type null (a reader saw no value)", untyped))
-        for words, batch in tries:
-            got = subject.tried(batch)
-            assert not isinstance(got, Exception), (
-                f"{subject.who} raises {told(got)} when {name!r} holds {words}: send such rows to `dropped` or `failed`, or "
-                "answer null (a text that is null counts as empty)")
+        tries = {"a null": _with_nulls(batch, name, [0]), "only nulls": _with_nulls(batch, name, range(len(batch)))}
+        if name in batch.columns:
+            untyped = batch.with_columns({name: pa.nulls(len(batch))})
+            tries["only nulls, and has the type null (a reader saw no value)"] = untyped
+        for words, tried in tries.items():
+            subject.answer(tried, f"when {name!r} holds {words}: send such rows to `dropped` or `failed`, or answer null "
+                                  "(a text that is null counts as empty)")
+
+
+def _check_alone(subject: Subject) -> None:
+    """One record is a batch, and may be all there is."""
+    subject.answer(subject.batch.slice(0, 1), "for a single record, when there is no other")
+
+
+def _check_groups(subject: Subject, groups: Sequence[np.ndarray], when: str, remedy: str) -> None:
+    """The rows are answered the same in other groups."""
+    subject.expect(subject.answers, run.answers(subject.stage, subject.batch, groups), when, remedy)
 
 
 def _check_order(subject: Subject) -> None:
     """A row is answered the same wherever it stands."""
-    if isinstance(subject.stage, Stateful):
-        return
-    backwards = np.arange(len(subject.batch))[::-1]
-    got = answers(subject.stage, subject.batch, [backwards])
-    subject.expect(subject.answers, got, "when rows come in another order",
-                   "Let each row's answer rest on that row alone; what must see several is a Stateful stage")
+    if not isinstance(subject.stage, Stateful):
+        _check_groups(subject, [np.arange(len(subject.batch))[::-1]], "when rows come in another order",
+                      "Let each row's answer rest on that row alone; what must see several is a Stateful stage")
 
 
 def _check_batch_size(subject: Subject) -> None:
     """A row is answered the same whatever comes with it."""
     rows = np.arange(len(subject.batch))
     for parts, words in ((len(rows), "one by one"), (2, "in two halves")):
-        got = answers(subject.stage, subject.batch, np.array_split(rows, parts))
-        subject.expect(subject.answers, got, f"when rows come {words}",
-                       "Let each row's answer rest on that row alone, and keep no state between calls")
-
-
-def _check_alone(subject: Subject) -> None:
-    """One record is a batch, and may be all there is."""
-    got = subject.tried(subject.batch.slice(0, 1))
-    assert not isinstance(got, Exception), f"{subject.who} raises {told(got)} for a single record, when there is no other"
+        _check_groups(subject, np.array_split(rows, parts), f"when rows come {words}",
+                      "Let each row's answer rest on that row alone, and keep no state between calls")
 
 
 def _check_resume(subject: Subject) -> None:
     """A worker that begins in the middle answers as the one before it would have."""
     if isinstance(subject.stage, (Stateful, Reduce)):
-        return  # see `memory` and `shards`
+        return  # see `snapshot` and `shards`
     first, second = np.array_split(np.arange(len(subject.batch)), 2)
-    went_on = answers(subject.stage, subject.batch, [first, second])
-    expected = {port: [row for row in rows if row[0] >= second[0]] for port, rows in went_on.items()}
-    got = answers(subject.stage, subject.batch, [second])
-    subject.expect({port: rows for port, rows in expected.items() if rows}, got, "when a new worker goes on in the middle",
+    went_on = run.answers(subject.stage, subject.batch, [first, second])
+    expected = {port: rest for port, rows in went_on.items() if (rest := [row for row in rows if row[0] >= second[0]])}
+    subject.expect(expected, run.answers(subject.stage, subject.batch, [second]), "when a new worker goes on in the middle",
                    "An interrupted run goes on with new workers: keep no state between calls")
 
 
 def _check_determinism(subject: Subject) -> None:
     """The same batch is answered the same."""
-    subject.expect(subject.answers, answers(subject.stage, subject.batch), "the second time",
-                   "A resumed run must decide as before: take randomness from a parameter `seed` and the id")
+    _check_groups(subject, [np.arange(len(subject.batch))], "the second time",
+                  "A resumed run must decide as before: take randomness from a parameter `seed` and the id")
 
 
 def _check_input(subject: Subject) -> None:
     """The batch that was given is as it was."""
-    given = marked(copy.deepcopy(subject.batch))
+    given = run.marked(copy.deepcopy(subject.batch))
     before = copy.deepcopy(given)
     working = fresh(subject.stage)
-    learn(working, [given])
-    call(working, given)
+    run.learn(working, [given])
+    run.call(working, given)
     working.close()
-    assert equal(before, given), (f"{subject.who} changes the batch that it is given, which other stages share: copy an "
-                                  "array before writing into it")
+    assert run.equal(before, given), (f"{subject.who} changes the batch that it is given, which other stages share: copy an "
+                                      "array before writing into it")
 
 
-def _check_memory(subject: Subject) -> None:
+def _check_snapshot(subject: Subject) -> None:
     """A stateful stage that is given back what a unit taught it answers as the one that saw the unit."""
     stage, batch = subject.stage, subject.batch
     if not isinstance(stage, Stateful):
         return
-    saw, restored = fresh(stage), fresh(stage)
-    answers(stage, batch, working=saw)
-    memories = [saw.snapshot(0), saw.snapshot(0)]  # the engine may ask twice
-    if memories[1] is not None:
-        restored.restore(0, memories[1].rows)
+    saw, restored, replayed = fresh(stage), fresh(stage), fresh(stage)
+    run.answers(stage, batch, working=saw)
+    snapshots = [saw.snapshot(0), saw.snapshot(0)]  # the engine may ask twice
+    if snapshots[1] is not None:
+        restored.restore(0, snapshots[1].rows)
     ids = pa.array([f"{i}-again" for i in batch.rows.column("id").to_pylist()])
     later = batch.with_columns({UNIT: pa.array(np.ones(len(batch), dtype=np.int32)), "id": ids})
-    subject.expect(answers(stage, later, working=saw), answers(stage, later, working=restored),
-                   "after remember and recall", "Keep in the memory of a unit all that later answers rest on")
-    replay = fresh(stage)
-    answers(stage, batch, working=replay)
-    replay.replay(0)
-    subject.expect(subject.answers, answers(stage, batch, working=replay), "when a unit is shown again after a failure",
+    subject.expect(run.answers(stage, later, working=saw), run.answers(stage, later, working=restored),
+                   "after snapshot and restore", "Keep in the snapshot of a unit all that later answers rest on")
+    run.answers(stage, batch, working=replayed)
+    replayed.replay(0)
+    subject.expect(subject.answers, run.answers(stage, batch, working=replayed), "when a unit is shown again after a failure",
                    "Tell a record that comes again from another one like it")
 
 
 def _check_shards(subject: Subject) -> None:
     """A reduction answers a shard as if it were the first one."""
-    if not isinstance(subject.stage, Reduce):
-        return
-    working = fresh(subject.stage)
-    answers(subject.stage, subject.batch.slice(0, len(subject.batch) // 2), working=working)
-    subject.expect(subject.answers, answers(subject.stage, subject.batch, working=working), "after another shard",
-                   "Forget in `clear` all that was absorbed")
+    if isinstance(subject.stage, Reduce):
+        working = fresh(subject.stage)
+        run.answers(subject.stage, subject.batch.slice(0, len(subject.batch) // 2), working=working)
+        subject.expect(subject.answers, run.answers(subject.stage, subject.batch, working=working), "after another shard",
+                       "Forget in `clear` all that was absorbed")
 
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "pickling": _check_pickling, "empty": _check_empty, "contract": _check_contract, "needs": _check_needs,
     "nulls": _check_nulls, "alone": _check_alone, "order": _check_order, "batch_size": _check_batch_size,
-    "resume": _check_resume, "determinism": _check_determinism, "input": _check_input, "memory": _check_memory,
+    "resume": _check_resume, "determinism": _check_determinism, "input": _check_input, "snapshot": _check_snapshot,
     "shards": _check_shards,
 }
 
@@ -300,15 +269,10 @@ def _but(answered: Answers, names: set[str]) -> Answers:
                    for place, record in rows] for port, rows in answered.items()}
 
 
-def _without(batch: Batch, names: set[str]) -> Batch:
-    return replace(batch.without(names), **{name: None for name in batch.payloads() if name in names})
-
-
 def _with_nulls(batch: Batch, name: str, rows: Iterable[int]) -> Batch:
-    gone = set(rows)
-    payload = batch.payloads().get(name)
-    values = batch.rows.column(name).to_pylist() if payload is None else payload
-    values = [None if at in gone else value for at, value in enumerate(values)]
-    if payload is not None:
+    is_payload, gone = name in batch.payloads(), set(rows)
+    given = batch.payloads()[name] if is_payload else batch.rows.column(name).to_pylist()
+    values = [None if at in gone else value for at, value in enumerate(given)]
+    if is_payload:
         return batch.with_payloads(**{name: values})
     return batch.with_columns({name: pa.array(values, batch.rows.schema.field(name).type)})
