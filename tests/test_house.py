@@ -150,7 +150,7 @@ LINES = {
     "recipe": 1405,
     "worker": 1979,
     "observe": 2100,
-    "testing": 1139,
+    "testing": 1112,
     "runtime": 1135,
     "run": 2589,
     "cli": 417,
