@@ -17,7 +17,7 @@ from curator.io.files.compression import compressed
 from curator.io.files.folder import Folder
 from curator.io.files.local import LocalFiles
 from curator.io.tables.columns import Seen
-from curator.io.tables.json_lines import JsonParser
+from curator.io.tables.json_rows import JsonParser
 from curator.io.tables.jsonl import Jsonl
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.io.tables.columns import Seen, conform
-from curator.io.tables.json_lines import JsonParser
+from curator.io.tables.json_rows import JsonParser
 from curator.io.tables.records import Failure, as_text, excerpt, unique_names
 
 _DERIVED = ("key", "extension")  # what the json says of these comes before what the member's name says

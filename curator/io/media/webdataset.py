@@ -19,7 +19,7 @@ from curator.io.media.sample_table import SampleTable
 from curator.io.media.tar import Damage, Member, TarReader
 from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen, UnfitColumn
-from curator.io.tables.json_kinds import scattered_keys
+from curator.io.tables.json_types import scattered_keys
 from curator.io.tables.jsonl import MIXED_FRACTION_MAX
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, as_records, pieces
 

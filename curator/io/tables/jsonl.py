@@ -18,8 +18,8 @@ from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
 from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen, UnfitColumn
-from curator.io.tables.json_kinds import scattered_keys
-from curator.io.tables.json_lines import JsonParser, Parsed
+from curator.io.tables.json_types import scattered_keys
+from curator.io.tables.json_rows import JsonParser, Parsed
 from curator.io.tables.lines import Block, Unreadable, read_blocks
 from curator.io.tables.records import Failure, as_records, excerpt, pieces
 

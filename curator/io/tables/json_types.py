@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +14,9 @@ from curator.io.tables.columns import Seen, common_type
 
 DEPTH_MAX = 100  # levels; pyarrow's parser needs quadratic time and at 100,000 levels kills the process
 KEYS_MAX, FILLED_MIN = 1000, 0.1  # more keys than this in a column's objects, and fewer of them in each, are data
-_EXACT_FLOAT = 2**53
 _BIG = pa.decimal128(38, 0)
 _FAMILIES = {bool: "boolean", int: "number", float: "number", str: "string", list: "list", dict: "object"}
+_PLAIN = {type(None): pa.null(), bool: pa.bool_(), float: pa.float64(), str: pa.string()}
 
 
 def decode(line: bytes) -> dict[str, Any]:
@@ -100,62 +100,50 @@ def scattered_keys(records: Sequence[Any]) -> tuple[str, int]:
 # -- which records fit --------------------------------------------------------------------------------------------
 
 
-def choose(records: Sequence[dict[str, Any]], known: dict[str, Seen],
-           places: Sequence[str]) -> tuple[dict[str, pa.DataType], dict[int, str]]:
-    """The type of each column, and the records that do not fit, by position, with the reason.
+def typed(records: Sequence[dict[str, Any]], known: dict[str, Seen],
+          place: Callable[[int], str]) -> tuple[pa.Table, dict[int, str]]:
+    """The records whose types fit, as a table, and the others, by position, with the reason.
 
     What a column is, `known` says, else what most of the records hold. Numbers widen, null fits everything.
     """
-    families = _families(records)
     types: dict[str, pa.DataType] = {}
     reasons: dict[int, str] = {}
-    for name, votes in families.items():
+    for name in dict.fromkeys(name for record in records for name in record):
+        values = {i: record[name] for i, record in enumerate(records) if record.get(name) is not None}
         held = known.get(name)
         if held is not None and not pa.types.is_null(held.type):
-            reference, where, types[name] = family_of(held.type), held.place, held.type
+            family, there, where, kind = family_of(held.type), str(held.type), held.place, held.type
+        elif values:
+            family = there = Counter(map(_family, values.values())).most_common(1)[0][0]
+            where, kind = place(next(i for i, value in values.items() if _family(value) == family)), pa.null()
         else:
-            reference = votes.most_common(1)[0][0]
-            first = next(i for i, r in enumerate(records) if _family(r.get(name)) == reference)
-            where, types[name] = places[first], pa.null()
-        for i, record in enumerate(records):
-            value = record.get(name)
-            if value is None or i in reasons:
+            kind = pa.null()
+        for i, value in values.items():
+            if i in reasons:
                 continue
-            kind = type_of(value) if _family(value) == reference else None
-            widened = None if kind is None else common_type(types[name], kind)
+            own = type_of(value) if _family(value) == family else None
+            widened = None if own is None else common_type(kind, own)
             if widened is None:
-                there = types[name] if held is not None else reference
-                reasons[i] = (f"column {name!r} is {_shown(value)} here but {there} in {where}, "
-                              "and no type holds both")
+                there = str(kind) if held is not None else family
+                reasons[i] = f"column {name!r} is {_shown(value)} here but {there} in {where}, and no type holds both"
             else:
-                types[name] = widened
-    types = {name: _unsigned(kind, records, name) for name, kind in types.items()}
+                kind = widened
+        if kind.equals(_BIG) and all(type(value) is int and 0 <= value < 2**64 for value in values.values()):
+            kind = pa.uint64()  # 64-bit hashes are such columns
+        types[name] = kind
+    fitting: list[dict[str, Any]] = []
     for i, record in enumerate(records):
-        if i not in reasons and (name := _inexact(record, types)) is not None:
+        name = next((n for n, value in record.items() if i not in reasons and _loses(value, types[n])), None)
+        if name is not None:
             reasons[i] = f"column {name!r} holds an integer that is not exact as a {types[name]}"
-    return types, reasons
+        if i not in reasons:
+            fitting.append(record)
+    kind = pa.struct(list(types.items()))
+    return pa.Table.from_struct_array(pa.array([_held(record, kind) for record in fitting], kind)), reasons
 
 
-def _unsigned(kind: pa.DataType, records: Sequence[dict[str, Any]], name: str) -> pa.DataType:
-    """uint64 for a column of big integers where that is enough: 64-bit hashes are such columns."""
-    if not kind.equals(_BIG):
-        return kind
-    values = [record.get(name) for record in records]
-    fits = all(type(v) is int and 0 <= v < 2**64 for v in values if v is not None)
-    return pa.uint64() if fits else kind
-
-
-def _families(records: Sequence[dict[str, Any]]) -> dict[str, Counter]:
-    families: dict[str, Counter] = {}
-    for record in records:
-        for name, value in record.items():
-            if value is not None:
-                families.setdefault(name, Counter())[_family(value)] += 1
-    return families
-
-
-def _family(value: Any) -> str | None:
-    return _FAMILIES.get(type(value))
+def _family(value: Any) -> str:
+    return _FAMILIES[type(value)]
 
 
 def family_of(kind: pa.DataType) -> str:
@@ -171,32 +159,19 @@ def family_of(kind: pa.DataType) -> str:
 
 def type_of(value: Any) -> pa.DataType | None:
     """The Arrow type of a JSON value, None where its inside has types that cannot be joined."""
-    if value is None:
-        return pa.null()
-    if isinstance(value, bool):
-        return pa.bool_()
-    if isinstance(value, str):
-        return pa.string()
-    if isinstance(value, float):
-        return pa.float64()
-    if isinstance(value, int):
-        return _integer(value)
     if isinstance(value, dict):
         fields = {name: type_of(v) for name, v in value.items()}
         return None if None in fields.values() else pa.struct(list(fields.items()))
-    inner: pa.DataType | None = pa.null()
-    for child in value:
-        kind = type_of(child)
-        inner = None if kind is None or inner is None else common_type(inner, kind)
-    return None if inner is None else pa.list_(inner)
-
-
-def _integer(value: int) -> pa.DataType | None:
+    if isinstance(value, list):
+        inner: pa.DataType | None = pa.null()
+        for kind in map(type_of, value):
+            inner = None if kind is None or inner is None else common_type(inner, kind)
+        return None if inner is None else pa.list_(inner)
+    if type(value) is not int:
+        return _PLAIN[type(value)]
     if -2**63 <= value < 2**63:
         return pa.int64()
-    if 0 < value < 2**64:
-        return pa.uint64()
-    return _BIG if abs(value) < 10**38 else None
+    return pa.uint64() if 0 < value < 2**64 else _BIG if abs(value) < 10**38 else None
 
 
 def _shown(value: Any) -> str:
@@ -204,16 +179,19 @@ def _shown(value: Any) -> str:
     return f"{_family(value)} of mixed types" if kind is None else str(kind)
 
 
-def _inexact(record: dict[str, Any], types: dict[str, pa.DataType]) -> str | None:
-    """The column whose value, an integer, a float cannot hold, if there is one."""
-    return next((name for name, value in record.items() if name in types and _loses(value, types[name])), None)
-
-
 def _loses(value: Any, kind: pa.DataType) -> bool:
+    """Whether an integer inside cannot be held by the float that the type has for it."""
     if type(value) is int:
-        return abs(value) > _EXACT_FLOAT and pa.types.is_floating(kind) and int(float(value)) != value
+        return pa.types.is_floating(kind) and int(float(value)) != value
     if isinstance(value, dict):
         return any(_loses(v, kind.field(name).type) for name, v in value.items())
-    if isinstance(value, list):
-        return any(_loses(v, kind.value_type) for v in value)
-    return False
+    return isinstance(value, list) and any(_loses(v, kind.value_type) for v in value)
+
+
+def _held(value: Any, kind: pa.DataType) -> Any:
+    """The value with floats where the type has some: `pa.array` takes no big integer for one."""
+    if type(value) is int:
+        return float(value) if pa.types.is_floating(kind) else value
+    if isinstance(value, dict):
+        return {name: _held(v, kind.field(name).type) for name, v in value.items()}
+    return [_held(v, kind.value_type) for v in value] if isinstance(value, list) else value
