@@ -108,7 +108,8 @@ def typed(records: Sequence[dict[str, Any]], known: dict[str, Seen],
     """
     types: dict[str, pa.DataType] = {}
     reasons: dict[int, str] = {}
-    for name in dict.fromkeys(name for record in records for name in record):
+    filled = dict.fromkeys(name for record in records for name, value in record.items() if value is not None)
+    for name in filled | dict.fromkeys(name for record in records for name in record):
         values = {i: record[name] for i, record in enumerate(records) if record.get(name) is not None}
         held = known.get(name)
         if held is not None and not pa.types.is_null(held.type):
