@@ -29,7 +29,7 @@ from curator.api.stage import (
 from curator.api.tasks import ImageBatch, TextBatch
 from curator.io.files.folder import Folder
 from curator.io.tables.jsonl import Jsonl
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.parquet import ToParquet
 from curator.testing import CHECKS, check_sink, check_source, check_stage, run_stage
 
 TEXTS = TextBatch(pa.table({"id": ["a", "b", "c", "d"], "source": ["s"] * 4, "text": ["one", "", None, "four words or so"],

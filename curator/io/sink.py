@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -19,11 +19,12 @@ from curator.io.tables.columns import Seen, common_type, conform
 _CODECS = {"zst": "zst", "zstd": "zst", "gz": "gz", "gzip": "gz", "none": None, None: None}
 
 
-class Encoder(Protocol):
+class Encoder:
     """A file of one format, being written."""
 
     def write(self, rows: pa.Table) -> int:
         """Append rows; answers their bytes before compression."""
+        raise TypeError(f"{type(self).__name__} has no write method")
 
     def finish(self) -> None:
         """Write what belongs at the end. The output is closed by the caller."""
@@ -49,6 +50,7 @@ class FileSink(Sink):
     target_bytes: int = 256 << 20
     storage_options: dict[str, Any] | None = setting(default=None)
 
+    ending: ClassVar[str] = ""  # of the files' names
     fixed_columns: ClassVar[bool] = True  # a file cannot get a new column or another type once it is begun
     buffer_bytes: ClassVar[int] = 0  # rows are gathered up to this before they are encoded
 
@@ -70,7 +72,7 @@ class FileSink(Sink):
 
     def suffix(self) -> str:
         """The ending of the files' names."""
-        raise TypeError(f"{type(self).__name__} has no suffix method")
+        return self.ending
 
     def chosen(self, rows: pa.Table) -> pa.Table:
         """The rows with the columns that are written."""
@@ -114,11 +116,7 @@ class TextSink(FileSink):
 
     def suffix(self) -> str:
         codec = _CODECS[self.compression]
-        return self.plain_suffix() + (f".{codec}" if codec else "")
-
-    def plain_suffix(self) -> str:
-        """The ending of the files' names, without that of the compression."""
-        raise TypeError(f"{type(self).__name__} has no plain_suffix method")
+        return f"{self.ending}.{codec}" if codec else self.ending
 
     def output(self, folder: Folder, name: str) -> Output:
         return compressed(folder.open_file(name, "wb"), _CODECS[self.compression])

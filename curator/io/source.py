@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
-from curator.io.files.folder import FileInfo, list_files
+from curator.io.files.compression import codec_of
+from curator.io.files.folder import FileInfo, list_files, open_input
 from curator.io.tables.columns import Seen, check_named, look_into
 from curator.io.tables.records import Failure, failed_rows, visible_names
 from curator.io.units import TARGET_BYTES, plan_units
@@ -108,6 +109,25 @@ class FileSource(Source):
         self.check(seen)
         self._seen = seen  # travels to the workers with the source, so that all of them give the same types
         return seen
+
+
+@dataclass(kw_only=True)
+class LineSource(FileSource):
+    """Records from files of text, of which plain ones can be read from any line on."""
+
+    max_record_bytes: int = 100_000_000  # a longer record fails
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_record_bytes < 1:
+            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
+
+    def splittable(self, file: FileInfo) -> bool:
+        return codec_of(file.uri) is None and not file.uri.startswith(("http://", "https://"))
+
+    def opened(self, part: SourceRange) -> BinaryIO:
+        """The file, decompressed; a range is one of a file that is not compressed."""
+        return open_input(part.uri, self.storage_options, "infer" if part.stop is None else None)
 
 
 def as_paths(path: Any) -> str | list[str]:

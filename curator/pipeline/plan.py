@@ -23,7 +23,7 @@ from curator.api.resources import Resources
 from curator.api.stage import SIDE_OUTPUTS, Reduce, Sink, Source, Stage, Stateful
 from curator.io.files.folder import Folder
 from curator.io.spool import FORMAT, FromSpool, ToSpool
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.parquet import ToParquet
 from curator.pipeline.contracts import check_contracts, place_of, wanted_behind
 from curator.pipeline.expand import expand
 from curator.pipeline.graph import Graph, Node

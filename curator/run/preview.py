@@ -13,7 +13,7 @@ from curator.api.errors import CuratorError, FirstError
 from curator.api.stage import SIDE_OUTPUTS, Context, Reduce, Source, Unit
 from curator.io.files.folder import Folder
 from curator.io.spool import Shard
-from curator.io.tables.to_jsonl import ToJsonl
+from curator.io.tables.jsonl import ToJsonl
 from curator.observe.preview import StagePreview
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import Operator, Plan, Step, Target, make_plan

@@ -4,12 +4,9 @@ from curator.io.media.files import Files
 from curator.io.media.to_files import ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
 from curator.io.media.webdataset import WebDataset
-from curator.io.tables.csv import Csv
-from curator.io.tables.jsonl import Jsonl
-from curator.io.tables.parquet import Parquet
-from curator.io.tables.to_csv import ToCsv
-from curator.io.tables.to_jsonl import ToJsonl
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.csv import Csv, ToCsv
+from curator.io.tables.jsonl import Jsonl, ToJsonl
+from curator.io.tables.parquet import Parquet, ToParquet
 from curator.stages.drop import Drop
 from curator.stages.fetch.fetch import Fetch
 from curator.stages.limit import Limit

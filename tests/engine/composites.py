@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator import Batch, Composite, Contract, Outputs, Reduce, Stage, setting
 from curator.api.findings import Alarm, Line, Table
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.parquet import ToParquet
 
 
 @dataclass

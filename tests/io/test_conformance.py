@@ -6,12 +6,9 @@ import pyarrow as pa
 import pytest
 
 from curator.api.batch import Batch
-from curator.io.tables.csv import Csv
-from curator.io.tables.jsonl import Jsonl
-from curator.io.tables.parquet import Parquet
-from curator.io.tables.to_csv import ToCsv
-from curator.io.tables.to_jsonl import ToJsonl
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.csv import Csv, ToCsv
+from curator.io.tables.jsonl import Jsonl, ToJsonl
+from curator.io.tables.parquet import Parquet, ToParquet
 from curator.testing import check_sink, check_source
 
 ROWS = Batch(rows=pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x", None, "é\n"], "n": [1, 2, None]}))

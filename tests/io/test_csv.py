@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import InputError
@@ -93,7 +93,6 @@ def test_what_pythons_csv_writes_is_read(tmp_path, read_all, rows, ending, block
 TOKENS = ['"', '"', '""', ",", ",", "\n", "\n", "\r\n", "\n\n", "a", "b c", "é", " ", '"x"', '"y,z"', '"q\nr"']
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(TOKENS), max_size=25).map("".join), st.sampled_from([40, 60, 4 << 20]))
 def test_rows_are_those_of_the_standard_librarys_reader(tmp_path, read_all, body, block_bytes):
     """Also with stray quotes; a row whose last quote is never closed fails, and each bad row has its number."""

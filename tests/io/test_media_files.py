@@ -19,8 +19,7 @@ from curator.io.media.files import Files
 from curator.io.media.sink import Names, safe
 from curator.io.media.to_files import ToFiles
 from curator.io.media.types import extension_of
-from curator.io.tables.parquet import Parquet
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.parquet import Parquet, ToParquet
 from curator.stages import Map
 from curator.testing import check_sink, check_source
 

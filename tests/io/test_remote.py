@@ -13,12 +13,9 @@ import pytest
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.io.files.folder import Folder, list_files, open_input
-from curator.io.tables.csv import Csv
-from curator.io.tables.jsonl import Jsonl
-from curator.io.tables.parquet import Parquet
-from curator.io.tables.to_csv import ToCsv
-from curator.io.tables.to_jsonl import ToJsonl
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.csv import Csv, ToCsv
+from curator.io.tables.jsonl import Jsonl, ToJsonl
+from curator.io.tables.parquet import Parquet, ToParquet
 
 
 def rows(**columns) -> pa.Table:

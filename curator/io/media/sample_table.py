@@ -129,20 +129,15 @@ class _SampleJson(JsonParser):
     """The parser of JSON Lines, for lines that stand in members of an archive: places are those of the samples."""
 
     def parse_samples(self, samples: Sequence[Sampled]):
-        """The json of the samples, in order; positions and failures are those of the samples."""
+        """The json of the samples, in order; failures are at the samples' places."""
         lines = [s.json for s in samples]
         starts = np.concatenate([[0], np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)])
         self._at = dict(zip(starts.tolist(), samples, strict=False))
         return self.parse(b"\n".join(lines), 0)
 
-    def _failure(self, number: int | None, start: int, error: Exception, line: bytes) -> Failure:
-        failure = super()._failure(number, start, error, line)
-        offset = self._at[start].offset
-        return Failure(f"{self.uri}:byte={offset}", offset, failure.error, failure.raw)
-
-    def _place(self, number: int | None, start: int) -> str:
-        sample = self._at.get(start)
-        return self.uri if sample is None else f"{self.uri}: {sample.key}.json"
+    def located(self, data: bytes, start: int, offset: int) -> tuple[int, str]:
+        sample = self._at[start]
+        return sample.offset, f"{self.uri}: {sample.key}.json"
 
 
 _TYPES = {str: pa.string(), int: pa.int64()}

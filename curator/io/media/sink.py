@@ -15,7 +15,7 @@ from curator.api.errors import RecipeError
 from curator.api.stage import Contract
 from curator.io.files.folder import Output
 from curator.io.sink import FileSink, own
-from curator.io.tables.to_parquet import ParquetFile, ToParquet, storable
+from curator.io.tables.parquet import ParquetFile, ToParquet, storable
 
 SCAFFOLD_BYTES = 2048  # counted for each record beside its values: headers and padding of its members
 _NAME_BYTES = 120  # of a name; filesystems take 255 with the ending and what goes before it

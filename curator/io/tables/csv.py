@@ -16,13 +16,15 @@ import pyarrow.compute as pc
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, SourceRange
-from curator.io.files.compression import SUFFIXES, DamagedStream, codec_of, without_codec
+from curator.io.files.compression import SUFFIXES, DamagedStream, without_codec
 from curator.io.files.faults import explained
-from curator.io.files.folder import FileInfo, open_input
-from curator.io.source import FileSource, failures
+from curator.io.files.folder import FileInfo, Output, open_input
+from curator.io.sink import Encoder, TextSink
+from curator.io.source import LineSource, failures
 from curator.io.tables.columns import Seen, check_named, conform
 from curator.io.tables.csv_rows import Dialect, Rows, fields, line_rows, quoted_rows
 from curator.io.tables.lines import Unreadable, read_some
+from curator.io.tables.plain import flat
 from curator.io.tables.records import Failure, as_records, excerpt, pieces, unique_names
 
 _PLAIN = (".csv", ".tsv", ".tab")
@@ -32,7 +34,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 @dataclass(kw_only=True)
-class Csv(FileSource):
+class Csv(LineSource):
     """Read CSV or TSV files with a header line, plain or compressed.
 
     Every column is a string, exactly as written ("007", "1e5", ""), unless `types` names its type: int, float, bool,
@@ -47,7 +49,6 @@ class Csv(FileSource):
     names: list[str] | None = None
     delimiter: str | None = None
     quote: str | None = '"'
-    max_record_bytes: int = 100_000_000  # a longer record fails
 
     name = "csv"
     suffixes: ClassVar[tuple[str, ...]] = _PLAIN + tuple(p + c for p in _PLAIN for c in SUFFIXES)
@@ -62,11 +63,9 @@ class Csv(FileSource):
             if arrow_type(named) is None:
                 raise ValueError(f"types: column {column!r} has the unknown type {named!r}. Take int, float, bool, "
                                  "date, timestamp, string or decimal(10,2)")
-        if self.max_record_bytes < 1:
-            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
 
     def splittable(self, file: FileInfo) -> bool:
-        return self.quote is None and codec_of(file.uri) is None and not file.uri.startswith(("http://", "https://"))
+        return self.quote is None and super().splittable(file)
 
     def head(self, file: FileInfo) -> list[tuple[str, Seen]]:
         header = self._header(file.uri)
@@ -89,7 +88,7 @@ class Csv(FileSource):
         if header is None:
             return
         dialect = Dialect(unique_names(header), self.names is None, self._delimiter(part.uri), self.quote, self.max_record_bytes)
-        with open_input(part.uri, self.storage_options, "infer" if part.stop is None else None) as file:
+        with self.opened(part) as file:
             found = line_rows(file, dialect, part.start, part.stop) if self.quote is None else quoted_rows(file, dialect)
             for rows in found:
                 if isinstance(rows, Unreadable):
@@ -192,3 +191,49 @@ def _refused(values: pa.Array, kind: pa.DataType, at: int) -> list[int]:
 def joined(values: pa.ChunkedArray) -> pa.Array:
     joined = values.combine_chunks()
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+@dataclass(kw_only=True)
+class ToCsv(TextSink):
+    """Write CSV files with a header line, `.csv` unless `compression` says `gz` or `zst`.
+
+    CSV has no types: null becomes an empty field, nested values JSON text, dates ISO 8601 text, binary values base64.
+    A column that appears later begins a new file.
+    """
+
+    delimiter: str = ","  # one character; with a tab files are called `.tsv`
+
+    name = "to_csv"
+    ending: ClassVar[str] = ".csv"
+    buffer_bytes: ClassVar[int] = 4 << 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.delimiter.encode()) != 1:
+            raise ValueError(f"delimiter must be one ASCII character, got {self.delimiter!r}")
+
+    def suffix(self) -> str:
+        return super().suffix() if self.delimiter != "\t" else super().suffix().replace(".csv", ".tsv")
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        return flat(rows)
+
+    def start(self, output: Output, schema: pa.Schema) -> CsvFile:
+        return CsvFile(output, schema, self.delimiter)
+
+
+class CsvFile(Encoder):
+    def __init__(self, output: Output, schema: pa.Schema, delimiter: str) -> None:
+        import pyarrow.csv as pa_csv
+
+        options = pa_csv.WriteOptions(delimiter=delimiter)
+        self._writer = pa_csv.CSVWriter(pa.PythonFile(output, mode="w"), schema, write_options=options)
+
+    def write(self, rows: pa.Table) -> int:
+        if rows.num_columns == 1 and rows.column(0).null_count:  # a line without anything would be no row
+            rows = rows.set_column(0, rows.column_names[0], pc.fill_null(rows.column(0).cast(pa.string()), ""))
+        self._writer.write_table(rows)
+        return rows.nbytes
+
+    def finish(self) -> None:
+        self._writer.close()

@@ -108,30 +108,33 @@ class JsonParser:
                     records.append(decode(line))
                     lines.append((start, line))
             except ValueError as error:
-                failures.append(self._failure(data, start, offset, error, line))
+                failures.append(self._failure(self.located(data, start, offset), error, line))
         rows = None
         if lines and (failures or not tried):
             rows = self._read(b"\n".join(line for _, line in lines), len(lines))
         if rows is None and lines:
             if self.select is not None:  # what is wrong with the other columns does not matter
                 records = [{name: value for name, value in record.items() if name in self.select} for record in records]
-            rows, reasons = typed(records, self.columns, lambda i: self._place(data, lines[i][0], offset))
-            failures += [self._failure(data, lines[i][0], offset, TypeError(reason), lines[i][1]) for i, reason in reasons.items()]
+            rows, reasons = typed(records, self.columns, lambda i: self.located(data, lines[i][0], offset)[1])
+            failures += [self._failure(self.located(data, lines[i][0], offset), TypeError(reason), lines[i][1])
+                         for i, reason in reasons.items()]
             lines = [line for i, line in enumerate(lines) if i not in reasons]
             mixed = len(reasons)
         positions = offset + np.array([start for start, _ in lines], np.int64)
         rows = self._conformed(rows, offset) if lines else pa.table({})
         return Parsed(rows, positions, sorted(failures, key=lambda f: f.offset), mixed)
 
-    def _failure(self, data: bytes, start: int, offset: int, error: Exception, line: bytes) -> Failure:
-        named = type(error)(f"{self._place(data, start, offset)}: {error}").with_traceback(error.__traceback__)
-        return Failure(f"{self.uri}:byte={offset + start}", offset + start, named, excerpt(line))
-
-    def _place(self, data: bytes, start: int, offset: int) -> str:
+    def located(self, data: bytes, start: int, offset: int) -> tuple[int, str]:
+        """Where in the file a line of `data` is, and how to name that place."""
         if self.lines is None:
-            return f"{self.uri}:byte={offset + start}"
+            return offset + start, f"{self.uri}:byte={offset + start}"
         number = self.lines + data.count(b"\n", 0, start) + 1
-        return f"{self.uri}:{number}"
+        return offset + start, f"{self.uri}:{number}"
+
+    def _failure(self, located: tuple[int, str], error: Exception, line: bytes) -> Failure:
+        position, place = located
+        named = type(error)(f"{place}: {error}").with_traceback(error.__traceback__)
+        return Failure(f"{self.uri}:byte={position}", position, named, excerpt(line))
 
 
 def read_table(data: bytes, schema: pa.Schema | None, ignore: bool) -> pa.Table:

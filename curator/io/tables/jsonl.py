@@ -13,17 +13,20 @@ import pyarrow.compute as pc
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, SourceRange
-from curator.io.files.compression import SUFFIXES, codec_of
+from curator.io.files.compression import SUFFIXES
 from curator.io.files.faults import explained
-from curator.io.files.folder import FileInfo, open_input
-from curator.io.source import FileSource, failures
+from curator.io.files.folder import FileInfo, Output, open_input
+from curator.io.sink import Encoder, TextSink
+from curator.io.source import LineSource, failures
 from curator.io.tables.columns import Seen, UnfitColumn
-from curator.io.tables.json_types import scattered_keys
 from curator.io.tables.json_rows import JsonParser, Parsed
+from curator.io.tables.json_types import scattered_keys
 from curator.io.tables.lines import Block, Unreadable, read_blocks
+from curator.io.tables.plain import json_lines
 from curator.io.tables.records import Failure, as_records, excerpt, pieces
 
 HEAD_BYTES = 256 << 10
+_ENCODED_ROWS = 10_000  # at once
 MIXED_FRACTION_MAX = 0.1  # of a file's first records: fewer are stray records that fail, more a mistake to tell at once
 _PLAIN = (".jsonl", ".ndjson", ".json")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PAR1": "Parquet",
@@ -31,7 +34,7 @@ _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\
 
 
 @dataclass(kw_only=True)
-class Jsonl(FileSource):
+class Jsonl(LineSource):
     """Read JSON Lines: one record a line, in `.jsonl`, `.ndjson` or `.json`, plain, `.gz`, `.zst`, `.bz2` or `.xz`.
 
     Types are kept: "007" and dates stay strings, nested values stay nested, integers stay exact (beyond 64 bits as
@@ -42,23 +45,12 @@ class Jsonl(FileSource):
     gets that at its end: `_id` becomes `id_`.
     """
 
-    max_record_bytes: int = 100_000_000  # a longer record fails
-
     name = "jsonl"
     suffixes: ClassVar[tuple[str, ...]] = _PLAIN + tuple(p + c for p in _PLAIN for c in SUFFIXES)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_record_bytes < 1:
-            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
-
-    def splittable(self, file: FileInfo) -> bool:
-        return codec_of(file.uri) is None and not file.uri.startswith(("http://", "https://"))
-
     def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
         parser = JsonParser(part.uri, self.seen, self.max_record_bytes, self.wanted(), 0 if part.start == 0 else None)
-        codec = None if part.stop is not None else "infer"
-        with open_input(part.uri, self.storage_options, codec) as file:
+        with self.opened(part) as file:
             for block in read_blocks(file, part.start, part.stop, max_line_bytes=self.max_record_bytes):
                 if isinstance(block, Unreadable):
                     place = f"{part.uri}:byte={block.offset}"
@@ -130,3 +122,33 @@ def _places(parsed: Parsed, data: bytes, uri: str) -> list[tuple[str, Seen]]:
         line = data.count(b"\n", 0, int(parsed.positions[valid])) + 1 if valid >= 0 else 1
         found.append((column.name, Seen(column.type, f"{uri}:{line}")))
     return found
+
+
+@dataclass(kw_only=True)
+class ToJsonl(TextSink):
+    """Write JSON Lines: one object a line, in UTF-8, `.jsonl.zst` unless `compression` says `gz` or `none`.
+
+    Numbers, text, lists and objects come back as they were. Dates and times become ISO 8601 text, binary values base64
+    text, decimals text (whole numbers if they have no places). A float that is no number becomes `NaN` or `Infinity`: strict
+    readers refuse that, so replace it before if yours is one.
+    """
+
+    compression: str | None = "zst"  # zst, gz or none
+
+    name = "to_jsonl"
+    ending: ClassVar[str] = ".jsonl"
+    fixed_columns: ClassVar[bool] = False
+
+    def start(self, output: Output, schema: pa.Schema) -> JsonlFile:
+        return JsonlFile(output)
+
+
+class JsonlFile(Encoder):
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def write(self, rows: pa.Table) -> int:
+        written = 0
+        for start in range(0, rows.num_rows, _ENCODED_ROWS):
+            written += self._output.write(json_lines(rows.slice(start, _ENCODED_ROWS)))
+        return written

@@ -39,89 +39,39 @@ def read_blocks(file: BinaryIO, start: int = 0, stop: int | None = None, *, max_
     """The lines that begin in [start, stop) of a file, so that ranges side by side give each line once.
 
     A line ends with a newline or with the file. A byte order mark at the beginning of the file is skipped. Not more
-    than a block and a line is held. With `start` the file must be seekable.
+    than a block and a line is held. With `start` the file must be seekable. Lines inside a block are not measured.
     """
-    assembler = _Assembler(max_line_bytes)
-    position = _seek_line(file, start, stop)
-    assembler.offset = position
-    while stop is None or position < stop or assembler.pending:
-        wanted = block_bytes if stop is None else min(block_bytes, max(stop - position, 1 << 16))
+    offset = _seek_line(file, start, stop)  # of the first line that was not given out
+    rest, skipped, raw = b"", 0, b""  # how that line begins; bytes of it that were thrown away, and their beginning: it is too long
+    at_end = False
+    while not at_end and (stop is None or offset < stop):
+        wanted = block_bytes if stop is None else min(block_bytes, max(stop - offset - len(rest), 1 << 16))
         try:
-            chunk = read_some(file, max(wanted, len(BOM)))
-        except DamagedStream as error:
-            yield from assembler.damaged(error)
+            chunk = read_some(file, max(wanted, len(rest), len(BOM)))
+        except DamagedStream as error:  # what stands before the damage was given out; the line it cut through is lost
+            yield Unreadable(offset, error, (raw or rest)[:EXCERPT_BYTES])
             return
-        if not chunk:
-            break
-        if position == 0 and chunk.startswith(BOM):
-            chunk, position = chunk[len(BOM):], len(BOM)
-            assembler.offset = position
-        last = -1 if stop is None else chunk.find(b"\n", max(0, stop - 1 - position))
-        if last >= 0:
-            chunk = chunk[:last + 1]
-        position += len(chunk)
-        yield from assembler.add(chunk)
-        if last >= 0:
-            break
-    yield from assembler.end()
-
-
-class _Assembler:
-    """Cuts chunks at their last newline and carries the rest over."""
-
-    def __init__(self, max_line_bytes: int) -> None:
-        self._max = max_line_bytes
-        self.offset = 0  # of what is pending
-        self.pending: list[bytes] = []  # the beginning of a line whose end is not read yet
-        self._size = 0
-        self._skipped = 0  # bytes of the pending line that were thrown away: it is too long
-
-    def add(self, chunk: bytes) -> Iterator[Block | Unreadable]:
-        if self._skipped:
-            end = chunk.find(b"\n") + 1
-            if not end:
-                self._skipped += len(chunk)
+        at_end = not chunk
+        if offset == 0 and not rest and not skipped and chunk.startswith(BOM):
+            chunk, offset = chunk[len(BOM):], len(BOM)
+        data = rest + chunk
+        first = data.find(b"\n") + 1
+        size = skipped + (first or len(data))
+        if (rest or skipped or not first) and size > max_line_bytes:
+            raw = raw or data[:EXCERPT_BYTES]
+            if not first and not at_end:
+                rest, skipped = b"", size
+                continue
+            error = ValueError(f"the line has {size:,} bytes, more than max_record_bytes ({max_line_bytes:,})")
+            yield Unreadable(offset, error, raw)
+            data, offset, skipped, raw = data[first or len(data):], offset + size, 0, b""
+            if stop is not None and offset >= stop:
                 return
-            yield self._too_long(end)
-            chunk = chunk[end:]
-        cut = chunk.rfind(b"\n") + 1
-        first = chunk.find(b"\n") + 1 if self._size else 0
-        if first and self._size + first > self._max:  # its end came just now, too late
-            self._skipped = self._size
-            self._size = 0
-            yield self._too_long(first)
-            chunk, cut = chunk[first:], cut - first
-        if cut > 0:
-            data = b"".join([*self.pending, chunk[:cut]])
-            yield Block(data, self.offset)
-            self.offset += len(data)
-            self.pending, self._size, chunk = [], 0, chunk[cut:]
-        if chunk:
-            self.pending.append(chunk)
-            self._size += len(chunk)
-        if self._size > self._max:
-            self._skipped, self.pending = self._size, [b"".join(self.pending)[:EXCERPT_BYTES]]
-            self._size = 0
-
-    def end(self) -> Iterator[Block | Unreadable]:
-        if self._skipped:
-            yield self._too_long(0)
-        elif self.pending:
-            yield Block(b"".join(self.pending), self.offset)
-        self.pending, self._size = [], 0
-
-    def damaged(self, error: DamagedStream) -> Iterator[Unreadable]:
-        """What stands before the damage was given out; the line it cut through is lost."""
-        yield Unreadable(self.offset, error, b"".join(self.pending)[:EXCERPT_BYTES])
-        self.pending, self._size = [], 0
-
-    def _too_long(self, rest: int) -> Unreadable:
-        size, raw = self._skipped + rest, b"".join(self.pending)[:EXCERPT_BYTES]
-        error = ValueError(f"the line has {size:,} bytes, more than max_record_bytes ({self._max:,})")
-        found = Unreadable(self.offset, error, raw)
-        self.offset += size
-        self.pending, self._size, self._skipped = [], 0, 0
-        return found
+        last = 0 if stop is None else data.find(b"\n", max(0, stop - 1 - offset)) + 1
+        cut = last or (len(data) if at_end else data.rfind(b"\n") + 1)
+        if cut:
+            yield Block(data[:cut], offset)
+        rest, offset, at_end = data[cut:], offset + cut, at_end or last > 0
 
 
 def read_some(file: BinaryIO, size: int) -> bytes:
@@ -143,12 +93,9 @@ def _seek_line(file: BinaryIO, start: int, stop: int | None) -> int:
     """Move to the first line that begins at or after `start`, and say where that is."""
     if start == 0:
         return 0
-    file.seek(start - 1)
     position = start - 1
-    while stop is None or position < stop:
-        chunk = read_some(file, 1 << 16)
-        if not chunk:
-            return position
+    file.seek(position)
+    while (stop is None or position < stop) and (chunk := read_some(file, 1 << 16)):
         end = chunk.find(b"\n") + 1
         if end:
             file.seek(position + end)

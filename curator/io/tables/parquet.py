@@ -1,4 +1,4 @@
-"""Parquet files, by row groups."""
+"""Parquet files, read by row groups."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, SourceRange
 from curator.io.files.faults import explained
-from curator.io.files.folder import FileInfo, open_input
+from curator.io.files.folder import FileInfo, Output, open_input
+from curator.io.sink import Encoder, FileSink
 from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen, conform
+from curator.io.tables.plain import as_json_text
 from curator.io.tables.records import EXCERPT, PIECE_BYTES, PIECE_ROWS, Failure, as_records, pieces
 
+CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 GROUP_BYTES_MAX, BUFFER_BYTES = 64 << 20, 1 << 20  # larger row groups are not read at once, but through buffers
 _BROKEN = (pa.ArrowException, OSError, ValueError)  # what pyarrow raises for a file that is damaged
 
@@ -114,3 +117,63 @@ def _begin(group: Any) -> int:
         return 0
     column = group.column(0)
     return column.dictionary_page_offset or column.data_page_offset
+
+
+@dataclass(kw_only=True)
+class ToParquet(FileSink):
+    """Write Parquet files, compressed with zstd unless `compression` says snappy, gzip, lz4, brotli or none.
+
+    Every type comes back as it was, but for objects without any key, which Parquet does not have: a column with such is
+    written as JSON text. A row group holds about 32 MB of data.
+    """
+
+    compression: str | None = "zstd"  # zstd, snappy, gzip, lz4, brotli or none
+
+    name = "to_parquet"
+    ending: ClassVar[str] = ".parquet"
+    buffer_bytes: ClassVar[int] = 32 << 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.compression or "none") not in CODECS:
+            raise ValueError(f"compression must be one of {', '.join(CODECS)}, got {self.compression!r}")
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        return storable(rows)
+
+    def start(self, output: Output, schema: pa.Schema) -> ParquetFile:
+        return ParquetFile(output, schema, self.compression or "none")
+
+
+class ParquetFile(Encoder):
+    def __init__(self, output: Output, schema: pa.Schema, compression: str) -> None:
+        import pyarrow.parquet as pq
+
+        try:
+            self._writer = pq.ParquetWriter(pa.PythonFile(output, mode="w"), schema, compression=compression)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(f"cannot write {output.uri}: Parquet has no such type: {error}") from error
+
+    def write(self, rows: pa.Table) -> int:
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        return rows.nbytes
+
+    def finish(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.is_open = False  # or its destructor would write the end of the file
+
+
+def storable(rows: pa.Table) -> pa.Table:
+    """The rows with JSON text in place of objects without any key."""
+    for at, column in enumerate(rows.schema):
+        if _has_empty_struct(column.type):
+            rows = rows.set_column(at, column.name, as_json_text(rows.column(at)))
+    return rows
+
+
+def _has_empty_struct(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return True
+    return any(_has_empty_struct(kind.field(i).type) for i in range(kind.num_fields))

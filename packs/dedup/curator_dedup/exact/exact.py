@@ -9,7 +9,7 @@ from typing import Any, Literal
 from curator import sql
 from curator.api.errors import RecipeError
 from curator.api.stage import Composite, Contract, setting
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.parquet import ToParquet
 from curator_dedup.exact.cluster import Equals, Value, Values
 from curator_dedup.exact.stream import ExactStream
 from curator_dedup.shared.keep import Keep

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from curator.api.errors import RecipeError
 from curator.api.stage import Composite, Contract, setting
-from curator.io.tables.to_parquet import ToParquet
+from curator.io.tables.parquet import ToParquet
 from curator_dedup.near.index import IndexPlace, IndexRows, ToIndex, made_by
 from curator_dedup.near.measures import Hamming, Measure, MinHash
 from curator_dedup.near.pairs import FindPairs
