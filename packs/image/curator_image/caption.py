@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
-from curator_image.models import library
+from curator.models.loading import library
 
 
 @dataclass(kw_only=True)

@@ -17,7 +17,7 @@ from curator.api.errors import CuratorError, StageError
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import ImageBatch
-from curator_image.chat import Chat, Rejected, Reply, Unavailable
+from curator.models.chat import Chat, Rejected, Reply, Unavailable
 
 SIGNATURES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"), (b"GIF8", "image/gif"))
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from curator.api.errors import CuratorError
 from curator.api.stage import Context
-from curator_image.models import Place, load, load_model, place_of
+from curator.models.loading import Place, load, load_model, place_of
 
 
 @dataclass(frozen=True)

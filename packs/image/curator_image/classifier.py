@@ -9,8 +9,8 @@ import torch
 
 from curator.api.errors import CuratorError
 from curator.api.stage import Context
+from curator.models.loading import load_model, place_of
 from curator_image.inputs import ImageInputs
-from curator_image.models import load_model, place_of
 
 
 class Classifier:

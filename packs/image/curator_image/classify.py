@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
-from curator_image.models import MODEL_RESOURCES, need_models
+from curator.models.loading import MODEL_RESOURCES, need_models
 from curator_image.vectors import present, scattered
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
-from curator_image.models import CLIP, MODEL_RESOURCES, need_models
-from curator_image.vectors import VECTOR, present, unit, vector_column
+from curator.models.loading import MODEL_RESOURCES, need_models
+from curator_image.vectors import CLIP, VECTOR, present, unit, vector_column
 
 
 @dataclass(kw_only=True)

@@ -11,9 +11,9 @@ import torch
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context
+from curator.models.heads import sigmoid, softmax
+from curator.models.loading import load, load_model, place_of
 from curator_image.inputs import ImageInputs
-from curator_image.mlp import sigmoid, softmax
-from curator_image.models import load, load_model, place_of
 from curator_image.vectors import present, vectors_of
 
 TEXTS_AT_ONCE = 64

@@ -49,7 +49,7 @@ class Head(Stage):
         return Contract(needs={self.embedding}, adds=dict.fromkeys(self._columns(), pa.float32()))
 
     def setup(self, ctx: Context) -> None:
-        from curator_image.mlp import Mlp
+        from curator.models.heads import Mlp
 
         self._mlp = Mlp.read(self.weights, self.activation, self.output, outputs=len(self._columns()))
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from transformers.image_processing_backends import PilBackend
 
-from curator_image.models import Place, load
+from curator.models.loading import Place, load
 from curator_image.resize import target
 
 # A picture that is this much longer than wide would be scaled to hundreds of megabytes before its middle is cut out.

@@ -10,8 +10,8 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Contract, Stage
-from curator_image.models import CLIP, MODEL_RESOURCES, need_models
-from curator_image.vectors import VECTOR, scattered, unit, vector_column
+from curator.models.loading import MODEL_RESOURCES, need_models
+from curator_image.vectors import CLIP, VECTOR, scattered, unit, vector_column
 
 
 @dataclass(kw_only=True)

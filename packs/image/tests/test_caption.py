@@ -129,7 +129,7 @@ def test_a_processor_that_cannot_do_without_torchvision_says_so(tmp_path):
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "curator_image.captioner", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(CuratorError, match=r"pip install 'curator-image\[models\]'"):
+    with pytest.raises(CuratorError, match=r"pip install 'curator-core\[models\]'"):
         Caption(model="any").setup(Context())
 
 

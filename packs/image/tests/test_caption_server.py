@@ -10,7 +10,6 @@ import threading
 import pyarrow as pa
 import pytest
 from curator_image.caption_server import CaptionServer, columns_of, media_type
-from curator_image.chat import Rejected, message_of, reply_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,13 +148,6 @@ def test_a_question_that_takes_too_long_fails_and_is_not_asked_again(model):
     model.answer = lambda question: model.released.wait() and None
     assert error_of(stage(model, answer_timeout_s=0.1)) == "the server is silent for too long"
     assert len(model.questions) == 1
-
-
-@given(st.binary(max_size=60))
-def test_whatever_a_server_says_is_read(data):
-    message_of(data)
-    with pytest.raises(Rejected):
-        reply_of(data)
 
 
 # -- a server that is out -----------------------------------------------------------------------------------------

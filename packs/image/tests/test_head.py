@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 import torch
 from curator_image import Aesthetic, Head
-from curator_image.mlp import erf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
@@ -189,10 +188,3 @@ def test_a_file_that_is_not_there_is_an_error_that_says_how_one_is_named(monkeyp
 def test_nonsense_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Head(weights="w", **wrong)
-
-
-@given(st.floats(-6, 6))
-def test_the_error_function(x):
-    import math
-
-    assert abs(float(erf(np.float64(x))) - math.erf(x)) < 2e-7

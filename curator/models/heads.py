@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from curator.api.errors import CuratorError
-from curator_image.models import fetch, library
+from curator.models.loading import fetch, library
 
 EPSILON = 1e-7  # the smallest deviation, as in Keras
 
@@ -43,7 +43,7 @@ class Mlp:
 
     @staticmethod
     def read(reference: str, activation: str, output: str, *, outputs: int) -> Mlp:
-        """The network of a file; see `curator_image.models.fetch` for how it is named.
+        """The network of a file; see `curator.models.loading.fetch` for how it is named.
 
         Raises:
             CuratorError: there is no such file, or its weights are no chain of linear layers with so many outputs.
@@ -73,7 +73,7 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
                            "safetensors file or a state dict saved by torch.save") from error
 
 
-def network_of(weights: Mapping[str, np.ndarray], told: str) -> tuple[np.ndarray | float, np.ndarray | float, list]:
+def network_of(weights: Mapping[str, np.ndarray], reference: str) -> tuple[np.ndarray | float, np.ndarray | float, list]:
     """Mean and deviation of the input, and the layers, in the order of the numbers in their names.
 
     Raises:
@@ -81,18 +81,18 @@ def network_of(weights: Mapping[str, np.ndarray], told: str) -> tuple[np.ndarray
     """
     layers = sorted((name for name, values in weights.items() if values.ndim == 2), key=_natural)
     if not layers:
-        raise CuratorError(f"{told!r} holds no linear layer: its arrays are {', '.join(weights) or 'none'}")
+        raise CuratorError(f"{reference!r} holds no linear layer: its arrays are {', '.join(weights) or 'none'}")
     width = weights[layers[0]].shape[1]
     rest = {name: name.rpartition(".")[2] for name in weights if name not in {*layers, *map(_bias_of, layers)}}
     standard = {last: weights[name] for name, last in rest.items() if weights[name].size in (1, width)}
     if rest and (standard.keys() - {"count"} != {"mean", "variance"} or len(standard) < len(rest)):
-        raise CuratorError(f"{told!r} holds {', '.join(rest)}: a head has nothing beside linear layers but one `mean` and one "
+        raise CuratorError(f"{reference!r} holds {', '.join(rest)}: a head has nothing beside linear layers but one `mean` and one "
                            "`variance` of its input")
     chain = []
     for name in layers:
         weight = weights[name]
         if weight.shape[1] != width:
-            raise CuratorError(f"{told!r}: layer {name} takes {weight.shape[1]} numbers, and the one before gives {width}")
+            raise CuratorError(f"{reference!r}: layer {name} takes {weight.shape[1]} numbers, and the one before gives {width}")
         width = weight.shape[0]
         chain.append((weight, weights.get(_bias_of(name), np.zeros(width, np.float32))))
     return standard.get("mean", 0.0), np.maximum(np.sqrt(standard.get("variance", 1.0)), EPSILON), chain

@@ -12,8 +12,7 @@ from curator.api.errors import CuratorError
 from curator.api.resources import Resources
 from curator.api.stage import Context
 
-CLIP = "openai/clip-vit-large-patch14"  # the model whose embeddings the public heads (aesthetics, NSFW) were trained on
-EXTRA = "pip install 'curator-image[models]'"
+EXTRA = "pip install 'curator-core[models]'"
 
 # A quarter of a GPU: Python and the copies leave it idle half of the time, so that several workers fill it. The memory is
 # what CLIP L/14 takes while it is loaded in float32.
@@ -101,8 +100,8 @@ def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ..
     Raises:
         CuratorError: other weights are missing: the model would answer at random.
     """
-    loaded, told = load(loader, model, dtype=place.dtype, output_loading_info=True, trust_remote_code=trust_remote_code)
-    missing = sorted(told["missing_keys"])
+    loaded, info = load(loader, model, dtype=place.dtype, output_loading_info=True, trust_remote_code=trust_remote_code)
+    missing = sorted(info["missing_keys"])
     wanted = [key for key in missing if not key.startswith(optional)]
     if wanted:
         raise CuratorError(f"{model!r} has no weights for {wanted[0]}{f' and {len(wanted) - 1} others' if wanted[1:] else ''}, "

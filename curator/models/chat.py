@@ -1,6 +1,6 @@
 """Asking a model behind an OpenAI-compatible server: one question, one answer, asked again where that helps.
 
-Nothing here knows of images: a question is the body of a chat completion.
+A question is the body of a chat completion.
 Source: https://platform.openai.com/docs/api-reference/chat/create, as vLLM, SGLang, llama.cpp and Ollama serve it too.
 """
 
@@ -17,7 +17,7 @@ from urllib3 import exceptions as faults
 
 from curator.io.http.retry import TRANSIENT, innermost, pause_s, retry_after_s
 
-EXCERPT = 500  # characters of a server's message that are told
+EXCERPT = 500  # characters of a server's message that are shown
 NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 402, 404, 405})  # wrong URL, model or key: so it is for every question
 BUSY = frozenset({429, 502, 503, 504})  # the server, or what stands before it, has no time for anybody
 PATIENCE_S = 600.0  # the longest pause that a server may ask for
@@ -64,10 +64,10 @@ class Chat:
         for attempt in range(self._retries + 1):
             try:
                 return self._ask(body)
-            except _Again as again:
-                pause = max(pause_s(attempt, self._backoff_s), again.pause_s or 0.0)
+            except _Retry as retry:
+                pause = max(pause_s(attempt, self._backoff_s), retry.pause_s or 0.0)
                 if attempt == self._retries or pause > PATIENCE_S or self._stopped.wait(pause):
-                    raise again.error from None
+                    raise retry.error from None
         raise AssertionError("a loop of one try or more has ended")
 
     def stop(self) -> None:
@@ -84,28 +84,28 @@ class Chat:
         except faults.ReadTimeoutError:
             raise Rejected("the server is silent for too long") from None
         except (faults.NewConnectionError, faults.ConnectTimeoutError) as error:
-            raise _Again(Unavailable(f"no connection to {self._url}: {innermost(error)}")) from error
+            raise _Retry(Unavailable(f"no connection to {self._url}: {innermost(error)}")) from error
         except (faults.SSLError, faults.LocationValueError) as error:
             raise Unavailable(f"no connection to {self._url}: {innermost(error)}") from error
         except faults.HTTPError as error:
-            raise _Again(Rejected(f"the server broke off: {innermost(error)}")) from error
+            raise _Retry(Rejected(f"the server broke off: {innermost(error)}")) from error
         if response.status == 200:
             self._let_in = True
             return reply_of(response.data)
-        told = f"HTTP {response.status} from {self._url}: {self._without_key(message_of(response.data))}"
+        message = f"HTTP {response.status} from {self._url}: {self._without_key(message_of(response.data))}"
         if response.status in NOT_HERE or (response.status == 403 and not self._let_in):  # later it is about the question
-            raise Unavailable(told)
+            raise Unavailable(message)
         if response.status not in TRANSIENT:
-            raise Rejected(told)
-        error = Unavailable(told) if response.status in BUSY else Rejected(told)
-        raise _Again(error, response.headers.get("Retry-After"))
+            raise Rejected(message)
+        error = Unavailable(message) if response.status in BUSY else Rejected(message)
+        raise _Retry(error, response.headers.get("Retry-After"))
 
     def _without_key(self, text: str) -> str:
         """Servers repeat what they were sent, and errors are written down."""
         return text.replace(self._key, "***") if self._key else text
 
 
-class _Again(Exception):
+class _Retry(Exception):
     """Worth another try; `error` is what to raise after the last one."""
 
     def __init__(self, error: Exception, retry_after: str | None = None) -> None:
