@@ -23,7 +23,8 @@ from curator import Resources
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import Stage
-from curator.engine.events import Action, Call, Done, Event, Flushed, Output, Ref, StartWorker, Submit, WorkerReady
+from curator.engine.events import Action, Event, StartWorker, Submit, WorkerReady
+from curator.engine.protocol import Call, Done, Flushed, Output, Ref
 from curator.engine.scheduler import Scheduler
 from curator.pipeline.plan import Operator, Step, Target
 
@@ -120,7 +121,7 @@ class Cluster:
         return Done(call.id, outputs, counts, call.rows * pace)
 
     def output(self, unit: int, rows: int, node: int) -> Output:
-        return Output(0, "out", unit, rows, rows * ROW_BYTES, Ref(None, rows, rows * ROW_BYTES, node))
+        return Output(0, "out", unit, Ref(None, rows, rows * ROW_BYTES, node))
 
 
 def measure(case: Case, events: int, burst: int) -> dict:

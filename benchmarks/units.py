@@ -37,6 +37,7 @@ from curator.api.counts import WRITTEN, Counts
 from curator.api.stage import SourceRange, Unit, Writer, WrittenFile, setting
 from curator.api.summary import ColumnSummary
 from curator.engine import events as ev
+from curator.engine.protocol import Call, Done, Flushed, Output, Ref
 from curator.front import Pipeline, from_source
 from curator.runtime.workers import Job
 
@@ -134,26 +135,26 @@ class Instant:
     def close(self) -> None:
         pass
 
-    def answer(self, call: ev.Call) -> ev.Done:
+    def answer(self, call: Call) -> Done:
         operator = self.job.operators[call.operator]
         if call.kind == "flush":
             (unit, attempt), = call.units
             name = self.job.unit_of(unit, attempt).name
             files = {s: [WrittenFile(f"{step.stage.path}/{name}.parquet", 1, 1000)] for s, step in enumerate(operator.steps)
                      if isinstance(step.stage, Nowhere)}
-            return ev.Done(call.id, flushed=ev.Flushed(files))
+            return Done(call.id, flushed=Flushed(files))
         if call.kind == "read":
             (unit, _), = call.units
             counts = {unit: {0: Counts(rows_in=self.rows, out={"out": self.rows}, busy_s=0.0001)}}
-            return ev.Done(call.id, self.outputs(unit, 0), counts, 0.001)
+            return Done(call.id, self.outputs(unit, 0), counts, 0.001)
         counts = {piece.unit: {s: self.counts(step.stage) for s, step in enumerate(operator.steps)
                                if operator.kind != "sink" or s == piece.target} for piece in call.slices}
         last = len(operator.steps) - 1
         outputs = [o for piece in call.slices if operator.kind != "sink" for o in self.outputs(piece.unit, last)]
-        return ev.Done(call.id, tuple(outputs), counts, 0.001 * call.rows)
+        return Done(call.id, tuple(outputs), counts, 0.001 * call.rows)
 
-    def outputs(self, unit: int, step: int) -> tuple[ev.Output, ...]:
-        return (ev.Output(step, "out", unit, 1, 1000, ev.Ref(b"", 1, 1000)),) if self.rows else ()
+    def outputs(self, unit: int, step: int) -> tuple[Output, ...]:
+        return (Output(step, "out", unit, Ref(b"", 1, 1000)),) if self.rows else ()
 
     def counts(self, stage: Stage) -> Counts:
         if not isinstance(stage, Adds):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from curator.engine.events import Call, Refitted, Report, Submit
-from curator.engine.parts import OperatorState, WorkerState
+from curator.engine.events import Report, Submit
+from curator.engine.parts import CallState, OperatorState, WorkerState
+from curator.engine.protocol import Refitted
 from curator.engine.state import State
 
 
-def submit(state: State, operator: OperatorState, worker: WorkerState, call: Call) -> None:
+def submit(state: State, operator: OperatorState, worker: WorkerState, call: CallState) -> None:
     call.worker, call.node = worker.id, worker.node
     worker.calls.append(call)
     state.count(worker)
@@ -23,10 +24,10 @@ def submit(state: State, operator: OperatorState, worker: WorkerState, call: Cal
 def submit_flush(state: State, operator: OperatorState, worker: WorkerState, unit: tuple[int, int],
                  best_effort: bool = False) -> None:
     """Ask a worker to finish what it keeps of a unit, after the calls it has; with `best_effort` only what failed."""
-    submit(state, operator, worker, Call(state.next_call(), operator.plan.index, "flush", units=(unit,), best_effort=best_effort))
+    submit(state, operator, worker, CallState(state.next_call(), operator.plan.index, "flush", units=(unit,), best_effort=best_effort))
 
 
-def begin(state: State, operator: OperatorState, call: Call) -> None:
+def begin(state: State, operator: OperatorState, call: CallState) -> None:
     """A call runs from now on. Not before does room count as taken: behind a held call it would be for nothing."""
     call.began = state.now
     if operator.plan.timeout_s is not None:
@@ -36,13 +37,13 @@ def begin(state: State, operator: OperatorState, call: Call) -> None:
         _reserve(state, call, 1)
 
 
-def unreserve(state: State, call: Call) -> None:
+def unreserve(state: State, call: CallState) -> None:
     """What the call was expected to send has come, or will not."""
     _reserve(state, call, -1)
     call.expected = ()
 
 
-def _reserve(state: State, call: Call, sign: int) -> None:
+def _reserve(state: State, call: CallState, sign: int) -> None:
     total = 0
     for index, nbytes in call.expected:
         state.operators[index].reserved += sign * nbytes
@@ -51,7 +52,7 @@ def _reserve(state: State, call: Call, sign: int) -> None:
         state.nodes[call.node].reserved += total
 
 
-def start_clock(state: State, operator: OperatorState, call: Call) -> None:
+def start_clock(state: State, operator: OperatorState, call: CallState) -> None:
     """The time limit of a call counts from now."""
     limit = operator.plan.timeout_s
     if limit is not None and call.kind != "flush":
@@ -59,7 +60,7 @@ def start_clock(state: State, operator: OperatorState, call: Call) -> None:
         heappush(state.clocks, (call.deadline, call.id))
 
 
-def close_call(state: State, call: Call, rows_done: bool = True, lost: bool = False) -> None:
+def close_call(state: State, call: CallState, rows_done: bool = True, lost: bool = False) -> None:
     """A call has ended: take it off its worker; with `rows_done` its rows too."""
     worker = state.workers[call.worker]
     first = worker.calls[0] is call
@@ -75,7 +76,7 @@ def close_call(state: State, call: Call, rows_done: bool = True, lost: bool = Fa
         drop_call(state, call)
 
 
-def end_call(state: State, call: Call) -> None:
+def end_call(state: State, call: CallState) -> None:
     """Nothing more is expected of a call."""
     del state.calls[call.id]
     state.operators[call.operator].nbytes -= call.nbytes
@@ -86,7 +87,7 @@ def end_call(state: State, call: Call) -> None:
     call.kept = ()
 
 
-def drop_call(state: State, call: Call) -> None:
+def drop_call(state: State, call: CallState) -> None:
     """The rows of a call are done with."""
     state.drop(call.slices)
     if call.kind == "read":

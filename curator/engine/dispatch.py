@@ -22,9 +22,9 @@ from collections.abc import Collection
 from math import ceil
 
 from curator.engine.calls import begin, submit
-from curator.engine.events import Call, Resume, Slice
-from curator.engine.parts import CALL_BYTES, Group, Lane, NodeState, OperatorState, WorkerState
+from curator.engine.parts import CALL_BYTES, CallState, Group, Lane, NodeState, OperatorState, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_exclusive, start_worker
+from curator.engine.protocol import Resume, Slice
 from curator.engine.state import State
 
 CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between two of them small,
@@ -57,7 +57,7 @@ def dispatch(state: State) -> None:
 
 def _give(state: State, operator: OperatorState, force: int) -> None:
     """Start what may start of this operator; where the rules are bent (`force`), one thing."""
-    if operator.held and _resume(state, operator, force):
+    if operator.paused and _resume(state, operator, force):
         return
     if operator.plan.kind == "source":
         while state.waiting.get(operator.plan.index) and _read(state, operator, force) and not force:
@@ -75,14 +75,14 @@ def _give(state: State, operator: OperatorState, force: int) -> None:
 
 
 def _resume(state: State, operator: OperatorState, force: int) -> bool:
-    for worker in list(operator.held.values()):
+    for worker in list(operator.paused.values()):
         call, node = worker.calls[0], state.nodes[worker.node]
         free = node.has_core(worker.cpus) or _reads_ahead(state, operator)
         if not free and not node.claimed and _room(state, operator, call.nbytes, node):
             _claim(state, node)
         if (free and _room(state, operator, call.nbytes, node)) or (
                 holds_exclusive(operator) and (force >= FINISH or _in_the_way(state, operator))):
-            call.held = False
+            call.paused = False
             state.count(worker)
             begin(state, operator, call)
             state.act(Resume(worker.id, call.id))
@@ -108,7 +108,7 @@ def _read(state: State, operator: OperatorState, force: int) -> bool:
     worker = _first(operator.idle[min(nodes, key=lambda n: (n.live_bytes + n.reserved, n.number)).number])
     unit = state.units[state.waiting[operator.plan.index].popleft()]
     unit.stage, unit.live = "reading", unit.live + 1
-    call = Call(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
+    call = CallState(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
                 best_effort=unit.blames.get(operator.plan.index, 0) >= 2)
     submit(state, operator, worker, call)
     return True
@@ -124,7 +124,7 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
                 break
             group = state.unpark(operator)
             units = tuple(dict.fromkeys((s.unit, s.attempt) for s in group.slices))
-            call = Call(state.next_call(), operator.plan.index, "process", group.slices, units, crashes=group.crashes,
+            call = CallState(state.next_call(), operator.plan.index, "process", group.slices, units, crashes=group.crashes,
                         rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
             submit(state, operator, _first(operator.idle[node.number]), call)
             if force:
@@ -316,7 +316,7 @@ def _may_send(state: State, operator: OperatorState) -> bool:
         return True
     if operator.groups and _room(state, operator, operator.groups[0].nbytes, None):
         return True
-    if any(_room(state, operator, w.calls[0].nbytes, None) for w in operator.held.values()):
+    if any(_room(state, operator, w.calls[0].nbytes, None) for w in operator.paused.values()):
         return True
     return any(_room(state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), None)
                for lane in operator.waiting.values())
@@ -328,7 +328,7 @@ def _bytes_wanted(lane: Lane, rows: int) -> int:
     return nbytes if nbytes < CALL_BYTES else CALL_BYTES
 
 
-def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> Call:
+def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> CallState:
     """A call over the front of a lane, up to so many rows and `CALL_BYTES`; the last slice may be cut in two."""
     taken: list[Slice] = []
     units: dict[tuple[int, int], None] = {}
@@ -355,7 +355,7 @@ def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> Call
         rows -= piece.rows or 1
         room -= piece.nbytes
     state.grow(operator, lane, -gone_rows, -gone_bytes)
-    return Call(state.next_call(), operator.plan.index, "process", tuple(taken), tuple(units), rows=wanted - rows,
+    return CallState(state.next_call(), operator.plan.index, "process", tuple(taken), tuple(units), rows=wanted - rows,
                 nbytes=CALL_BYTES - room)
 
 

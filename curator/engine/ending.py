@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from curator.engine import events as ev
 from curator.engine.calls import close_call, drop_call, end_call, submit_flush
+from curator.engine.events import Evidence, NodeDown, NodeUp, WorkerLost
 from curator.engine.parts import OperatorState, UnitState, WorkerState
+from curator.engine.protocol import DataLost, Failed
 from curator.engine.state import State
 
 ENDING_S = 10.0  # who stops a run, a person or a scheduler of jobs, does not wait much longer
@@ -30,8 +31,8 @@ class Ending:
         self.steps = {at for at, step in enumerate(self.sink.plan.steps) if step.evidence}
         self.units: set[int] = set()  # those that are "flushing" or "ending"
         self.take: dict[type, Callable[[Any], None]] = {  # what is taken in otherwise than in a run that goes on
-            ev.Failed: self._call_failed, ev.DataLost: self._call_failed, ev.WorkerLost: self._worker_lost,
-            ev.NodeDown: self._node_down, ev.NodeUp: lambda event: None}
+            Failed: self._call_failed, DataLost: self._call_failed, WorkerLost: self._worker_lost,
+            NodeDown: self._node_down, NodeUp: lambda event: None}
         for queue in state.waiting.values():
             queue.clear()
         for worker in list(state.workers.values()):
@@ -70,17 +71,17 @@ class Ending:
         files = {steps[at].name: list(found) for index, kept in unit.flushed if index == self.sink.plan.index
                  for at, found in kept.files.items() if at in self.steps}
         if unit.stage == "ending" and any(files.values()):
-            self.state.act(ev.Evidence(unit.index, unit.attempt, files))
+            self.state.act(Evidence(unit.index, unit.attempt, files))
         unit.stage = "ended"
         self.units.discard(unit.index)
 
     # -- events ---------------------------------------------------------------------------------------------
 
-    def _call_failed(self, event: ev.Failed | ev.DataLost) -> None:
+    def _call_failed(self, event: Failed | DataLost) -> None:
         call = self.state.calls.get(event.call)
         if call is None:
             return
-        close_call(self.state, call, lost=isinstance(event, ev.DataLost))
+        close_call(self.state, call, lost=isinstance(event, DataLost))
         for index, attempt in call.units:
             unit = self.state.units[index]
             if unit.attempt == attempt and call.kind == "flush":
@@ -89,13 +90,13 @@ class Ending:
             elif unit.attempt == attempt:
                 self.go_on(unit)
 
-    def _worker_lost(self, event: ev.WorkerLost) -> None:
+    def _worker_lost(self, event: WorkerLost) -> None:
         worker = self.state.workers.get(event.worker)
         if worker is not None:
             self._end_worker(worker)
             self.state.remove_worker(worker)
 
-    def _node_down(self, event: ev.NodeDown) -> None:
+    def _node_down(self, event: NodeDown) -> None:
         state = self.state
         if event.number not in state.nodes:
             return

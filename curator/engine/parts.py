@@ -10,17 +10,17 @@ from math import inf
 from curator.api.counts import Counts
 from curator.api.resources import Node, Place
 from curator.api.stage import SIDE_OUTPUTS
-from curator.engine import events as ev
 from curator.engine.balance.allocation import Rate
+from curator.engine.protocol import Call, CountsByUnit, Flushed, Output, Slice
 from curator.pipeline.plan import Operator, Target
 
 CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
 
-# What a worker does, as `State.count` has it. Those after HELD use their cores; one that is ALONE has one ordinary call, behind
+# What a worker does, as `State.count` has it. Those after PAUSED use their cores; one that is ALONE has one ordinary call, behind
 # which a second one may wait.
-OFF, IDLE, ENDING, HELD, STARTING, ALONE, BUSY = range(7)
+OFF, IDLE, ENDING, PAUSED, STARTING, ALONE, BUSY = range(7)
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +51,23 @@ class NodeState:
 
 
 @dataclass(slots=True, eq=False)
+class CallState(Call):
+    """A call, and what the scheduler remembers of it."""
+
+    node: int = -1  # of its worker
+    nbytes: int = 0  # of its slices
+    expected: tuple[tuple[int, int], ...] = ()  # bytes that its answer should bring to each consumer
+    paused: bool = False  # it has sent a part of its answer and waits to be resumed
+    emitted_early: bool = False  # a part was sent on, so it cannot be repeated without its units
+    kept: tuple[Output, ...] = ()  # parts that are not sent on before the call has ended,
+    kept_counts: tuple[CountsByUnit, ...] = ()  # and what was counted for them
+    read: int = 0  # rows that a read has told of
+    sent: dict[int, int] = field(default_factory=dict)  # rows that went to each consumer
+    began: float = 0.0
+    deadline: float | None = None  # if it has a time limit and has begun
+
+
+@dataclass(slots=True, eq=False)
 class WorkerState:
     id: int
     operator: int
@@ -63,7 +80,7 @@ class WorkerState:
     leaving: bool = False  # its devices are meant for another: gets no call, and ends when it has none
     stopping: bool = False  # asked to end; gets no call
     ends_by: float = inf  # when it is killed if it has not ended
-    calls: deque[ev.Call] = field(default_factory=deque)  # first in, first out; only the first one runs
+    calls: deque[CallState] = field(default_factory=deque)  # first in, first out; only the first one runs
     status: int = OFF  # what `State.count` has taken in
     node: int = field(init=False)
 
@@ -71,13 +88,13 @@ class WorkerState:
         self.node = self.places[0].node
 
     @property
-    def head(self) -> ev.Call | None:
+    def head(self) -> CallState | None:
         return self.calls[0] if self.calls else None
 
     @property
     def working(self) -> bool:
         """It uses its cores now: it starts, or its first call runs (a held one does not)."""
-        return self.doing > HELD
+        return self.doing > PAUSED
 
     @property
     def idle(self) -> bool:
@@ -91,8 +108,8 @@ class WorkerState:
         if not self.calls:
             return ENDING if self.stopping else OFF if self.leaving else IDLE
         head = self.calls[0]
-        if head.held:
-            return HELD
+        if head.paused:
+            return PAUSED
         return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.crashes and not self.leaving else BUSY
 
 
@@ -103,7 +120,7 @@ class Lane:
 
     index: int = 0
     node: int = 0  # sticky operators: where the worker is to be
-    queue: deque[ev.Slice] = field(default_factory=deque)
+    queue: deque[Slice] = field(default_factory=deque)
     rows: int = 0  # sum over queue
     nbytes: int = 0  # sum over queue
     since: float = 0.0  # when the first rows came that wait
@@ -115,7 +132,7 @@ class Lane:
 class Group:
     """Rows that are tried alone, because a worker died over them `crashes` times."""
 
-    slices: tuple[ev.Slice, ...]
+    slices: tuple[Slice, ...]
     crashes: int
 
     @property
@@ -147,7 +164,7 @@ class OperatorState:
     rows: int = 0  # sum over lanes
     nbytes: int = 0  # of rows that are here: sum over lanes, groups and the calls of its workers
     blocked: bool = False  # when last tried, there was no room behind it for its rows
-    held: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
+    paused: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
     working: int = 0  # workers that work
     starting: int = 0  # workers that are not ready yet
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
@@ -210,7 +227,7 @@ class UnitState:
     counts: dict[tuple[int, int], Counts] = field(default_factory=dict)  # by operator and step
     touched: dict[int, int] = field(default_factory=dict)  # sticky operators that saw it, and the lane there
     flushing: int = 0  # flush calls not yet answered
-    flushed: list[tuple[int, ev.Flushed]] = field(default_factory=list)  # by operator
+    flushed: list[tuple[int, Flushed]] = field(default_factory=list)  # by operator
 
     def wants(self, target: Target) -> bool:
         return self.needed is None or target in self.needed

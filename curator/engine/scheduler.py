@@ -24,12 +24,26 @@ from typing import Any
 from curator.api.counts import Counts
 from curator.api.errors import FirstError
 from curator.api.resources import Node
-from curator.engine import events as ev
 from curator.engine.calls import close_call, drop_call, end_call, refitted, start_clock, submit_flush, unreserve
 from curator.engine.dispatch import dispatch, halves
 from curator.engine.ending import Ending
-from curator.engine.parts import COMMITTED, UNREAD, Group, OperatorState, UnitState, WorkerState
+from curator.engine.events import (
+    Action,
+    Commit,
+    Event,
+    NodeDown,
+    NodeUp,
+    Report,
+    Stop,
+    StopKind,
+    Stopped,
+    StopWorker,
+    WorkerLost,
+    WorkerReady,
+)
+from curator.engine.parts import COMMITTED, UNREAD, CallState, Group, OperatorState, UnitState, WorkerState
 from curator.engine.placement import PRESS, start_worker
+from curator.engine.protocol import CountsByUnit, DataLost, Done, Emitted, Failed, Output, Progress, Reason, Resume, Slice
 from curator.engine.seats import Profile, recall_profile, seat, seat_due, wants_seats
 from curator.engine.state import State
 from curator.pipeline.plan import Operator, Target
@@ -56,17 +70,17 @@ class Scheduler:
             recall_profile(self.state.operators[index], known)
         self.max_failed, self.short_circuits = max_failed, short_circuits
         self.read, self.failed = before
-        self.stopped: ev.Stopped | None = None  # why the run ends early,
+        self.stopped: Stopped | None = None  # why the run ends early,
         self.ending, self.finished = None, False  # and how, from the end of the event that stopped it
         self.errors: dict[str, FirstError] = {}  # the first of each stage
         self._take: dict[type, Callable[[Any], None]] = {
-            ev.Done: self._done, ev.Emitted: self._emitted, ev.Progress: self._progress, ev.WorkerReady: self._ready,
-            ev.WorkerLost: self._lost, ev.Failed: self._call_failed, ev.DataLost: self._data_lost, ev.NodeUp: self._node_up,
-            ev.NodeDown: self._node_down, ev.Stop: lambda event: self._stop(event.kind, event.reason)}
+            Done: self._done, Emitted: self._emitted, Progress: self._progress, WorkerReady: self._ready,
+            WorkerLost: self._lost, Failed: self._call_failed, DataLost: self._data_lost, NodeUp: self._node_up,
+            NodeDown: self._node_down, Stop: lambda event: self._stop(event.kind, event.reason)}
 
     # -- what the loop calls ------------------------------------------------------------------------------
 
-    def start(self, now: float) -> list[ev.Action]:
+    def start(self, now: float) -> list[Action]:
         """The first actions: one worker for each operator that has something to do."""
         self.state.now, units = now, self.state.units
         if units.given and wants_seats(self.state):
@@ -80,7 +94,7 @@ class Scheduler:
                 start_worker(self.state, operator, operator.lanes[0] if operator.sticky else None, PRESS)
         return self._end()
 
-    def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
+    def handle(self, events: Sequence[Event], now: float) -> list[Action]:
         """Take in what happened, in order, and say what to do."""
         self.state.now, take = now, self._take
         for event in events:
@@ -94,17 +108,17 @@ class Scheduler:
                 self._begin_ending()
         return self._end()
 
-    def tick(self, now: float) -> list[ev.Action]:
+    def tick(self, now: float) -> list[Action]:
         """End calls that are over their time limit and workers that do not end, and see if workers should change places."""
         self.state.now = now
         while not self.finished and (due := self._next_clock()) is not None and due.deadline <= now:
             limit = self.state.operators[due.operator].plan.timeout_s
-            self.state.act(ev.StopWorker(due.worker, kill=True))
-            self._take[ev.WorkerLost](ev.WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"))
+            self.state.act(StopWorker(due.worker, kill=True))
+            self._take[WorkerLost](WorkerLost(due.worker, f"{TIMEOUT} of {limit:g} s"))
             self._check_failed()
         while not self.finished and (late := self._next_ending()) is not None and late.ends_by <= now:
             name = self.state.operators[late.operator].plan.name
-            self.state.act(ev.Report("lost", f"a worker of {name} did not end when it was asked to"))
+            self.state.act(Report("lost", f"a worker of {name} did not end when it was asked to"))
             self.state.kill(late)
         if self.stopped is None and wants_seats(self.state) and not self.finished and seat_due(self.state) <= now:
             seat(self.state)
@@ -121,13 +135,13 @@ class Scheduler:
         times += [seat_due(self.state)] if self.stopped is None and wants_seats(self.state) and not self.finished else []
         return min(times, default=None)
 
-    def _next_clock(self) -> ev.Call | None:
+    def _next_clock(self) -> CallState | None:
         """The running call whose time is up first."""
         clocks, calls = self.state.clocks, self.state.calls
         while clocks:
             deadline, number = clocks[0]
             call = calls.get(number)
-            if call is not None and not call.held and call.deadline == deadline:
+            if call is not None and not call.paused and call.deadline == deadline:
                 return call
             heappop(clocks)
         return None
@@ -139,7 +153,7 @@ class Scheduler:
             order.popleft()
         return order[0] if order else None
 
-    def _end(self) -> list[ev.Action]:
+    def _end(self) -> list[Action]:
         if not self.finished:
             dispatch(self.state)
             self._finish_if_done()
@@ -164,10 +178,10 @@ class Scheduler:
         self.finished = True
         for worker in list(self.state.workers.values()):
             if kill or not worker.stopping:
-                self.state.act(ev.StopWorker(worker.id, kill))
+                self.state.act(StopWorker(worker.id, kill))
 
     def _begin_ending(self) -> None:
-        self.state.act(ev.Report("stopped", self.stopped.message))
+        self.state.act(Report("stopped", self.stopped.message))
         if self.stopped.kind == "lost":
             self._finish(kill=True)
             return
@@ -176,17 +190,17 @@ class Scheduler:
 
     # -- events -------------------------------------------------------------------------------------------
 
-    def _progress(self, event: ev.Progress) -> None:
+    def _progress(self, event: Progress) -> None:
         call = self.state.calls.get(event.call)
         if call is not None:
             start_clock(self.state, self.state.operators[call.operator], call)
 
-    def _node_up(self, event: ev.NodeUp) -> None:
+    def _node_up(self, event: NodeUp) -> None:
         self.state.add_node(event.number, event.node)
-        self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
+        self.state.act(Report("node up", f"node {event.number} ({event.node.name}) has joined"))
         seat(self.state, changed=True)
 
-    def _ready(self, event: ev.WorkerReady) -> None:
+    def _ready(self, event: WorkerReady) -> None:
         worker = self.state.workers.get(event.worker)
         if worker is not None:
             worker.ready = True
@@ -197,7 +211,7 @@ class Scheduler:
             if worker.leaving and not worker.stopping:
                 self.state.stop(worker)
 
-    def _emitted(self, event: ev.Emitted) -> None:
+    def _emitted(self, event: Emitted) -> None:
         call = self.state.calls.get(event.call)
         self._saw(*event.errors)
         if call is None:
@@ -206,21 +220,21 @@ class Scheduler:
             for output in event.outputs:
                 self.state.hold(output.ref)
             call.kept += event.outputs
-            call.told += (event.counts,)
+            call.kept_counts += (event.counts,)
             start_clock(self.state, self.state.operators[call.operator], call)
-            self.state.act(ev.Resume(call.worker, call.id))
+            self.state.act(Resume(call.worker, call.id))
         else:
-            call.held = call.emitted_early = True
+            call.paused = call.emitted_early = True
             self.state.count(self.state.workers[call.worker])
             self._answers(call, event.outputs)
             self._count_call(call, event.counts)
 
-    def _careful(self, call: ev.Call) -> bool:
+    def _careful(self, call: CallState) -> bool:
         """These rows have killed before: the call must be repeatable, so nothing of it is sent on before its end."""
         blamed = any(call.operator in self.state.units[u].blames for u, _ in call.units)
         return call.kind == "process" and not self.state.operators[call.operator].sticky and (blamed or call.crashes > 0)
 
-    def _done(self, event: ev.Done) -> None:
+    def _done(self, event: Done) -> None:
         call = self.state.calls.get(event.call)
         self._saw(*event.errors)
         if call is None:  # of a worker that was given up meanwhile
@@ -228,7 +242,7 @@ class Scheduler:
             return
         operator, units = self.state.operators[call.operator], self.state.units
         self._answers(call, call.kept + event.outputs if call.kept else event.outputs)
-        for counts in (*call.told, event.counts):
+        for counts in (*call.kept_counts, event.counts):
             self._count_call(call, counts)
         self._learn_pace(operator, call, event)
         self._exhausted(operator, event.exhausted)
@@ -241,7 +255,7 @@ class Scheduler:
             if not units[index].live:
                 self._check_drained(units[index], attempt)
 
-    def _count_call(self, call: ev.Call, counts: ev.CountsByUnit) -> None:
+    def _count_call(self, call: CallState, counts: CountsByUnit) -> None:
         for index, attempt in call.units:
             if index in counts and self.state.units[index].attempt == attempt:
                 self._count(self.state.operators[call.operator], self.state.units[index], counts[index])
@@ -259,7 +273,7 @@ class Scheduler:
         for error in errors:
             self.errors.setdefault(error.stage, error)
 
-    def _learn_pace(self, operator: OperatorState, call: ev.Call, event: ev.Done) -> None:
+    def _learn_pace(self, operator: OperatorState, call: CallState, event: Done) -> None:
         busy_s, rows, ordinary = event.seconds, call.rows, call.kind == "process"
         operator.busy_s += busy_s
         operator.calls += 1
@@ -278,7 +292,7 @@ class Scheduler:
             pace = busy_s / rows
             operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
 
-    def _call_failed(self, event: ev.Failed) -> None:
+    def _call_failed(self, event: Failed) -> None:
         call = self.state.calls.get(event.call)
         if call is None:
             return
@@ -287,25 +301,25 @@ class Scheduler:
         if event.fatal:
             self._stop("broken", event.error, event.first)
             return
-        self.state.act(ev.Report("retry", f"{operator.plan.name}: {event.error}", operator.plan.index))
-        self._blame(operator, call, 0, ev.Note(event.error, event.traceback), event.first)
+        self.state.act(Report("retry", f"{operator.plan.name}: {event.error}", operator.plan.index))
+        self._blame(operator, call, 0, Reason(event.error, event.traceback), event.first)
         self._drop_and_check(call)
 
     # -- answers --------------------------------------------------------------------------------------------
 
-    def _answers(self, call: ev.Call, outputs: Sequence[ev.Output]) -> None:
+    def _answers(self, call: CallState, outputs: Sequence[Output]) -> None:
         operator = self.state.operators[call.operator]
         unreserve(self.state, call)
         delivered = self.state.deliver(operator, call, outputs)
         if call.kind != "flush":
             operator.learn(delivered, call.nbytes)
 
-    def _ignore(self, outputs: Sequence[ev.Output]) -> None:
+    def _ignore(self, outputs: Sequence[Output]) -> None:
         for output in outputs:
             self.state.hold(output.ref)
             self.state.let_go(output.ref)
 
-    def _drop_and_check(self, call: ev.Call) -> None:
+    def _drop_and_check(self, call: CallState) -> None:
         drop_call(self.state, call)
         for index, attempt in call.units:
             self._check_drained(self.state.units[index], attempt)
@@ -328,7 +342,7 @@ class Scheduler:
             queue.extend(replay)
         self.state.open -= unread
         if unread:
-            self.state.act(ev.Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread",
+            self.state.act(Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread",
                                      operator.plan.index))
 
     def _read_on(self, operator: OperatorState) -> None:
@@ -354,7 +368,7 @@ class Scheduler:
         if not unit.flushing:
             self._commit(unit)
 
-    def _flushed(self, call: ev.Call, event: ev.Done) -> None:
+    def _flushed(self, call: CallState, event: Done) -> None:
         unit = self.state.units[call.units[0][0]]
         if unit.attempt != call.units[0][1]:
             return
@@ -368,15 +382,15 @@ class Scheduler:
 
     def _commit(self, unit: UnitState) -> None:
         state = self.state
-        files, memory, depends, rests = {}, {}, set(), {}
+        files, snapshots, depends, rests = {}, {}, set(), {}
         for index, kept in unit.flushed:
             steps = state.operators[index].plan.steps
             files.update({steps[s].name: list(f) for s, f in kept.files.items()})
             depends |= kept.depends
             if kept.rests_on:
                 rests[steps[0].name] = kept.rests_on
-            if kept.memory is not None:
-                memory[steps[0].name] = kept.memory
+            if kept.snapshot is not None:
+                snapshots[steps[0].name] = kept.snapshot
         counts = {state.operators[o].plan.steps[s].name: c for (o, s), c in state.take_counts(unit).items()}
         ran = frozenset(
             step.name for o in state.operators for s, step in enumerate(o.plan.steps)
@@ -391,7 +405,7 @@ class Scheduler:
         state.units.end(unit.index, COMMITTED)
         if self.ending is not None:
             self.ending.units.discard(unit.index)
-        state.act(ev.Commit(unit.index, unit.attempt, counts, files, memory, frozenset(depends), ran, rests))
+        state.act(Commit(unit.index, unit.attempt, counts, files, snapshots, frozenset(depends), ran, rests))
 
     def _restart(self, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
         """Begin units again; those in `blamed` were the reason why an operator (`by`) failed."""
@@ -404,7 +418,7 @@ class Scheduler:
                 unit.blames[by] = unit.blames.get(by, 0) + 1
             unit.stage = "waiting"
             self.state.waiting[unit.source].appendleft(unit.index)
-            self.state.act(ev.Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}",
+            self.state.act(Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}",
                                      unit=unit.index))
             if unit.attempt - unit.excused >= ATTEMPTS:
                 self._stop("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
@@ -433,7 +447,7 @@ class Scheduler:
 
     # -- failures -------------------------------------------------------------------------------------------
 
-    def _lost(self, event: ev.WorkerLost) -> None:
+    def _lost(self, event: WorkerLost) -> None:
         state = self.state
         worker = state.workers.get(event.worker)
         if worker is None:
@@ -445,7 +459,7 @@ class Scheduler:
         state.remove_worker(worker)
         if worker.stopping and not calls:
             return
-        state.act(ev.Report("lost", f"a worker of {operator.plan.name} is gone: {event.reason}", operator.plan.index,
+        state.act(Report("lost", f"a worker of {operator.plan.name} is gone: {event.reason}", operator.plan.index,
                             details={"worker": worker.id}))
         if not worker.ready:
             operator.setup_failures += 1
@@ -455,9 +469,9 @@ class Scheduler:
         if event.fatal:
             self._stop("broken", f"a worker of {operator.plan.name} cannot go on: {event.reason}", event.first)
             return
-        note = ev.Note(f"the worker died: {event.reason}" if not event.reason.startswith(TIMEOUT) else event.reason)
+        reason = Reason(f"the worker died: {event.reason}" if not event.reason.startswith(TIMEOUT) else event.reason)
         if operator.sticky:
-            self._lost_lane(operator, worker, calls, note)
+            self._lost_lane(operator, worker, calls, reason)
         else:
             for piece in reversed([s for call in calls[1:] for s in call.slices]):
                 if piece.attempt == state.units[piece.unit].attempt:
@@ -465,10 +479,10 @@ class Scheduler:
                 else:
                     state.drop([piece])
             if calls:
-                self._blame(operator, calls[0], event.step, note)
+                self._blame(operator, calls[0], event.step, reason)
                 self._drop_and_check(calls[0])
 
-    def _data_lost(self, event: ev.DataLost) -> None:
+    def _data_lost(self, event: DataLost) -> None:
         """A call could not begin. Its units start again: what they gave to the batch that is gone, nobody has."""
         call = self.state.calls.get(event.call)
         if call is None:
@@ -477,12 +491,12 @@ class Scheduler:
         units = [self.state.units[u] for u, attempt in call.units if self.state.units[u].attempt == attempt]
         self._restart(units, event.reason)
 
-    def _node_down(self, event: ev.NodeDown) -> None:
+    def _node_down(self, event: NodeDown) -> None:
         """Its workers are gone, and nobody is to blame; units with rows there start again."""
         state = self.state
         if event.number not in state.nodes:
             return
-        state.act(ev.Report("node down", f"node {event.number} is gone: {event.reason}"))
+        state.act(Report("node down", f"node {event.number} is gone: {event.reason}"))
         gone = [w for w in state.workers.values() if any(p.node == event.number for p in w.places)]
         lost = state.units_on(event.number, gone)
         state.remove_node(event.number)
@@ -491,7 +505,7 @@ class Scheduler:
             for call in calls:
                 end_call(state, call)
             if any(p.node in state.nodes for p in worker.places):
-                state.act(ev.StopWorker(worker.id, kill=True))  # the other ranks of a gang
+                state.act(StopWorker(worker.id, kill=True))  # the other ranks of a gang
             state.remove_worker(worker)
             if operator.sticky and operator.exhausted:
                 self._read_on(operator)
@@ -506,7 +520,7 @@ class Scheduler:
         if state.nodes and wants_seats(state):
             seat(state, changed=True)
 
-    def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[ev.Call], note: ev.Note) -> None:
+    def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[CallState], reason: Reason) -> None:
         """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""
         for call in calls:
             drop_call(self.state, call)
@@ -514,35 +528,35 @@ class Scheduler:
         blamed = {u for u, attempt in calls[0].units if self.state.units[u].attempt == attempt} if calls else set()
         if operator.exhausted:
             self._read_on(operator)
-        if not self._stop_if_hopeless(operator, blamed, note):
-            self._restart(units, note.error, blamed, operator.plan.index)
+        if not self._stop_if_hopeless(operator, blamed, reason):
+            self._restart(units, reason.error, blamed, operator.plan.index)
 
-    def _blame(self, operator: OperatorState, call: ev.Call, step: int, note: ev.Note, first: FirstError | None = None) -> None:
+    def _blame(self, operator: OperatorState, call: CallState, step: int, reason: Reason, first: FirstError | None = None) -> None:
         """A call failed as a whole. Its slices are still counted; the caller drops them."""
         state = self.state
         if call.kind == "read":
             unit = state.units[call.units[0][0]]
             if unit.attempt != call.units[0][1]:
                 return
-            if operator.plan.derived and self._stop_if_hopeless(operator, [unit.index], note, first):
+            if operator.plan.derived and self._stop_if_hopeless(operator, [unit.index], reason, first):
                 return  # many records would be lost as one
             if unit.blames.get(operator.plan.index, 0) + 1 >= TRIES:
-                self._give_up(operator, unit, note, first)
+                self._give_up(operator, unit, reason, first)
             else:
-                self._restart([unit], note.error, [unit.index], operator.plan.index)
+                self._restart([unit], reason.error, [unit.index], operator.plan.index)
         elif operator.sticky or call.emitted_early:
             blamed = [u for u, attempt in call.units if state.units[u].attempt == attempt]
-            if not self._stop_if_hopeless(operator, blamed, note, first):
-                self._restart([state.units[u] for u in blamed], note.error, blamed, operator.plan.index)
+            if not self._stop_if_hopeless(operator, blamed, reason, first):
+                self._restart([state.units[u] for u in blamed], reason.error, blamed, operator.plan.index)
         else:
             fresh = tuple(s for s in call.slices if s.attempt == state.units[s.unit].attempt)
             for piece in fresh:
                 state.adopt(piece)
             # Where rows have been given up meanwhile, it may have been one of them.
             crashes = call.crashes + 1 if len(fresh) == len(call.slices) else 1
-            self._isolate(operator, fresh, crashes, step, note)
+            self._isolate(operator, fresh, crashes, step, reason)
 
-    def _isolate(self, operator: OperatorState, slices: tuple[ev.Slice, ...], crashes: int, step: int, note: ev.Note) -> None:
+    def _isolate(self, operator: OperatorState, slices: tuple[Slice, ...], crashes: int, step: int, reason: Reason) -> None:
         """Try the rows alone; after a second death in halves; a single row that killed twice has failed."""
         if not slices:
             return
@@ -551,22 +565,22 @@ class Scheduler:
         elif sum(s.rows for s in slices) > 1:
             self.state.park(operator, halves(self.state, slices, 1))
         else:
-            self._quarantine(operator, slices[0], step, note)
+            self._quarantine(operator, slices[0], step, reason)
 
-    def _quarantine(self, operator: OperatorState, piece: ev.Slice, step: int, note: ev.Note) -> None:
+    def _quarantine(self, operator: OperatorState, piece: Slice, step: int, reason: Reason) -> None:
         state, unit = self.state, self.state.units[piece.unit]
         for before in range(step):
             self.state.count_rows(unit, operator.plan.index, before, Counts(rows_in=1, out={operator.plan.chain[before]: 1}))
         self.state.count_rows(unit, operator.plan.index, step, Counts(rows_in=1, failed=1))
         self.failed += 1
         name = operator.plan.steps[step].name
-        self._saw(FirstError(name, note.error, note.traceback))
-        state.act(ev.Report("failed", f"a record of unit {unit.index} failed in {name}: {note.error}",
+        self._saw(FirstError(name, reason.error, reason.traceback))
+        state.act(Report("failed", f"a record of unit {unit.index} failed in {name}: {reason.error}",
                             operator.plan.index, unit.index))
-        state.send_failed(operator, step, piece, note)
+        state.send_failed(operator, step, piece, reason)
         state.drop([piece])
 
-    def _give_up(self, operator: OperatorState, unit: UnitState, note: ev.Note, first: FirstError | None) -> None:
+    def _give_up(self, operator: OperatorState, unit: UnitState, reason: Reason, first: FirstError | None) -> None:
         """A unit that cannot be read ends as one failed record."""
         self.state.purge(lambda _, piece: piece.unit == unit.index)
         self._void(unit, replay=False)
@@ -574,20 +588,20 @@ class Scheduler:
         self.state.count_rows(unit, operator.plan.index, 0, Counts(rows_in=1, failed=1))
         self.read += 1
         self.failed += 1
-        self._saw(first or FirstError(operator.plan.steps[0].name, note.error))
-        self.state.act(ev.Report("failed", f"unit {unit.index} cannot be read: {note.error}",
+        self._saw(first or FirstError(operator.plan.steps[0].name, reason.error))
+        self.state.act(Report("failed", f"unit {unit.index} cannot be read: {reason.error}",
                                  operator.plan.index, unit.index))
-        nothing = ev.Slice(None, unit.index, unit.attempt, 0, 0)
+        nothing = Slice(None, unit.index, unit.attempt, 0, 0)
         self.state.adopt(nothing)
-        self.state.send_failed(operator, 0, nothing, note)
+        self.state.send_failed(operator, 0, nothing, reason)
         self.state.drop([nothing])
         self._check_drained(unit, unit.attempt)
 
-    def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], note: ev.Note,
+    def _stop_if_hopeless(self, operator: OperatorState, blamed: Collection[int], reason: Reason,
                           first: FirstError | None = None) -> bool:
         for index in blamed:
             if self.state.units[index].blames.get(operator.plan.index, 0) + 1 >= TRIES:
-                told = f"{operator.plan.name} failed {TRIES} times on unit {index}: {note.error}\n{note.traceback}".rstrip()
+                told = f"{operator.plan.name} failed {TRIES} times on unit {index}: {reason.error}\n{reason.traceback}".rstrip()
                 self._stop("broken", told, first)
                 return True
         return False
@@ -600,6 +614,6 @@ class Scheduler:
             allowed = f"more than max_failed = {self.max_failed:g} allows"
             self._stop("max_failed", f"{self.failed} of {self.read} records failed, {allowed}")
 
-    def _stop(self, kind: ev.StopKind, message: str, first: FirstError | None = None) -> None:
+    def _stop(self, kind: StopKind, message: str, first: FirstError | None = None) -> None:
         if self.stopped is None and not self.finished:
-            self.stopped = ev.Stopped(kind, message, first)
+            self.stopped = Stopped(kind, message, first)

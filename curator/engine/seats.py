@@ -91,7 +91,7 @@ def demands_of(state: State) -> list[Demand]:
         if operator.load or state.waiting.get(index) or any(w.calls for w in workers) or operator.upstream & active:
             active.add(index)
         calls = (w.head for w in workers)
-        operator.rate.watch((c.rows, state.now - c.began) for c in calls if c and not c.held and c.kind == "process")
+        operator.rate.watch((c.rows, state.now - c.began) for c in calls if c and not c.paused and c.kind == "process")
         demands.append(Demand(operator.plan.resources, operator.rate.value, rows[index], operator.rate.trust,
                               1 if operator.plan.kind == "stateful" else None, operator.setup_s, index in active))
     return demands

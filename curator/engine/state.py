@@ -12,15 +12,16 @@ from math import inf
 
 from curator.api.counts import Counts
 from curator.api.resources import Node, Place
-from curator.engine import events as ev
 from curator.engine.balance.allocation import Allocation
+from curator.engine.events import Action, Release, StopWorker
 from curator.engine.parts import (
     ALONE,
     ENDING,
-    HELD,
     IDLE,
     OFF,
+    PAUSED,
     STARTING,
+    CallState,
     Group,
     Lane,
     NodeState,
@@ -31,6 +32,7 @@ from curator.engine.parts import (
     operator_state,
     workers_of_node,
 )
+from curator.engine.protocol import Discard, Output, Reason, Ref, Slice
 from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
@@ -58,7 +60,7 @@ class State:
         self.under_way: dict[tuple[int, int], Counts] = {}  # rows and seconds of units that have not ended, by operator and step
         self.repeated = False  # a unit was begun more than once
         self.open = len(units)  # units that are neither committed nor unread
-        self.actions: list[ev.Action] = []
+        self.actions: list[Action] = []
         self.act = self.actions.append
         self.now = 0.0  # of the events that are being taken in
         self.patient = False  # rows that make a very short call are left for later
@@ -69,7 +71,7 @@ class State:
         self.stopping = 0  # workers that were asked to end and have not yet
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
         self.live_bytes_max = 0
-        self.calls: dict[int, ev.Call] = {}  # every call given to a worker and not ended
+        self.calls: dict[int, CallState] = {}  # every call given to a worker and not ended
         self.gap_s = 0.0  # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
         self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of exclusive operators that need not take turns
         self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
@@ -107,7 +109,7 @@ class State:
             operator.most_on = {n.number: workers_of_node(operator, n.node) for n in self.nodes.values()}
             operator.workers_max = 1 if operator.plan.kind == "stateful" else max(1, sum(operator.most_on.values()))
 
-    def hold(self, ref: ev.Ref) -> None:
+    def hold(self, ref: Ref) -> None:
         if not ref.users:
             self.live_bytes += ref.nbytes
             if self.live_bytes > self.live_bytes_max:
@@ -116,14 +118,14 @@ class State:
                 self.nodes[ref.node].live_bytes += ref.nbytes
         ref.users += 1
 
-    def let_go(self, ref: ev.Ref) -> None:
+    def let_go(self, ref: Ref) -> None:
         ref.users -= 1
         if ref.users <= 0:
             assert not ref.users, "a batch was released twice"
             self.live_bytes -= ref.nbytes
             if ref.node in self.nodes:
                 self.nodes[ref.node].live_bytes -= ref.nbytes
-            self.act(ev.Release(ref))
+            self.act(Release(ref))
 
     def count(self, worker: WorkerState, gone: bool = False) -> None:
         """Take in what a worker does now; called after everything that changes it."""
@@ -132,16 +134,16 @@ class State:
             return
         worker.status = now
         operator = self.operators[worker.operator]
-        if (now > HELD) != (before > HELD):
-            self._count_work(operator, worker, 1 if now > HELD else -1)
+        if (now > PAUSED) != (before > PAUSED):
+            self._count_work(operator, worker, 1 if now > PAUSED else -1)
         if before == IDLE:
             _take_out(operator.idle, worker)
         elif before == ALONE:
             _take_out(operator.behind, worker)
         elif before == ENDING:
             self.stopping -= 1
-        elif before == HELD:
-            del operator.held[worker.id]
+        elif before == PAUSED:
+            del operator.paused[worker.id]
         elif before == STARTING:
             operator.starting -= 1
         if now == IDLE:
@@ -152,8 +154,8 @@ class State:
                 operator.moved[worker.lane] = operator.waiting[worker.lane]
         elif now == ENDING:
             self.stopping += 1
-        elif now == HELD:
-            operator.held[worker.id] = worker
+        elif now == PAUSED:
+            operator.paused[worker.id] = worker
         elif now == STARTING:
             operator.starting += 1
 
@@ -171,7 +173,7 @@ class State:
                 else:
                     self.core_free.pop(node.number, None)
 
-    def enqueue(self, operator: OperatorState, piece: ev.Slice, front: bool = False) -> None:
+    def enqueue(self, operator: OperatorState, piece: Slice, front: bool = False) -> None:
         """Put a slice into a lane; the caller has already counted it (`adopt`)."""
         lane = self.lane_of(operator, piece)
         (lane.queue.appendleft if front else lane.queue.append)(piece)
@@ -213,13 +215,13 @@ class State:
             self.under_way[at].shift(counted, -1)
         return counts
 
-    def adopt(self, piece: ev.Slice) -> None:
+    def adopt(self, piece: Slice) -> None:
         """Count a new slice: its batch is held and its unit is alive."""
         if piece.ref is not None:
             self.hold(piece.ref)
         self.units[piece.unit].live += 1
 
-    def drop(self, pieces: Iterable[ev.Slice]) -> None:
+    def drop(self, pieces: Iterable[Slice]) -> None:
         """Slices are done with: let go of their batches and, if they are of the unit's present attempt, count them off."""
         units = self.units
         for piece in pieces:
@@ -233,7 +235,7 @@ class State:
             else:
                 self.let_go(ref)
 
-    def lane_of(self, operator: OperatorState, piece: ev.Slice) -> Lane:
+    def lane_of(self, operator: OperatorState, piece: Slice) -> Lane:
         """The lane for a slice: that of its node where the operator has a worker there or may have one."""
         node = piece.ref.node if piece.ref is not None and piece.ref.node is not None else ANYWHERE
         if operator.sticky:
@@ -277,7 +279,7 @@ class State:
         """The node whose cores are least in use."""
         return max(self.nodes.values(), key=lambda n: (n.node.cpus - n.cpus_used, -n.number), default=NodeState(0, Node())).number
 
-    def deliver(self, operator: OperatorState, call: ev.Call, outputs: Iterable[ev.Output]) -> dict[int, int]:
+    def deliver(self, operator: OperatorState, call: CallState, outputs: Iterable[Output]) -> dict[int, int]:
         """Send outputs of a call to everything that takes their ports; gives the bytes that each consumer got."""
         delivered: dict[int, int] = {}
         attempts, routes, sent = dict(call.units), operator.plan.routes, call.sent
@@ -289,23 +291,23 @@ class State:
                     ref.users += 1
                     unit.live += 1
                     index = target.operator
-                    self.enqueue(self.operators[index], ev.Slice(ref, output.unit, attempt, 0, output.rows, target.step))
-                    delivered[index] = delivered.get(index, 0) + output.nbytes
-                    sent[index] = sent.get(index, 0) + output.rows
+                    self.enqueue(self.operators[index], Slice(ref, output.unit, attempt, 0, output.ref.rows, target.step))
+                    delivered[index] = delivered.get(index, 0) + output.ref.nbytes
+                    sent[index] = sent.get(index, 0) + output.ref.rows
             if ref.users > 1:
                 ref.users -= 1
             else:
                 self.let_go(ref)
         return delivered
 
-    def send_failed(self, operator: OperatorState, step: int, piece: ev.Slice, note: ev.Note) -> None:
+    def send_failed(self, operator: OperatorState, step: int, piece: Slice, reason: Reason) -> None:
         """Rows that a worker cannot survive go to the `failed` port of a step, with the reason."""
         unit = self.units[piece.unit]
         for target in operator.plan.routes.get((step, "failed"), ()):
             if unit.wants(target):
-                noted = ev.Slice(piece.ref, piece.unit, piece.attempt, piece.start, piece.stop, target.step, note)
-                self.adopt(noted)
-                self.enqueue(self.operators[target.operator], noted)
+                failed = Slice(piece.ref, piece.unit, piece.attempt, piece.start, piece.stop, target.step, reason)
+                self.adopt(failed)
+                self.enqueue(self.operators[target.operator], failed)
 
     def park(self, operator: OperatorState, groups: Iterable[Group]) -> None:
         """Rows are to be tried alone; the caller has already counted them (`adopt`)."""
@@ -318,7 +320,7 @@ class State:
         operator.nbytes -= group.nbytes
         return group
 
-    def purge(self, unwanted: Callable[[OperatorState, ev.Slice], bool]) -> None:
+    def purge(self, unwanted: Callable[[OperatorState, Slice], bool]) -> None:
         """Take waiting slices out of all queues and groups."""
         for operator in self.operators:
             for lane in list(operator.waiting.values()):
@@ -361,7 +363,7 @@ class State:
             lane = self.operators[index].lanes[at]
             lane.units.discard(unit.index)
             if lane.worker is not None:
-                self.act(ev.Discard(lane.worker, unit.index, unit.attempt, replay))
+                self.act(Discard(lane.worker, unit.index, unit.attempt, replay))
         unit.touched.clear()
 
     def remove_worker(self, worker: WorkerState) -> None:
@@ -415,10 +417,10 @@ class State:
             operator.unserved[worker.lane] = operator.lanes[worker.lane]
         self.stop_order.append(worker)
         self.count(worker)
-        self.act(ev.StopWorker(worker.id))
+        self.act(StopWorker(worker.id))
 
     def kill(self, worker: WorkerState) -> None:
-        self.act(ev.StopWorker(worker.id, kill=True))
+        self.act(StopWorker(worker.id, kill=True))
         self.remove_worker(worker)
 
     # -- the rules ----------------------------------------------------------------------------------------
@@ -459,8 +461,8 @@ class State:
         for operator in self.operators:
             reserved = sum(n for c in self.calls.values() for i, n in c.expected if i == operator.plan.index)
             assert operator.reserved == reserved, operator.plan.name
-            held = {w.id for w in operator.workers.values() if w.head is not None and w.head.held}
-            assert operator.held.keys() == held, operator.plan.name
+            held = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
+            assert operator.paused.keys() == held, operator.plan.name
             served = {w.lane for w in operator.workers.values() if operator.sticky and not w.stopping}
             assert not operator.sticky or operator.unserved.keys() == operator.lanes.keys() - served, operator.plan.name
             for node, lanes in operator.lanes_on.items():

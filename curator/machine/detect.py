@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from pathlib import Path
 
 from curator.api.resources import Node
@@ -45,3 +46,9 @@ def visible_devices() -> list[str]:
         return [d.strip() for d in visible.split(",") if d.strip() not in ("", "-1", "NoDevFiles")]
     return sorted((d for p in Path("/dev").glob("nvidia*") if (d := p.name.removeprefix("nvidia")).isdigit()), key=int)
 
+
+def free_port() -> int:
+    """A port that nobody on this machine listens on now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.bind(("", 0))
+        return one.getsockname()[1]

@@ -13,6 +13,7 @@ from curator.api.errors import FirstError
 from curator.api.resources import Node
 from curator.api.stage import Stateful, Unit
 from curator.engine.events import Commit, Evidence, Report, StartWorker, Stop, Stopped
+from curator.engine.protocol import UnitInfo
 from curator.engine.scheduler import Scheduler
 from curator.io.files.folder import Folder
 from curator.observe.live.observer import Observer
@@ -23,7 +24,6 @@ from curator.run.profiles import load_profiles, save_profiles
 from curator.runtime.local import InlineRuntime, LocalRuntime
 from curator.runtime.workers import Job
 from curator.worker.processes import Processes
-from curator.worker.work import UnitInfo
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
 LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second
@@ -217,7 +217,7 @@ class Loop:
         unit = self.units[commit.unit]
         self.ledger.add(self.ledger.record_of(self.phase, unit, commit, self.units))
         self.bytes_done += self.sizes[commit.unit]
-        for step, name in commit.memory.items():
+        for step, name in commit.snapshots.items():
             self.memory.setdefault(step, {})[commit.unit] = name
 
     # -- in numbers -----------------------------------------------------------------------------------------------

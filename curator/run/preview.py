@@ -11,6 +11,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError, FirstError
 from curator.api.stage import SIDE_OUTPUTS, Context, Reduce, Source, Unit
+from curator.engine.protocol import Call, Done, Emitted, Failed, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
 from curator.io.spool import Shard
 from curator.io.tables.jsonl import ToJsonl
@@ -18,7 +19,6 @@ from curator.observe.preview import StagePreview
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import Operator, Plan, Step, Target, make_plan
 from curator.worker.runner import Runner
-from curator.worker.work import CallFailed, Part, Piece, UnitInfo, Work
 
 Answers = dict[str, list[Batch]]  # by port
 
@@ -80,13 +80,12 @@ def _read(step: Step, records: int, errors: list[FirstError]) -> Answers:
     got: Answers = {}
     runner = _runner("source", step)
     for unit in source.units():
-        work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, best_effort=True)
-        for part in _parts(runner, work):
+        for part in _answers(runner, _read_call(unit)):
             errors += part.errors
-            for _, port, _, rows, _, batch in part.outputs:
+            for output in part.outputs:
                 room = records - sum(len(b) for batches in got.values() for b in batches)
                 if room > 0:
-                    got.setdefault(port, []).append(batch.slice(0, min(rows, room)))
+                    got.setdefault(output.port, []).append(output.ref.data.slice(0, min(output.ref.rows, room)))
             if sum(len(b) for batches in got.values() for b in batches) >= records:
                 return got
     return got
@@ -99,23 +98,27 @@ def _process(operator: Operator, step: Step, batches: list[Batch], errors: list[
     if isinstance(step.stage, Reduce):
         runner = _runner("source", step, _InMemory(batches))
         unit = Shard(first=0, stop=1, shards=1, digest="preview")
-        work = Work(0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "preview")}, best_effort=True)
+        call = _read_call(unit)
     else:
         runner = _runner(operator.kind, step)
-        work = Work(0, "process", tuple(Piece(b, 0, 0, 0, len(b), 0, None) for b in batches), ((0, 0),))
-    for part in _parts(runner, work):
+        call = Call(0, 0, "process", tuple(Slice(Ref(b, len(b), b.nbytes), 0, 0, 0, len(b)) for b in batches), ((0, 0),))
+    for part in _answers(runner, call):
         errors += part.errors
-        for _, port, _, _, _, batch in part.outputs:
-            got.setdefault(port, []).append(batch)
+        for output in part.outputs:
+            got.setdefault(output.port, []).append(output.ref.data)
     runner.close()
     return got
 
 
-def _parts(runner: Runner, work: Work) -> Iterator[Part]:
-    try:
-        yield from runner.run(work)
-    except CallFailed as failed:
-        raise CuratorError(f"{failed.error}\n{failed.first}") from failed
+def _read_call(unit: Unit) -> Call:
+    return Call(0, 0, "read", units=((0, 0),), best_effort=True, infos={0: UnitInfo(unit, "preview")})
+
+
+def _answers(runner: Runner, call: Call) -> Iterator[Emitted | Done]:
+    for answer in runner.run(call):
+        if isinstance(answer, Failed):
+            raise CuratorError(f"{answer.error}\n{answer.first}")
+        yield answer
 
 
 def _table(batches: list[Batch]) -> pa.Table | None:

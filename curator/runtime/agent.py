@@ -9,16 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from curator.runtime.workers import Request
-from curator.worker.processes import Message, Processes
+from curator.engine.protocol import Call, DataLost, Discard, Done, Ended, EndProcess, Failed, FromProcess, Request, Send
+from curator.worker.processes import Processes
 from curator.worker.store import Store
-from curator.worker.work import Work
 
 FETCHES = 4  # batches on their way here at a time
 CLOSE_S = 30.0
@@ -28,7 +27,7 @@ LOOK_S = 3.0  # whether it is so is looked at this often
 BUSY_S, GATHER_S = 0.005, 0.001
 
 Far = tuple[int, str]  # the node where a batch lies, and its path there
-Call = tuple[int, int]  # a process, and the number of a call
+User = tuple[int, int]  # a process, and the number of a call
 
 
 @dataclass(slots=True)
@@ -36,16 +35,23 @@ class Copy:
     """A batch of another node. `users`: calls that were given it, or wait for it; without any it goes."""
 
     path: str | None = None
-    users: set[Call] = field(default_factory=set)
+    users: set[User] = field(default_factory=set)
+
+
+@dataclass(slots=True, frozen=True)
+class Fetched:
+    """A batch of another node is here, at `path`; or it never will be, because it is `lost`."""
+
+    key: Far
+    path: str | None
+    lost: str
 
 
 @dataclass(slots=True)
 class Letter:
-    """A message to a process. `missing`: batches of `work` that are not here yet. `lost`: why one never will be."""
+    """A request to a process. `missing`: batches of its call that are not here yet. `lost`: why one never will be."""
 
-    message: Message
-    work: Work | None = None
-    far: Mapping[str, int] = field(default_factory=dict)
+    request: Send | EndProcess
     missing: set[Far] = field(default_factory=set)
     lost: str = ""
 
@@ -65,8 +71,8 @@ class Agent:
         self.fetchers = ThreadPoolExecutor(FETCHES, "fetch")
         self.copies: dict[Far, Copy] = {}
         self.letters: dict[int, deque[Letter]] = {}  # of the processes that wait for a batch
-        self.inbox: SimpleQueue[Request] = SimpleQueue()
-        self.said: list[tuple[int, Message]] = []
+        self.inbox: SimpleQueue[Request | Fetched] = SimpleQueue()
+        self.said: list[tuple[int, FromProcess]] = []
         self.something = threading.Condition()
         self.told_at = time.monotonic()  # when somebody last listened,
         self.listening = False  # or whether somebody does now
@@ -77,13 +83,13 @@ class Agent:
 
     # -- from other threads ---------------------------------------------------------------------------------
 
-    def do(self, requests: Sequence[Request]) -> None:
-        """Carry out requests (method, arguments...) in their order, soon."""
+    def do(self, requests: Sequence[Request | Fetched]) -> None:
+        """Carry out requests in their order, soon."""
         for request in requests:
             self.inbox.put(request)
         self.processes.wake()
 
-    def hear(self, timeout: float) -> list[tuple[int, Message]]:
+    def hear(self, timeout: float) -> list[tuple[int, FromProcess]]:
         """What processes have said since; waits for the first word, at most `timeout` seconds.
 
         Raises:
@@ -132,7 +138,7 @@ class Agent:
             with self.something:
                 self.something.notify_all()
 
-    def _say(self, said: list[tuple[int, Message]]) -> None:
+    def _say(self, said: list[tuple[int, FromProcess]]) -> None:
         if said:
             with self.something:
                 self.said += said
@@ -141,37 +147,38 @@ class Agent:
     def _carry_out(self) -> None:
         while True:
             try:
-                method, *args = self.inbox.get_nowait()
+                request = self.inbox.get_nowait()
             except Empty:
                 return
-            match method:
-                case "fetch_and_send":
-                    self._fetch_and_send(*args)
-                case "fetched":
-                    self._fetched(*args)
-                case "send" if args[0] in self.letters and args[1] != "resume":  # that is for a call that has begun
-                    self.letters[args[0]].append(Letter(tuple(args[1:])))
-                case "stop" if args[0] in self.letters and not args[1]:
-                    self.letters[args[0]].append(Letter(("stop",)))
+            match request:
+                case Fetched():
+                    self._fetched(request.key, request.path, request.lost)
+                case Send() if request.far:
+                    self._fetch_and_send(request)
+                case Send(message=Call() | Discard()) if request.process in self.letters:  # a `Resume` is for one that has begun
+                    self.letters[request.process].append(Letter(request))
+                case EndProcess(kill=False) if request.process in self.letters:
+                    self.letters[request.process].append(Letter(request))
                 case _:
-                    if method == "stop" and args[1]:
-                        self._discard(args[0])
-                    getattr(self.processes, method)(*args)
+                    if isinstance(request, EndProcess) and request.kill:
+                        self._discard(request.process)
+                    self.processes.do(request)
 
     # -- batches of other nodes -------------------------------------------------------------------------------
 
-    def _fetch_and_send(self, process: int, far: Mapping[str, int], work: Work) -> None:
-        """A call with batches (path -> node) that lie elsewhere."""
+    def _fetch_and_send(self, request: Send) -> None:
+        """A call with batches that lie elsewhere."""
+        process, call = request.process, request.message
         if process not in self.processes.alive:
             return
-        letter = Letter((), work, far)
-        for path, node in far.items():
+        letter = Letter(request)
+        for path, node in request.far.items():
             key = node, path
             if key not in self.copies:
                 self.copies[key] = Copy()
                 self.fetchers.submit(self._fetch, key)
             copy = self.copies[key]
-            copy.users.add((process, work.id))
+            copy.users.add((process, call.id))
             if copy.path is None:
                 letter.missing.add(key)
         self.letters.setdefault(process, deque()).append(letter)
@@ -184,7 +191,7 @@ class Agent:
             path = self.store.copy(self.fetch(*key))
         except Exception as error:
             lost = f"a batch on another node could not be fetched: {error}"
-        self.do([("fetched", key, path, lost)])
+        self.do([Fetched(key, path, lost)])
 
     def _fetched(self, key: Far, path: str | None, lost: str) -> None:
         copy = self.copies[key]
@@ -206,36 +213,36 @@ class Agent:
         while letters and not letters[0].missing:
             letter = letters.popleft()
             if letter.lost:
-                self.processes.send(process, "data_lost", letter.work.id, letter.lost)
-            elif letter.work is not None:
-                self.processes.send(process, "call", self._at_home(letter.work, letter.far))
-            elif letter.message == ("stop",):
-                self.processes.stop(process)
+                self.processes.send(process, DataLost(letter.request.message.id, letter.lost))
             else:
-                self.processes.send(process, *letter.message)
+                if isinstance(letter.request, Send):
+                    self._bring_home(letter.request)
+                self.processes.do(letter.request)
         if not letters:
             del self.letters[process]
 
-    def _at_home(self, work: Work, far: Mapping[str, int]) -> Work:
-        here = {path: self.copies[node, path].path for path, node in far.items()}
-        return replace(work, pieces=tuple(
-            replace(p, data=here[p.data]) if isinstance(p.data, str) and p.data in here else p for p in work.pieces))
+    def _bring_home(self, request: Send) -> None:
+        """Let a call read our copies."""
+        if request.far:
+            here = {path: self.copies[node, path].path for path, node in request.far.items()}
+            for ref in {s.ref for s in request.message.slices if s.ref is not None}:
+                ref.data = here.get(ref.data, ref.data)
 
-    def _heard(self, process: int, message: Message) -> None:
-        if message[0] in ("done", "failed", "data_lost"):
-            self._let_go(lambda call: call == (process, message[1]))
-        elif message[0] == "ended":
+    def _heard(self, process: int, message: FromProcess) -> None:
+        if isinstance(message, (Done, Failed, DataLost)):
+            self._let_go(lambda user: user == (process, message.call))
+        elif isinstance(message, Ended):
             self._discard(process)
 
     def _discard(self, process: int) -> None:
         self.letters.pop(process, None)
-        self._let_go(lambda call: call[0] == process)
+        self._let_go(lambda user: user[0] == process)
 
-    def _let_go(self, ended: Callable[[Call], bool]) -> None:
+    def _let_go(self, ended: Callable[[User], bool]) -> None:
         """Remove copies that no call needs any more; one that is still on its way is removed when it is here."""
         for key, copy in list(self.copies.items()):
             if copy.users:
-                copy.users = {call for call in copy.users if not ended(call)}
+                copy.users = {user for user in copy.users if not ended(user)}
                 if not copy.users and copy.path is not None:
                     del self.copies[key]
                     Store.release(copy.path)

@@ -12,12 +12,12 @@ import cloudpickle
 
 from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
-from curator.engine import events as ev
-from curator.runtime.workers import Job, Workers, done_of, emitted_of
+from curator.engine.events import Action, Event, StartWorker, Stop, StopWorker, Submit, WorkerLost, WorkerReady
+from curator.engine.protocol import Call, Discard, Done, Emitted, Failed, Rank, Resume
+from curator.machine.detect import free_port
+from curator.runtime.workers import Job, Workers, located
 from curator.worker.processes import FORK_SERVER, Processes
-from curator.worker.rank import Rank
 from curator.worker.runner import Runner
-from curator.worker.work import Answer, CallFailed, Part
 
 FORK_SERVER_DIED = ("the process that holds the workers has died (killed, or out of memory); "
                 "what was committed is safe: run the same command again")
@@ -32,21 +32,21 @@ class LocalRuntime:
     def __init__(self, job: Job, processes: Processes) -> None:
         self.workers, self.processes = Workers(job), processes
 
-    def execute(self, action: ev.Action) -> None:
+    def execute(self, action: Action) -> None:
         self.workers.do(action)
         self._carry_out()
 
-    def wait(self, timeout: float | None) -> list[ev.Event]:
+    def wait(self, timeout: float | None) -> list[Event]:
         """What has happened since; waits for the first event, at most `timeout` seconds."""
-        events: list[ev.Event] = []
+        events: list[Event] = []
         for process, message in self.processes.wait(timeout):
-            events += [ev.Stop(FORK_SERVER_DIED, "lost")] if process == FORK_SERVER else self.workers.hear(0, process, message)
+            events += [Stop(FORK_SERVER_DIED, "lost")] if process == FORK_SERVER else self.workers.hear(0, process, message)
         self._carry_out()
         return events
 
     def _carry_out(self) -> None:
-        for _, method, *args in self.workers.take_requests():
-            getattr(self.processes, method)(*args)
+        for _, request in self.workers.take_requests():
+            self.processes.do(request)
 
     def close(self) -> None:
         """End every worker, and remove their batches; returns when all are gone."""
@@ -62,57 +62,57 @@ class InlineRuntime:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.runners: dict[int, Runner] = {}
-        self.todo: deque[Callable[[], Iterator[ev.Event]]] = deque()
-        self.held: dict[int, Iterator[Part | Answer]] = {}
+        self.todo: deque[Callable[[], Iterator[Event]]] = deque()
+        self.answers: dict[int, Iterator[Emitted | Done | Failed]] = {}  # to each call that is not ended
         self.done_once: set[str] = set()  # steps whose `setup_node` has been called
         self.busy: dict[int, int] = {}  # the worker of each call that is not ended
 
-    def execute(self, action: ev.Action) -> None:
+    def execute(self, action: Action) -> None:
         match action:
-            case ev.StartWorker():
+            case StartWorker():
                 self.todo.append(partial(self._start, action))
-            case ev.Submit():
+            case Submit():
                 self.todo.append(partial(self._call, action.call))
-            case ev.Resume():
+            case Resume():
                 self.todo.append(partial(self._continue, action.call))
-            case ev.Discard():
+            case Discard():
                 self.todo.append(partial(self._discard, action))
-            case ev.StopWorker():
+            case StopWorker():
                 runner = self.runners.pop(action.worker, None)
                 if runner is not None:
                     runner.close()
                 for call in [c for c, worker in self.busy.items() if worker == action.worker]:
-                    del self.held[call], self.busy[call]
+                    del self.answers[call], self.busy[call]
                 if not action.kill:
-                    self.todo.append(lambda: iter([ev.WorkerLost(action.worker, "stopped")]))
+                    self.todo.append(lambda: iter([WorkerLost(action.worker, "stopped")]))
 
-    def wait(self, timeout: float | None) -> list[ev.Event]:
+    def wait(self, timeout: float | None) -> list[Event]:
         if self.todo:
             return list(self.todo.popleft()())
         if timeout is not None:
             time.sleep(timeout)
         return []
 
-    def _start(self, action: ev.StartWorker) -> Iterator[ev.Event]:
+    def _start(self, action: StartWorker) -> Iterator[Event]:
         operator = cloudpickle.loads(cloudpickle.dumps(self.job.operators[action.operator]))
         runner = Runner(operator, lambda batch: batch, lambda batch: batch, self.job.sidecars)
         if operator.resources.gang:  # a gang of one
-            os.environ.update(Rank(action.worker).environment())
+            os.environ.update(Rank(action.worker).environment(free_port()))
         try:
             runner.setup(Context(action.worker, operator.resources.cpus), self.job.restored(action), self._once)
         except CuratorError as error:
             first = first_error(error.stage if isinstance(error, StageError) else operator.steps[0].name, error)
-            yield ev.WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
+            yield WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
             return
         self.runners[action.worker] = runner
-        yield ev.WorkerReady(action.worker, exhausted=runner.exhausted)
+        yield WorkerReady(action.worker, exhausted=runner.exhausted)
 
     def _once(self, name: str, do: Callable[[], None]) -> None:
         if name not in self.done_once:
             do()
             self.done_once.add(name)
 
-    def _discard(self, action: ev.Discard) -> Iterator[ev.Event]:
+    def _discard(self, action: Discard) -> Iterator[Event]:
         # Not in the middle of a call over the unit's rows: behind it, as a worker process does.
         if any(worker == action.worker for worker in self.busy.values()):
             self.todo.append(partial(self._discard, action))
@@ -120,26 +120,21 @@ class InlineRuntime:
             self.runners[action.worker].discard(action.unit, action.attempt, action.replay)
         return iter(())
 
-    def _call(self, call: ev.Call) -> Iterator[ev.Event]:
+    def _call(self, call: Call) -> Iterator[Event]:
         if call.worker in self.runners:  # else it was killed meanwhile
             self.busy[call.id] = call.worker
-            self.held[call.id] = self.runners[call.worker].run(self.job.work(call))
+            self.answers[call.id] = self.runners[call.worker].run(self.job.complete(call))
             yield from self._continue(call.id)
 
-    def _continue(self, call: int) -> Iterator[ev.Event]:
-        if call not in self.held:
+    def _continue(self, call: int) -> Iterator[Event]:
+        if call not in self.answers:
             return
-        try:
-            part = next(self.held[call])
-        except CallFailed as failed:
-            del self.held[call], self.busy[call]
-            yield ev.Failed(call, failed.error, failed.trace, failed.fatal, failed.first)
-            return
-        if isinstance(part, Answer):
-            del self.held[call], self.busy[call]
-            yield done_of(call, part, 0)
-        else:
-            yield emitted_of(call, part, 0)
+        answer = next(self.answers[call])
+        if not isinstance(answer, Emitted):
+            del self.answers[call], self.busy[call]
+        if not isinstance(answer, Failed):
+            located(answer.outputs, 0)
+        yield answer
 
     def close(self) -> None:
         for runner in self.runners.values():

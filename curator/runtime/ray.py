@@ -32,6 +32,7 @@ from typing import Any
 from curator.api.errors import CuratorError
 from curator.api.resources import Node
 from curator.engine import events as ev
+from curator.engine.protocol import Send
 from curator.machine.detect import this_machine
 from curator.runtime.agent import Agent
 from curator.runtime.workers import Job, Request, Workers
@@ -284,12 +285,12 @@ class RayRuntime:
 
     def _send(self) -> None:
         """All requests so far, in one call an agent."""
-        for node, *request in self.workers.take_requests():
+        for node, request in self.workers.take_requests():
             if node in self.members:  # else it is gone, and what was there too
-                self.members[node].outbox.append(tuple(request))
+                self.members[node].outbox.append(request)
         for member in self.members.values():
             if member.outbox:
-                needed = {n for method, *args in member.outbox if method == "fetch_and_send" for n in args[1].values()}
+                needed = {n for request in member.outbox if isinstance(request, Send) for n in request.far.values()}
                 new = {n: self.members[n].actor for n in needed - member.known if n in self.members}
                 member.known |= new.keys()
                 member.actor.do.remote(new, dumps(member.outbox))

@@ -1,8 +1,8 @@
 """Workers as sets of processes: what the scheduler wants, as requests to nodes, and what processes say, as events.
 
-What all runtimes with processes share. A request is (node, method of `Processes`, arguments...). An ordinary worker is one
-process. A gang is one for each rank: all of them get every call, in the same order; the answer of rank 0 counts, and is told
-when all have given theirs, since until then they read what was given. What ends one rank ends them all.
+What all runtimes with processes share. An ordinary worker is one process. A gang is one for each rank: all of them get every call,
+in the same order; the answer of rank 0 counts, and is told when all have given theirs, since until then they read what was given.
+What ends one rank ends them all.
 """
 
 from __future__ import annotations
@@ -10,19 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
 
 import cloudpickle
 
 from curator.api.errors import FirstError
 from curator.api.resources import Place
-from curator.engine import events as ev
+from curator.engine.events import Action, Event, Release, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
+from curator.engine.protocol import (
+    Call,
+    DataLost,
+    Discard,
+    Done,
+    Emitted,
+    Ended,
+    EndProcess,
+    Failed,
+    FromProcess,
+    MeetsAt,
+    Output,
+    Progress,
+    Rank,
+    Ready,
+    Ref,
+    ReleaseBatch,
+    Request,
+    Restored,
+    Resume,
+    Send,
+    StartProcess,
+    UnitInfo,
+)
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
-from curator.worker.rank import Rank
-from curator.worker.work import Answer, Part, Piece, UnitInfo, Work
-
-Request = tuple[Any, ...]
 
 
 class Job:
@@ -32,48 +51,36 @@ class Job:
     """
 
     def __init__(self, operators: Sequence[Operator], unit_of: Callable[[int, int], UnitInfo], sidecars: Folder,
-                 restore: Callable[[str, Sequence[int]], list[tuple[int, str, bool]]]) -> None:
+                 restore: Callable[[str, Sequence[int]], list[Restored]]) -> None:
         self.operators, self.unit_of, self.sidecars, self.restore = operators, unit_of, sidecars, restore
 
-    def work(self, call: ev.Call) -> Work:
-        """A call as its worker is told of it."""
-        pieces = tuple(Piece(s.ref.data if s.ref is not None else None, s.unit, s.attempt, s.start, s.stop, s.target, s.note)
-                       for s in call.slices)
-        needs_names = call.kind != "process" or self.operators[call.operator].kind == "sink"
-        infos = {unit: self.unit_of(unit, attempt) for unit, attempt in call.units} if needs_names else {}
-        return Work(call.id, call.kind, pieces, call.units, infos, call.best_effort)
+    def complete(self, call: Call) -> Call:
+        """A call with all that its worker is told."""
+        if call.kind != "process" or self.operators[call.operator].kind == "sink":
+            call.infos = {unit: self.unit_of(unit, attempt) for unit, attempt in call.units}
+        return call
 
-    def restored(self, action: ev.StartWorker) -> list[tuple[int, str, bool]]:
+    def restored(self, action: StartWorker) -> list[Restored]:
         operator = self.operators[action.operator]
         return self.restore(operator.steps[0].name, action.restore) if operator.kind == "stateful" else []
 
 
-def outputs_of(part: Part, node: int) -> tuple[ev.Output, ...]:
-    """A part of an answer as the scheduler sees it; batches inside the message lie on no node."""
-    return tuple(ev.Output(step, port, unit, rows, nbytes, ev.Ref(data, rows, nbytes, None if isinstance(data, bytes) else node))
-                 for step, port, unit, rows, nbytes, data in part.outputs)
-
-
-def emitted_of(call: int, part: Part, node: int) -> ev.Emitted:
-    return ev.Emitted(call, outputs_of(part, node), part.counts, part.errors)
-
-
-def done_of(call: int, answer: Answer, node: int) -> ev.Done:
-    flushed = None if answer.files is None else ev.Flushed(answer.files, answer.memory, answer.depends, answer.rests_on)
-    return ev.Done(call, outputs_of(answer, node), answer.counts, answer.seconds, answer.exhausted, flushed,
-                   answer.refitted, answer.errors)
+def located(outputs: Sequence[Output], node: int) -> None:
+    """Fill in where the batches of an answer lie; those inside the message lie on no node."""
+    for output in outputs:
+        output.ref.node = None if isinstance(output.ref.data, bytes) else node
 
 
 @dataclass(slots=True)
 class Crew:
     """The processes of one worker, in the order of their ranks."""
 
-    start: ev.StartWorker
+    start: StartWorker
     processes: list[int]
     living: set[int]
     setups: list[float] = field(default_factory=list)  # seconds, of the ranks that are ready
     exhausted: bool = False  # of rank 0
-    answers: dict[int, list[ev.Done | None]] = field(default_factory=dict)  # to calls that not every rank has answered
+    answers: dict[int, list[tuple[int, Done]]] = field(default_factory=dict)  # by call that not every rank has answered, and rank
     stopping: bool = False
 
     @property
@@ -89,58 +96,55 @@ class Workers:
         self.crews: dict[int, Crew] = {}
         self.rank_of: dict[int, tuple[int, int]] = {}  # worker and rank of each process
         self.specs: dict[int, bytes] = {}
-        self.requests: list[Request] = []
+        self.requests: list[tuple[int, Request]] = []
         self._numbers = count(1)
 
-    def take_requests(self) -> list[Request]:
-        """What is to be done now; asked for after each `do` and `hear`."""
+    def take_requests(self) -> list[tuple[int, Request]]:
+        """What is to be done now, and on which node; asked for after each `do` and `hear`."""
         requests, self.requests = self.requests, []
         return requests
 
     # -- what the scheduler wants ---------------------------------------------------------------------------
 
-    def do(self, action: ev.Action) -> None:
+    def do(self, action: Action) -> None:
         match action:
-            case ev.Submit():
+            case Submit():
                 self._submit(action.call)
-            case ev.Release():
+            case Release():
                 self._release(action.ref)
-            case ev.Resume():
+            case Resume():
                 crew = self.crews.get(action.worker)
                 if crew:  # the other ranks do not wait: nobody takes what they have
-                    self._ask(crew, 0, "send", "resume", action.call)
-            case ev.StartWorker():
+                    self._ask(crew, 0, Send(crew.processes[0], action))
+            case StartWorker():
                 self.crews[action.worker] = crew = Crew(action, [], set())
                 self._start_rank(action.worker, crew, 0, 0)
-            case ev.StopWorker():
+            case StopWorker():
                 self._stop(action)
-            case ev.Discard():
-                self._tell_all(action.worker, "send", "discard", action.unit, action.attempt, action.replay)
+            case Discard():
+                self._ask_all(action.worker, lambda process: Send(process, action))
 
-    def _submit(self, call: ev.Call) -> None:
+    def _submit(self, call: Call) -> None:
         crew = self.crews.get(call.worker)
         if crew is None:
             return
-        work = self.job.work(call)
+        self.job.complete(call)
         lie = {s.ref.data: s.ref.node for s in call.slices if s.ref is not None and s.ref.node is not None}
         for rank, place in enumerate(crew.start.places):
             far = {data: node for data, node in lie.items() if node != place.node}
-            if far:
-                self._ask(crew, rank, "fetch_and_send", far, work)
-            else:
-                self._ask(crew, rank, "send", "call", work)
+            self._ask(crew, rank, Send(crew.processes[rank], call, far))
 
-    def _ask(self, crew: Crew, rank: int, method: str, *args: Any) -> None:
-        self.requests.append((crew.start.places[rank].node, method, crew.processes[rank], *args))
+    def _ask(self, crew: Crew, rank: int, request: Request) -> None:
+        self.requests.append((crew.start.places[rank].node, request))
 
-    def _tell_all(self, worker: int, method: str, *args: Any) -> None:
+    def _ask_all(self, worker: int, request_of: Callable[[int], Request]) -> None:
         crew = self.crews.get(worker)
-        for rank in range(len(crew.processes) if crew else 0):
-            self._ask(crew, rank, method, *args)
+        for rank, process in enumerate(crew.processes if crew else ()):
+            self._ask(crew, rank, request_of(process))
 
-    def _release(self, ref: ev.Ref) -> None:
+    def _release(self, ref: Ref) -> None:
         if ref.node is not None:
-            self.requests.append((ref.node, "release", ref.data))
+            self.requests.append((ref.node, ReleaseBatch(ref.data)))
 
     def _start_rank(self, worker: int, crew: Crew, rank: int, port: int) -> None:
         start, process = crew.start, next(self._numbers)
@@ -151,17 +155,17 @@ class Workers:
         nodes = [p.node for p in start.places]
         visible = tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus)
         gang = crew.size > 1 or self.job.operators[start.operator].resources.gang
-        told = Rank(worker, place.gpus, visible, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
-                    self.address_of(nodes[0]), port)
-        self._ask(crew, rank, "start", self._spec(start.operator), told, self.job.restored(start))
+        which = Rank(worker, place.gpus, visible, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
+                     self.address_of(nodes[0]), port)
+        self._ask(crew, rank, StartProcess(process, self._spec(start.operator), which, self.job.restored(start)))
 
     def _spec(self, index: int) -> bytes:
         if index not in self.specs:
             self.specs[index] = cloudpickle.dumps((self.job.operators[index], self.job.sidecars), protocol=5)
         return self.specs[index]
 
-    def _stop(self, action: ev.StopWorker) -> None:
-        self._tell_all(action.worker, "stop", action.kill)
+    def _stop(self, action: StopWorker) -> None:
+        self._ask_all(action.worker, lambda process: EndProcess(process, action.kill))
         if action.worker in self.crews:
             self.crews[action.worker].stopping = True
             if action.kill:
@@ -169,7 +173,7 @@ class Workers:
 
     # -- what processes say -----------------------------------------------------------------------------------
 
-    def hear(self, node: int, process: int, message: tuple) -> list[ev.Event]:
+    def hear(self, node: int, process: int, message: FromProcess) -> list[Event]:
         """What the scheduler is told of a message from a process of a node."""
         if process not in self.rank_of:  # its worker was killed: nobody waits for this any more
             self._drop_answer(node, message)
@@ -177,44 +181,44 @@ class Workers:
         worker, rank = self.rank_of[process]
         crew = self.crews[worker]
         match message:
-            case "done", call, answer:
-                return self._answered(crew, call, done_of(call, answer, node) if rank == 0 else None)
-            case "part", call, part:
-                return [emitted_of(call, part, node)]
-            case "progress", call:
-                return [ev.Progress(call)]
-            case "failed", call, error, trace, fatal, first:
-                return [ev.Failed(call, error, trace, fatal, first)]
-            case "ready", setup_s, exhausted:
-                return self._ready(worker, crew, rank, setup_s, exhausted)
-            case "meets_at", port:
+            case Done():
+                located(message.outputs, node)
+                return self._answered(crew, rank, message)
+            case Emitted():
+                located(message.outputs, node)
+                return [message]
+            case Progress() | Failed():
+                return [message]
+            case Ready():
+                return self._ready(worker, crew, rank, message)
+            case MeetsAt():
                 for other in range(1, crew.size):
-                    self._start_rank(worker, crew, other, port)
+                    self._start_rank(worker, crew, other, message.port)
                 if crew.stopping:
-                    self._tell_all(worker, "stop", False)
-            case "data_lost", call, reason:
-                lost = [ev.DataLost(call, reason)]
+                    self._ask_all(worker, EndProcess)
+            case DataLost():
                 # The other ranks may have begun it: the gang is out of step.
-                return lost if crew.size == 1 else lost + self._lost(worker, crew, f"rank {rank} lacked data: {reason}")
-            case "ended", reason, fatal, _, step, first:
-                return self._ended(worker, crew, process, ev.WorkerLost(worker, reason, fatal=fatal, step=step, first=first))
+                lost = self._lost(worker, crew, f"rank {rank} lacked data: {message.reason}") if crew.size > 1 else []
+                return [message, *lost]
+            case Ended():
+                return self._ended(worker, crew, process, message)
         return []
 
-    def _answered(self, crew: Crew, call: int, answer: ev.Done | None) -> list[ev.Event]:
+    def _answered(self, crew: Crew, rank: int, answer: Done) -> list[Event]:
         if crew.size == 1:
             return [answer]
-        answers = crew.answers.setdefault(call, [])
-        answers.append(answer)
+        answers = crew.answers.setdefault(answer.call, [])
+        answers.append((rank, answer))
         if len(answers) < crew.size:
             return []
-        return [a for a in crew.answers.pop(call) if a is not None]
+        return [of_rank for at, of_rank in crew.answers.pop(answer.call) if at == 0]
 
-    def _ready(self, worker: int, crew: Crew, rank: int, setup_s: float, exhausted: bool) -> list[ev.Event]:
-        crew.setups.append(setup_s)
-        crew.exhausted |= exhausted and rank == 0
-        return [ev.WorkerReady(worker, max(crew.setups), crew.exhausted)] if len(crew.setups) == crew.size else []
+    def _ready(self, worker: int, crew: Crew, rank: int, ready: Ready) -> list[Event]:
+        crew.setups.append(ready.setup_s)
+        crew.exhausted |= ready.exhausted and rank == 0
+        return [WorkerReady(worker, max(crew.setups), crew.exhausted)] if len(crew.setups) == crew.size else []
 
-    def _ended(self, worker: int, crew: Crew, process: int, told: ev.WorkerLost) -> list[ev.Event]:
+    def _ended(self, worker: int, crew: Crew, process: int, told: Ended) -> list[Event]:
         crew.living.discard(process)
         if crew.stopping and crew.living:
             return []
@@ -222,29 +226,30 @@ class Workers:
         return self._lost(worker, crew, reason, told.fatal, told.step, told.first)
 
     def _lost(self, worker: int, crew: Crew, reason: str, fatal: bool = False, step: int = 0,
-              first: FirstError | None = None) -> list[ev.Event]:
+              first: FirstError | None = None) -> list[Event]:
         """A worker is gone, or must go: end what is left of it."""
         names = [s.name for s in self.job.operators[crew.start.operator].steps]
         ready, step = len(crew.setups) == crew.size, min(step, len(names) - 1)
         for rank, process in enumerate(crew.processes):
             if process in crew.living:
-                self._ask(crew, rank, "stop", True)
+                self._ask(crew, rank, EndProcess(process, kill=True))
         self._discard(worker)
         if first is not None and not first.stage:  # it was raised where no step was begun
             first = replace(first, stage=names[step])
-        return [ev.WorkerLost(worker, reason, setup=not ready, fatal=fatal, step=step, first=first)]
+        return [WorkerLost(worker, reason, setup=not ready, fatal=fatal, step=step, first=first)]
 
     def _discard(self, worker: int) -> None:
         crew = self.crews.pop(worker)
         for process in crew.processes:
             del self.rank_of[process]
-        for answer in (a for answers in crew.answers.values() for a in answers if a is not None):
+        for _, answer in (a for answers in crew.answers.values() for a in answers):
             for output in answer.outputs:
                 self._release(output.ref)
 
-    def _drop_answer(self, node: int, message: tuple) -> None:
-        if message[0] in ("part", "done") and message[2] is not None:
-            for output in outputs_of(message[2], node):
+    def _drop_answer(self, node: int, message: FromProcess) -> None:
+        if isinstance(message, (Emitted, Done)):
+            located(message.outputs, node)
+            for output in message.outputs:
                 self._release(output.ref)
 
     def lose_node(self, node: int) -> None:
@@ -254,5 +259,5 @@ class Workers:
             if any(place.node == node for place in places):
                 for rank, process in enumerate(crew.processes):
                     if places[rank].node != node and process in crew.living:
-                        self._ask(crew, rank, "stop", True)
+                        self._ask(crew, rank, EndProcess(process, kill=True))
                 self._discard(worker)

@@ -13,21 +13,39 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
 
 import pyarrow as pa
 
 from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
+from curator.engine.protocol import (
+    Call,
+    DataLost,
+    Discard,
+    Done,
+    Emitted,
+    End,
+    Failed,
+    FromProcess,
+    GaveUp,
+    MeetsAt,
+    Progress,
+    Rank,
+    Ready,
+    Restored,
+    Resume,
+    Setup,
+    ToProcess,
+)
 from curator.io.files.folder import Folder
+from curator.machine.detect import free_port
 from curator.pipeline.plan import Operator
 from curator.worker.pickling import dumps
-from curator.worker.rank import Rank
 from curator.worker.runner import Runner
 from curator.worker.store import Store
-from curator.worker.work import Answer, CallFailed, Work
 
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
 BEGUN, DONE, FAILED = b"?", b"+", b"-"  # how the file of `once_on_node` begins
@@ -41,6 +59,13 @@ class OutOfStep(Exception):
     """A rank cannot go on with the others; they end with it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message that this process cannot unpickle."""
+
+    reason: str
+
+
 def serve(fd: int, process: int) -> int:
     """Work until told to stop; gives the exit status."""
     return Worker(Connection(fd), process).live()
@@ -50,8 +75,8 @@ class Worker:
     def __init__(self, driver: Connection, process: int) -> None:
         self.driver, self.process = driver, process
         self.rank = Rank(-1)
-        self.inbox: queue.SimpleQueue[tuple] = queue.SimpleQueue()
-        self.later: deque[tuple] = deque()  # came while a held call waited to be resumed
+        self.inbox: queue.SimpleQueue[ToProcess | Unreadable] = queue.SimpleQueue()
+        self.later: deque[ToProcess] = deque()  # came while a paused call waited to be resumed
         self.call = 0
         self.progressed = 0.0
         # Its own thread, so that the driver can send while this worker works, and so that the driver's death is noticed
@@ -67,9 +92,9 @@ class Worker:
             try:
                 self.inbox.put(pickle.loads(message))
             except Exception as error:
-                self.inbox.put(("unreadable", f"a message to it cannot be read: {type(error).__name__}: {error}"))
+                self.inbox.put(Unreadable(f"a message to it cannot be read: {type(error).__name__}: {error}"))
 
-    def send(self, *message: Any) -> None:
+    def send(self, message: FromProcess) -> None:
         try:
             self.driver.send_bytes(dumps(message))
         except OSError:
@@ -79,10 +104,10 @@ class Worker:
         pa.set_cpu_count(1)
         pa.set_io_thread_count(2)
         first = self.inbox.get()
-        if first[0] == "unreadable":
-            self.send("gave_up", first[1], True, None)
+        if isinstance(first, Unreadable):
+            self.send(GaveUp(first.reason, fatal=True))
             return 1
-        runner = self._set_up(*first[1:])
+        runner = self._set_up(first)
         if runner is None:
             return 1
         try:
@@ -94,25 +119,26 @@ class Worker:
         except OutOfStep:
             return 1  # without `close`, which may wait for the others
 
-    def _set_up(self, spec: bytes, folders: list[str], rank: Rank, devices: str, restore: list) -> Runner | None:
+    def _set_up(self, setup: Setup) -> Runner | None:
         began = time.perf_counter()
-        self.rank = rank
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices
+        self.rank = rank = setup.rank
+        os.environ["CUDA_VISIBLE_DEVICES"] = setup.devices
         if rank.gang:
-            os.environ.update(rank.environment())
+            port = rank.port or free_port()
+            os.environ.update(rank.environment(port))
             if rank.number == 0 and rank.size > 1:
-                self.send("meets_at", int(os.environ["MASTER_PORT"]))
+                self.send(MeetsAt(port))
         try:
-            runner = self._runner(*pickle.loads(spec), folders, restore)
+            runner = self._runner(*pickle.loads(setup.spec), setup.folders, setup.restored)
         except Exception as error:
             ours = isinstance(error, CuratorError)
             told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-            self.send("gave_up", told, ours, first_error(error.stage if isinstance(error, StageError) else "", error))
+            self.send(GaveUp(told, ours, first_error(error.stage if isinstance(error, StageError) else "", error)))
             return None
-        self.send("ready", time.perf_counter() - began, runner.exhausted)
+        self.send(Ready(time.perf_counter() - began, runner.exhausted))
         return runner
 
-    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], restore: list) -> Runner:
+    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], restore: list[Restored]) -> Runner:
         cpus, rank = operator.resources.cpus, self.rank
         if cpus >= 2:
             os.environ["OMP_NUM_THREADS"] = str(int(cpus))
@@ -128,42 +154,40 @@ class Worker:
         runner.setup(Context(rank.worker, cpus, rank.gpus, rank.number, rank.size), restore, partial(once_on_node, folders[0]))
         return runner
 
-    def _take(self, runner: Runner, message: tuple) -> None:
-        match message[0]:
-            case "call":
-                self._call(runner, message[1])
-            case "discard":
-                runner.discard(*message[1:])
-            case "data_lost":
-                self.send(*message)  # a call whose data is gone is answered in its turn
-            case "unreadable":
-                self.send("gave_up", message[1], True, None)
-                raise OutOfStep(message[1])
-            case "stop":
+    def _take(self, runner: Runner, message: ToProcess | Unreadable) -> None:
+        match message:
+            case Call():
+                self._call(runner, message)
+            case Discard():
+                runner.discard(message.unit, message.attempt, message.replay)
+            case DataLost():
+                self.send(message)
+            case Unreadable():
+                self.send(GaveUp(message.reason, fatal=True))
+                raise OutOfStep(message.reason)
+            case End():
                 raise Hangup
 
-    def _call(self, runner: Runner, work: Work) -> None:
-        self.call, self.progressed = work.id, 0.0
+    def _call(self, runner: Runner, call: Call) -> None:
+        self.call, self.progressed = call.id, 0.0
         first = self.rank.number == 0  # the other ranks' answers are nobody's
-        try:
-            for part in runner.run(work):
-                if isinstance(part, Answer):
-                    self.send("done", work.id, part if first else None)
-                elif first:
-                    self.send("part", work.id, part)
-                    self._wait_for_resume(work.id)
-        except CallFailed as failed:
-            if self.rank.size > 1 and not failed.fatal:
-                self.send("gave_up", failed.error, False, failed.first)
-                raise OutOfStep from failed
-            self.send("failed", work.id, failed.error, failed.trace, failed.fatal, failed.first)
+        for answer in runner.run(call):
+            if isinstance(answer, Failed) and self.rank.size > 1 and not answer.fatal:
+                self.send(GaveUp(answer.error, fatal=False, first=answer.first))
+                raise OutOfStep(answer.error)
+            if first or isinstance(answer, Failed):
+                self.send(answer)
+            elif isinstance(answer, Done):
+                self.send(Done(call.id))
+            if first and isinstance(answer, Emitted):
+                self._wait_for_resume(call.id)
 
     def _wait_for_resume(self, call: int) -> None:
         while True:
             message = self.inbox.get()
-            if message[0] == "resume" and message[1] == call:
+            if isinstance(message, Resume) and message.call == call:
                 return
-            if message[0] == "stop":
+            if isinstance(message, End):
                 raise Hangup
             self.later.append(message)  # in its turn: a unit is not forgotten in the middle of a call over its rows
 
@@ -171,7 +195,7 @@ class Worker:
         now = time.perf_counter()
         if now - self.progressed > PROGRESS_S:
             self.progressed = now
-            self.send("progress", self.call)
+            self.send(Progress(self.call))
 
 
 def once_on_node(folder: str, name: str, do: Callable[[], None]) -> None:

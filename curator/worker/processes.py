@@ -20,14 +20,29 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from curator.api.errors import FirstError
+from curator.engine.protocol import (
+    Done,
+    Emitted,
+    End,
+    Ended,
+    EndProcess,
+    FromProcess,
+    GaveUp,
+    Rank,
+    Ready,
+    ReleaseBatch,
+    Request,
+    Restored,
+    Send,
+    Setup,
+    StartProcess,
+    ToProcess,
+)
 from curator.machine.detect import visible_devices
 from curator.machine.folders import clear_folder, make_folders, remove_folder
 from curator.worker.fork_server import EXITED, FORK, KILL, REQUEST
 from curator.worker.pickling import dumps
-from curator.worker.rank import Rank
 from curator.worker.store import Data, Store
 
 GRACE_S = 10.0  # for processes to close when the run has ended
@@ -36,8 +51,6 @@ FORK_SERVER, WAKE = -1, -2  # where a process number stands otherwise
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
               "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 SIZE = struct.Struct("!i")  # goes before each message, as `multiprocessing.connection` has it
-
-Message = tuple[Any, ...]
 
 
 class Line:
@@ -94,7 +107,7 @@ class Processes:
         self.asked: set[int] = set()  # of these, the ones that end by themselves
         self.unwanted: set[int] = set()  # killed at our owner's wish: no message follows
         self.files: set[str] = set()  # batches in shared memory that our owner was told of
-        self.failures: dict[int, tuple[str, bool, FirstError]] = {}  # why a process gave up, if that is final, what it raised
+        self.failures: dict[int, GaveUp] = {}  # the last words of processes that have not ended yet
         self.half = b""
         self.selector = selectors.DefaultSelector()
         self.woken, self.waker = socket.socketpair()
@@ -117,7 +130,18 @@ class Processes:
 
     # -- to processes ---------------------------------------------------------------------------------------
 
-    def start(self, process: int, spec: bytes, rank: Rank, restored: list[tuple[int, str, bool]]) -> None:
+    def do(self, request: Request) -> None:
+        match request:
+            case Send():
+                self.send(request.process, request.message)
+            case ReleaseBatch():
+                self.release(request.data)
+            case StartProcess():
+                self.start(request.process, request.spec, request.rank, request.restored)
+            case EndProcess():
+                self.stop(request.process, request.kill)
+
+    def start(self, process: int, spec: bytes, rank: Rank, restored: list[Restored]) -> None:
         """Fork a process and set it up. `spec`: the pickled operator, and the folder of sidecars."""
         ours, theirs = socket.socketpair()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the fork server is gone, and is missed or about to be
@@ -127,9 +151,9 @@ class Processes:
         self.lines[process] = Line(ours)
         self.selector.register(ours, selectors.EVENT_READ, process)
         devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in rank.visible)
-        self.send(process, "setup", spec, list(self.folders), rank, devices, restored)
+        self.send(process, Setup(spec, list(self.folders), rank, devices, restored))
 
-    def send(self, process: int, *message: Any) -> None:
+    def send(self, process: int, message: ToProcess) -> None:
         """Give a process a message; one that is gone gets nothing."""
         if process in self.lines:
             self._flush(process, dumps(message))
@@ -138,7 +162,7 @@ class Processes:
         """Ask a process to end. `kill`: end it at once, and say nothing more of it."""
         if not kill:
             self.asked |= {process} & self.ready  # nobody waits for one that is still loading its model
-            self.send(process, "stop")
+            self.send(process, End())
             return
         self._hang_up(process)
         if process in self.alive:
@@ -175,13 +199,12 @@ class Processes:
         with contextlib.suppress(BlockingIOError):  # enough calls wait already
             self.waker.send(b"\0")
 
-    def wait(self, timeout: float | None) -> list[tuple[int, Message]]:
+    def wait(self, timeout: float | None) -> list[tuple[int, FromProcess]]:
         """What processes have said; waits for the first word, at most `timeout` seconds.
 
-        The last word of a process is ("ended", reason, fatal, setup, step, first): `setup` if it never got ready, `fatal` if
-        another would fare no better, `first`: what it raised. (FORK_SERVER, ("died",)): all are lost.
+        The last of a process is `Ended`; from FORK_SERVER: all are lost.
         """
-        said: list[tuple[int, Message]] = []
+        said: list[tuple[int, FromProcess]] = []
         ready = self.selector.select(timeout)
         for key, mask in ready:
             if key.data in self.lines and mask & selectors.EVENT_WRITE:
@@ -196,46 +219,46 @@ class Processes:
                     self.woken.recv(1 << 12)
         return said
 
-    def _hear(self, process: int, said: list[tuple[int, Message]]) -> None:
+    def _hear(self, process: int, said: list[tuple[int, FromProcess]]) -> None:
         messages, more = self.lines[process].receive()
         for raw in messages:
             try:
                 message = pickle.loads(raw)
             except Exception as error:
-                message = "gave_up", f"what it sent cannot be read: {type(error).__name__}: {error}", True, None
+                message = GaveUp(f"what it sent cannot be read: {type(error).__name__}: {error}", fatal=True)
                 self._kill(process)
-            if message[0] == "gave_up":
-                self.failures[process] = message[1:]
+            if isinstance(message, GaveUp):
+                self.failures[process] = message
                 continue
-            if message[0] == "ready":
+            if isinstance(message, Ready):
                 self.ready.add(process)
             self.files.update(named(message))
             said.append((process, message))
         if not more:
             self._hang_up(process)
 
-    def _hear_fork_server(self, said: list[tuple[int, Message]]) -> None:
+    def _hear_fork_server(self, said: list[tuple[int, FromProcess]]) -> None:
         data = b""
         with contextlib.suppress(ConnectionResetError):  # it died with words of ours unread
             data = self.fork_server.recv(1 << 16)
         if not data:
             self.selector.unregister(self.fork_server)
             self.alive.clear()
-            said.append((FORK_SERVER, ("died",)))
+            said.append((FORK_SERVER, Ended("it died")))
         self.half += data
         whole = len(self.half) - len(self.half) % EXITED.size
         for _, process, status in EXITED.iter_unpack(self.half[:whole]):
             self._ended(process, status, said)
         self.half = self.half[whole:]
 
-    def _ended(self, process: int, status: int, said: list[tuple[int, Message]]) -> None:
+    def _ended(self, process: int, status: int, said: list[tuple[int, FromProcess]]) -> None:
         if process in self.lines:  # what it said before it died still counts
             self._hear(process, said)
             self._hang_up(process)
         step = self._clean(process)
-        reason, fatal, first = self.failures.pop(process, (_how(status), False, None))
+        told = self.failures.pop(process, None) or GaveUp(_how(status), fatal=False)
         if process not in self.unwanted:
-            said.append((process, ("ended", reason, fatal, process not in self.ready, step, first)))
+            said.append((process, Ended(told.reason, told.fatal, step, told.first)))
         for known in (self.alive, self.ready, self.asked, self.unwanted):
             known.discard(process)
 
@@ -290,10 +313,10 @@ class Processes:
             os.close(held)
 
 
-def named(message: Message) -> list[str]:
+def named(message: FromProcess) -> list[str]:
     """The batches in shared memory that a message tells of."""
-    told = message[0] in ("part", "done") and message[2] is not None
-    return [data for *_, data in message[2].outputs if isinstance(data, str)] if told else []
+    told = isinstance(message, (Emitted, Done))
+    return [output.ref.data for output in message.outputs if isinstance(output.ref.data, str)] if told else []
 
 
 def _how(status: int) -> str:

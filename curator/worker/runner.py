@@ -1,7 +1,7 @@
 """What a worker does: runs the steps of one operator over rows, and accounts for every one of them.
 
-A `Runner` knows no process and no scheduler. It is given `Work` and answers in parts; the last one is an `Answer`. Runtimes
-put it into processes, actors, or the driver itself.
+A `Runner` knows no process and no scheduler. It is given a `Call` and answers it as `protocol` says. Runtimes put it into processes,
+actors, or the driver itself.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ import pyarrow as pa
 
 from curator.api.batch import ROW, UNIT, Batch
 from curator.api.counts import WRITTEN, Counts, MemoryShort
-from curator.api.errors import CuratorError, FirstError, StageError, first_error
+from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
-from curator.engine.events import Refitted
 from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
+from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Output, Ref, Refitted, Restored, Slice
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step
 from curator.worker.account import Account, FirstErrors, adjacent, count_port, count_values, rows_by_unit, summarise
 from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
 from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Waiting, failed_unit, gathered, ipc_bytes, joined, parts
-from curator.worker.work import Answer, CallFailed, Part, Piece, Work
 
 HOLD_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
@@ -75,7 +74,7 @@ class Runner:
 
     # -- life -----------------------------------------------------------------------------------------------
 
-    def setup(self, ctx: Context, restore: Sequence[tuple[int, str, bool]] = (), once: Once = lambda name, do: do()) -> None:
+    def setup(self, ctx: Context, restore: Sequence[Restored] = (), once: Once = lambda name, do: do()) -> None:
         """Set up every step; a stateful one also gets what units taught it: (unit, sidecar, whether it is done again).
 
         `once` does what has this name, unless it has been done on this node.
@@ -116,54 +115,54 @@ class Runner:
 
     # -- work -----------------------------------------------------------------------------------------------
 
-    def run(self, work: Work) -> Iterator[Part | Answer]:
-        """Do a call: parts of the answer while there is much of it, then the rest as an `Answer`.
-
-        Raises:
-            CallFailed: as a whole, and no row is to blame.
-        """
+    def run(self, call: Call) -> Iterator[Emitted | Done | Failed]:
+        """Do a call: parts of the answer while there is much of it, then `Done` with the rest, or `Failed`."""
         self._begin()
-        began, waited = time.perf_counter(), 0.0
+        began, waited, failed = time.perf_counter(), 0.0, None
         try:
-            if work.kind == "flush":
-                yield self._flush(work, began)
+            if call.kind == "flush":
+                yield self._flush(call, began)
                 return
             steps = {"read": self._read_derived if self.operator.derived else self._read,
                      "process": self._write if self.operator.kind == "sink" else self._process}
-            for _ in steps[work.kind](work):
-                part, paused = Part(self._take_pending(), *self._take_counts()), time.perf_counter()
+            for _ in steps[call.kind](call):
+                part, paused = self._emit(call), time.perf_counter()
                 yield part
                 del part  # where nothing is put elsewhere, these are the batches themselves
                 waited += time.perf_counter() - paused
             outputs = self._take_pending()
-        except CallFailed:
-            raise
         except Exception as error:
             fatal = isinstance(error, CuratorError) or (
                 isinstance(error, OSError) and error.errno in (*FULL, errno.EACCES, errno.EROFS))
-            if work.kind == "read" and not isinstance(error, StageError):
+            if call.kind == "read" and not isinstance(error, StageError):
                 fatal = False
             named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
             stage = error.stage if isinstance(error, StageError) else self.operator.steps[self.step].name
-            raise CallFailed(named, traceback.format_exc(), fatal, first_error(stage, error)) from error
+            failed = Failed(call.id, named, traceback.format_exc(), fatal, first_error(stage, error))
+        if failed is not None:
+            yield failed
+            return
         for step, short in self.short.items():
-            self._count(work.units[0][0], step).add(Counts(memory=short))
+            self._count(call.units[0][0], step).add(Counts(memory=short))
         refitted, self.short, self.refitted = tuple(self.refitted.values()), {}, {}
         seconds = time.perf_counter() - began - waited
-        yield Answer(outputs, *self._take_counts(), seconds, self.exhausted, refitted=refitted)
+        yield Done(call.id, outputs, self._take_counts(), seconds, self.exhausted, refitted=refitted, errors=self.errors.take())
 
-    def _take_counts(self) -> tuple[dict[int, dict[int, Counts]], tuple[FirstError, ...]]:
+    def _emit(self, call: Call) -> Emitted:
+        return Emitted(call.id, self._take_pending(), self._take_counts(), self.errors.take())
+
+    def _take_counts(self) -> dict[int, dict[int, Counts]]:
         counts, self.counts = self.counts, {}
-        return counts, self.errors.take()
+        return counts
 
     def _enter(self, step: int) -> None:
         self.step = step
         self.at(step)
 
-    def _read(self, work: Work) -> Iterator[None]:
-        (index, _), = work.units
+    def _read(self, call: Call) -> Iterator[None]:
+        (index, _), = call.units
         self.only_unit = index
-        source, unit = self.stages[0], work.infos[index].unit
+        source, unit = self.stages[0], call.infos[index].unit
         sent, pause = time.perf_counter(), READ_PARTS_S[0]
         counts = self._count(index, 0)
         try:
@@ -190,7 +189,7 @@ class Runner:
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
-            if not work.best_effort:
+            if not call.best_effort:
                 raise
             failed = failed_unit(unit, index, error, traceback.format_exc())
             counts.rows_in += 1
@@ -199,10 +198,10 @@ class Runner:
             self.errors.saw(self.operator.steps[0].name, failed)
             self._collect(0, "failed", failed)
 
-    def _read_derived(self, work: Work) -> Iterator[None]:
+    def _read_derived(self, call: Call) -> Iterator[None]:
         """Rows that an earlier phase spooled: none of them may be lost, so what fails to the last ends the run."""
-        (self.only_unit, _), = work.units
-        name, unit = self.operator.steps[0].name, work.infos[self.only_unit].unit
+        (self.only_unit, _), = call.units
+        name, unit = self.operator.steps[0].name, call.infos[self.only_unit].unit
         self._enter(0)
         try:
             if isinstance(self.stages[0], Reduce):
@@ -213,7 +212,7 @@ class Runner:
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
-            if not work.best_effort:
+            if not call.best_effort:
                 raise
             told = f"failed on {unit.label}: {type(error).__name__}: {error}\n{traceback.format_exc()}"
             raise StageError(name, told) from error
@@ -275,17 +274,17 @@ class Runner:
             if name not in batch.rows.column_names:
                 raise StageError(self.operator.steps[0].name, f"gave rows without the column {name!r}")
 
-    def _process(self, work: Work) -> Iterator[None]:
-        units = {p.unit for p in work.pieces}
+    def _process(self, call: Call) -> Iterator[None]:
+        units = {s.unit for s in call.slices}
         self.only_unit = units.pop() if len(units) == 1 else None
-        for batch in joined([self._load(p) for p in work.pieces]):
+        for batch in joined([self._load(s) for s in call.slices]):
             for some in self._cut(0, batch):
                 yield from self._push(0, some)
         for step in range(1, len(self.stages)):
             yield from self._drain(step)
 
-    def _load(self, piece: Piece) -> Batch:
-        batch = self.get(piece.data)
+    def _load(self, piece: Slice) -> Batch:
+        batch = self.get(piece.ref.data)
         return batch if piece.stop - piece.start == len(batch) else batch.slice(piece.start, piece.stop)
 
     # -- steps ------------------------------------------------------------------------------------------------
@@ -500,21 +499,21 @@ class Runner:
         bound = batch.rows.get_total_buffer_size()
         self.pending_bytes += bound if bound < SMALL_BYTES and not batch.payloads() else batch.nbytes
 
-    def _take_pending(self) -> Part:
-        part: Part = []
+    def _take_pending(self) -> tuple[Output, ...]:
+        part: list[Output] = []
         while self.pending:  # one after the other: what was put elsewhere is not kept here until all is
             (step, port, unit), batches = self.pending.popitem()
             for batch in joined(batches):
-                part.append((step, port, unit, len(batch), batch.nbytes, self.put(batch)))
+                part.append(Output(step, port, unit, Ref(self.put(batch), len(batch), batch.nbytes)))
         self.pending_bytes = 0
-        return part[::-1]
+        return tuple(part[::-1])
 
     # -- sinks ----------------------------------------------------------------------------------------------------
 
-    def _write(self, work: Work) -> Iterator[None]:
+    def _write(self, call: Call) -> Iterator[None]:
         groups: dict[tuple[int, int, int], list[Batch]] = {}
-        for piece in work.pieces:
-            groups.setdefault((piece.unit, piece.attempt, piece.target), []).append(self._noted(piece, work))
+        for piece in call.slices:
+            groups.setdefault((piece.unit, piece.attempt, piece.target), []).append(self._with_reason(piece, call))
         # What failed comes first: should a sink raise now, it is the one thing that is kept.
         order = sorted(groups, key=lambda key: not self.operator.steps[key[2]].evidence)
         for unit, attempt, step in order:
@@ -522,7 +521,7 @@ class Runner:
             self._enter(step)
             writers = self.writers.setdefault((unit, attempt), {})
             if step not in writers:
-                writers[step] = self.stages[step].open(work.infos[unit].name)
+                writers[step] = self.stages[step].open(call.infos[unit].name)
             began = time.perf_counter()
             for batch in joined(batches):
                 bring_for(batch.rows.schema)
@@ -532,36 +531,36 @@ class Runner:
         return
         yield  # a generator like the others, though a sink sends nothing on
 
-    def _noted(self, piece: Piece, work: Work) -> Batch:
-        """The rows of a piece, with the reason if the engine sends them to `failed`."""
-        if piece.data is None:
-            note, unit = piece.note, work.infos[piece.unit].unit
-            return failed_unit(unit, piece.unit, note.error, note.traceback)
+    def _with_reason(self, piece: Slice, call: Call) -> Batch:
+        """The rows of a slice, with the reason if the engine sends them to `failed`."""
+        reason = piece.reason
+        if piece.ref is None:
+            return failed_unit(call.infos[piece.unit].unit, piece.unit, reason.error, reason.traceback)
         batch = self._load(piece)
-        return batch if piece.note is None else batch.with_error(piece.note.error, piece.note.traceback)
+        return batch if reason is None else batch.with_error(reason.error, reason.traceback)
 
-    def _flush(self, work: Work, began: float) -> Answer:
-        (unit, attempt), = work.units
+    def _flush(self, call: Call, began: float) -> Done:
+        (unit, attempt), = call.units
         files: dict[int, list[WrittenFile]] = {}
         writers = self.writers.pop((unit, attempt), {})
-        for step in [s for s in writers if work.best_effort and not self.operator.steps[s].evidence]:
+        for step in [s for s in writers if call.best_effort and not self.operator.steps[s].evidence]:
             writers.pop(step).abort()  # before a file is closed: the disk may be full
         for step, writer in writers.items():
             self._enter(step)
             start = time.perf_counter()
             files[step] = writer.close()
             self._count(unit, step).busy_s += time.perf_counter() - start
-        answer = Answer([], *self._take_counts(), files=files)
+        snapshot, depends, rests_on = None, frozenset[int](), 0
         stage = self.stages[0]
         if isinstance(stage, Stateful):
             memory = stage.snapshot(unit)
             if memory is not None:
-                answer.depends, answer.rests_on = memory.depends - {unit}, memory.rests_on
+                depends, rests_on = memory.depends - {unit}, memory.rests_on
                 if len(memory.rows):
-                    answer.memory = f"{self.operator.steps[0].name}/{work.infos[unit].name}.arrow"
-                    self.sidecars.write(answer.memory, ipc_bytes(memory.rows))
-        answer.seconds = time.perf_counter() - began
-        return answer
+                    snapshot = f"{self.operator.steps[0].name}/{call.infos[unit].name}.arrow"
+                    self.sidecars.write(snapshot, ipc_bytes(memory.rows))
+        return Done(call.id, (), self._take_counts(), time.perf_counter() - began,
+                    flushed=Flushed(files, snapshot, depends, rests_on), errors=self.errors.take())
 
 
 def _set_up(step: Step, method: Callable[[Context], None], ctx: Context) -> None:

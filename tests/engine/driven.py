@@ -9,7 +9,8 @@ import pyarrow as pa
 from curator import Stage, TextBatch
 from curator.api.batch import UNIT, Batch
 from curator.api.resources import Place
-from curator.engine.events import Call, Ref, Slice, StartWorker, Submit
+from curator.engine.events import StartWorker, Submit
+from curator.engine.protocol import Call, Ref, Slice
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step
 from curator.runtime.workers import Job

@@ -6,23 +6,8 @@ from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import WrittenFile
 from curator.engine.dispatch import FIRST_ROWS
-from curator.engine.events import (
-    Call,
-    Commit,
-    Done,
-    Failed,
-    Flushed,
-    NodeDown,
-    Output,
-    Ref,
-    Release,
-    Report,
-    StartWorker,
-    StopWorker,
-    Submit,
-    WorkerLost,
-    WorkerReady,
-)
+from curator.engine.events import Commit, NodeDown, Release, Report, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
+from curator.engine.protocol import Call, Done, Failed, Flushed, Output, Ref
 from curator.engine.scheduler import Scheduler
 from tests.engine.scenario import chain, make_stage
 
@@ -115,7 +100,7 @@ class Harness:
 
     def output(self, unit: int, rows: list[str], row_bytes: int = 100, step: int = 0, port: str = "out") -> tuple[Output, ...]:
         nbytes = len(rows) * row_bytes
-        return (Output(step, port, unit, len(rows), nbytes, Ref(rows, len(rows), nbytes)),) if rows else ()
+        return (Output(step, port, unit, Ref(rows, len(rows), nbytes)),) if rows else ()
 
     def passes(self, call: Call, seconds: float = 0.01) -> list:
         """A call answers every row on `out`; a sink's stores them; a flush gives a file."""

@@ -14,24 +14,13 @@ from curator.api.resources import Node
 from curator.api.stage import WrittenFile
 from curator.engine.events import (
     Action,
-    Call,
     Commit,
-    DataLost,
-    Discard,
-    Done,
-    Emitted,
     Event,
     Evidence,
-    Failed,
-    Flushed,
     NodeDown,
     NodeUp,
-    Output,
-    Progress,
-    Ref,
     Release,
     Report,
-    Resume,
     StartWorker,
     Stop,
     StopWorker,
@@ -41,6 +30,7 @@ from curator.engine.events import (
 )
 from curator.engine.parts import OperatorState
 from curator.engine.placement import holds_exclusive
+from curator.engine.protocol import Call, DataLost, Discard, Done, Emitted, Failed, Flushed, Output, Progress, Ref, Resume
 from curator.engine.scheduler import Scheduler
 from curator.pipeline.plan import Operator
 from tests.engine.scenario import Faults, Scenario, counts_of
@@ -210,7 +200,7 @@ class Simulator:
         now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "scarce": len(exclusive),
                "node": max((n.live_bytes - n.node.budget_bytes for n in state.nodes.values()), default=0),
                "groups": sum(len(o.groups) for o in state.operators), "lanes": sum(len(o.lanes) for o in state.operators),
-               "kept": sum(o.nbytes for c in state.calls.values() for o in c.kept)}
+               "kept": sum(o.ref.nbytes for c in state.calls.values() for o in c.kept)}
         self.most |= Counter(now)
 
     def _check_work(self) -> None:
@@ -359,7 +349,7 @@ class Simulator:
         unit = self.todo[action.unit]
         assert unit not in self.committed, f"unit {unit} is committed twice"
         self.committed[unit] = action
-        for memory in action.memory.values():
+        for memory in action.snapshots.values():
             self.memories[unit] = memory
 
     # -- workers ----------------------------------------------------------------------------------------------
@@ -423,7 +413,7 @@ class Simulator:
             parts = [*parts[:rng.randrange(len(parts))], end]
             if isinstance(end, Failed):
                 self._note_loss(worker)
-        self.most |= Counter(answer=sum(o.nbytes for part in parts for o in getattr(part, "outputs", ())))
+        self.most |= Counter(answer=sum(o.ref.nbytes for part in parts for o in getattr(part, "outputs", ())))
         worker.script = [(took / len(parts), part) for part in parts]
         if operator.timeout_s is not None:
             self._send(took / len(parts) / 4, worker.id, Progress(call.id))
@@ -431,7 +421,7 @@ class Simulator:
 
     def _say_next(self, worker: SimulatedWorker) -> None:
         delay, event = worker.script.pop(0)
-        self.most |= Counter(part=sum(o.nbytes for o in getattr(event, "outputs", ())))
+        self.most |= Counter(part=sum(o.ref.nbytes for o in getattr(event, "outputs", ())))
         worker.clock = self.now
         if event != "hangs":
             self._send(delay, worker.id, event)
@@ -452,7 +442,7 @@ class Simulator:
     def _store(self, worker: SimulatedWorker, call: Call) -> Done:
         counts: dict[int, dict[int, Counts]] = {}
         for piece in call.slices:
-            assert worker.operator.kind != "sink" or piece.rows or piece.note
+            assert worker.operator.kind != "sink" or piece.rows or piece.reason
             names = [f"note{self.todo[piece.unit]}"] if piece.ref is None else piece.ref.data[piece.start:piece.stop]
             worker.kept.setdefault((piece.unit, piece.attempt), {}).setdefault(piece.target, []).extend(names)
             got = counts.setdefault(piece.unit, {}).setdefault(piece.target, Counts())
@@ -512,7 +502,7 @@ class Simulator:
         for (step, port, unit), rows in pending.items():
             size = sum(self.scenario.size(row) for row in rows)
             ref = Ref(rows, len(rows), size, worker.nodes[0] if size > 1000 else None)
-            outputs.append(Output(step, port, unit, len(rows), size, ref))
+            outputs.append(Output(step, port, unit, ref))
         return tuple(outputs)
 
 

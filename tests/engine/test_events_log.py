@@ -16,6 +16,7 @@ from curator import CuratorError
 from curator.api.resources import Node, Place
 from curator.engine import events as ev
 from curator.engine.calls import refitted
+from curator.engine.protocol import Call, DataLost, Refitted
 from curator.io.files.folder import Folder
 from curator.observe.live import events_log
 from curator.observe.live.events_log import BURST, EventLog
@@ -162,16 +163,16 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
     observer.see([ev.NodeUp(1, Node(name="n1", cpus=8, gpus=2))], [
         ev.StartWorker(1, 0, (Place(1, (0,)),)), ev.StartWorker(2, 0, (Place(1, (0,)), Place(2, (1,)))), ev.StartWorker(3, 0),
         ev.StartWorker(4, 0)])
-    observer.see([ev.WorkerReady(1, 0.25)], [ev.StopWorker(3), ev.Submit(ev.Call(1, 0, "read", units=((0, 1),), worker=1))])
+    observer.see([ev.WorkerReady(1, 0.25)], [ev.StopWorker(3), ev.Submit(Call(1, 0, "read", units=((0, 1),), worker=1))])
     observer.see([ev.WorkerLost(1, "signal 9", step=1), ev.WorkerLost(3, "it ended")], [
         ev.Report("lost", "a worker of ocr + score is gone: signal 9"),
-        ev.Submit(ev.Call(2, 0, "process", units=((0, 0),), worker=2, rows=3, crashes=2)), ev.Submit(ev.Call(3, 0, "process"))])
-    observer.see([ev.DataLost(3, "node 2"), ev.NodeDown(2, "no answer")], [
+        ev.Submit(Call(2, 0, "process", units=((0, 0),), worker=2, rows=3, crashes=2)), ev.Submit(Call(3, 0, "process"))])
+    observer.see([DataLost(3, "node 2"), ev.NodeDown(2, "no answer")], [
         ev.StopWorker(4, kill=True), ev.Report("lost", "a worker of ocr + score is gone: too slow"),
         ev.Report("restart", "unit 1 starts again", unit=1), ev.Report("retry", "ocr", operator=0),
         ev.Commit(0, 1, {}, {"out": ["f"]}, {}, frozenset(), frozenset()),
         ev.Report("plan", "2 of ocr", details={"workers": {"ocr": 2}, "rate": 1.5, "rate_max": 2.0}),
-        refitted(operator, ev.Refitted(1, 64, 32)), refitted(operator, ev.Refitted(1, 0, None)),
+        refitted(operator, Refitted(1, 64, 32)), refitted(operator, Refitted(1, 0, None)),
         *(ev.Report(kind, "told") for kind in ("turn", "limit", "crowded", "waiting", "shared_folder", "failed", "stopped"))])
     observer.end("stopped", "by Ctrl-C", {"in": 3})
     events = told(tmp_path)

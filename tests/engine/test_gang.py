@@ -11,7 +11,8 @@ import pytest
 
 from curator import Contract, Resources, Stage
 from curator.api.resources import Place
-from curator.engine.events import Done, Failed, Ref, Release, StopWorker, WorkerLost, WorkerReady
+from curator.engine.events import Release, StopWorker, WorkerLost, WorkerReady
+from curator.engine.protocol import Done, Failed, Ref
 from curator.runtime.local import LocalRuntime
 from curator.worker.processes import Processes
 from curator.worker.store import Store

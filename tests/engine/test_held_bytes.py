@@ -12,10 +12,10 @@ import pytest
 
 from curator import Batch, Context, Outputs, Source, Stage, stage
 from curator.api.stage import SIDE_OUTPUTS, Reduce, SourceRange, Unit
+from curator.engine.protocol import Call, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step, Target
 from curator.worker.runner import Runner
-from curator.worker.work import Piece, UnitInfo, Work
 
 MB = 1 << 20
 PARTS, PART_BYTES = 60, 4 * MB  # what a call of these tests answers
@@ -54,33 +54,33 @@ def blobs() -> pa.Array:
     return pa.array(["x" * PART_BYTES], pa.string())
 
 
-def given(rows: int, units: int = 1, **columns) -> list[Piece]:
+def given(rows: int, units: int = 1, **columns) -> list[Slice]:
     """Rows of several units, each of which has as many."""
     each = rows // units
-    return [Piece(Batch(pa.table({"id": [f"{u}:{i}" for i in range(each)], "source": ["s"] * each,
-                                  "_unit": pa.array([u] * each, pa.int32()),
-                                  **{name: make(each) for name, make in columns.items()}})), u, 0, 0, each, 0, None)
-            for u in range(units)]
+    batches = [Batch(pa.table({"id": [f"{u}:{i}" for i in range(each)], "source": ["s"] * each,
+                               "_unit": pa.array([u] * each, pa.int32()),
+                               **{name: make(each) for name, make in columns.items()}})) for u in range(units)]
+    return [Slice(Ref(batch, each, batch.nbytes), u, 0, 0, each) for u, batch in enumerate(batches)]
 
 
-def most_held(made: Runner, work: Work) -> tuple[int, int]:
+def most_held(made: Runner, call: Call) -> tuple[int, int]:
     """The most bytes that were allocated at once during the call, and the rows that it answered."""
     gc.collect()
     rows = 0
     with counted() as pool:
-        for part in made.run(work):
-            rows += sum(output[3] for output in part.outputs)
+        for part in made.run(call):
+            rows += sum(output.ref.rows for output in part.outputs)
             del part
         return pool.max_memory(), rows
 
 
-def process(pieces: list[Piece]) -> Work:
-    return Work(1, "process", tuple(pieces), tuple((p.unit, 0) for p in pieces))
+def process(pieces: list[Slice]) -> Call:
+    return Call(1, 0, "process", tuple(pieces), tuple((p.unit, 0) for p in pieces))
 
 
-def read(kind: str = "read") -> Work:
+def read(kind: str = "read") -> Call:
     unit = Unit((SourceRange(uri="u", size_bytes=1),))
-    return Work(1, kind, (), ((0, 0),), {0: UnitInfo(unit, "u")})
+    return Call(1, 0, kind, units=((0, 0),), infos={0: UnitInfo(unit, "u")})
 
 
 def test_a_stage_that_streams_holds_no_more_than_a_part_and_what_may_be_repeated():
@@ -204,7 +204,7 @@ def test_a_reduction_that_makes_many_rows_holds_one_part():
     shard = SimpleNamespace(alone=lambda: [unit], label="shard")
     unit = Unit((SourceRange(uri="u", size_bytes=1),))
     made = runner(Makes(), kind="source", reader=SimpleNamespace(rows=lambda *_: iter(())))
-    held, rows = most_held(made, Work(1, "read", (), ((0, 0),), {0: UnitInfo(shard, "u")}))
+    held, rows = most_held(made, Call(1, 0, "read", units=((0, 0),), infos={0: UnitInfo(shard, "u")}))
     assert rows == PARTS
     assert held < 8 * MB + 4 * PART_BYTES
 
@@ -219,15 +219,15 @@ def test_rows_of_several_units_are_copied_once_to_part_them_and_not_to_count_the
 
     size, rows, units = 16 << 10, 1024, 8
     mixed = given(rows, units, blob=lambda n: pa.array(["x" * size] * n))
-    whole = Batch.concat([p.data for p in mixed])
+    whole = Batch.concat([p.ref.data for p in mixed])
     shuffled = whole.take(np.random.default_rng(0).permutation(rows))
-    pieces = [Piece(shuffled, u, 0, 0, rows if u == 0 else 0, 0, None) for u in range(units)]
+    pieces = [Slice(Ref(shuffled, rows, shuffled.nbytes), u, 0, 0, rows if u == 0 else 0) for u in range(units)]
     made = runner(*[passes] * 3)
     with counted() as pool:
         Batch(whole.rows).split(list(range(units)) * (rows // units))
         one_copy = pool.total_bytes_allocated()
     with counted() as pool:
-        last = list(made.run(Work(1, "process", tuple(pieces), tuple((u, 0) for u in range(units)))))[-1]
+        last = list(made.run(Call(1, 0, "process", tuple(pieces), tuple((u, 0) for u in range(units)))))[-1]
         copied = pool.total_bytes_allocated()
     assert {unit: by_step[2].out for unit, by_step in last.counts.items()} == {u: {"out": rows // units} for u in range(units)}
     assert copied < 1.5 * one_copy

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from curator import Stage, stage
 from curator.api.counts import Counts, MemoryShort
+from curator.engine.protocol import Call, Done, Failed
 from curator.worker.fitting import GROW_AFTER, TRY_AFTER, Fitting, is_out_of_memory
-from curator.worker.work import Answer, CallFailed, Work
 from tests.engine.small_stages import JsonFiles, lines, write_lines
 from tests.engine.test_worker import answer, runner, texts
 
@@ -54,8 +54,8 @@ def test_when_there_is_memory_again_batches_grow_to_what_they_were_and_both_are_
     made = runner(hungry)
     changes, total = [], Counts()
     for _ in range(2 * TRY_AFTER):
-        *_, last = made.run(Work(1, "process", (texts(*"a" * 16),), ((0, 0),)))
-        assert isinstance(last, Answer)
+        *_, last = made.run(Call(1, 0, "process", (texts(*"a" * 16),), ((0, 0),)))
+        assert isinstance(last, Done)
         total.add(last.counts[0][0])
         changes += [(change.ran_out, change.rows_max) for change in last.refitted]
         hungry.fits = 100 if len(changes) else 4
@@ -80,14 +80,14 @@ def test_a_call_that_ran_out_after_a_part_was_sent_on_is_told_with_the_next_that
 
     made, rows = runner(hungry), texts(*"a" * 16)
     for _ in (16, 8):
-        sent = []
-        with pytest.raises(CallFailed, match="MemoryError"):
-            sent.extend(made.run(Work(1, "process", (rows,), ((0, 0),))))
+        *sent, last = made.run(Call(1, 0, "process", (rows,), ((0, 0),)))
         assert sent
-    *_, last = made.run(Work(2, "process", (rows,), ((0, 0),)))
+        assert isinstance(last, Failed)
+        assert "MemoryError" in last.error
+    *_, last = made.run(Call(2, 0, "process", (rows,), ((0, 0),)))
     assert [(change.ran_out, change.rows_max) for change in last.refitted] == [(16, 4)]
     assert (last.counts[0][0].memory.calls, last.counts[0][0].memory.rows) == (2, 16)
-    *_, last = made.run(Work(3, "process", (rows,), ((0, 0),)))
+    *_, last = made.run(Call(3, 0, "process", (rows,), ((0, 0),)))
     assert not last.refitted
     assert last.counts[0][0].memory is None
 

@@ -19,7 +19,8 @@ from curator_dedup import DedupNear
 
 from curator import CuratorError, Resources, Stage
 from curator.api.resources import Place
-from curator.engine.events import DataLost, Done, NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
+from curator.engine.events import NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
+from curator.engine.protocol import DataLost, Done
 from curator.front import from_source
 from curator.stages import Parquet
 from tests.engine.driven import Driven, inline, job_of, rows, text_batch

@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from curator import Stage
 from curator.engine.events import StartWorker, Stop, StopWorker, WorkerLost, WorkerReady
+from curator.engine.protocol import Rank, Setup
 from curator.io.files.folder import Folder
 from curator.machine.folders import MARKER
 from curator.pipeline.plan import Operator, Step
@@ -177,7 +177,7 @@ def test_a_worker_that_says_nothing_more_does_not_stop_the_driver(runtime):
     first, _ = pids(one)
     os.kill(first, signal.SIGSTOP)
     for number in (1, 2):
-        one.processes.send(number, "discard", 0, 0, pickle.dumps(b"x" * (4 << 20)))
+        one.processes.send(number, Setup(b"x" * (4 << 20), [], Rank(1), "", []))
     wait_until(lambda: one.wait(0.01) == [] and sum(bool(line.outbox) for line in one.processes.lines.values()) == 1)
     one.execute(StopWorker(1, kill=True))
     one.execute(StopWorker(2, kill=True))

@@ -6,17 +6,8 @@ from collections import Counter
 
 from curator.api.counts import Counts
 from curator.engine.dispatch import FIRST_ROWS
-from curator.engine.events import (
-    Commit,
-    Done,
-    Emitted,
-    Failed,
-    Release,
-    Resume,
-    StartWorker,
-    StopWorker,
-    WorkerLost,
-)
+from curator.engine.events import Commit, Release, StartWorker, StopWorker, WorkerLost
+from curator.engine.protocol import Done, Emitted, Failed, Resume
 from curator.pipeline.plan import Target
 from tests.engine.harness import Harness, followed, rows_of
 from tests.engine.scenario import make_stage
@@ -131,7 +122,7 @@ def test_a_batch_is_not_waited_for_when_it_is_itself_in_the_way():
     harness.passes(harness.call_of(1))
     assert harness.calls_of(harness.sink)  # and somebody works all the time
     harness.tell(Emitted(call.id, harness.output(0, [f"0.{i}" for i in range(64, 72)], row_bytes=400)))
-    assert call.held
+    assert call.paused
     assert harness.call_of(1).rows == 8
 
 
@@ -153,10 +144,10 @@ def test_a_call_that_has_sent_a_part_goes_on_when_there_is_room():
     harness = Harness(make_stage(), cpus=2, budget=20_000)
     call = harness.call_of(SOURCE)
     assert not any(isinstance(a, Resume) for a in harness.tell(Emitted(call.id, harness.output(0, ["a", "b"], row_bytes=6000))))
-    assert call.held
+    assert call.paused
     harness.passes(harness.call_of(1))
     assert harness.said_of(Resume) == [Resume(call.worker, call.id)]
-    assert not call.held
+    assert not call.paused
 
 
 def test_a_full_queue_stops_what_is_before_it_and_not_what_is_after():
@@ -175,7 +166,7 @@ def test_a_waiting_call_takes_no_room_while_the_one_before_it_is_held():
     running, waiting = harness.calls_of(1)
     harness.state.operators[harness.sink].limit = 1
     harness.tell(Emitted(running.id, harness.output(0, ["0.20"])))
-    assert running.held
+    assert running.paused
     assert not waiting.expected
     assert not harness.state.operators[harness.sink].reserved
 
@@ -364,7 +355,7 @@ def test_a_held_call_ends_when_everything_waits_for_its_gpu_further_down():
     for operator in harness.state.operators[2:4]:
         operator.limit = 1
     harness.tell(Emitted(call.id, harness.output(0, ["0.0"])))
-    assert call.held
+    assert call.paused
     harness.passes(harness.call_of(2))
     assert harness.state.operators[3].has_work
     harness.tell(Emitted(call.id, harness.output(0, ["0.1"])))

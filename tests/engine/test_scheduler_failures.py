@@ -9,26 +9,8 @@ import pytest
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.engine.dispatch import FIRST_ROWS
-from curator.engine.events import (
-    Call,
-    Commit,
-    Discard,
-    Done,
-    Emitted,
-    Failed,
-    NodeDown,
-    NodeUp,
-    Output,
-    Progress,
-    Ref,
-    Release,
-    Resume,
-    Stop,
-    StopWorker,
-    Submit,
-    WorkerLost,
-    WorkerReady,
-)
+from curator.engine.events import Commit, NodeDown, NodeUp, Release, Stop, StopWorker, Submit, WorkerLost, WorkerReady
+from curator.engine.protocol import Call, Discard, Done, Emitted, Failed, Output, Progress, Ref, Resume
 from curator.engine.state import CLOSE_S
 from tests.engine.harness import Harness, followed, rows_of
 from tests.engine.scenario import make_stage
@@ -53,11 +35,11 @@ def test_rows_that_kill_are_halved_down_to_the_one_that_does_it():
             harness.passes(calls[0])
     assert answered == Counter({f"0.{i}": 1 for i in range(FIRST_ROWS) if i != 5})
     assert deaths == 6  # all of them twice, then 8, 4, 2, 1
-    noted = [s for c in harness.calls_of(harness.sink) for s in c.slices if s.note is not None] + \
-        [s for lane in harness.state.operators[harness.sink].lanes.values() for s in lane.queue if s.note is not None]
+    noted = [s for c in harness.calls_of(harness.sink) for s in c.slices if s.reason is not None] + \
+        [s for lane in harness.state.operators[harness.sink].lanes.values() for s in lane.queue if s.reason is not None]
     assert [s.ref.data[s.start:s.stop] for s in noted] == [["0.5"]]
     assert noted[0].target == 2
-    assert noted[0].note.error == "the worker died: killed by SIGSEGV"
+    assert noted[0].reason.error == "the worker died: killed by SIGSEGV"
     commit, = harness.finish()
     assert commit.counts["op1.0"].failed == commit.counts["failed/1.0"].rows_in == 1
     assert commit.counts["written"].rows_in == FIRST_ROWS - 1
@@ -266,7 +248,7 @@ def test_a_unit_that_cannot_be_read_ends_as_one_failed_record():
         harness.tell(Failed(harness.call_of(SOURCE).id, "OSError: truncated"))
     piece, = harness.call_of(harness.sink).slices
     assert piece.ref is None
-    assert piece.note.error == "OSError: truncated"
+    assert piece.reason.error == "OSError: truncated"
     commit, = harness.finish()
     assert commit.counts["op0.0"].rows_in == commit.counts["op0.0"].failed == commit.counts["failed/0.0"].rows_in == 1
 
@@ -331,7 +313,7 @@ def test_a_unit_whose_rows_lie_on_a_node_that_goes_starts_again_at_once():
     other = 1 - call.node
     ref = Ref(["0.0"], 1, 5000, other)
     harness.state.operators[1].limit = harness.state.operators[2].limit = 1 << 30
-    harness.tell(Done(call.id, (Output(0, "out", 0, 1, 5000, ref),), {0: {0: Counts(rows_in=1, out={"out": 1})}}))
+    harness.tell(Done(call.id, (Output(0, "out", 0, ref),), {0: {0: Counts(rows_in=1, out={"out": 1})}}))
     for running in harness.calls_of(1):
         harness.tell(WorkerLost(running.worker, "killed"))  # so that the rows wait
     assert harness.state.units[0].attempt == 0
@@ -343,10 +325,10 @@ def test_a_node_that_holds_all_it_may_takes_no_call_that_would_send_more():
     harness, call = two_nodes(make_stage(), budget=20_000)
     for operator in harness.state.operators:
         operator.limit = 1 << 30
-    outputs = tuple(Output(0, "out", 0, 1, 6000, Ref(["0.0"], 1, 6000, call.node)) for _ in range(3))
+    outputs = tuple(Output(0, "out", 0, Ref(["0.0"], 1, 6000, call.node)) for _ in range(3))
     harness.tell(Emitted(call.id, outputs))
     harness.all_ready()
-    assert call.held  # another 18,000 bytes would be too many for its node, though not for the queue
+    assert call.paused  # another 18,000 bytes would be too many for its node, though not for the queue
 
 
 def test_nodes_that_go_again_and_again_do_not_end_a_run():
@@ -443,7 +425,7 @@ def test_a_call_that_moves_gets_its_time_anew_and_one_that_is_held_has_all_the_t
     assert harness.scheduler.deadline() == 80.0
     harness.state.operators[harness.sink].limit = 0
     harness.tell(Emitted(call.id, harness.output(0, ["0.0#1"])))
-    assert call.held
+    assert call.paused
     assert harness.scheduler.deadline() is None
     harness.now = 100.0
     harness.passes(harness.call_of(harness.sink))

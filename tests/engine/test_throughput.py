@@ -10,7 +10,8 @@ import pytest
 
 from curator.api.resources import Node
 from curator.engine.balance.allocation import Allocation, Demand, allocate
-from curator.engine.events import Done, Emitted, NodeDown, NodeUp, StartWorker
+from curator.engine.events import NodeDown, NodeUp, StartWorker
+from curator.engine.protocol import Done, Emitted
 from tests.engine.scenario import Scenario, chain, make_stage
 from tests.engine.simulator import Simulator
 from tests.engine.test_simulation import audit

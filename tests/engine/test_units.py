@@ -13,6 +13,7 @@ from curator.api.resources import Node
 from curator.api.stage import SourceRange, Unit, WrittenFile
 from curator.api.summary import ColumnSummary
 from curator.engine import events as ev
+from curator.engine.protocol import Call, Done, Flushed, Output, Ref
 from curator.engine.scheduler import Scheduler
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Phase
@@ -22,14 +23,14 @@ from tests.engine.scenario import chain, make_stage
 from tests.marks import soaked_after
 
 
-def answer(call: ev.Call, sink: int) -> ev.Done:
+def answer(call: Call, sink: int) -> Done:
     """What a worker says at once: a row a unit, with a column that it looked at."""
     if call.kind == "flush":
         (unit, attempt), = call.units
-        return ev.Done(call.id, flushed=ev.Flushed({0: [WrittenFile(f"part-{unit}-{attempt}", 1, 100)]}))
+        return Done(call.id, flushed=Flushed({0: [WrittenFile(f"part-{unit}-{attempt}", 1, 100)]}))
     units = [u for u, _ in call.units]
-    outputs = tuple(ev.Output(0, "out", u, 1, 1000, ev.Ref(b"", 1, 1000)) for u in units) if call.operator != sink else ()
-    return ev.Done(call.id, outputs, {u: {0: Counts(rows_in=1, out={"out": 1}, columns={"n": ColumnSummary(1, 0, 1, 1, None)})}
+    outputs = tuple(Output(0, "out", u, Ref(b"", 1, 1000)) for u in units) if call.operator != sink else ()
+    return Done(call.id, outputs, {u: {0: Counts(rows_in=1, out={"out": 1}, columns={"n": ColumnSummary(1, 0, 1, 1, None)})}
                                       for u in units}, 0.01)
 
 

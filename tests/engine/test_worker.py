@@ -1,5 +1,7 @@
 """What a worker answers, and that it accounts for every row."""
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -7,11 +9,10 @@ from hypothesis import strategies as st
 
 from curator import Batch, Context, Outputs, Stage, StageError, TextBatch, stage
 from curator.api.stage import SIDE_OUTPUTS, SourceRange, Unit
-from curator.engine.events import Note
+from curator.engine.protocol import Call, Done, Emitted, Failed, Reason, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step, Target
 from curator.worker.runner import Runner
-from curator.worker.work import Answer, CallFailed, Piece, UnitInfo, Work
 from tests.engine.small_stages import Children, DropWord, FirstOfText, JsonFiles, Lines, Loses, Shout, Trouble, write_lines, written
 
 UNIT = Unit((SourceRange(uri="texts", size_bytes=1),))
@@ -27,21 +28,37 @@ def runner(*stages: Stage, kind: str = "map", folder="", chain: str = "out") -> 
     return made
 
 
-def texts(*values: str, unit: int = 0) -> Piece:
+def texts(*values: str, unit: int = 0) -> Slice:
     rows = pa.table({"id": [f"u{unit}:{i}" for i in range(len(values))], "source": ["texts"] * len(values),
                      "text": pa.array(values, pa.string()), "_unit": pa.array([unit] * len(values), pa.int32())})
-    return Piece(TextBatch(rows), unit, 0, 0, len(values), 0, None)
+    return Slice(Ref(TextBatch(rows), len(values), rows.nbytes), unit, 0, 0, len(values))
 
 
-def answer(made: Runner, *pieces: Piece, kind: str = "process") -> tuple[dict, dict]:
+class CallFailed(Exception):
+    """`failed`: what the worker answered."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.error)
+        self.failed = failed
+
+
+def run(made: Runner, call: Call) -> Iterator[Emitted | Done]:
+    for part in made.run(call):
+        if isinstance(part, Failed):
+            raise CallFailed(part)
+        yield part
+
+
+def answer(made: Runner, *pieces: Slice, kind: str = "process") -> tuple[dict, dict]:
     """({(step, port, unit): ids}, counts) of a call."""
     units = tuple({(p.unit, p.attempt): None for p in pieces}) or ((0, 0),)
-    work = Work(1, kind, pieces, units, {u: UnitInfo(UNIT, f"part-{u}") for u, _ in units})
+    call = Call(1, 0, kind, pieces, units, infos={u: UnitInfo(UNIT, f"part-{u}") for u, _ in units})
     got: dict = {}
-    for part in made.run(work):
-        for step, port, unit, rows, _, batch in part.outputs:
-            assert len(batch) == rows
-            got.setdefault((step, port, unit), []).extend(batch.column("id"))
+    for part in run(made, call):
+        for output in part.outputs:
+            batch = output.ref.data
+            assert len(batch) == output.ref.rows
+            got.setdefault((output.step, output.port, output.unit), []).extend(batch.column("id"))
     for by_step in part.counts.values():
         for counts in by_step.values():
             counts.check()
@@ -65,7 +82,7 @@ def test_rows_of_several_units_share_a_call_and_are_answered_apart():
 def test_a_stage_that_loses_a_row_is_named_with_the_ids():
     with pytest.raises(CallFailed, match=r"'s0'.*1 of 3 rows.*u0:2") as failed:
         answer(runner(Loses()), texts("a", "b", "c"))
-    assert failed.value.fatal
+    assert failed.value.failed.fatal
 
 
 def test_a_batch_made_from_nothing_is_refused():
@@ -107,8 +124,8 @@ def test_rows_that_raise_fail_alone_and_the_others_go_on(values, size):
 
 def test_a_failed_row_carries_error_and_traceback():
     made = runner(Trouble())
-    *_, last = made.run(Work(1, "process", (texts("raise"),), ((0, 0),)))
-    row = last.outputs[0][5].rows.to_pylist()[0]
+    *_, last = made.run(Call(1, 0, "process", (texts("raise"),), ((0, 0),)))
+    row = last.outputs[0].ref.data.rows.to_pylist()[0]
     assert row["error"] == "ValueError: cannot stand u0:0"
     assert "small_stages.py" in row["traceback"]
 
@@ -144,10 +161,10 @@ def test_children_are_made_and_each_parent_counts_as_covered():
 def test_much_output_leaves_in_parts_before_the_call_ends(monkeypatch):
     monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 10_000)
     made = runner(Shout().with_(batch_size=1))
-    parts = list(made.run(Work(1, "process", (texts(*["x" * 6000] * 5),), ((0, 0),))))
+    parts = list(made.run(Call(1, 0, "process", (texts(*["x" * 6000] * 5),), ((0, 0),))))
     assert len(parts) >= 3
-    assert isinstance(parts[-1], Answer)
-    assert sum(rows for p in parts for _, _, _, rows, _, _ in p.outputs) == 5
+    assert isinstance(parts[-1], Done)
+    assert sum(output.ref.rows for p in parts for output in p.outputs) == 5
 
 
 @pytest.mark.parametrize(("wait_s", "rows"), [(0.0, [1] * 12), (0.0005, [1] * 12), (1.0, [1, 4, 4, 3])])
@@ -166,8 +183,8 @@ def test_a_slow_source_sends_each_record_at_once_and_several_to_a_busy_driver(mo
     source = Slow(path=str(tmp_path), batch=1)
     unit, = source.units()
     sent = []
-    for part in runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")})):
-        sent.append(sum(output[3] for output in part.outputs))
+    for part in runner(source, kind="source").run(Call(1, 0, "read", units=((0, 0),), infos={0: UnitInfo(unit, "p")})):
+        sent.append(sum(output.ref.rows for output in part.outputs))
         now += wait_s
     assert [n for n in sent if n] == rows
 
@@ -178,45 +195,46 @@ def test_a_unit_is_read_in_batches_and_what_cannot_be_read_is_one_failed_record(
     unit, = source.units()
 
     def read(best_effort):
-        return list(runner(source, kind="source").run(Work(1, "read", (), ((0, 0),), {0: UnitInfo(unit, "p")}, best_effort)))
+        call = Call(1, 0, "read", units=((0, 0),), best_effort=best_effort, infos={0: UnitInfo(unit, "p")})
+        return list(run(runner(source, kind="source"), call))
 
     parts = read(False)  # more than one on a machine that is busy
-    assert sum(row[3] for part in parts for row in part.outputs) == 2
+    assert sum(output.ref.rows for part in parts for output in part.outputs) == 2
     (tmp_path / "a.txt").unlink()
     with pytest.raises(CallFailed, match="FileNotFoundError"):
         read(False)
     last = read(True)[-1]
     assert last.counts[0][0].failed == 1
-    assert last.outputs[0][5].column("id") == [unit.label]
+    assert last.outputs[0].ref.data.column("id") == [unit.label]
 
 
 def test_a_sink_writes_a_unit_apart_and_names_its_files_at_the_flush(tmp_path):
     made = runner(JsonFiles(path=str(tmp_path)), kind="sink")
     answer(made, texts("a", "b"), texts("c", unit=3))
     assert not written(tmp_path)
-    *_, last = made.run(Work(2, "flush", (), ((3, 0),), {3: UnitInfo(UNIT, "part-3")}))
-    assert last.files[0][0].rows == 1
+    *_, last = made.run(Call(2, 0, "flush", units=((3, 0),), infos={3: UnitInfo(UNIT, "part-3")}))
+    assert last.flushed.files[0][0].rows == 1
     assert [row["text"] for row in written(tmp_path)] == ["c"]
     made.discard(0, 0, replay=True)
-    *_, last = made.run(Work(3, "flush", (), ((0, 0),), {0: UnitInfo(UNIT, "part-0")}))
-    assert last.files == {}
+    *_, last = made.run(Call(3, 0, "flush", units=((0, 0),), infos={0: UnitInfo(UNIT, "part-0")}))
+    assert last.flushed.files == {}
 
 
 def test_rows_the_engine_blames_reach_the_sink_with_the_reason(tmp_path):
     made = runner(JsonFiles(path=str(tmp_path)), kind="sink")
-    note = Note("the worker died: killed by SIGSEGV")
+    reason = Reason("the worker died: killed by SIGSEGV")
     piece = texts("a")
-    answer(made, Piece(piece.data, 0, 0, 0, 1, 0, note), Piece(None, 0, 0, 0, 0, 0, note))
-    list(made.run(Work(2, "flush", (), ((0, 0),), {0: UnitInfo(UNIT, "part-0")})))
-    assert {(r["id"], r["error"]) for r in written(tmp_path)} == {("u0:0", note.error), ("texts", note.error)}
+    answer(made, Slice(piece.ref, 0, 0, 0, 1, 0, reason), Slice(None, 0, 0, 0, 0, 0, reason))
+    list(made.run(Call(2, 0, "flush", units=((0, 0),), infos={0: UnitInfo(UNIT, "part-0")})))
+    assert {(r["id"], r["error"]) for r in written(tmp_path)} == {("u0:0", reason.error), ("texts", reason.error)}
 
 
 def test_what_a_unit_taught_a_stateful_stage_is_kept_and_recalled(tmp_path):
     first = runner(FirstOfText(), kind="stateful", folder=tmp_path)
     answer(first, texts("a", "b", "a"))
-    *_, last = first.run(Work(2, "flush", (), ((0, 0),), {0: UnitInfo(UNIT, "part-x")}))
+    *_, last = first.run(Call(2, 0, "flush", units=((0, 0),), infos={0: UnitInfo(UNIT, "part-x")}))
     second = runner(FirstOfText(), kind="stateful", folder=tmp_path)
-    second.setup(Context(), [(0, last.memory, False)])
+    second.setup(Context(), [(0, last.flushed.snapshot, False)])
     got, _ = answer(second, texts("b", "c", unit=1))
     assert got == {(0, "duplicate", 1): ["u1:0"], (0, "out", 1): ["u1:1"]}
 

@@ -13,6 +13,7 @@ from typing import Any
 from curator.api.errors import CuratorError
 from curator.api.format import count, plural
 from curator.engine import events as ev
+from curator.engine.protocol import DataLost
 from curator.engine.state import State
 from curator.io.files.folder import Folder
 from curator.observe.live.events_log import EventLog
@@ -147,7 +148,7 @@ class Observer:
     def _node_down(self, event: ev.NodeDown) -> None:
         self.log.add("node_down", f"node {event.number} is gone: {event.reason}", node=event.number, reason=event.reason)
 
-    def _data_lost(self, event: ev.DataLost) -> None:
+    def _data_lost(self, event: DataLost) -> None:
         self.log.add("data_lost", f"a call could not begin: {event.reason}", reason=event.reason)
 
     def _start(self, action: ev.StartWorker) -> None:
@@ -242,6 +243,6 @@ def _short(operator: str) -> str:
 
 _EVENTS: dict[type, Callable[[Observer, Any], None]] = {
     ev.WorkerReady: Observer._ready, ev.WorkerLost: Observer._lost, ev.NodeUp: Observer._node_up,
-    ev.NodeDown: Observer._node_down, ev.DataLost: Observer._data_lost}
+    ev.NodeDown: Observer._node_down, DataLost: Observer._data_lost}
 _ACTIONS: dict[type, Callable[[Observer, Any], None]] = {
     ev.StartWorker: Observer._start, ev.StopWorker: Observer._stop, ev.Submit: Observer._submit, ev.Commit: Observer._commit}

@@ -465,7 +465,7 @@ class Ledger:
         stages = {} if before is None else {n: s for n, s in before.stages.items() if n not in commit.ran}
         for name in sorted(commit.ran):
             files = [WrittenFile(self.relative(f.path), f.rows, f.size_bytes) for f in commit.files.get(name, ())]
-            stages[name] = StageRecord(steps[name].key, commit.counts.get(name, Counts()), files, commit.memory.get(name))
+            stages[name] = StageRecord(steps[name].key, commit.counts.get(name, Counts()), files, commit.snapshots.get(name))
         ordered = {s.name: stages[s.name] for s in phase.steps if s.name in stages}
         depends = {units[i].key for i in commit.depends}
         if before is not None and any(isinstance(s.stage, Stateful) and s.name not in commit.ran for s in phase.steps):
