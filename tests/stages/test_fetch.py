@@ -25,8 +25,8 @@ from curator.io.http.retry import pause_s, retry_after_s
 from curator.io.media.types import ending_of, settled
 from curator.run.run import run
 from curator.stages.fetch.fetch import Fetch
+from curator.stages.fetch.hosts import RowsByHost
 from curator.stages.fetch.opt_out import OPT_OUT, opts_out
-from curator.stages.fetch.turns import Turns
 from curator.testing import check_stage, run_stage
 from tests.stages.web_server import JPEG, Web, page, redirect
 
@@ -474,15 +474,15 @@ def test_no_path_leads_out(path):
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c"]), max_size=40), st.integers(1, 4), st.integers(1, 8), st.randoms())
 def test_every_row_has_its_turn_and_no_host_too_many(hosts, most, threads, chance):
-    turns, running, taken = Turns(hosts, most), [], []
-    while turns or running:
-        while len(running) < threads and (row := turns.take()) is not None:
+    rows, running, taken = RowsByHost(hosts, most), [], []
+    while rows or running:
+        while len(running) < threads and (row := rows.take()) is not None:
             running.append(row)
             taken.append(row)
         at_work = Counter(hosts[row] for row in running)
         assert all(n <= most for host, n in at_work.items() if host)
         assert running, "nobody works and rows wait"
-        turns.give_back(running.pop(chance.randrange(len(running))))
+        rows.give_back(running.pop(chance.randrange(len(running))))
     assert sorted(taken) == list(range(len(hosts)))
 
 

@@ -1,4 +1,7 @@
-"""URLs as a request needs them, and which addresses belong to the public internet."""
+"""URLs as a request needs them, and which addresses belong to the public internet.
+
+Not `yarl` or `ada-url`: these repair what can be read in two ways, and a host that two readers see differently gets round a check.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,14 @@ def normalised(url: str) -> str:
         raise ValueError(f"{scheme or 'no scheme'}: only http and https are fetched")
     if not parts.hostname:
         raise ValueError("there is no host")
-    host = _ascii(_ascii(parts.hostname))  # twice: what becomes a dot the first time is one the second time
+    host = parts.hostname
+    for _ in range(2):  # what becomes a dot the first time is one the second time
+        host = host.encode("idna").decode("ascii")  # a UnicodeError is a ValueError: an empty label, one of over 63 letters
     netloc = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{parts.port}")
     parsed = parse_url(urlunsplit((scheme, netloc, parts.path or "/", parts.query, "")))
     if (parsed.host or "").strip("[]") != host:  # a backslash or the like, which some take for the end of the host
         raise ValueError(f"the host {host!r} can be read in two ways")
     return parsed.url
-
-
-def _ascii(host: str) -> str:
-    return host.encode("idna").decode("ascii")  # a UnicodeError is a ValueError: an empty label, one of over 63 letters
 
 
 def host_of(url: str) -> str:

@@ -1,5 +1,6 @@
 """Getting what a URL names from servers that nobody vouches for: size and time bounded, tried again where that helps.
 
+urllib3 does the talking. Redirects and tries are ours: each URL on the way is checked, and one deadline holds for all.
 Proxies of the environment are not used: behind one nobody here sees the address that is connected to, so it has to be named.
 """
 
@@ -7,8 +8,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import IncompleteRead
 from io import BytesIO
@@ -18,7 +19,7 @@ import urllib3
 from urllib3 import exceptions as faults
 
 from curator.io.http.addresses import host_of, is_public, normalised
-from curator.io.http.connections import Refusal, Transfer, Trouble, pool_classes, working_for
+from curator.io.http.connections import Refusal, Transfer, Trouble, pool_classes
 from curator.io.http.retry import TRANSIENT, innermost, pause_s
 from curator.io.http.room import Share
 
@@ -84,27 +85,33 @@ class Client:
         Of `share` it holds what it holds of the answer: from the first request on `FIRST_BYTES`, in the end its bytes.
         """
         share.grow(min(FIRST_BYTES, self._limits.max_bytes))
-        with self._transfer(share) as transfer:
-            attempt = excused = 0
-            while True:
-                try:
-                    return self._follow(url, transfer)
-                except Refusal as refusal:
-                    return Fetched(reason=str(refusal))
-                except Trouble as trouble:
-                    told = str(trouble)
-                    if not trouble.again or transfer.remaining_s() <= 0:
-                        break
-                    if transfer.waited and not excused:  # for room, not for the server, which may have had enough of that
-                        excused = 1
-                        continue  # what it needs is held already
-                    pause = pause_s(attempt, self._limits.backoff_s, trouble.retry_after)
-                    if attempt == self._limits.retries or pause >= transfer.remaining_s():
-                        break
-                    if self._closed.wait(pause):
-                        break
-                    attempt += 1
-            return Fetched(error=f"{told} (tries: {attempt + 1})")
+        transfer = Transfer(self._limits.deadline_s, self._private, share)
+        self._transfers.add(transfer)
+        try:
+            with transfer:
+                return self._tried(url, transfer)
+        except Refusal as refusal:
+            return Fetched(reason=str(refusal))
+        finally:
+            self._transfers.discard(transfer)
+
+    def _tried(self, url: str, transfer: Transfer) -> Fetched:
+        """The answer of the first try that has one, or the error of the last."""
+        attempt = excused = 0
+        while True:
+            try:
+                return self._follow(url, transfer)
+            except Trouble as trouble:
+                failed = Fetched(error=f"{trouble} (tries: {attempt + 1})")
+                if not trouble.again or transfer.remaining_s() <= 0:
+                    return failed
+                if transfer.waited and not excused:  # for room, not for the server, which may have had enough of that
+                    excused = 1
+                    continue  # what it needs is held already
+                pause = pause_s(attempt, self._limits.backoff_s, trouble.retry_after)
+                if attempt == self._limits.retries or pause >= transfer.remaining_s() or self._closed.wait(pause):
+                    return failed
+                attempt += 1
 
     def abort(self) -> None:
         """Break off all that is on its way."""
@@ -116,16 +123,6 @@ class Client:
         self._closed.set()
         self.abort()
         self._pools.clear()
-
-    @contextmanager
-    def _transfer(self, share: Share) -> Iterator[Transfer]:
-        transfer = Transfer(self._limits.deadline_s, self._private, share)
-        self._transfers.add(transfer)
-        try:
-            with working_for(transfer):
-                yield transfer
-        finally:
-            self._transfers.discard(transfer)
 
     def _sweep(self) -> None:
         """Timeouts of a socket end a silence; only this ends a server that sends a byte now and then."""
@@ -224,22 +221,22 @@ def _let_go(response: urllib3.BaseHTTPResponse) -> None:
 
 def _trouble(error: faults.HTTPError, url: str) -> Trouble:
     """What happened, in words."""
-    host = host_of(url)
+    host, cause, again = host_of(url), innermost(error), True
     if isinstance(error, faults.NameResolutionError):
-        again = getattr(error.__cause__, "errno", None) == socket.EAI_AGAIN
-        return Trouble(f"no address is known for the name {host}", again)
-    if isinstance(error, faults.NewConnectionError):
-        return Trouble(f"no connection to {host}: {innermost(error)}")
-    if isinstance(error, faults.ConnectTimeoutError):
-        return Trouble(f"no connection to {host}: it took too long")
-    if isinstance(error, faults.ReadTimeoutError):
-        return Trouble(f"{host} is silent for too long")
-    if isinstance(error, faults.SSLError):
-        return Trouble(f"no secure connection to {host}: {innermost(error)}", again=False)
-    cause = innermost(error)
-    if isinstance(cause, IncompleteRead):
-        return Trouble(f"{host} ended its answer too early")
-    return Trouble(f"{host}: {type(cause).__name__}: {cause}")
+        message, again = f"no address is known for the name {host}", getattr(cause, "errno", None) == socket.EAI_AGAIN
+    elif isinstance(error, faults.NewConnectionError):
+        message = f"no connection to {host}: {cause}"
+    elif isinstance(error, faults.ConnectTimeoutError):
+        message = f"no connection to {host}: it took too long"
+    elif isinstance(error, faults.ReadTimeoutError):
+        message = f"{host} is silent for too long"
+    elif isinstance(error, faults.SSLError):
+        message, again = f"no secure connection to {host}: {cause}", False
+    elif isinstance(cause, IncompleteRead):
+        message = f"{host} ended its answer too early"
+    else:
+        message = f"{host}: {type(cause).__name__}: {cause}"
+    return Trouble(message, again)
 
 
 def _compressions(headers: Mapping[str, str]) -> frozenset[str]:

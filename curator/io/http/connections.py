@@ -1,7 +1,7 @@
-"""Connections that look whom they connect to, and that another thread can break off.
+"""Connections that look whom they connect to, and that another thread can break off: urllib3's, but for the connecting.
 
-Addresses are checked where a connection is made, between the lookup of the name and the connecting: so neither a redirect
-nor a name that changes its address gets round it.
+Addresses are checked between the lookup of the name and the connecting: so neither a redirect nor a name that changes its
+address gets round it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import urllib3
 from urllib3 import exceptions as faults
@@ -33,14 +32,27 @@ class Trouble(Exception):
         self.again, self.retry_after = again, retry_after
 
 
+_thread = threading.local()  # .transfer: the one that this thread works for
+
+
 class Transfer:
-    """One URL on its way, in one thread. `abort` is called from another. `share`: of the room for what is fetched."""
+    """One URL on its way. Connections that a thread makes or uses in its `with` block belong to it; others may `abort` it.
+
+    `share`: of the room for what is fetched.
+    """
 
     def __init__(self, deadline_s: float, private: bool, share: Share) -> None:
         self.deadline, self.private, self.share = time.monotonic() + deadline_s, private, share
         self.waited = False  # for room, since this was last set
         self.sock: socket.socket | None = None
         self.aborted = False
+
+    def __enter__(self) -> Transfer:
+        _thread.transfer = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _thread.transfer = None
 
     def remaining_s(self) -> float:
         return self.deadline - time.monotonic()
@@ -63,19 +75,6 @@ class Transfer:
         if self.sock is not None:
             with suppress(OSError):  # closed meanwhile
                 socket.socket.shutdown(self.sock, socket.SHUT_RDWR)  # not TLS's own, which would change the state of a reader
-
-
-_thread = threading.local()  # .transfer: the one that this thread works for
-
-
-@contextmanager
-def working_for(transfer: Transfer) -> Iterator[None]:
-    """Connections that this thread makes or uses inside the block belong to the transfer."""
-    _thread.transfer = transfer
-    try:
-        yield
-    finally:
-        _thread.transfer = None
 
 
 class _Tracked:
@@ -116,7 +115,6 @@ class _Guarded(_Tracked):
 def pool_classes(guarded: bool) -> dict[str, type]:
     """urllib3's pools, with connections that belong to transfers. `guarded`: and look whom they connect to."""
     mixin = _Guarded if guarded else _Tracked
-    plain = type("PlainConnection", (mixin, HTTPConnection), {})
-    secure = type("SecureConnection", (mixin, HTTPSConnection), {})
-    return {"http": type("PlainPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
-            "https": type("SecurePool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure})}
+    return {scheme: type("Pool", (pool,), {"ConnectionCls": type("Connection", (mixin, connection), {})})
+            for scheme, pool, connection in (("http", urllib3.HTTPConnectionPool, HTTPConnection),
+                                             ("https", urllib3.HTTPSConnectionPool, HTTPSConnection))}

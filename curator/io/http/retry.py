@@ -1,10 +1,14 @@
-"""When a request to a server is worth another try, and how long to wait before it."""
+"""When a request to a server is worth another try, and how long to wait before it.
+
+Not urllib3's `Retry`, but for reading its header: that sleeps where nobody can wake it, and knows no deadline for all tries.
+"""
 
 from __future__ import annotations
 
-import email.utils
 import random
-import time
+
+from urllib3.exceptions import InvalidHeader
+from urllib3.util import Retry
 
 # Statuses that may be another one next time: request timeout, too early, too many requests, and the server's own troubles.
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -24,22 +28,16 @@ def pause_s(attempt: int, backoff_s: float, retry_after: str | None = None) -> f
     return min(PAUSE_MAX_S, backoff_s * 2.0 ** attempt) * random.uniform(0.5, 1.0)
 
 
+def retry_after_s(value: str | None) -> float | None:
+    """The header Retry-After in seconds from now: a number, or a date. None if there is none, or none that can be read."""
+    try:
+        return float(Retry().parse_retry_after(value or ""))
+    except (InvalidHeader, ValueError, OverflowError):
+        return None
+
+
 def innermost(error: BaseException) -> BaseException:
     """The error at the bottom of it; urllib3's own name its objects."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def retry_after_s(value: str | None) -> float | None:
-    """The header Retry-After in seconds from now: a number, or a date. None if there is none, or none that can be read.
-
-    Source: RFC 9110, section 10.2.3.
-    """
-    value = (value or "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -30,41 +30,37 @@ class Room:
             self._closed = True
             self._changed.notify_all()
 
-    def _may(self, share: Share, more: int) -> bool:
+    def take(self, share: Share, nbytes: int) -> bool:
+        """The share holds so many bytes from now on, if not more; whether that had to wait."""
+        with self._changed:
+            if nbytes <= share.held or self._may(share, nbytes):
+                self.set(share, max(nbytes, share.held))
+                return False
+            self._line.append(share)
+        self._on_wait()
+        with self._changed:
+            self._changed.wait_for(lambda: self._may(share, nbytes))
+            self._line.remove(share)
+            self.set(share, nbytes)
+        return True
+
+    def set(self, share: Share, nbytes: int) -> None:
+        with self._changed:
+            self.used += nbytes - share.held
+            share.held = nbytes
+            self.most_used = max(self.most_used, self.used)
+            if self.used <= self.nbytes:
+                self._beyond = None
+            elif self._beyond is None:
+                self._beyond = share
+            self._changed.notify_all()
+
+    def _may(self, share: Share, nbytes: int) -> bool:
         if self._closed or self._beyond is share:
             return True
         if self._line and self._line[0] is not share:
             return False
-        return self.used + more <= self.nbytes or self._beyond is None
-
-    def _take(self, share: Share, nbytes: int) -> bool:
-        with self._changed:
-            more = nbytes - share.held
-            waits = more > 0 and not self._may(share, more)
-            if waits:
-                self._line.append(share)
-        if waits:
-            self._on_wait()
-        with self._changed:
-            if waits:
-                self._changed.wait_for(lambda: self._may(share, more))
-                self._line.remove(share)
-            self._set(share, max(nbytes, share.held))
-        return waits
-
-    def _give(self, share: Share, nbytes: int) -> None:
-        with self._changed:
-            self._set(share, min(nbytes, share.held))
-
-    def _set(self, share: Share, nbytes: int) -> None:
-        self.used += nbytes - share.held
-        share.held = nbytes
-        self.most_used = max(self.most_used, self.used)
-        if self.used <= self.nbytes:
-            self._beyond = None
-        elif self._beyond is None:
-            self._beyond = share
-        self._changed.notify_all()
+        return self.used + nbytes - share.held <= self.nbytes or self._beyond is None
 
 
 class Share:
@@ -75,8 +71,8 @@ class Share:
 
     def grow(self, nbytes: int) -> bool:
         """Hold so many bytes, or more if it does already; waits for them. Whether it had to."""
-        return self.room._take(self, nbytes)
+        return self.room.take(self, nbytes)
 
     def shrink(self, nbytes: int = 0) -> None:
         """Hold no more than so many."""
-        self.room._give(self, nbytes)
+        self.room.set(self, min(nbytes, self.held))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import SEEK_END
@@ -24,8 +24,8 @@ from curator.io.http.addresses import host_of
 from curator.io.http.client import Client, Fetched, Limits
 from curator.io.http.room import Room, Share
 from curator.io.media.types import is_wanted, settled
+from curator.stages.fetch.hosts import RowsByHost
 from curator.stages.fetch.opt_out import OPT_OUT, opts_out
-from curator.stages.fetch.turns import Turns
 
 MAX_BYTES = 1 << 30  # a column of Arrow's binary type ends at 2 GiB
 PART_BYTES = 16 << 20  # of finished rows that wait for company
@@ -134,16 +134,25 @@ class Fetch(Stage):
 
     def process(self, batch: Batch) -> Iterator[Outputs]:
         urls = [url.strip() if isinstance(url, str) else "" for url in batch.column(self.column)]
-        turns = Turns([host_of(url) if _is_web(url) else "" for url in urls], self.per_host)
+        waiting = RowsByHost([host_of(url) if _is_web(url) else "" for url in urls], self.per_host)
         done: SimpleQueue[Future[Fetched] | None] = SimpleQueue()  # None: somebody waits for room
         running: dict[Future[Fetched], int] = {}
         finished: dict[int, Fetched] = {}
         finished_bytes = 0
         shares: dict[int, Share] = {}
         self._room = room = Room(HELD_BYTES, lambda: done.put(None))
+
+        def sent_on() -> Outputs:
+            """The answers to what is finished, which is kept here no longer."""
+            outputs = self._answers(batch, finished)
+            for row in finished:
+                shares.pop(row).shrink()
+            finished.clear()
+            return outputs
+
         try:
-            while turns or running:
-                while len(running) < self.threads and (row := turns.take()) is not None:
+            while waiting or running:
+                while len(running) < self.threads and (row := waiting.take()) is not None:
                     shares[row] = Share(room)
                     future = self._pool.submit(self._fetch, urls[row], shares[row])
                     running[future] = row
@@ -151,28 +160,19 @@ class Fetch(Stage):
                 future = done.get()
                 if future is not None:
                     row = running.pop(future)
-                    turns.give_back(row)
+                    waiting.give_back(row)
                     finished[row] = future.result()
                     finished_bytes += len(finished[row].data or b"")
                     del future  # it keeps its result
                 if finished and (room.crowded or finished_bytes >= PART_BYTES):
                     finished_bytes = 0
-                    yield self._sent_on(batch, finished, shares)
+                    yield sent_on()
             if finished:
-                yield self._sent_on(batch, finished, shares)
+                yield sent_on()
         finally:
             room.close()
             if running:  # nobody wants the rest of this call
                 self._client.abort()
-
-    def _sent_on(self, batch: Batch, finished: dict[int, Fetched], shares: dict[int, Share]) -> Outputs:
-        """The answers to what is finished, which is kept here no longer."""
-        outputs = self._answers(batch, finished)
-        rows = list(finished)
-        finished.clear()
-        for row in rows:
-            shares.pop(row).shrink()
-        return outputs
 
     def _fetch(self, url: str, share: Share) -> Fetched:
         """What became of a URL or path; called in a thread of the pool. In the end `share` holds what came."""
@@ -238,21 +238,18 @@ class Fetch(Stage):
         outputs = Outputs()
         for port, taken in rows.items():
             found = [finished[row] for row in taken]
-            answer = self._with(batch.take(taken), found)
+            kinds = [settled(one.content_type, one.url or "") for one in found]
+            answer = batch.take(taken).with_columns({
+                self.into: pa.array([one.data for one in found], pa.binary()),
+                "extension": pa.array([ending for _, ending in kinds], pa.string()),
+                "content_type": pa.array([kind for kind, _ in kinds], pa.string()),
+                "fetched_url": pa.array([one.url for one in found], pa.string())})
             if port == "dropped":
                 answer = answer.with_reason([one.reason or "" for one in found])
             elif port == "failed":
                 answer = answer.with_error([one.error or "" for one in found])
             outputs[port] = answer
         return outputs
-
-    def _with(self, batch: Batch, found: Sequence[Fetched]) -> Batch:
-        kinds = [settled(one.content_type, one.url or "") for one in found]
-        return batch.with_columns({
-            self.into: pa.array([one.data for one in found], pa.binary()),
-            "extension": pa.array([ending for _, ending in kinds], pa.string()),
-            "content_type": pa.array([kind for kind, _ in kinds], pa.string()),
-            "fetched_url": pa.array([one.url for one in found], pa.string())})
 
 
 def _is_web(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which row is next, where only so many of a kind may be at work at once."""
+"""Which row is next, where only so many of a host may be at work at once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 
 
-class Turns:
+class RowsByHost:
     """Rows to work on, at most `most` of one host at a time; those with the host `""` as many as one likes.
 
-    Hosts take turns, so that a host with many rows does not keep the others waiting.
+    Hosts come one after another, so that a host with many rows does not keep the others waiting.
     """
 
     def __init__(self, hosts: Sequence[str], most: int) -> None:
