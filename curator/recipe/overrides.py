@@ -7,6 +7,7 @@ A key is a path: `max_failed`, `read.path` (the name of a single source may be l
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from curator.io.yaml import Item, Problems, from_text
 from curator.registry.names import suggestion, unknown
@@ -24,13 +25,15 @@ def override(root: Item, key: str, text: str, keys: tuple[str, ...], problems: P
             branches = _child(root, "branches")
             if not branches.is_map:
                 raise LookupError("branches is not a mapping from labels to branches")
-            name, inner = _longest(rest, list(branches.value))
+            name, inner = _longest(rest, branches.value)
             if name is None:
                 raise LookupError(unknown("branch", rest.partition(".")[0], branches.value))
-            _set_in_line(branches.value[name], f"branches.{name}", inner, new)
+            if not inner or not branches.value[name].is_map:
+                raise LookupError(f"branches.{name} is not a value; set something in it: {', '.join(LINE_KEYS)}")
+            _set_in_line(branches.value[name], inner, new)
         elif head in keys:
-            _set_in_line(root, "", path, new)
-        elif _longest(path, [n for e in _list(root, "steps") for n in _names(e)])[0]:
+            _set_in_line(root, path, new)
+        elif _longest(path, (name for entry in _entries(root, "steps") for name in _names(entry)))[0]:
             raise LookupError(f"there is no key {head!r}; did you mean steps.{key}?")
         else:
             raise LookupError(unknown("key", head, keys))
@@ -38,18 +41,44 @@ def override(root: Item, key: str, text: str, keys: tuple[str, ...], problems: P
         problems.add(new, "", error.args[0])
 
 
-def _set_in_line(line: Item, where: str, path: str, new: Item) -> None:
+def _set_in_line(line: Item, path: str, new: Item) -> None:
     """Set what belongs to the main line or to a branch."""
     head, _, rest = path.partition(".")
-    if not head or not line.is_map:
-        raise LookupError(f"{where} is not a value; set something in it: {', '.join(LINE_KEYS)}")
-    if not rest:
-        line.value[head] = new
-    elif head in LINE_KEYS:
-        entry, inner = _choose(_list(line, head), rest, head)
-        _set_in_entry(entry, f"{head}.{rest}", inner, new)
+    if head not in LINE_KEYS or not rest:
+        _set(line, path, new)
+        return
+    entry, inner = _choose(_entries(line, head), rest, head)
+    if not entry.is_map:  # a bare name; its parameters come below it
+        if not entry.text:
+            raise LookupError(f"{path} leads to something that has no name")
+        entry.value, entry.text = {entry.text: entry.beside(None)}, ""
+    name = next((key for key in entry.value if key != "with"), "with")
+    is_extra = inner == "with" or inner.startswith("with.")
+    _set(entry, inner if is_extra else f"{name}.{inner}".rstrip("."), new, known=(name, "with"))
+
+
+def _set(item: Item, path: str, new: Item, known: Iterable[str] = ()) -> None:
+    """Set a value deep in a tree. A part of the path that is `known`, or a key already, may have dots in it."""
+    if item.value is None:
+        item.value = {}
+    if item.is_list:
+        head, _, rest = path.partition(".")
+        if not head.isdigit() or int(head) >= len(item.value):
+            raise LookupError(f"{head!r} is not a place in a list of {len(item.value)}, counted from 0")
+        if rest:
+            _set(item.value[int(head)], rest, new)
+        else:
+            item.value[int(head)] = new
+        return
+    if not item.is_map:
+        raise LookupError(f"there is a plain value before {path!r}; leave that part of the key out, to set it whole")
+    name, rest = _longest(path, known)
+    if name is None:
+        name, _, rest = (path, "", "") if path in item.value else path.partition(".")
+    if rest:
+        _set(_child(item, name), rest, new)
     else:
-        _set_deep(_child(line, head), rest, new)
+        item.value[name] = new
 
 
 def _choose(entries: list[Item], path: str, key: str) -> tuple[Item, str]:
@@ -59,53 +88,22 @@ def _choose(entries: list[Item], path: str, key: str) -> tuple[Item, str]:
         if int(head) >= len(entries):
             raise LookupError(f"there is no {key}[{head}]; there are {len(entries)}, counted from 0")
         return entries[int(head)], rest
-    names = _numbered(entries)
-    name, inner = _longest(path, [n for those in names for n in those])
-    found = [i for i, those in enumerate(names) if name in those]
+    names, seen = [], []
+    for entry in entries:  # the second `drop` is also `drop-2`, as the funnel shows it
+        own = _names(entry)
+        names.append([*own, *(f"{name}-{seen.count(name) + 1}" for name in own if name in seen)])
+        seen += own
+    name, inner = _longest(path, (name for own in names for name in own))
+    found = [at for at, own in enumerate(names) if name in own]
     if len(found) == 1:
         return entries[found[0]], inner
     if found:
-        raise LookupError(f"{len(found)} are named {name!r}; say which: " + " or ".join(f"{key}[{i}]" for i in found))
+        raise LookupError(f"{len(found)} are named {name!r}; say which: " + " or ".join(f"{key}[{at}]" for at in found))
     if key != "steps" and len(entries) == 1:
         return entries[0], path
-    written = [those[0] for those in names if those]
+    written = [own[0] for own in names if own]
     hint = suggestion(head, written, f"there are {', '.join(written)}" if written else "there is none")
     raise LookupError(f"nothing under {key} is named {head!r}; {hint}")
-
-
-def _set_in_entry(entry: Item, path: str, inner: str, new: Item) -> None:
-    """Set a parameter of a step, source or sink, what stands under `with`, or all parameters."""
-    if not entry.is_map:
-        if not entry.text:
-            raise LookupError(f"{path} leads to something that has no name")
-        entry.value, entry.text = {entry.text: entry.beside(None)}, ""
-    name = next((key for key in entry.value if key != "with"), "with")
-    head, _, rest = inner.partition(".")
-    if head == "with" and rest:
-        _set_deep(_child(entry, "with"), rest, new)
-    elif not inner or head == "with":
-        entry.value[head or name] = new
-    else:
-        _set_deep(entry.value[name], inner, new)
-
-
-def _set_deep(item: Item, path: str, new: Item) -> None:
-    head, _, rest = path.partition(".")
-    if item.value is None:
-        item.value = {}
-    if item.is_list:
-        if not head.isdigit() or int(head) >= len(item.value):
-            raise LookupError(f"{head!r} is not a place in a list of {len(item.value)}, counted from 0")
-        if rest:
-            _set_deep(item.value[int(head)], rest, new)
-        else:
-            item.value[int(head)] = new
-    elif not item.is_map:
-        raise LookupError(f"there is a plain value before {path!r}; leave that part of the key out, to set it whole")
-    elif not rest or path in item.value:
-        item.value[path] = new
-    else:
-        _set_deep(_child(item, head), rest, new)
 
 
 def _child(parent: Item, key: str) -> Item:
@@ -116,7 +114,7 @@ def _child(parent: Item, key: str) -> Item:
     return child
 
 
-def _list(line: Item, key: str) -> list[Item]:
+def _entries(line: Item, key: str) -> list[Item]:
     item = line.value.get(key)
     if item is None or item.value is None:
         return []
@@ -125,26 +123,13 @@ def _list(line: Item, key: str) -> list[Item]:
 
 def _names(entry: Item) -> list[str]:
     """What a path may call a step: as it is written, without its pack, by the name it is given."""
-    if not entry.is_map:
-        return [entry.text, entry.text.partition(".")[2] or entry.text] if entry.text else []
-    names = [key for key in entry.value if key != "with"][:1]
-    given = entry.value["with"].value.get("name") if "with" in entry.value and entry.value["with"].is_map else None
-    return [*names, *(n.partition(".")[2] for n in names if "." in n), *([given.text] if given else [])]
+    written = [key for key in entry.value if key != "with"][:1] if entry.is_map else [entry.text] if entry.text else []
+    extra = entry.value.get("with") if entry.is_map else None
+    given = extra.value.get("name") if extra is not None and extra.is_map else None
+    return [*written, *(name.partition(".")[2] for name in written if "." in name), *([given.text] if given else [])]
 
 
-def _numbered(entries: list[Item]) -> list[list[str]]:
-    """The names of each entry, and for the second `drop` also `drop-2`, as the funnel shows it."""
-    seen: dict[str, int] = {}
-    numbered = []
-    for names in map(_names, entries):
-        for name in names:
-            seen[name] = seen.get(name, 0) + 1
-        numbered.append([*names, *(f"{name}-{seen[name]}" for name in names if seen[name] > 1)])
-    return numbered
-
-
-def _longest(path: str, names: list[str]) -> tuple[str | None, str]:
+def _longest(path: str, names: Iterable[str]) -> tuple[str | None, str]:
     """The longest of the names that a path begins with, and the rest of the path."""
-    fitting = [n for n in names if n and (path == n or path.startswith(n + "."))]
-    best = max(fitting, key=len, default=None)
+    best = max((n for n in names if n and (path == n or path.startswith(n + "."))), key=len, default=None)
     return best, path[len(best) + 1:] if best else path
