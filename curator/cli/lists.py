@@ -42,7 +42,7 @@ def recipes(name: str | None) -> None:
         return
     made = table("recipe", "what it does")
     for found in packs.resources("recipes"):
-        made.add_row(found.name, _told(found, lambda content: _first_line(content.get("description"))))
+        made.add_row(found.name, _cell(found, lambda content: _first_line(content.get("description"))))
     _print(made)
     click.echo("\ncurator recipes NAME prints one, curator plan NAME explains it.")
 
@@ -55,8 +55,8 @@ def rules(name: str | None) -> None:
     if name is None:
         made = table("rule set", "rules", "what it drops")
         for found in packs.resources("rules"):
-            made.add_row(found.name, _told(found, lambda content: str(len(content.get("rules") or ()))),
-                          _told(found, lambda content: _first_line(content.get("description"))))
+            made.add_row(found.name, _cell(found, lambda content: str(len(content.get("rules") or ()))),
+                          _cell(found, lambda content: _first_line(content.get("description"))))
         _print(made)
         click.echo("\ncurator rules NAME shows one; a recipe uses it by drop: {rules: NAME}.")
         return
@@ -94,8 +94,8 @@ def doctor() -> None:
     machine = table("machine", "")
     for what, value in _machine():
         machine.add_row(what, value)
-    told = [line for text in (*wrong, *lacking) for line in ("", text)]
-    _print(made, *told, "", machine)
+    messages = [line for text in (*wrong, *lacking) for line in ("", text)]
+    _print(made, *messages, "", machine)
     if wrong:
         sys.exit(1)
 
@@ -144,10 +144,10 @@ def _content(found: Resource) -> dict[str, Any]:
     return root.plain()
 
 
-def _told(found: Resource, tell: Callable[[dict[str, Any]], str]) -> str:
+def _cell(found: Resource, read: Callable[[dict[str, Any]], str]) -> str:
     """A cell of a list: a file that cannot be read says so itself, and the list goes on."""
     try:
-        return tell(_content(found))
+        return read(_content(found))
     except (CuratorError, OSError, ValueError) as error:
         return f"cannot be read: {error}"
 

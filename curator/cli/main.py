@@ -20,7 +20,7 @@ RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
 
 class Commands(click.Group):
-    """Lists the commands in the order in which a new user needs them, and tells errors of ours without a traceback."""
+    """Lists the commands in the order in which a new user needs them, and prints errors of ours without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -29,8 +29,8 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except CuratorError as error:
-            for told in (str(error), *getattr(error, "__notes__", ())):
-                click.echo(f"curator: {told}", err=True)
+            for message in (str(error), *getattr(error, "__notes__", ())):
+                click.echo(f"curator: {message}", err=True)
             ctx.exit(2)
 
 
@@ -122,8 +122,8 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     progress = None if quiet else Progress()
     try:
         result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
-                              prune=(lambda told: click.echo(told, err=True)) if prune else False,
-                              replace=replace or (lambda told: yes or _asked(told)),
+                              prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
+                              replace=replace or (lambda lost: yes or _asked(lost)),
                               metrics_port=metrics_port, watch=progress.update if progress else None)
     finally:
         if progress:
@@ -137,9 +137,9 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
         sys.exit(EXITS.get(result.stats["stopped_by"], 2))
 
 
-def _asked(told: str) -> bool:
+def _asked(lost: str) -> bool:
     """Whether somebody sits there and says yes."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{told}. Go on?", err=True)
+    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{lost}. Go on?", err=True)
 
 
 @main.command(short_help="Show what a recipe would do.")

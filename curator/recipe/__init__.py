@@ -7,7 +7,7 @@
     write: parquet
     out: out/
 
-Whatever is wrong with a recipe is told in one RecipeError, a line a problem: `file:line: path.in.recipe: what to do`.
+Whatever is wrong with a recipe is one RecipeError, a line a problem: `file:line: path.in.recipe: what to do`.
 """
 
 from __future__ import annotations

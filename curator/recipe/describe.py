@@ -6,12 +6,13 @@ import inspect
 import io
 import re
 import tokenize
+import typing
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from curator.api.stage import FunctionStage
-from curator.recipe.parameters import REQUIRED, parameters
+from curator.recipe.parameters import REQUIRED, UNIONS, Parameter, parameters
 from curator.registry import packs
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ NAMES = r"`\w+`(?:, `\w+`)*: "  # what an entry of a docstring on parameters beg
 
 
 def about(name: str, factory: Factory) -> Iterator[Any]:
-    """The parts of what is told of a stage: texts and tables."""
+    """All about a stage, as texts and tables."""
     yield f"{name} ({packs.kind_of(factory)}, version {factory.version}, {packs.described(factory)})"
     yield ""
     known, docs = parameters(factory), _comments(factory)
@@ -83,13 +84,14 @@ def _facts(name: str, factory: Factory) -> Iterator[tuple[str, str]]:
 
 def _example(factory: Factory) -> Stage | Exception:
     """The stage with its defaults, and its required parameters by their names; or what it says against these."""
-    def stand_in(name: str, kind: str) -> Any:
-        shown = f"<{name}>"
-        by_type = {"str": shown, "list": [shown], "tuple": (shown,), "dict": {shown: "true"}, "int": 1, "float": 1.0}
-        return by_type.get(kind.replace("[", " ").split()[0])
+    def stand_in(p: Parameter) -> Any:
+        hint = typing.get_args(p.hint)[0] if typing.get_origin(p.hint) in UNIONS else p.hint
+        shown = f"<{p.name}>"
+        by_type = {str: shown, list: [shown], tuple: (shown,), dict: {shown: "true"}, int: 1, float: 1.0}
+        return by_type.get(typing.get_origin(hint) or hint)
 
     try:
-        made = factory(**{p.name: stand_in(p.name, p.type_name) for p in parameters(factory) if p.default is REQUIRED})
+        made = factory(**{p.name: stand_in(p) for p in parameters(factory) if p.default is REQUIRED})
         made.contract()
     except Exception as error:
         return error

@@ -102,7 +102,7 @@ def give_names(lines: list[Line], problems: Problems) -> None:
 
 
 def unique(name: str, taken: Collection[str]) -> str:
-    """The name, with a number behind it if it is taken: `drop-2`."""
+    """The name, with a number after it if it is taken: `drop-2`."""
     free, count = name, 1
     while free in taken:
         count += 1

@@ -20,7 +20,6 @@ REQUIRED = inspect.Parameter.empty  # in place of a default, where there is none
 MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable, abc.Set)
 UNIONS = (typing.Union, types.UnionType)
-UNSAYABLE = "which YAML cannot say"
 _SPOKEN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path",
            type(None): "nothing"}
 _MANY = {str: "texts", int: "whole numbers", float: "numbers", Path: "paths"}
@@ -75,7 +74,18 @@ def spoken(hint: Any) -> str:
         return "a mapping with " + ", ".join(p.name for p in parameters(hint))
     if origin is typing.Annotated:
         return spoken(args[0])
-    return "any value" if hint in (Any, object) else f"{inspect.formatannotation(hint)}, {UNSAYABLE}"
+    return "any value" if hint in (Any, object) else inspect.formatannotation(hint)
+
+
+def sayable(hint: Any) -> bool:
+    """Whether YAML can give a value of this type."""
+    origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is typing.Annotated:
+        return sayable(args[0])
+    if origin in (*UNIONS, *MAPPINGS, *LISTS):
+        return all(sayable(arg) for arg in args if arg is not Ellipsis)
+    return (hint in (Any, object, *_SPOKEN) or origin is Literal or dataclasses.is_dataclass(hint)
+            or (isinstance(hint, type) and issubclass(hint, enum.Enum)))
 
 
 def _many(hint: Any) -> str:

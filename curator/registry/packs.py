@@ -61,12 +61,12 @@ class Pack:
             raise PackError(self.clash)
         try:
             declared = getattr(importlib.import_module(self.module), "STAGES", None)
-        except (Exception, SystemExit) as error:  # a stranger's code: whatever it raises is told, and harms it alone
+        except (Exception, SystemExit) as error:  # a stranger's code: whatever it raises is reported, and harms it alone
             raise PackError(f"{self} cannot be used: {_why(error, self)}") from error
         if not isinstance(declared, (tuple, list)):
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
             raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = (MyStage,) with all of "
-                            "its stages, and a comma also behind a single one")
+                            "its stages, and a comma also after a single one")
         named: dict[str, Factory] = {}
         for factory in declared:
             if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):

@@ -18,18 +18,11 @@ import pyarrow as pa
 
 from curator.api.errors import RecipeError
 from curator.registry.names import suggestion
-from curator.sql.parse import columns_in, connection, refuse_twins
+from curator.sql.parse import columns_of, connection, refuse_twins
+
+__all__ = ["check", "check_all", "columns_of", "compute", "evaluate", "needs", "types_of"]
 
 Columns = Mapping[str, pa.DataType | None]  # names and types; None for a type that is not known
-
-
-def columns_of(expression: str) -> set[str]:
-    """The columns that an expression refers to.
-
-    Raises:
-        RecipeError: it is no single SQL expression over one record, or calls an unknown function.
-    """
-    return set(columns_in(expression))
 
 
 def needs(expressions: Mapping[str, str]) -> set[str]:
@@ -52,9 +45,7 @@ def check_all(conditions: Mapping[str, str], columns: Columns) -> None:
     Raises:
         RecipeError: as `check`, with the condition's name.
     """
-    for name, text in conditions.items():
-        with _naming(name):
-            check(text, columns)
+    _bind_all(conditions, columns, boolean=True)
 
 
 def check(expression: str, columns: Columns) -> None:
@@ -72,11 +63,7 @@ def types_of(expressions: Mapping[str, str], columns: Columns) -> dict[str, pa.D
     Raises:
         RecipeError: as `check`, with the expression's name.
     """
-    types = {}
-    for name, text in expressions.items():
-        with _naming(name):
-            types[name] = _bind(text, columns, boolean=False)
-    return types
+    return _bind_all(expressions, columns, boolean=False)
 
 
 def evaluate(conditions: Mapping[str, str], table: pa.Table) -> pa.Array:
@@ -119,6 +106,14 @@ def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.Chu
 # -- binding: names and types -------------------------------------------------------------------------------------
 
 
+def _bind_all(expressions: Mapping[str, str], columns: Columns, *, boolean: bool) -> dict[str, pa.DataType | None]:
+    types = {}
+    for name, text in expressions.items():
+        with _naming(name):
+            types[name] = _bind(text, columns, boolean=boolean)
+    return types
+
+
 def _bind(expression: str, columns: Columns, *, boolean: bool) -> pa.DataType | None:
     """The type of an expression over these columns, None if it cannot be known."""
     import duckdb
@@ -151,11 +146,7 @@ def _unknown_column(expression: str, name: str, columns: Mapping[str, Any]) -> s
 @functools.lru_cache(maxsize=64)
 def _checked(expressions: tuple[tuple[str, str], ...], schema: pa.Schema, *, boolean: bool) -> list[str]:
     """The columns that the expressions refer to, all of them found to fit this schema."""
-    columns = {field.name: field.type for field in schema}
-    if boolean:
-        check_all(dict(expressions), columns)
-    else:
-        types_of(dict(expressions), columns)
+    _bind_all(dict(expressions), {field.name: field.type for field in schema}, boolean=boolean)
     return sorted(needs(dict(expressions)))
 
 

@@ -1,6 +1,6 @@
 """SQL expressions taken apart by DuckDB's own parser: which columns they use, and whether they are such as we allow.
 
-What can be told of an expression without knowing the columns. `curator.sql` says what is allowed, and why.
+What is known of an expression without its columns. `curator.sql` says what is allowed, and why.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TAKE_LAMBDAS = {"list_transform", "array_transform", "list_apply", "array_apply"
                 "array_filter", "filter", "list_reduce", "array_reduce", "reduce"}
 
 
-def columns_in(expression: str) -> frozenset[str]:
+def columns_of(expression: str) -> frozenset[str]:
     """The columns that an expression refers to.
 
     Raises:

@@ -71,8 +71,8 @@ class Limit(Stateful):
         keys = pa.array(self._let_through.get(unit, []), pa.uint64())
         return Snapshot(pa.table({"key": keys}), rests_on=others if unit in self._turned_away else 0)
 
-    def restore(self, unit: int, memory: pa.Table) -> None:
-        self._learn((unit, key) for key in memory.column("key").to_pylist())
+    def restore(self, unit: int, state: pa.Table) -> None:
+        self._learn((unit, key) for key in state.column("key").to_pylist())
 
     def replay(self, unit: int) -> None:
         """The records that the unit got through pass again and are not counted twice."""

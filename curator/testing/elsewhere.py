@@ -21,7 +21,7 @@ import cloudpickle
 from curator.api.batch import Batch
 from curator.api.stage import Sink, Source, Stage
 from curator.registry import packs
-from curator.testing.run import Answers, answers, difference, fresh, named, read_unit, records, told
+from curator.testing.run import Answers, answers, difference, fresh, in_words, named, read_unit, records
 from curator.testing.whole import as_one
 
 # What takes a quarter of a second or 50 MB to import, starts threads, or touches a GPU: every command that lists stages, and
@@ -82,8 +82,8 @@ def look(module: str, given: str, found: str) -> None:
     for stage, batch in pickle.loads(Path(given).read_bytes()):
         try:
             seen.append((stage.fingerprint(), _answers(stage, batch)))
-        except Exception as error:  # told by the process that asked
-            seen.append(("", told(error)))
+        except Exception as error:  # reported by the process that asked
+            seen.append(("", in_words(error)))
     Path(found).write_bytes(pickle.dumps(Seen(heavy, broken, seen)))
 
 

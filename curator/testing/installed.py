@@ -16,15 +16,15 @@ from curator.stages.rules import load_rules
 
 def faults(pack: Pack) -> list[str]:
     """What is wrong with the recipes and rule sets of a pack, a text for each of them that cannot be used."""
-    told = []
+    faulty = []
     for kind, word, check in (("recipes", "recipe", check_recipe), ("rules", "rule set", check_rules)):
         for found in (r for r in packs.resources(kind) if r.pack == pack):
             try:
                 check(found)
             except Exception as error:  # planning runs the code of its stages, whose authors may be strangers
                 name = "" if isinstance(error, CuratorError) else f"{type(error).__name__}: "
-                told.append(f"{word} {found.name}: {name}{error}")
-    return told
+                faulty.append(f"{word} {found.name}: {name}{error}")
+    return faulty
 
 
 def check_recipe(found: Resource) -> None:

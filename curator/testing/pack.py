@@ -11,7 +11,7 @@ from curator.api.batch import Batch
 from curator.api.errors import PackError
 from curator.api.stage import Sink, Source, Stage
 from curator.recipe.describe import doc_of
-from curator.recipe.parameters import UNSAYABLE, parameters, spoken
+from curator.recipe.parameters import parameters, sayable, spoken
 from curator.registry import packs
 from curator.registry.packs import Factory, Pack
 from curator.testing.elsewhere import check_elsewhere
@@ -115,6 +115,6 @@ def _check_shown(name: str, factory: Factory) -> None:
     except PackError as error:
         raise AssertionError(f"{name}: {error}") from error
     for parameter in known:
-        words = spoken(parameter.hint)
-        assert UNSAYABLE not in words, (f"{name}: no recipe can give the parameter {parameter.name!r}, which is {words}; take "
-                                        "texts, numbers, lists, mappings, Literal, or a dataclass of these")
+        assert sayable(parameter.hint), (
+            f"{name}: no recipe can give the parameter {parameter.name!r}, which is {spoken(parameter.hint)}; take texts, numbers, "
+            "lists, mappings, Literal, or a dataclass of these")

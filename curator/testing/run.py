@@ -30,7 +30,7 @@ def fresh(stage: AnyStage) -> AnyStage:
     try:
         working = cloudpickle.loads(cloudpickle.dumps(stage))
     except Exception as error:
-        raise AssertionError(f"{named(stage)} cannot be pickled, so no worker can get it: {told(error)}. Make in `setup` "
+        raise AssertionError(f"{named(stage)} cannot be pickled, so no worker can get it: {in_words(error)}. Make in `setup` "
                              "what cannot travel (models, connections, locks), and keep it out of the fields") from error
     if not isinstance(working, Sink):
         working.setup_node(Context())
@@ -211,20 +211,20 @@ def equal(a: Batch, b: Batch) -> bool:
 
 @contextmanager
 def raising(who: str, when: str) -> Iterator[None]:
-    """Whatever is raised is told as the fault of `who`: `'x' (X) raises ValueError (…) for a batch without rows`."""
+    """Whatever is raised is the fault of `who`: `'x' (X) raises ValueError (…) for a batch without rows`."""
     try:
         yield
     except AssertionError:
         raise
     except Exception as error:
-        raise AssertionError(f"{who} raises {told(error)} {when}") from error
+        raise AssertionError(f"{who} raises {in_words(error)} {when}") from error
 
 
 def named(stage: Stage) -> str:
     return f"{stage.name!r} ({type(stage).__name__})"
 
 
-def told(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
     return f"{type(error).__name__} ({str(error)[:200]})"
 
 

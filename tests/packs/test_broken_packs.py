@@ -60,7 +60,7 @@ BROKEN = {
     "declared": "it needs 'a_library_nobody_has', which is not installed: pip install a-library-nobody-has",
     "extra": "it needs 'a_library_nobody_has', which is not installed: pip install 'curator-extra[models]'",
     "empty": "the module stranger_empty has no STAGES; write STAGES = (MyStage,)",
-    "comma": "which is no tuple; write STAGES = (MyStage,) with all of its stages, and a comma also behind a single one",
+    "comma": "which is no tuple; write STAGES = (MyStage,) with all of its stages, and a comma also after a single one",
     "number": "5 in stranger_number.STAGES is not a stage: a class made from Stage, Source or Sink, or a function under @stage",
     "nameless": "stranger_nameless.Shout has the name 5; give it a text",
     "moved": "its entry point names the module 'not a module'; reinstall curator-moved",
