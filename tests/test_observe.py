@@ -26,7 +26,7 @@ from curator.observe.live.progress import Progress
 from curator.observe.preview import StagePreview, show_preview
 from curator.observe.report.examples import find_examples
 from curator.observe.report.flow import strips
-from curator.observe.report.funnel import file_groups, show_funnel
+from curator.observe.report.funnel import show_funnel
 from curator.observe.report.graph import SIDE_OUTPUTS, lines
 from curator.observe.report.page import render_report
 from curator.observe.stats import RunInfo, StageInfo, summarise
@@ -383,7 +383,7 @@ def test_a_terminal_gets_colour(monkeypatch):
 
 
 def test_files_are_grouped_by_stage_and_port_outputs_first():
-    groups = file_groups({"files": [FILES[1], FILES[0], FILES[0] | {"path": "/home/anna/out/en/part-1.parquet"}]})
+    groups = small(files=[FILES[1], FILES[0], FILES[0] | {"path": "/home/anna/out/en/part-1.parquet"}])["outputs"]
     assert [(g["port"], g["folder"], g["files"], g["rows"]) for g in groups] == [
         ("written", "/home/anna/out/", 2, 1600), ("dropped", "/home/anna/out/dropped/drop/", 1, 199)]
 

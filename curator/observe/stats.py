@@ -13,22 +13,26 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
              they were measured, columns {column: summary} (see `curator.api.summary`), by_value {column: {value: {port: rows}}}, extra
              {name: number}, and what the stage says of itself: lines [text], tables [{title, head, rows [[label, number, of]]}]
     units    {done, total, skipped}
-    files    [{path, rows, size_bytes, stage, port}]; port is "written" or the ending whose rows the file keeps
+    outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output that is kept there
+    files    [{path, rows, size_bytes, stage, port}]: of each output the first hundred; the ledger names all
     alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first
     example_columns  {column: how it is shown}, as stages declare
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from curator.api.counts import WRITTEN, Counts
 from curator.api.findings import Alarm, Finding, Line, Table
+from curator.api.format import folder
 from curator.api.stage import Stage
 from curator.observe.alarms import LEVELS, find_alarms
 from curator.observe.report.graph import SIDE_OUTPUTS, ports, takers
+
+FILES_MAX = 100  # of a stage and port are listed; a run may write a million
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class StageInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """How a run went, beside its counts. `seconds` covers every attempt; `files` are as in `stats.json`."""
+    """How a run went, beside its counts. `seconds` covers every attempt; `files`: all of them, as in `stats.json`."""
 
     name: str
     status: str = "finished"
@@ -57,7 +61,7 @@ class RunInfo:
     out: str = ""
     limit: str = ""
     units: Mapping[str, int] = field(default_factory=dict)
-    files: Sequence[Mapping[str, Any]] = ()
+    files: Iterable[Mapping[str, Any]] = ()
     example_columns: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -89,9 +93,27 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
     stats = {"name": run.name, "status": run.status, "message": run.message, "records": ended,
              "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
              "units": {"done": 0, "total": 0, "skipped": 0, **run.units},
-             "stages": stages, "files": [dict(f) for f in run.files], "example_columns": dict(run.example_columns)}
+             "stages": stages, **_outputs(run.files), "example_columns": dict(run.example_columns)}
     stats["alarms"] = sorted([*find_alarms(stats), *alarms], key=lambda alarm: LEVELS.index(alarm["level"]))
     return stats
+
+
+def _outputs(files: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """`outputs`, the written first, and `files`."""
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
+    listed: list[dict[str, Any]] = []
+    for file in files:
+        stage, port, path = file["stage"], file["port"], file["path"]
+        group = groups.setdefault((stage, port), {"stage": stage, "port": port, "folder": folder([path]),
+                                                  "files": 0, "rows": 0, "size_bytes": 0})
+        if group["files"] < FILES_MAX:
+            listed.append(dict(file))
+        group["folder"] = folder([group["folder"], path])
+        group["files"] += 1
+        group["rows"] += file["rows"]
+        group["size_bytes"] += file["size_bytes"]
+    order = {port: at for at, port in enumerate(SIDE_OUTPUTS)}
+    return {"outputs": sorted(groups.values(), key=lambda group: order.get(group["port"], -1)), "files": listed}
 
 
 def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:

@@ -12,7 +12,7 @@ from curator.api.counts import Counts
 from curator.api.errors import FirstError
 from curator.api.resources import Node
 from curator.api.stage import Stateful, Unit
-from curator.engine.events import Commit, Evidence, Report, StartWorker, Stop, Stopped
+from curator.engine.events import Action, Commit, Evidence, Report, StartWorker, Stop, Stopped
 from curator.engine.protocol import UnitInfo
 from curator.engine.scheduler import Scheduler
 from curator.io.files.folder import Folder
@@ -27,28 +27,26 @@ from curator.worker.processes import Processes
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
 LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second
-WATCH_S = 0.2  # watchers are told this often
+TURN_S = 0.2  # the loop turns at least this often
 
 
 @dataclass
 class RunContext:
-    """What a run works with in every phase. `inline`: in the driver's own process. `lock`: of the run's folder; the fork server and
-    every worker hold its descriptor open. `modules`: what workers of all phases import. To be closed.
+    """What a run works with in every phase; to be closed. `inline`: in the driver's own process. `lock`: of the run's
+    folder; the fork server and every worker hold its descriptor open. `modules`: what workers of all phases import.
 
-    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `watch` is called now and then; `tell_numbers`
-    when the observer asks for the numbers of the run; `save_numbers` from time to time, and says when again.
+    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `tell`: called with the time whenever
+    the loop has turned, and with None when a phase has ended.
     """
 
     machine: Node
     observer: Observer
-    tell_numbers: Callable[[], None]
-    save_numbers: Callable[[], float]
     inline: bool = False
     lock: Lock = field(default_factory=Lock)
     modules: Sequence[str] = ()
     ray: str | None = None
     cores: int | None = None
-    watch: Callable[[], None] | None = None
+    tell: Callable[[float | None], None] = lambda now: None
     asked: list[Stop] = field(default_factory=list)  # the user wants the run to stop
     processes: Processes | None = None  # of this machine, from the first phase on
     leave_ray: Callable[[], None] | None = None  # the same of a cluster: how to leave it
@@ -60,20 +58,24 @@ class RunContext:
             self.leave_ray()
 
 
-def make_runtime(job: Job, means: RunContext) -> tuple[Any, dict[int, Node]]:
+def make_runtime(job: Job, context: RunContext) -> tuple[Any, dict[int, Node]]:
     """Where the work is done: a runtime (`execute`, `wait`, `close`), and the nodes that it begins with."""
-    if means.ray is None:
-        if means.inline:
-            return InlineRuntime(job), {0: means.machine}
-        if means.processes is None:
-            means.processes = Processes(means.modules, () if means.lock.fd is None else (means.lock.fd,))
-        return LocalRuntime(job, means.processes), {0: means.machine}
+    if context.ray is None:
+        if context.inline:
+            return InlineRuntime(job), {0: context.machine}
+        if context.processes is None:
+            context.processes = Processes(context.modules, () if context.lock.fd is None else (context.lock.fd,))
+        return LocalRuntime(job, context.processes), {0: context.machine}
     from curator.runtime.ray import RayRuntime, connect
 
-    if means.leave_ray is None:
-        means.leave_ray = connect(means.ray, means.cores)
-    runtime = RayRuntime(job, means.ray, means.cores, lambda kind, text: means.observer.see((), [Report(kind, text)]))
-    means.observer.publish_to(runtime.gauge)
+    if context.leave_ray is None:
+        context.leave_ray = connect(context.ray, context.cores)
+
+    def report(kind: str, text: str) -> None:
+        context.observer.see((), [Report(kind, text)])
+
+    runtime = RayRuntime(job, context.ray, context.cores, report)
+    context.observer.publish_to(runtime.gauge)
     return runtime, runtime.nodes
 
 
@@ -91,111 +93,110 @@ class Labels(Sequence[str]):
 
 
 class Loop:
-    """Does what is to do in a phase. `units`: the operator that reads each, and the unit.
+    """Does what is to do in a phase. `units`: the operator that reads each, and the unit; those to do come first.
 
-    `skipped`: units that were finished before.
+    `skipped`: units that were finished before. `workers`: the most at a time, by operator.
     """
 
-    def __init__(self, phase: Phase, ledger: Ledger, units: Sequence[tuple[int, Unit]], out: Folder, prune: bool) -> None:
+    def __init__(self, phase: Phase, ledger: Ledger, units: Sequence[tuple[int, Unit]], out: Folder) -> None:
         self.phase, self.ledger, self.out = phase, ledger, out
-        needs = ledger.prepare(phase, units, prune)
-        self.skipped = sum(n is True for n in needs)
-        todo = [(unit, need) for unit, need in zip(units, needs, strict=True) if need is not True]
-        self.units = [unit for (_, unit), _ in todo] + [u for (_, u), n in zip(units, needs, strict=True) if n is True]
+        needs = ledger.prepare(phase, units)
+        todo = [(source, unit, need) for (source, unit), need in zip(units, needs, strict=True) if need is not True]
+        done = [unit for (_, unit), need in zip(units, needs, strict=True) if need is True]
+        self.skipped = len(done)
+        self.units = [unit for _, unit, _ in todo] + done
         alike: dict[tuple, tuple] = {}  # most units need the same
-        self.todo = [alike.setdefault(task, task) for task in ((source, need) for (source, _), need in todo)]
+        self.todo = [alike.setdefault(task, task) for task in ((source, need) for source, _, need in todo)]
         self.sizes = array("q", (u.size_bytes for u in self.units))
         self.bytes_total = sum(self.sizes)
         self.bytes_done = sum(self.sizes[len(self.todo):])  # of finished units
         self.bytes_unread = 0, 0  # so many units that stay unread, as they were last counted, and their bytes
-        self.memory: dict[str, dict[int, str]] = {}  # sidecars by step and unit
+        self.sidecars: dict[str, dict[int, str]] = {}  # by step and unit
         index_of: dict[str, int] = {}
         for step in phase.steps:
             if isinstance(step.stage, Stateful) and (known := ledger.memories(step)):
                 index_of = index_of or {u.key: i for i, u in enumerate(self.units)}
-                self.memory[step.name] = {index_of[key]: name for key, name in known.items()}
-        self.workers: dict[int, int] = {}  # most at a time, by operator
+                self.sidecars[step.name] = {index_of[key]: name for key, name in known.items()}
+        self.workers: dict[int, int] = {}
         self.scheduler: Scheduler | None = None  # while there is something to do
         self.busy: dict[str, float] = {}  # seconds of work by operator, when it has ended
         self.errors: dict[str, FirstError] = {}  # the first of each stage
+        self.began = time.monotonic()
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
-    def go(self, means: RunContext, before: tuple[int, int], max_failed: float) -> Stopped | None:
+    def go(self, context: RunContext, before: tuple[int, int], max_failed: float) -> Stopped | None:
         """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished units."""
         self.began = time.monotonic()
-        self.means = means
+        folder, operators = self.out.sub("_run"), self.phase.operators
         # A limit that was reached must let through again what an edit does again, so then everything is read; and so is
         # what an earlier phase has counted.
-        short_circuits = frozenset(o.index for o in self.phase.operators
-                          if o.kind == "stateful" and self.phase.short_circuit(o.index)
-                          and not self.ledger.unfinished and not self.phase.number)
-        job = Job(self.phase.operators, self._unit_info, self.out.sub("_run").sub("state"), self._restore)
+        may_stop = not self.ledger.unfinished and not self.phase.number
+        short_circuits = frozenset(o.index for o in operators
+                                   if may_stop and o.kind == "stateful" and self.phase.short_circuit(o.index))
+        whole = False
         try:
-            runtime, nodes = make_runtime(job, means)
+            runtime, nodes = make_runtime(Job(operators, self._unit_info, folder.sub("state"), self._restore), context)
             try:
-                run_folder = self.out.sub("_run")
-                self.scheduler = Scheduler(self.phase.operators, self.todo, nodes, before=before, short_circuits=short_circuits,
-                                           max_failed=max_failed, profiles=load_profiles(run_folder, self.phase.operators))
+                self.scheduler = Scheduler(operators, self.todo, nodes, before=before, short_circuits=short_circuits,
+                                           max_failed=max_failed, profiles=load_profiles(folder, operators))
                 self.errors = self.scheduler.errors
-                self._loop(runtime)
-                save_profiles(run_folder, self.scheduler.state.operators)
+                self._loop(self.scheduler, runtime, context)
+                save_profiles(folder, self.scheduler.state.operators)
             finally:
                 runtime.close()
+            # All is done, and no file was begun that the ledger does not name.
+            whole = not (self.scheduler.stopped or self.scheduler.state.repeated or context.lock.after_kill)
         finally:
-            whole = self._ended_well()
             self.ledger.flush(time.monotonic() - self.began, whole)
         if not whole:
-            # Units that began again, or are not finished, may have left files of an attempt before, and so may workers of a run
-            # that was killed, on another machine, after this one had begun: whoever reads the folder must not see them.
-            self.ledger.remove_unnamed(self.phase)
-        means.tell_numbers()
+            # Units that began again, or are not finished, may have left files of an attempt before, and so may workers of a
+            # run that was killed, on another machine, after this one had begun: whoever reads the folder must not see them.
+            self.ledger.remove_unnamed()
+        context.tell(None)
         return self.scheduler.stopped
 
-    def _ended_well(self) -> bool:
-        """Whether all is done, and no file was begun that the ledger does not name."""
-        scheduler = self.scheduler
-        return (scheduler is not None and scheduler.finished and scheduler.stopped is None
-                and not scheduler.state.repeated and not self.means.lock.after_kill)
-
-    def _loop(self, runtime: Any) -> None:
-        scheduler, means, observer = self.scheduler, self.means, self.means.observer
-        saved = watched = save_at = time.monotonic()
-        actions = scheduler.start(time.monotonic())
+    def _loop(self, scheduler: Scheduler, runtime: Any, context: RunContext) -> None:
+        observer, saved = context.observer, time.monotonic()
+        actions = scheduler.start(saved)
         observer.see((), actions)
         while True:
-            means.lock.check()
+            context.lock.check()
             for action in actions:
-                if isinstance(action, Commit):
-                    self._commit(action)
-                elif isinstance(action, Evidence):
-                    self.ledger.add_evidence(action.files)
-                elif not isinstance(action, Report):
-                    runtime.execute(action)
-                if isinstance(action, StartWorker):
-                    alive = len(scheduler.state.operators[action.operator].workers)
-                    self.workers[action.operator] = max(alive, self.workers.get(action.operator, 0))
+                self._execute(action, scheduler, runtime)
             if scheduler.finished:
                 return
             now = time.monotonic()
             if self.ledger.pending and now - saved > max(LEDGER_S, LEDGER_SHARE * (now - self.began)):
                 self.ledger.flush(now - self.began)
                 saved = now
-            if means.watch is not None and now - watched > WATCH_S:
-                means.watch()
-                watched = now
-            if observer.due():
-                means.tell_numbers()
-            if now >= save_at:
-                save_at = means.save_numbers()
+            context.tell(now)
             due = scheduler.deadline()
-            events = runtime.wait(min(WATCH_S, max(0.0, due - now) if due is not None else WATCH_S))
-            if means.asked and scheduler.stopped is None:
-                events = [*events, means.asked[0]]
+            events = runtime.wait(TURN_S if due is None else min(TURN_S, max(0.0, due - now)))
+            if context.asked and scheduler.stopped is None:
+                events = [*events, context.asked[0]]
             actions = scheduler.handle(events, time.monotonic()) if events else []
             if due is not None and time.monotonic() >= due and not scheduler.finished:
                 actions += scheduler.tick(time.monotonic())
             observer.see(events, actions)
+
+    def _execute(self, action: Action, scheduler: Scheduler, runtime: Any) -> None:
+        if isinstance(action, Commit):
+            self._commit(action)
+        elif isinstance(action, Evidence):
+            self.ledger.add_evidence(action.files)
+        elif not isinstance(action, Report):
+            runtime.execute(action)
+        if isinstance(action, StartWorker):
+            alive = len(scheduler.state.operators[action.operator].workers)
+            self.workers[action.operator] = max(alive, self.workers.get(action.operator, 0))
+
+    def _commit(self, commit: Commit) -> None:
+        unit = self.units[commit.unit]
+        self.ledger.add(self.phase, unit, commit, self.units)
+        self.bytes_done += self.sizes[commit.unit]
+        for step, name in commit.snapshots.items():
+            self.sidecars.setdefault(step, {})[commit.unit] = name
 
     def end(self) -> None:
         """Keep of the scheduler what the numbers need."""
@@ -209,16 +210,7 @@ class Loop:
     def _restore(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
         """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""
         done = {*committed, *range(len(self.todo), len(self.units))}
-        return [(unit, name, unit not in done) for unit, name in self.memory.get(step, {}).items()]
-
-    # -- what happens -------------------------------------------------------------------------------------------
-
-    def _commit(self, commit: Commit) -> None:
-        unit = self.units[commit.unit]
-        self.ledger.add(self.ledger.record_of(self.phase, unit, commit, self.units))
-        self.bytes_done += self.sizes[commit.unit]
-        for step, name in commit.snapshots.items():
-            self.memory.setdefault(step, {})[commit.unit] = name
+        return [(unit, name, unit not in done) for unit, name in self.sidecars.get(step, {}).items()]
 
     # -- in numbers -----------------------------------------------------------------------------------------------
 

@@ -326,7 +326,7 @@ def test_what_an_interrupted_attempt_left_is_removed(tmp_path, texts):
 def test_after_a_run_that_ended_well_nobody_looks_for_what_it_left(tmp_path, texts, monkeypatch):
     looked = []
     remove = Ledger.remove_unnamed
-    monkeypatch.setattr(Ledger, "remove_unnamed", lambda self, phase: (looked.append(self.run), remove(self, phase)))
+    monkeypatch.setattr(Ledger, "remove_unnamed", lambda self: (looked.append(self.run), remove(self)))
     pipeline(texts, tmp_path / "out").run(workers=0)
     assert looked == [1]
     write_lines(texts, e=["e"])
@@ -364,7 +364,7 @@ def test_attempts_never_share_a_number(tmp_path, texts):
     numbers = []
     for _ in range(3):
         ledger = Ledger(Folder.open(str(tmp_path / "out")))
-        ledger.prepare(plan, [], prune=False)
+        ledger.prepare(plan, [])
         numbers.append(ledger.run)
     assert numbers == [1, 2, 3]
 
@@ -394,16 +394,16 @@ def test_to_rest_on_all_that_a_stage_was_taught_by_is_to_name_each_of_them(tmp_p
     needs = []
     for kind in ("named", "counted"):
         ledger = Ledger(Folder.open(str(tmp_path / kind)))
-        ledger.prepare(plan, units, prune=False)
+        ledger.prepare(plan, units)
         for i, (_, unit) in enumerate(units):
             others = frozenset(taught) - {i} if i in turned_away else frozenset()
             commit = Commit(i, 0, {}, {}, {"limit": f"limit/{ledger.part_name(unit, 0)}.arrow"} if i in taught else {},
                             others if kind == "named" else frozenset(), frozenset(names),
                             {"limit": len(others)} if others and kind == "counted" else {})
             if i not in lost:
-                ledger.add(ledger.record_of(plan, unit, commit, [u for _, u in units]))
+                ledger.add(plan, unit, commit, [u for _, u in units])
         ledger.flush(1.0)
-        needs.append(Ledger(Folder.open(str(tmp_path / kind))).prepare(plan, left, prune=True))
+        needs.append(Ledger(Folder.open(str(tmp_path / kind))).prepare(plan, left))
     assert needs[0] == needs[1]
 
 
@@ -421,19 +421,19 @@ def test_thousands_of_units_are_no_burden(tmp_path, texts):
         names = [s.name for s in plan.steps]
         began = time.process_time()
         ledger = Ledger(out)
-        ledger.prepare(plan, units, prune=False)
+        ledger.prepare(plan, units)
         for i, (_, unit) in enumerate(units):
             counts = {n: Counts(rows_in=1, out={"out": 1}) for n in names}
             written_files = {n: [WrittenFile(f"{out.uri}/{n}/{ledger.part_name(unit, 0)}.json", 1, 1)] for n in names[-3:]}
             commit = Commit(i, 0, counts, written_files, {}, frozenset({i // 2}), frozenset(names))
-            ledger.add(ledger.record_of(plan, unit, commit, [u for _, u in units]))
+            ledger.add(plan, unit, commit, [u for _, u in units])
             ledger.counts()
             if i % (count // 80) == 0:
                 ledger.flush(1.0)
         ledger.flush(2.0)
         replay = Ledger(out)
         assert len(replay.files.sizes) <= COMPACT_FILES
-        assert replay.prepare(plan, units, prune=False) == [True] * count
+        assert replay.prepare(plan, units) == [True] * count
         assert replay.counts()[names[0]].rows_in == count
         return time.process_time() - began
 

@@ -42,7 +42,7 @@ def test_a_finished_unit_costs_the_driver_less_than_a_kilobyte(tmp_path, count):
         step.stage.path = str(tmp_path / "data")
     units = [Unit((SourceRange(uri=f"/in/{n:08d}", size_bytes=9),)) for n in range(count)]
     ledger = Ledger(Folder.open(str(tmp_path)))
-    ledger.prepare(phase, [(0, unit) for unit in units], prune=False)
+    ledger.prepare(phase, [(0, unit) for unit in units])
     scheduler = Scheduler(phase.operators, [(0, None)] * count, {0: Node(cpus=2)})
     answers, done, bytes_at, under_way = deque(), 0, {}, {}
     actions = scheduler.start(0.0)
@@ -55,7 +55,7 @@ def test_a_finished_unit_costs_the_driver_less_than_a_kilobyte(tmp_path, count):
                 case ev.Submit():
                     answers.append(answer(action.call, len(phase.operators) - 1))
                 case ev.Commit():
-                    ledger.add(ledger.record_of(phase, units[action.unit], action, units))
+                    ledger.add(phase, units[action.unit], action, units)
                     done += 1
                     if done % 500 == 0:
                         ledger.flush(1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from curator.api.format import count, duration, folder, plural, rate, share, short_path, size
+from curator.api.format import count, duration, plural, rate, share, short_path, size
 from curator.observe.report.graph import MAIN, SIDE_OUTPUTS, Line, Stage, kept, lines, ports, takers
 
 if TYPE_CHECKING:
@@ -49,17 +49,6 @@ def reasons_of(stage: Stage, most: int) -> tuple[list[tuple[str, int]], int, int
     shown = fired if len(fired) <= most + 1 else fired[:most]
     rest = fired[len(shown):]
     return shown, len(rest), sum(n for _, n in rest)
-
-
-def file_groups(stats: Stats) -> list[dict[str, Any]]:
-    """The files of a run by stage and port: `{stage, port, folder, files, rows, size_bytes}`, outputs first."""
-    groups: dict[tuple[str, str], list[Stats]] = {}
-    for file in stats["files"]:
-        groups.setdefault((file["stage"], file["port"]), []).append(file)
-    found = [{"stage": stage, "port": port, "folder": folder(f["path"] for f in files), "files": len(files),
-              "rows": sum(f["rows"] for f in files), "size_bytes": sum(f["size_bytes"] for f in files)}
-             for (stage, port), files in groups.items()]
-    return sorted(found, key=lambda group: SIDE_OUTPUTS.index(group["port"]) if group["port"] in SIDE_OUTPUTS else -1)
 
 
 def _funnel(stats: Stats, reasons_max: int) -> RenderableType:
@@ -131,7 +120,7 @@ def _files(stats: Stats, width: int) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    groups = file_groups(stats)
+    groups = stats["outputs"]
     parts: list[RenderableType] = [Text(f"run in {stats['out']}", overflow="fold")] if stats["out"] else []
     if not groups:
         return parts

@@ -1,52 +1,57 @@
-"""Before a run touches anything: whose folder it is, and what of the results there it would take away."""
+"""Before a run touches anything: what it reads, whose folder it is, and what of the results there it would take away."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from curator.api.errors import CuratorError
-from curator.api.stage import Sink, Source, Unit
+import msgspec
+
+from curator.api.errors import CuratorError, InputError
+from curator.api.stage import Sink, Source, Stage, Unit
 from curator.io.files.folder import Folder
-from curator.io.files.listing import RUN
-from curator.pipeline.layout import OURS, folder_of
+from curator.io.files.listing import DATA, RUN
+from curator.pipeline.layout import ASIDE, OURS, folder_of
 from curator.pipeline.plan import Plan
 from curator.run.folder.ledger import Ledger
-from curator.run.folder.owner import OWNER, Owner
+from curator.run.folder.owner import OWNER
 
 STARTED = ("lock", "lease/")  # all that a start leaves in `_run/` before the folder is its own
 
 
-@dataclass
-class Changes:
-    """What an edit makes untrue of finished results. `gone`: files and rows that will be removed, by folder."""
+def paths_of(stage: Stage) -> list[str]:
+    """What a source reads, or where a sink writes, as its author wrote it."""
+    path = getattr(stage, "path", None)
+    return [str(p) for p in (path if isinstance(path, (list, tuple)) else [path]) if p is not None]
 
-    changed: list[str] = field(default_factory=list)  # the first edited step on each way
-    units: set[tuple[int, str]] = field(default_factory=set)
-    records: int = 0  # read for these units
-    files: Counter[str] = field(default_factory=Counter)
-    rows: Counter[str] = field(default_factory=Counter)
-    strange: list[str] = field(default_factory=list)  # files elsewhere that this folder's former self made
-    other: str | None = None  # the recipe that made them, if it is another one
 
-    def goes(self) -> str:
-        """The files and rows, and where they are."""
-        count, rows = sum(self.files.values()), sum(self.rows.values())
-        places = ", ".join(f"{place} {self.rows[place]:,}" for place in sorted(self.files))
-        return f"{count:,} {'file' if count == 1 else 'files'} with {rows:,} rows" + (f" ({places})" if places else "")
+def list_units(plan: Plan) -> list[tuple[int, Unit]]:
+    """What there is to read: the operator that reads it, and the unit.
 
-    def describe(self, out: str) -> str:
-        """One sentence or two: what it is, and what goes."""
-        goes = self.goes()
-        if self.other is not None:
-            return f"{out} holds the results of another recipe, {self.other!r}: {goes} would be removed"
-        what = f"changed: {', '.join(self.changed)}" if self.changed else "the recipe writes less, or in another order"
-        units = f"{len(self.units):,} {'unit' if len(self.units) == 1 else 'units'}"
-        return (f"{out} holds results of this recipe as it was before an edit ({what}). {units} ({self.records:,} records) "
-                f"would be done again from there, and {goes} removed first")
+    Raises:
+        InputError: two sources read one unit, or the run would read what it writes.
+    """
+    units: list[tuple[int, Unit]] = []
+    seen: set[str] = set()
+    for operator in plan.phases[0].operators:
+        source = operator.steps[0].stage
+        for unit in source.units() if isinstance(source, Source) else ():
+            if unit.key in seen:
+                raise InputError(f"{unit.label} is read by two sources; read it once and branch")
+            seen.add(unit.key)
+            units.append((operator.index, unit))
+    written = {plan.out.path_of(name) + "/" for name in (DATA, *ASIDE)}
+    written |= {folder_of(s.stage) + "/" for s in plan.steps if isinstance(s.stage, Sink)}
+    outputs = tuple(written)
+    inside = next((part.uri for _, unit in units for part in unit.parts if part.uri.startswith(outputs)), None)
+    if inside is not None:
+        folder = max((f for f in outputs if inside.startswith(f)), key=len)
+        raise InputError(f"{inside} is read, and {folder} is where this run writes: a run does not read its own output; "
+                         "write elsewhere, or name what is to be read more closely")
+    return units
 
 
 def check_free(out: Folder) -> None:
@@ -63,95 +68,145 @@ def check_free(out: Folder) -> None:
                            "Write to another folder, or move away what is there")
 
 
-def check_sinks(plan: Plan, owner: Owner, ledgers: Iterable[Ledger]) -> None:
-    """Sinks with a path of their own find nothing there that others made.
+def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger], units: Collection[tuple[int, Unit]],
+          prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False) -> None:
+    """Nothing is in the way of a run in a folder that is its own; see `curator.run.run.run` for `prune` and `replace`.
+
+    `former`: ledgers of phases that the plan does not have any more.
 
     Raises:
-        CuratorError: what lies there.
+        CuratorError: files of others in a sink's folder, results of vanished inputs, or results that an edit would remove.
     """
-    sinks = [s for s in plan.steps if isinstance(s.stage, Sink) and not s.implicit and not s.part_of]
-    apart = [s for s in sinks if not f"{folder_of(s.stage)}/".startswith(plan.out.path_of("data/"))]
+    _check_sinks(plan, [*ledgers, *former])
+    changes = _find_changes(plan, ledgers, former, units)
+    if changes.strange:
+        raise CuratorError(f"{changes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of a folder that "
+                           "was moved or copied an edit removes nothing. Write to another folder, or give the sink another path")
+    if lost := _describe_lost(plan, ledgers[0], units):
+        if not prune:
+            raise CuratorError(f"{lost}. Remove them with --prune (prune=True), or write to another folder.")
+        if callable(prune):
+            prune(f"{lost} are removed")
+    if not changes.files or replace is True:
+        return
+    described = changes.describe(plan.out.uri)
+    if changes.other is not None:
+        raise CuratorError(f"{described}. Write to another folder (--out, out=), or say --replace (replace=True)")
+    if not (callable(replace) and replace(described)):
+        raise CuratorError(f"{described}. Go on with --yes (in Python replace=True), or write to another folder (--out, out=)")
+
+
+def _check_sinks(plan: Plan, ledgers: Sequence[Ledger]) -> None:
+    """Sinks with a path of their own find nothing there that others made."""
+    root = plan.out.path_of("")
     named: frozenset[str] = frozenset()  # read when it is needed
-    for step in apart:
+    for step in plan.steps:
+        if not isinstance(step.stage, Sink) or step.implicit or step.part_of:
+            continue
         path = folder_of(step.stage)
-        inside = path.startswith(plan.out.path_of(""))
-        ours = owner.names(None, inside)
+        if f"{path}/".startswith(f"{root}{DATA}/"):
+            continue
+        ours = ledgers[0].owner.names(None, path.startswith(root))
         folder = Folder.open(path, dict(getattr(step.stage, "storage_options", None) or {}) or None)
         for name in folder.names(recursive=True):
-            hidden = any(part[0] in "._" for part in name.split("/"))
-            if not hidden and not ours.search(f"/{name}") and folder.path_of(name) not in (named := named or _named(ledgers)):
+            if any(part[0] in "._" for part in name.split("/")) or ours.search(f"/{name}"):
+                continue
+            named = named or frozenset(ledger.removal.full_path(p) for ledger in ledgers for p in ledger.named())
+            if folder.path_of(name) not in named:
                 raise CuratorError(f"sink {step.name!r} writes to {path}, and there lies {name}, which no run in {plan.out.uri} "
                                    "made. Give the sink another path, or move away what is there")
 
 
-def _named(ledgers: Iterable[Ledger]) -> frozenset[str]:
-    return frozenset(ledger.full_path(path) for ledger in ledgers for path in ledger.named())
+# -- what goes ----------------------------------------------------------------------------------------------------
 
 
-def find_changes(plan: Plan, ledgers: Sequence[Ledger], units: Collection[tuple[int, Unit]]) -> Changes:
-    """What an edit takes away, in all phases; `ledgers`: also of phases that the plan does not have any more.
+@dataclass
+class _Goes:
+    """Files and rows that will be removed, by folder. `strange`: files elsewhere that this folder's former self made."""
 
-    New and changed inputs are no edit. Nothing is changed here.
-    """
-    found, stale, same = Changes(), set(), False
+    files: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    strange: list[str] = field(default_factory=list)
+
+    def add(self, ledger: Ledger, path: str, rows: int) -> None:
+        full, root = ledger.removal.full_path(path), ledger.out.path_of("")
+        place = full.rpartition("/")[0]
+        if full.startswith(root):
+            first, _, rest = full.removeprefix(root).partition("/")
+            place = {RUN: "between phases", DATA: DATA}.get(first, f"{first}/{rest.partition('/')[0]}")
+        elif not ledger.owner.names(None, False).search(full):
+            self.strange.append(full)
+        self.files[place] += 1
+        self.rows[place] += rows
+
+    def __str__(self) -> str:
+        count, rows = sum(self.files.values()), sum(self.rows.values())
+        places = ", ".join(f"{place} {self.rows[place]:,}" for place in sorted(self.files))
+        return f"{count:,} {'file' if count == 1 else 'files'} with {rows:,} rows" + (f" ({places})" if places else "")
+
+
+@dataclass
+class _Changes(_Goes):
+    """What an edit makes untrue of finished results. `changed`: the first edited step on each way. `units`, `records`: what would
+    be done again. `other`: the recipe that made the results, if it is another one."""
+
+    changed: list[str] = field(default_factory=list)
+    units: int = 0
+    records: int = 0
+    other: str | None = None
+
+    def describe(self, out: str) -> str:
+        """One sentence or two: what it is, and what goes."""
+        if self.other is not None:
+            return f"{out} holds the results of another recipe, {self.other!r}: {self} would be removed"
+        what = f"changed: {', '.join(self.changed)}" if self.changed else "the recipe writes less, or in another order"
+        units = f"{self.units:,} {'unit' if self.units == 1 else 'units'}"
+        return (f"{out} holds results of this recipe as it was before an edit ({what}). {units} ({self.records:,} records) "
+                f"would be done again from there, and {self} removed first")
+
+
+def _find_changes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
+                  units: Collection[tuple[int, Unit]]) -> _Changes:
+    """What an edit takes away, in all phases. New and changed inputs are no edit."""
+    found, stale, same = _Changes(), set(), False
     sources = {s.name for s in plan.steps if isinstance(s.stage, Source)}
     read: set[str] = set()
-    for number, ledger in enumerate(ledgers):
-        phase = plan.phases[number] if number < len(plan.phases) else None
-        keys = {s.name: s.key for s in phase.steps} if phase is not None else {}
-        for record in ledger.outdated(phase):
-            read = read or {part.uri for _, unit in units for part in unit.parts}
-            edited = {name: stage for name, stage in record.stages.items() if stage.memory_key != keys.get(name)}
-            same = same or len(edited) < len(record.stages) or not read.isdisjoint(record.uris)
-            stale |= edited.keys()
-            for file in (file for stage in edited.values() for file in stage.files):
-                _count(found, ledger, plan.out, file.path, file.rows)
-            found.units.add((number, record.unit))
-            found.records += sum(s.counts.rows_in for n, s in record.stages.items() if n in sources)
+    keys_of = [{step.name: step.key for step in phase.steps} for phase in plan.phases] + [{} for _ in former]
+    outdated = ((ledger, keys, record) for ledger, keys in zip([*ledgers, *former], keys_of, strict=True)
+                for record in ledger.outdated(keys))
+    for ledger, keys, record in outdated:
+        read = read or {part.uri for _, unit in units for part in unit.parts}
+        edited = {name: stage for name, stage in record.stages.items() if stage.key != keys.get(name)}
+        same = same or len(edited) < len(record.stages) or not read.isdisjoint(record.uris)
+        stale |= edited.keys()
+        for file in (file for stage in edited.values() for file in stage.files):
+            found.add(ledger, file.path, file.rows)
+        found.units += 1
+        found.records += sum(msgspec.json.decode(s.counts).get("in", 0) for n, s in record.stages.items() if n in sources)
     found.changed = [s.name for s in plan.steps if s.name in stale and not s.implicit and not stale & {n for n, _ in s.after}]
-    before = _name_before(plan.out)
+    folder = plan.out.sub(RUN)
+    before = json.loads(folder.read("manifest.json")).get("name") if folder.exists("manifest.json") else None
     if before is not None and (before != plan.pipeline.name or not same):
         found.other = before
     return found
 
 
-def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]]) -> str:
+def _describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]]) -> str:
     """What there is of inputs that nobody reads any more, in a sentence; empty if there is nothing. Of the first phase."""
     gone = ledger.records.keys() - {unit.key for _, unit in units}
     if not gone:
         return ""
-    present, found, inputs = {part.uri for _, unit in units for part in unit.parts}, Changes(), set()
+    present, found, inputs = {part.uri for _, unit in units for part in unit.parts}, _Goes(), set()
     beside = False
-    for record in ledger.outdated(None):
+    for record in ledger.outdated({}):
         lost = set(record.uris) - present if record.unit in gone else ()
         inputs.update(lost)
         beside = beside or 0 < len(lost) < len(record.uris)
         for file in (file for stage in record.stages.values() for file in stage.files if lost):
-            _count(found, ledger, plan.out, file.path, file.rows)
+            found.add(ledger, file.path, file.rows)
     if not inputs:  # they have changed, and are read again
         return ""
     named = f"{', '.join(sorted(inputs)[:3])}{', …' if len(inputs) > 3 else ''}"
     count = "an input" if len(inputs) == 1 else f"{len(inputs):,} inputs"
-    replay = " (other inputs of their units among them, which are read again)" if beside else ""
-    return f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): {found.goes()}{replay}"
-
-
-def _count(found: Changes, ledger: Ledger, out: Folder, path: str, rows: int) -> None:
-    full = ledger.full_path(path)
-    root = out.path_of("")
-    if not full.startswith(root) and not ledger.owner.names(None, False).search(full):
-        found.strange.append(full)
-    first, _, rest = full.removeprefix(root).partition("/") if full.startswith(root) else (full.rpartition("/")[0], "", "")
-    place = "between phases" if first == RUN else first if first == "data" or not full.startswith(root) else \
-        f"{first}/{rest.partition('/')[0]}"
-    found.files[place] += 1
-    found.rows[place] += rows
-
-
-def _name_before(out: Folder) -> str | None:
-    """What the recipe was called whose results lie here."""
-    folder = out.sub(RUN)
-    if not folder.exists("manifest.json"):
-        return None
-    told: dict[str, Any] = json.loads(folder.read("manifest.json"))
-    return told.get("name")
+    among = " (other inputs of their units among them, which are read again)" if beside else ""
+    return f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): {found}{among}"

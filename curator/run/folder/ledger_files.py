@@ -1,14 +1,12 @@
-"""The files of a ledger: JSON lines in few files, however often some are added, each file written once and atomically.
+"""The lines of a ledger, in few files, however often some are added; each file is written once and atomically.
 
-Lines are added as a new file. When there are `MERGE` files of about a size at the end they are made one, as digits carry when one
-counts, so a line is written anew a few times, however many there are. Who dies before the old files are deleted leaves the same
-lines twice, and of a unit's lines the one in the newest file counts.
+Lines are added as a new file. When there are `MERGE` files of about a size at the end they are made one, as digits
+carry when one counts, so a line is written anew a few times, however many there are. Who dies before the old files are
+deleted leaves the same lines twice, and of a unit's lines the one in the newest file counts.
 
-A unit's line begins with `{"unit": key`. Behind some of them stands the sum of their counts,
-
-    {"sum": {name: counts}}      of the units before it in this file, back to the sum before, without those marked "redo"
-
-so that nobody has to read a million counts to know what they add up to.
+A unit's line begins with `{"unit": key`. Behind some of them stands the sum of their counts, `{"sum": {name: counts}}`:
+of the units before it in this file, back to the sum before, without those marked "redo". So nobody has to read a
+million counts to know what they add up to.
 """
 
 from __future__ import annotations
@@ -32,54 +30,71 @@ NEAR = 1 << 20  # bytes that are read for a single line: the next one asked for 
 UNIT = b'{"unit"'
 
 
+class FileRecord(msgspec.Struct, array_like=True):
+    """A file of a finished unit, relative to the run's folder where it lies below that."""
+
+    path: str
+    rows: int
+    size_bytes: int
+
+
+class StageRecord(msgspec.Struct, omit_defaults=True):
+    """What a stage did with a unit. `counts`: JSON, as `Counts.to_json` has it. `memory`: the name of its sidecar.
+
+    `replay`: all is to be done again but what the sidecar tells.
+    """
+
+    key: str
+    counts: msgspec.Raw = msgspec.Raw(b"{}")
+    files: list[FileRecord] = []
+    memory: str | None = None
+    replay: bool = False
+
+    def named(self) -> list[str]:
+        """All files, the sidecar too."""
+        return [f.path for f in self.files] + ([f"_run/state/{self.memory}"] if self.memory else [])
+
+
+class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The line of a finished unit, or with `redo` what is still true of one that an edit does again.
+
+    `depends`: keys of units that must be there, else this one is done again; `rests`: so it is, too, if fewer than so
+    many other units taught a stage anything.
+    """
+
+    unit: str
+    redo: bool = False
+    label: str
+    uris: tuple[str, ...]
+    stages: dict[str, StageRecord]
+    depends: tuple[str, ...]
+    rests: dict[str, int] = {}
+
+
+to_record = msgspec.json.Decoder(Record).decode
+to_line = msgspec.json.Encoder().encode
+
+
 @dataclass(slots=True)
 class Block:
     """Lines of a file up to a sum.
 
-    `units`: where each line begins, and the line. `sums`: counts by stage, None if there are none. `others`: lines that are about
-    no unit.
+    `units`: where each line begins, and the line. `sums`: counts by stage, None if there are none. `others`: lines that
+    are about no unit.
     """
 
     units: list[tuple[int, bytes]] = field(default_factory=list)
     sums: dict[str, dict] | None = None
     others: list[dict[str, Any]] = field(default_factory=list)
 
-
-class _StageLine(msgspec.Struct):
-    key: str
-    memory: str | None = None
-
-
-class _UnitLine(msgspec.Struct):
-    """As much of a unit's line as is wanted of all units."""
-
-    unit: str
-    stages: dict[str, _StageLine]
-    depends: list[str]
-    redo: bool = False
-    rests: dict[str, int] = {}
-
-
-class _StageFiles(msgspec.Struct):
-    files: list[tuple[str, int, int]] = []
-    memory: str | None = None
-
-
-class _UnitFiles(msgspec.Struct):
-    stages: dict[str, _StageFiles]
-
-
-class _Counted(msgspec.Struct):
-    counts: dict[str, Any] = {}
-
-
-class _Summed(msgspec.Struct):
-    stages: dict[str, _Counted]
-
-
-_SUMMED = msgspec.json.Decoder(_Summed)
-UNIT_LINE = msgspec.json.Decoder(_UnitLine)
-UNIT_FILES = msgspec.json.Decoder(_UnitFiles)
+    def total(self, lines: Iterable[bytes], whole: bool) -> dict[str, Counts]:
+        """What the unmarked ones of these lines add up to. `whole`: they are those of the block."""
+        if whole and self.sums is not None:
+            return {name: Counts.from_json(counts) for name, counts in self.sums.items()}
+        total: dict[str, Counts] = {}
+        for record in (to_record(line) for line in lines if not is_marked(line)):
+            add_counts(total, {n: Counts.from_json(msgspec.json.decode(s.counts)) for n, s in record.stages.items()})
+        return total
 
 
 def unit_of(line: bytes) -> str:
@@ -92,29 +107,13 @@ def is_marked(line: bytes) -> bool:
     return b'"redo":true' in line[:64]
 
 
-def sum_of(lines: Iterable[bytes]) -> dict[str, Counts]:
-    """The counts of units' lines, by stage."""
-    total: dict[str, Counts] = {}
-    for line in lines:
-        for name, stage in _SUMMED.decode(line).stages.items():
-            total.setdefault(name, Counts()).add(Counts.from_json(stage.counts))
-    return total
-
-
 def add_counts(total: dict[str, Counts], more: dict[str, Counts]) -> None:
     for name, counts in more.items():
         total.setdefault(name, Counts()).add(counts)
 
 
 def sum_line(total: dict[str, Counts]) -> bytes:
-    return msgspec.json.encode({"sum": {name: counts.to_json() for name, counts in total.items()}})
-
-
-def sums_of(block: Block, lines: Iterable[bytes], whole: bool) -> dict[str, Counts]:
-    """What the unmarked ones of these lines add up to. `whole`: they are those of the block."""
-    if whole and block.sums is not None:
-        return {name: Counts.from_json(counts) for name, counts in block.sums.items()}
-    return sum_of(line for line in lines if not is_marked(line))
+    return to_line({"sum": {name: counts.to_json() for name, counts in total.items()}})
 
 
 class LedgerFiles:
@@ -126,8 +125,7 @@ class LedgerFiles:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.sizes = dict.fromkeys(sorted(n for n in folder.names() if n.endswith(".jsonl")), 0)  # bytes, in the order of writing
-        self.obsolete: list[str] = []  # files that a newer one resets: whoever wrote it died before they were deleted
+        self.sizes = dict.fromkeys(sorted(n for n in folder.names() if n.endswith(".jsonl")), 0)  # in the order of writing
         self._near: list[tuple[str, int, bytes]] = []  # what was read for single lines last: file, from where, bytes
 
     @property
@@ -138,14 +136,13 @@ class LedgerFiles:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def scan(self, names: Collection[str] | None = None) -> Iterator[tuple[str, Block]]:
-        """All blocks, the newest file first: of each unit, the line that comes first counts. `names`: in these files only."""
+        """All blocks, the newest file first: of a unit, the line that comes first counts. `names`: in these files only."""
         for name in reversed(self.sizes if names is None else [n for n in self.sizes if n in names]):
             last = False
             for block in self._blocks(name):
                 last = last or any("reset" in line for line in block.others)
                 yield name, block
             if last:
-                self.obsolete = [n for n in self.sizes if n < name]
                 return
 
     def _blocks(self, name: str) -> Iterator[Block]:
@@ -167,8 +164,8 @@ class LedgerFiles:
             raise self.damaged(name, line, error) from error
 
     def damaged(self, name: str, line: bytes, error: Exception) -> CuratorError:
-        return CuratorError(f"{self.folder.path_of(name)} is damaged, or of another version ({error!r} at {line[:80]!r}). Remove "
-                            "this file: the units that it names will be done again")
+        return CuratorError(f"{self.folder.path_of(name)} is damaged, or of another version ({error!r} at {line[:80]!r}). "
+                            "Remove this file: the units that it names will be done again")
 
     def _lines(self, name: str) -> Iterator[tuple[int, bytes]]:
         offset, rest = 0, b""
@@ -205,13 +202,6 @@ class LedgerFiles:
         self.sizes[name] = size
         return name
 
-    def sweep(self) -> None:
-        """Delete what counts no more."""
-        self.folder.delete(self.obsolete)
-        for name in self.obsolete:
-            del self.sizes[name]
-        self.obsolete = []
-
     def replace(self, old: Sequence[str], lines: Iterable[bytes]) -> None:
         """Write lines that stand for those of files that then go."""
         self.add(lines)
@@ -226,20 +216,22 @@ class LedgerFiles:
 
     def _alike(self, behind: str) -> list[str]:
         """The files at the end that are no larger than the last one, by size as merges know it; if they are enough."""
+        last = self.sizes[next(reversed(self.sizes))] if self.sizes else LARGE_BYTES
+        if last >= LARGE_BYTES:
+            return []
         found: list[str] = []
         for name in reversed(self.sizes):
-            if name <= behind or _rank(self.sizes[name]) > _rank(self.sizes[next(reversed(self.sizes))]):
+            if name <= behind or _rank(self.sizes[name]) > _rank(last):
                 break
             found.insert(0, name)
-        large = not found or self.sizes[found[-1]] >= LARGE_BYTES
-        return [] if large or len(found) < MERGE else found
+        return found if len(found) >= MERGE else []
 
     def copied(self, names: Collection[str] | None = None,
                edit: Callable[[str, bytes], bytes | None] | None = None, times: bool = True) -> Iterator[bytes]:
         """The lines that these files (None: all) add up to, with new sums, and with `times` how long attempts have worked.
 
-        `edit` gives for a unit's line what takes its place: the line itself where nothing changes, None for nothing; what
-        changes and counts no more it marks. Removals have been made by now: they are left out.
+        `edit` gives for a unit's line what takes its place: the line itself where nothing changes, None for nothing;
+        what changes and counts no more it marks. Removals have been made by now: they are left out.
         """
         seen: set[str] = set()
         others: dict[str, list[dict[str, Any]]] = {}  # by file
@@ -259,7 +251,7 @@ class LedgerFiles:
                     yield edited
                 whole = whole and (edited is line or (is_marked(line) and (edited is None or is_marked(edited))))
             units += len(kept)
-            add_counts(total, sums_of(block, kept, whole))
+            add_counts(total, block.total(kept, whole))
             for line in block.others:
                 if "run" in line:
                     elapsed[line["run"]] = max(line["elapsed"], elapsed.get(line["run"], 0.0))
@@ -271,9 +263,9 @@ class LedgerFiles:
                 total, units = {}, 0
         yield sum_line(total)
         for run, seconds in sorted(elapsed.items()) if times else ():
-            yield msgspec.json.encode({**(ended if ended.get("run") == run else {}), "run": run, "elapsed": seconds})
+            yield to_line({**(ended if ended.get("run") == run else {}), "run": run, "elapsed": seconds})
         for name in reversed(others):
-            yield from map(msgspec.json.encode, others[name])
+            yield from map(to_line, others[name])
 
 
 def _rank(size: int) -> int:

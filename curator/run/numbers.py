@@ -1,0 +1,218 @@
+"""A run in numbers: for who watches it, for `stats.json` while it works, and at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from curator.api.counts import WRITTEN, Counts
+from curator.api.errors import FirstError
+from curator.api.findings import Finding
+from curator.api.stage import Sink, Source
+from curator.engine.balance.allocation import Allocation, in_words
+from curator.engine.events import Stopped
+from curator.engine.seats import allocation_of
+from curator.io.files.folder import Folder
+from curator.io.files.listing import CLUSTERS
+from curator.observe.stats import RunInfo, StageInfo, findings_of, stage_rows, summarise, with_parts
+from curator.pipeline.plan import Plan
+from curator.run.loop import Loop
+
+ALLOCATE_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
+SHORT_S = 5.0  # a run shorter than this says little about what limits it
+
+
+class Numbers:
+    """What the loops of a run have counted. `loops`: of the phases that were begun; the run adds to them.
+
+    `cores`: of this machine, for when no scheduler knows better.
+    """
+
+    def __init__(self, plan: Plan, loops: Sequence[Loop], cores: float) -> None:
+        self.plan, self.loops, self.cores = plan, loops, cores
+        self.began = time.monotonic()
+        steps = plan.steps
+        self.steps = {step.name: step for phase in plan.phases for step in phase.steps}
+        self.sources = {s.name for s in steps if isinstance(s.stage, Source)}
+        self.sinks = {s.name for s in steps if isinstance(s.stage, Sink) and not s.implicit}
+        self.part_of = {s.name: s.part_of for s in steps if s.part_of}
+        self.reports = {s.name: s.stage.reports for s in steps if s.part_of}
+        self.reasons = {s.name: s.stage.reasons() for s in steps}  # asked once: a stage may read them from files
+        self.read_before = 0  # records, in earlier attempts
+        self.errors_before = _errors_in(plan.out.sub("_run"))
+        self.best: Allocation | None = None  # the best allocation, when it was asked for last,
+        self.operators: list[str] = []  # of these operators,
+        self.allocate_at = 0.0  # and when to ask again
+
+    def totals(self) -> dict[str, Counts]:
+        """Counts of finished units and of those under way, by stage."""
+        return with_parts(self._by_step(), self.part_of, self.reports)
+
+    def _by_step(self, lasting: bool = False) -> dict[str, Counts]:
+        """The same by step. `lasting`: not what open units wrote."""
+        found = ((name, counts) for loop in self.loops for name, counts in loop.totals(lasting).items())
+        return {n: c for n, c in found if not (self.steps[n].implicit or self.steps[n].spool)}
+
+    def read_and_failed(self) -> tuple[int, int]:
+        """Records so far."""
+        totals = self.totals()
+        return sum(totals[n].rows_in for n in self.sources if n in totals), sum(c.failed for c in totals.values())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The stages as `stats.json` has them."""
+        return stage_rows(self._infos(), self.totals())
+
+    def snapshot(self) -> dict[str, Any]:
+        """The run at this moment, for who watches it."""
+        totals, loop = self.totals(), self.loops[-1]
+        read = sum(c.rows_in for n, c in totals.items() if n in self.sources)
+        seconds = max(1e-3, time.monotonic() - self.began)
+        return {**loop.progress(), "phase": loop.phase.number + 1, "phases": len(self.plan.phases), "records_in": read,
+                "written": sum(c.out.get(WRITTEN, 0) for n, c in totals.items() if n in self.sinks),
+                "dropped": sum(sum(c.dropped.values()) for c in totals.values()),
+                "duplicate": sum(c.duplicate for c in totals.values()),
+                "failed": sum(c.failed for c in totals.values()),
+                "rate": None if loop.phase.number else (read - self.read_before) / seconds,
+                "workers": len(loop.scheduler.state.workers), "limit": self._limit()}
+
+    def running(self) -> dict[str, Any]:
+        """The stats of a run that works, for `curator show`; without files."""
+        loop = self.loops[-1]
+        loop.ledger.elapsed[loop.ledger.run] = time.monotonic() - loop.began
+        stats = self._summary("running", "", ())
+        stats["first_errors"] = self._first_errors(stats, None)
+        stats["alive"] = {"host": socket.gethostname(), "pid": os.getpid(), "time": round(time.time(), 3)}
+        return stats
+
+    def final(self, stopped: Stopped | None) -> dict[str, Any]:
+        """The stats at the end. `stopped`: why it did not come to the end of its input."""
+        if stopped:
+            stats = self._summary("stopped", stopped.message, self._files())
+            stats["stopped_by"] = stopped.kind
+            if stopped.kind == "max_failed":
+                stats["message"] += self._where_failed(stats)
+        else:
+            stats = self._summary("finished", "", self._files())
+            self._judge_failures(stats)
+        stats["first_errors"] = self._first_errors(stats, stopped)
+        return stats
+
+    def _summary(self, status: str, message: str, files: Iterator[dict[str, Any]] | tuple[()]) -> dict[str, Any]:
+        by_step = self._by_step(lasting=True)
+        counts = with_parts(by_step, self.part_of, self.reports)
+        shown = {name: kind for step in self.plan.steps for name, kind in step.stage.example_columns().items()}
+        units = [{"done": loop.ledger.done, "total": len(loop.units), "skipped": loop.skipped} for loop in self.loops]
+        seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
+        info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds),
+                       out=self.plan.out.uri, limit=self._limit(), files=files,
+                       units=units[0] if units else {}, example_columns=shown)
+        columns = {n: {c: s.to_json() for c, s in k.columns.items()} for n, k in counts.items() if k.columns}
+        stats = summarise(info, self._infos(), counts, columns, self._findings(by_step | counts))
+        if len(self.plan.phases) > 1:
+            stats["phases"] = [{"units": u, "seconds": round(s, 3)} for u, s in zip(units, seconds, strict=True)]
+        return stats
+
+    def _infos(self) -> list[StageInfo]:
+        workers = {s.name: loop.workers.get(o.index, 0)
+                   for loop in self.loops for o in loop.phase.operators for s in o.steps}
+        return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks else "stage",
+                          tuple(end for end in s.after if end[0] not in self.part_of), workers.get(s.name, 0),
+                          self.reasons[s.name])
+                for s in self.plan.steps if not s.implicit and not s.part_of]
+
+    def _findings(self, counts: Mapping[str, Counts]) -> dict[str, list[Finding]]:
+        """What stages say of themselves; parts of a composite speak in its name."""
+        found: dict[str, list[Finding]] = {}
+        for step in self.plan.steps:
+            if step.name in counts:
+                whole = self.part_of.get(step.name, step.name)
+                found.setdefault(whole, []).extend(findings_of(step.stage, whole, counts[step.name]))
+        return found
+
+    def _files(self) -> Iterator[dict[str, Any]]:
+        """All that was written for the user: an implicit sink's files are its stage's, on the port that it keeps."""
+        for loop in self.loops:
+            for name, file in (*loop.ledger.written(), *loop.ledger.evidence):
+                step = self.steps[name]
+                if step.spool:
+                    continue
+                stage, port = step.after[0] if step.implicit else (name, WRITTEN)
+                if step.part_of:
+                    stage, port = step.part_of, CLUSTERS
+                yield {"path": file.path, "rows": file.rows, "size_bytes": file.size_bytes, "stage": stage, "port": port}
+
+    # -- failures ---------------------------------------------------------------------------------------------
+
+    def _judge_failures(self, stats: dict[str, Any]) -> None:
+        records, limit = stats["records"], self.plan.pipeline.settings.max_failed
+        allowed = limit * records["in"] if limit < 1 else limit
+        failed = sum(s["failed"] for s in stats["stages"])
+        if failed > allowed:
+            stats["status"], stats["stopped_by"] = "failed", "max_failed"
+            stats["message"] = (f"{failed} of {records['in']} records failed, more than max_failed = {limit:g} allows"
+                                f"{self._where_failed(stats)}")
+
+    def _where_failed(self, stats: dict[str, Any]) -> str:
+        """Where most records failed, and where they are, in words."""
+        failed = [stage for stage in stats["stages"] if stage["failed"]]
+        if not failed:
+            return ""
+        kept = any(output["port"] == "failed" for output in stats["outputs"])
+        return (f"; most of them in stage {max(failed, key=lambda stage: stage['failed'])['name']}"
+                + (f"; they are in {self.plan.out.path_of('failed')}" if kept else ""))
+
+    def _first_errors(self, stats: dict[str, Any], stopped: Stopped | None) -> list[dict[str, Any]]:
+        """The first error of each stage; before all others what stopped the run, then by the records that failed."""
+        known = self.errors_before | {name: e for loop in self.loops for name, e in loop.errors.items()}
+        failed = {s["name"]: s["failed"] for s in stats["stages"] if s["failed"]}
+        errors = [replace(e, stage=self.part_of.get(name, name)) for name, e in known.items()]
+        found = sorted((e for e in errors if e.stage in failed), key=lambda e: -failed[e.stage])
+        first = [stopped.first] if stopped and stopped.first else []
+        return [asdict(e) for e in (*first, *(e for e in found if not first or e.stage != first[0].stage))]
+
+    # -- what limits it -----------------------------------------------------------------------------------------
+
+    def _limit(self) -> str:
+        """What holds the run up, in words. Empty before anything was measured."""
+        busy = {(loop.phase.number, name): s for loop in self.loops for name, s in loop.busy_s().items()}
+        total = sum(busy.values())
+        if not total:
+            return ""
+        busiest = max(busy, key=lambda o: busy[o])
+        seconds, cores = time.monotonic() - self.began, self._ask_allocation()
+        name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0, total / seconds / cores)
+        if seconds < SHORT_S:
+            return f"{name}; in so short a run, starting the workers counts most"
+        if self.best is not None and (self.best.turns or self.best.binding == "gpus"):
+            return in_words(self.best, self.operators)
+        if share > 0.7:
+            gain = self.best.gains.get("cpu", 0.0) if self.best is not None else 0.0
+            more = f"one more would make the run {gain:.0%} faster" if gain >= 0.01 else "more would make it faster"
+            return f"{name} on {cores:g} cores, which are {share:.0%} busy; {more}"
+        return f"{name}; the {cores:g} cores are only {share:.0%} busy: too few or too small inputs to work on at once"
+
+    def _ask_allocation(self) -> float:
+        """The cores that there are. Now and then, while everything works, finds the best allocation too."""
+        scheduler, now = self.loops[-1].scheduler, time.monotonic()
+        if scheduler is None or not scheduler.state.nodes:
+            return self.cores
+        if not scheduler.finished and now > self.allocate_at:
+            best = allocation_of(scheduler.state)
+            self.best = best if best.slowest >= 0 or best.turns else self.best
+            self.operators = [o.plan.name for o in scheduler.state.operators]
+            self.allocate_at = time.monotonic() + ALLOCATE_S + 50 * (time.monotonic() - now)
+        return sum(n.node.cpus for n in scheduler.state.nodes.values())
+
+
+def _errors_in(folder: Folder) -> dict[str, FirstError]:
+    """What an earlier attempt said went wrong first, by stage."""
+    try:
+        stats = json.loads(folder.read("stats.json")) if folder.exists("stats.json") else {}
+        return {error["stage"]: FirstError(**error) for error in stats.get("first_errors", ())}
+    except (ValueError, TypeError, KeyError):  # of another version
+        return {}
