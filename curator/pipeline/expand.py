@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from curator.api.errors import RecipeError
 from curator.api.stage import Composite, Sink
@@ -12,19 +11,13 @@ from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import below
 
 
-@dataclass(frozen=True)
-class Expanded:
-    """A pipeline without composites. `parts`: the nodes that are part of one, aside its main one, with that main node."""
+def expand(pipeline: Graph) -> tuple[Graph, dict[Node, Node]]:
+    """The pipeline with what each `Composite` expands to in its place; and the parts, each with the main one of its composite.
 
-    pipeline: Graph
-    parts: dict[Node, Node] = field(default_factory=dict)
-
-
-def expand(pipeline: Graph, names: dict[Node, str]) -> Expanded:
-    """Put what each `Composite` expands to in its place. `names`: of all nodes; the settings say the run's folder.
-
-    The main node of a composite gets its name and place; the others are called `<name>.<part>`.
+    The main one gets the name and place of the composite; the others are called `<name>.<part>`. The settings say the run's
+    folder.
     """
+    names = pipeline.names()
     copies: dict[Node, Node] = {}  # of the nodes as they were
     parts: dict[Node, Node] = {}
     sinks: list[Node] = []
@@ -33,13 +26,12 @@ def expand(pipeline: Graph, names: dict[Node, str]) -> Expanded:
         if not isinstance(node.stage, Composite):
             copies[node] = replace(node, inputs=inputs) if inputs != node.inputs else node
             continue
-        main, more = _expand(node, names[node], Graph(inputs, settings=pipeline.settings))
-        copies[node] = main
-        parts |= dict.fromkeys(more, main)
+        copies[node], more = _expand(node, names[node], Graph(inputs, settings=pipeline.settings))
+        parts |= dict.fromkeys(more, copies[node])
         sinks += [part for part in more if isinstance(part.stage, Sink)]
     ends = tuple(End(copies[end.node], end.port) for end in pipeline.ends)
     own = tuple(copies[sink] for sink in pipeline.sinks)
-    return Expanded(replace(pipeline, ends=ends, sinks=(*own, *sinks), last=None), parts)
+    return replace(pipeline, ends=ends, sinks=(*own, *sinks), last=None), parts
 
 
 def _expand(node: Node, name: str, rows: Graph) -> tuple[Node, list[Node]]:
@@ -53,18 +45,15 @@ def _expand(node: Node, name: str, rows: Graph) -> tuple[Node, list[Node]]:
     before = {end.node for end in rows.ends}
     renamed: dict[Node, Node] = {}
 
-    def visit(part: Node, call: Callable[[str], str]) -> Node:
+    def visit(part: Node) -> Node:
         if part in before:
             return part
         if part not in renamed:
-            inputs = tuple(End(visit(end.node, inner), end.port) for end in part.inputs)
-            renamed[part] = Node(part.stage.with_(name=call(part.stage.name)), inputs, node.place)
+            own = name if part is main else f"{name}.{part.stage.name}"
+            inputs = tuple(End(visit(end.node), end.port) for end in part.inputs)
+            renamed[part] = Node(part.stage.with_(name=own), inputs, node.place)
         return renamed[part]
 
-    def inner(part: str) -> str:
-        return f"{name}.{part}"
-
-    first = visit(main, lambda _: name)
-    for sink in made.sinks:
-        visit(sink, inner)
-    return first, [part for part in renamed.values() if part is not first]
+    for part in (main, *made.sinks):
+        visit(part)
+    return renamed[main], [part for part in renamed.values() if part is not renamed[main]]

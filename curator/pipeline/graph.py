@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -111,15 +113,27 @@ class Graph:
         ordered: dict[Node, None] = {}
 
         def visit(node: Node) -> None:
-            if node in ordered:
-                return
-            for end in node.inputs:
-                visit(end.node)
-            ordered[node] = None
+            if node not in ordered:
+                for end in node.inputs:
+                    visit(end.node)
+                ordered[node] = None
 
         for node in (*self.sinks, *(end.node for end in self.ends)):
             visit(node)
         return list(ordered)
+
+    def names(self) -> dict[Node, str]:
+        """What each node is called: as its stage, with a number from the second of a name on."""
+        names: dict[Node, str] = {}
+        taken: set[str] = set()
+        for node in self.nodes():
+            name, count = node.stage.name, 1
+            while name in taken:
+                count += 1
+                name = f"{node.stage.name}-{count}"
+            taken.add(name)
+            names[node] = name
+        return names
 
     def _last(self) -> Node:
         if self.last is None:
@@ -138,9 +152,7 @@ def from_source(source: Source, place: str = "") -> Graph:
 
 def unite(pipelines: Iterable[Graph]) -> Graph:
     """All pipelines side by side: their open ends and their sinks."""
-    united: Graph | None = None
-    for pipeline in pipelines:
-        united = pipeline if united is None else united + pipeline
-    if united is None:
+    found = list(pipelines)
+    if not found:
         raise RecipeError("nothing to unite")
-    return united
+    return functools.reduce(operator.add, found)

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,15 +23,17 @@ ASIDE = (*SIDE_OUTPUTS, CLUSTERS, RUN)  # the folders that no sink of a recipe w
 OURS = (DATA, CARD, *ASIDE)  # all that a run makes in its folder
 
 
-def placed(pipeline: Graph, names: Mapping[Node, str]) -> Graph:
+def placed(pipeline: Graph) -> Graph:
     """The pipeline with the run's folder in its settings, and with the folder of every sink in the sink.
 
-    `names`: of its nodes. The only place where it is decided who writes where.
+    The only place where it is decided who writes where: each sink has a folder of its own, and none touches what a run
+    keeps beside the data.
 
     Raises:
-        RecipeError: it is not said where to write.
+        RecipeError: it is not said where to write, or two folders meet.
     """
     out, options = _run_folder(pipeline)
+    names = pipeline.names()
     free = [node for node in pipeline.sinks if _own(pipeline, node) is None]
     sinks = []
     for node in pipeline.sinks:
@@ -41,7 +42,14 @@ def placed(pipeline: Graph, names: Mapping[Node, str]) -> Graph:
             node = replace(node, stage=_with_path(node.stage, below(out, name), options))
         sinks.append(node)
     settings = replace(pipeline.settings, out=out, storage_options=options or {})
-    return replace(pipeline, sinks=tuple(sinks), settings=settings)
+    made = replace(pipeline, sinks=tuple(sinks), settings=settings)
+    _check_folders(made)
+    return made
+
+
+def run_folder(pipeline: Graph) -> Folder:
+    """The run's folder, of a placed pipeline."""
+    return Folder.open(str(pipeline.settings.out), dict(pipeline.settings.storage_options) or None)
 
 
 def moved(pipeline: Graph, out: str) -> Graph:
@@ -61,18 +69,13 @@ def moved(pipeline: Graph, out: str) -> Graph:
 
 def elsewhere(pipeline: Graph) -> list[str]:
     """The folders of sinks that do not lie in the run's folder, which the settings say."""
-    root = Folder.open(str(pipeline.settings.out), dict(pipeline.settings.storage_options) or None).uri.rstrip("/")
+    root = run_folder(pipeline).uri.rstrip("/")
     return [str(node.stage.path) for node in pipeline.sinks
             if node.stage.path is not None and not folder_of(node.stage).startswith(f"{root}/")]
 
 
-def check_folders(pipeline: Graph, names: Mapping[Node, str]) -> None:
-    """Every sink of a placed pipeline has a folder of its own, and none touches what a run keeps beside the data.
-
-    Raises:
-        RecipeError: which two meet.
-    """
-    out = Folder.open(str(pipeline.settings.out), dict(pipeline.settings.storage_options) or None)
+def _check_folders(pipeline: Graph) -> None:
+    out, names = run_folder(pipeline), pipeline.names()
     root, aside = out.uri.rstrip("/"), {out.path_of(name): name for name in ASIDE}
     folders: dict[str, str] = {}
     for node in pipeline.sinks:

@@ -1,11 +1,11 @@
-"""From graph to phases of operators: names, contracts, keys, fusion; `phases` makes the operators.
+"""From graph to phases of operators: names, contracts, keys, fusion.
 
-An operator is what one worker runs: one stage, or neighbours that share a resource shape, with no hop between them. Sources
-stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all sinks of a phase
-share one operator, in which each unit stays with one worker.
+An operator is what one worker runs: one stage, or neighbours that share a resource shape, with no hop between them.
+Sources stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all
+sinks of a phase share one operator, in which each unit stays with one worker.
 
-All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop does. Rows that go
-from one phase to a later one are spooled by a sink step of the first, and read by a source operator of the other.
+All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop does. Rows
+that go from one phase to a later one are spooled by a sink step of the first, and read by a source operator of the other.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from curator.io.tables.parquet import ToParquet
 from curator.pipeline.contracts import check_contracts, place_of, wanted_behind
 from curator.pipeline.expand import expand
 from curator.pipeline.graph import Graph, Node
-from curator.pipeline.layout import below, check_folders, folder_of, moved, placed
+from curator.pipeline.layout import below, folder_of, moved, placed, run_folder
 
 Kind = Literal["source", "map", "stateful", "sink"]
 Mode = Literal["stream", "batch"]
+Ports = Mapping[tuple[int, str], tuple["Target", ...]]  # where the rows of (step, port) go
 SPOOLS = "_run/spool"  # the folder of all spools, in the run's folder
-READ = "read "  # before the name of a spool: the step that reads it
-SPOOL = "spool/"  # before the name of a step that fills one; the rest of the name is its folder
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,10 @@ class Step:
     """A stage with its name in this pipeline, unique, and its key.
 
     `key`: 16 hex digits of the stage's fingerprint and of every stage upstream; results of two runs may stand side by
-    side when their keys are equal. `after`: the names of the steps and the ports that feed it. `implicit`: a sink that the
-    plan added, for rows on an ending that no stage takes. `spool`: the plan added it to take rows into a later phase, or out
-    of an earlier one; it is no stage of the pipeline. `part_of`: the step of the composite stage that this one is a part of.
-    `fingerprint`: of the stage, taken once a plan; empty where the plan added the step.
+    side when their keys are equal. `after`: the names of the steps and the ports that feed it. `implicit`: a sink that
+    the plan added, for rows on a side output that no stage takes. `spool`: the plan added it to take rows into a later
+    phase, or out of an earlier one; it is no stage of the pipeline. `part_of`: the step of the composite stage that this
+    one is a part of. `fingerprint`: of the stage, taken once a plan; empty where the plan added the step.
     """
 
     name: str
@@ -74,8 +73,8 @@ class Target:
 class Operator:
     """Steps that one worker runs. `chain`: for each step but the last, the port that leads to the next one.
 
-    `routes`: where the rows of (step, port) go; a port that is not there is counted and let go. `payloads`: what a later stage
-    wants of the payloads of (step, port); the others end there (decoded images are not carried to the sinks). All go on where
+    `routes`: where rows go; a port that is not there is counted and let go. `payloads`: what a later stage wants of the
+    payloads of (step, port); the others end there (decoded images are not carried to the sinks), and all go on where
     nothing is said. `spools`: the names of the spools that it reads; `reader` reads them for a `Reduce`.
     """
 
@@ -83,7 +82,7 @@ class Operator:
     kind: Kind
     steps: tuple[Step, ...]
     chain: tuple[str, ...] = ()
-    routes: Mapping[tuple[int, str], tuple[Target, ...]] = field(default_factory=dict)
+    routes: Ports = field(default_factory=dict)
     payloads: Mapping[tuple[int, str], frozenset[str]] = field(default_factory=dict)
     spools: tuple[str, ...] = ()
     reader: FromSpool | None = None
@@ -153,7 +152,6 @@ class Plan:
     pipeline: Graph
     out: Folder
     phases: tuple[Phase, ...]
-    columns: Mapping[str, Mapping[str, pa.DataType | None] | None]  # after each step, None where unknown
 
     @property
     def steps(self) -> list[Step]:
@@ -175,193 +173,150 @@ def make_plan(pipeline: Graph, mode: Mode = "stream", out: str | None = None) ->
     for end in pipeline.ends:
         raise RecipeError(f"port {end.port!r} of stage {end.node.stage.name!r} leads nowhere: add a sink or discard it")
     pipeline = pipeline if out is None else moved(pipeline, out)
-    there = placed(pipeline, _unique_names(pipeline.nodes()))
-    check_folders(there, _unique_names(there.nodes()))
-    expanded = expand(there, _unique_names(there.nodes()))
-    whole, parts = expanded.pipeline, expanded.parts
-    nodes = whole.nodes()
-    names = _unique_names(nodes)
-    takers = _takers(nodes)
-    _check_ports(nodes, names, takers, whole.settings.discard)
-    columns = check_contracts(nodes, names, parts)
-    steps = _steps(whole, nodes, names, parts)
-    groups = _fuse([n for n in nodes if not isinstance(n.stage, Sink)], takers)
-    graph = _Graph(whole, nodes, groups, steps, takers, _levels(nodes, groups, mode), wanted_behind(nodes, takers), columns)
-    phases = tuple(graph.phase(number) for number in range(max(graph.level.values()) + 1))
-    return Plan(pipeline, _folder(whole), phases, {names[n]: columns[n] for n in nodes})
+    planner = _Planner(*expand(placed(pipeline)), mode)
+    phases = tuple(planner.phase(number) for number in range(max(planner.level.values()) + 1))
+    return Plan(pipeline, planner.out, phases)
 
 
-# -- the graph ------------------------------------------------------------------------------------------------
+def _key(*parts: str) -> str:
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 
-def _unique_names(nodes: list[Node]) -> dict[Node, str]:
-    names: dict[Node, str] = {}
-    taken: set[str] = set()
-    for node in nodes:
-        name, count = node.stage.name, 1
-        while name in taken:
-            count += 1
-            name = f"{node.stage.name}-{count}"
-        taken.add(name)
-        names[node] = name
-    return names
+class _Planner:
+    """What the operators of all phases are made from. `graph`: placed and expanded; `parts`: as `expand` gives them."""
 
+    def __init__(self, graph: Graph, parts: Mapping[Node, Node], mode: Mode) -> None:
+        self.parts, self.discard = parts, graph.settings.discard
+        self.out, self.folder = run_folder(graph), str(graph.settings.out)
+        self.options = dict(graph.settings.storage_options) or None
+        self.nodes, self.names = graph.nodes(), graph.names()
+        self.takers: dict[tuple[Node, str], list[Node]] = {}
+        for node in self.nodes:
+            for end in node.inputs:
+                self.takers.setdefault((end.node, end.port), []).append(node)
+        self._check_ports()
+        self.columns = check_contracts(self.nodes, self.names, parts)
+        self.wanted = wanted_behind(self.nodes, self.takers)
+        self.steps: dict[Node, Step] = {}
+        for node in self.nodes:
+            self.steps[node] = self._step(node)
+        self.groups = self._fuse()
+        self.level = self._levels(mode)
 
-def _takers(nodes: list[Node]) -> dict[tuple[Node, str], list[Node]]:
-    takers: dict[tuple[Node, str], list[Node]] = {}
-    for node in nodes:
-        for end in node.inputs:
-            takers.setdefault((end.node, end.port), []).append(node)
-    return takers
+    def _check_ports(self) -> None:
+        for node in self.nodes:
+            for port in node.stage.ports:
+                if (node, port) not in self.takers and not self._discarded(node, port):
+                    raise RecipeError(f"{place_of(node)}port {port!r} of stage {self.names[node]!r} leads nowhere: "
+                                      f"give it a stage or a sink, or discard {port + '/' + self.names[node]!r}")
+            if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
+                raise RecipeError(f"{place_of(node)}stage {self.names[node]!r} cannot be a gang: only stages that answer "
+                                  "batch by batch can")
 
+    def _discarded(self, node: Node, port: str) -> bool:
+        return port in self.discard or f"{port}/{self.names[node]}" in self.discard
 
-def _check_ports(nodes: list[Node], names: dict[Node, str], takers: dict, discard: tuple[str, ...]) -> None:
-    for node in nodes:
-        for port in node.stage.ports:
-            if (node, port) not in takers and not _discarded(discard, port, names[node]):
-                raise RecipeError(f"{place_of(node)}port {port!r} of stage {names[node]!r} leads nowhere: "
-                                  f"give it a stage or a sink, or discard {port + '/' + names[node]!r}")
-    for node in nodes:
-        if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
-            raise RecipeError(f"{place_of(node)}stage {names[node]!r} cannot be a gang: only stages that answer batch by batch "
-                              "can")
+    def _step(self, node: Node) -> Step:
+        above = sorted(f"{self.steps[end.node].key}.{end.port}" for end in node.inputs)
+        if isinstance(node.stage, Sink):  # named from the run's folder where it lies in that: this may be moved
+            root, folder = self.out.uri.rstrip("/"), folder_of(node.stage)
+            above.append(folder.removeprefix(root) if f"{folder}/".startswith(f"{root}/") else folder)
+        name, fingerprint = self.names[node], node.stage.fingerprint()
+        after = tuple((self.names[e.node], e.port) for e in node.inputs)
+        part_of = self.names[self.parts[node]] if node in self.parts else ""
+        return Step(name, node.stage, _key(name, fingerprint, *above), after, part_of=part_of, fingerprint=fingerprint)
 
+    # -- operators ------------------------------------------------------------------------------------------------
 
-def _discarded(discard: tuple[str, ...], port: str, name: str) -> bool:
-    return port in discard or f"{port}/{name}" in discard
-
-
-def _steps(pipeline: Graph, nodes: list[Node], names: dict[Node, str], parts: dict[Node, Node]) -> dict[Node, Step]:
-    steps: dict[Node, Step] = {}
-    for node in nodes:
-        above = sorted(f"{steps[end.node].key}.{end.port}" for end in node.inputs)
-        if isinstance(node.stage, Sink):
-            above.append(_place(node.stage, pipeline))
-        fingerprint = node.stage.fingerprint()
-        text = "\n".join([names[node], fingerprint, *above])
-        key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-        after = tuple((names[e.node], e.port) for e in node.inputs)
-        part_of = names[parts[node]] if node in parts else ""
-        steps[node] = Step(names[node], node.stage, key, after, part_of=part_of, fingerprint=fingerprint)
-    return steps
-
-
-def _folder(pipeline: Graph) -> Folder:
-    """The run's folder, of a pipeline that says it."""
-    return Folder.open(str(pipeline.settings.out), dict(pipeline.settings.storage_options) or None)
-
-
-def _place(sink: Sink, pipeline: Graph) -> str:
-    """Where a sink writes, from the run's folder where it lies in that: a run's folder may be moved."""
-    root, folder = _folder(pipeline).uri.rstrip("/"), folder_of(sink)
-    return folder.removeprefix(root) if f"{folder}/".startswith(f"{root}/") else folder
-
-
-# -- operators ------------------------------------------------------------------------------------------------
-
-
-def _fuse(nodes: list[Node], takers: dict) -> list[list[Node]]:
-    """Chains of neighbours with nothing between them and the same resource shape; the rest alone."""
-    groups: list[list[Node]] = []
-    group_of: dict[Node, list[Node]] = {}
-    for node in nodes:
-        chain = group_of.get(node.inputs[0].node) if len(node.inputs) == 1 else None
-        if chain is not None and _fusible(chain[-1], node, takers):
+    def _fuse(self) -> list[list[Node]]:
+        """Chains of neighbours with nothing between them and the same resource shape; the rest alone. No sinks."""
+        groups: list[list[Node]] = []
+        group_of: dict[Node, list[Node]] = {}
+        for node in (n for n in self.nodes if not isinstance(n.stage, Sink)):
+            chain = group_of.get(node.inputs[0].node) if len(node.inputs) == 1 else None
+            if chain is None or not self._fusible(chain[-1], node):
+                chain = []
+                groups.append(chain)
             chain.append(node)
-        else:
-            chain = [node]
-            groups.append(chain)
-        group_of[node] = chain
-    return groups
+            group_of[node] = chain
+        return groups
 
+    def _fusible(self, last: Node, node: Node) -> bool:
+        if node.inputs[0].node is not last or self.takers[last, node.inputs[0].port] != [node]:
+            return False
+        plain = not any(isinstance(n.stage, (Source, Stateful, Reduce)) for n in (last, node))
+        return plain and last.stage.resources == node.stage.resources
 
-def _fusible(last: Node, node: Node, takers: dict) -> bool:
-    if node.inputs[0].node is not last or takers[(last, node.inputs[0].port)] != [node]:
-        return False
-    plain = not any(isinstance(n.stage, (Source, Stateful, Reduce)) for n in (last, node))
-    return plain and last.stage.resources == node.stage.resources
-
-
-def _levels(nodes: list[Node], groups: list[list[Node]], mode: Mode) -> dict[Node, int]:
-    """The phase of each node: the barriers on the longest way to it. A sink stands with the last of its inputs."""
-    level: dict[Node, int] = {}
-    first = {group[0] for group in groups}
-    for node in nodes:
-        before = max((level[end.node] for end in node.inputs), default=-1)
-        barrier = isinstance(node.stage, Reduce) or (mode == "batch" and node in first)
-        level[node] = before + 1 if barrier else max(0, before)
-    return level
-
-
-@dataclass(frozen=True)
-class _Graph:
-    """What the operators of all phases are made from."""
-
-    pipeline: Graph
-    nodes: list[Node]
-    groups: list[list[Node]]
-    steps: dict[Node, Step]
-    takers: dict[tuple[Node, str], list[Node]]
-    level: dict[Node, int]
-    wanted: Mapping[Node, frozenset[str] | None]
-    columns: Mapping[Node, Mapping[str, pa.DataType | None] | None]
+    def _levels(self, mode: Mode) -> dict[Node, int]:
+        """The phase of each node: the barriers on the longest way to it. A sink stands with the last of its inputs."""
+        level: dict[Node, int] = {}
+        first = {group[0] for group in self.groups}
+        for node in self.nodes:
+            before = max((level[end.node] for end in node.inputs), default=-1)
+            barrier = isinstance(node.stage, Reduce) or (mode == "batch" and node in first)
+            level[node] = before + 1 if barrier else max(0, before)
+        return level
 
     def phase(self, number: int) -> Phase:
         """The operators of one phase: readers of spools, then what begins it, then what follows."""
+        here = [n for n in self.nodes if self.level[n] == number]
         groups = [g for g in self.groups if self.level[g[0]] == number]
         groups.sort(key=lambda g: not isinstance(g[0].stage, (Source, Reduce)))
-        sinks = [n for n in self.nodes if isinstance(n.stage, Sink) and self.level[n] == number]
-        read = self._read(number)
-        write = len(read) + len(groups)
+        sinks = [n for n in here if isinstance(n.stage, Sink)]
+        # Ports of earlier phases whose rows this one takes, those aside that a `Reduce` reads itself.
+        read = list(dict.fromkeys((end.node, end.port) for n in here if not isinstance(n.stage, Reduce)
+                                  for end in n.inputs if self.level[end.node] < number))
+        write = len(read) + len(groups)  # the index of the operator of all sinks
         place = {n: Target(len(read) + g, s) for g, group in enumerate(groups) for s, n in enumerate(group)}
         place |= {n: Target(write, s) for s, n in enumerate(sinks)}
         sink_steps = [self.steps[n] for n in sinks]
         operators = []
         for index, end in enumerate(read):
-            targets = tuple(place[n] for n in self.takers[end] if n in place and not isinstance(n.stage, Reduce))
-            operators.append(self._reader(index, end, targets))
+            takers = [n for n in self.takers[end] if n in place and not isinstance(n.stage, Reduce)]
+            operators.append(self._reader(index, end, tuple(place[n] for n in takers)))
         for index, group in enumerate(groups, len(read)):
-            routes = self._routes(group, number, place, write, sink_steps)
-            operators.append(self._operator(index, group, routes))
+            operators.append(self._operator(index, group, self._routes(group, place, write, sink_steps)))
         return Phase(number, (*operators, Operator(write, "sink", tuple(sink_steps))))
 
-    def _read(self, number: int) -> list[tuple[Node, str]]:
-        """Ports of earlier phases whose rows this one takes, those aside that a `Reduce` reads itself."""
-        ends = ((end.node, end.port) for n in self.nodes if self.level[n] == number and not isinstance(n.stage, Reduce)
-                for end in n.inputs if self.level[end.node] < number)
-        return list(dict.fromkeys(ends))
-
-    def _routes(self, group: list[Node], number: int, place: dict[Node, Target], write: int,
-                sink_steps: list[Step]) -> dict[tuple[int, str], tuple[Target, ...]]:
-        """Where the rows of a group go; the sinks that this takes are added to `sink_steps`."""
+    def _routes(self, group: list[Node], place: Mapping[Node, Target], write: int, sink_steps: list[Step]) -> Ports:
+        """Where the rows of a group go; the sinks that the plan adds for them are appended to `sink_steps`."""
         routes: dict[tuple[int, str], tuple[Target, ...]] = {}
         for at, node in enumerate(group):
             for port in (*node.stage.ports, *SIDE_OUTPUTS):
                 if at + 1 < len(group) and port == group[at + 1].inputs[0].port:
                     continue
                 takers = self.takers.get((node, port), ())
-                added = list({self._spool(node, port, n).name: self._spool(node, port, n)
-                              for n in takers if self.level[n] > number}.values())
-                if not takers and port in SIDE_OUTPUTS and not _discarded(self.pipeline.settings.discard, port, self.steps[node].name):
-                    added.append(_implicit(self.pipeline, self.steps[node], port))
-                targets = [place[n] for n in takers if self.level[n] == number]
+                spools = (self._spool(node, port, n) for n in takers if n not in place)
+                added = list({step.name: step for step in spools}.values())
+                if not takers and port in SIDE_OUTPUTS and not self._discarded(node, port):
+                    added.append(self._implicit(self.steps[node], port))
+                targets = [place[n] for n in takers if n in place]
                 targets += [Target(write, len(sink_steps) + i) for i in range(len(added))]
                 sink_steps += added
                 if targets:
-                    routes[(at, port)] = tuple(targets)
+                    routes[at, port] = tuple(targets)
         return routes
 
-    def _operator(self, index: int, group: list[Node], routes: dict[tuple[int, str], tuple[Target, ...]]) -> Operator:
-        chain = tuple(node.inputs[0].port for node in group[1:])
+    def _operator(self, index: int, group: list[Node], routes: Ports) -> Operator:
+        head, chain = group[0], tuple(node.inputs[0].port for node in group[1:])
         steps = tuple(self.steps[n] for n in group)
-        head = group[0]
-        ports = ((at, node, port) for at, node in enumerate(group) for port in (*node.stage.ports, *SIDE_OUTPUTS))
-        wanted = {(at, port): self._wanted(node, port) for at, node, port in ports}
-        payloads = {key: names for key, names in wanted.items() if names is not None}
-        if not isinstance(head.stage, Reduce):
-            return Operator(index, _kind(head.stage), steps, chain, routes, payloads)
-        spools = tuple(dict.fromkeys(self._spool(end.node, end.port, head).name for end in head.inputs))
-        return Operator(index, "source", steps, chain, routes, payloads, spools, self._from_spool())
+        payloads = {(at, port): wanted for at, node in enumerate(group) for port in (*node.stage.ports, *SIDE_OUTPUTS)
+                    if (wanted := self._wanted(node, port)) is not None}
+        if isinstance(head.stage, Reduce):
+            spools = tuple(dict.fromkeys(self._spool(end.node, end.port, head).name for end in head.inputs))
+            return Operator(index, "source", steps, chain, routes, payloads, spools, self._from_spool())
+        kind: Kind = "map"
+        if isinstance(head.stage, (Source, Stateful)):
+            kind = "source" if isinstance(head.stage, Source) else "stateful"
+        return Operator(index, kind, steps, chain, routes, payloads)
+
+    def _implicit(self, step: Step, port: str) -> Step:
+        """The sink that keeps the rows which a stage dropped, failed or found twice."""
+        name = f"{port}/{step.name}"
+        sink = ToParquet(path=below(self.folder, name), storage_options=self.options)
+        return Step(name, sink, _key(port, step.key), ((step.name, port),), implicit=True)
+
+    # -- between phases -------------------------------------------------------------------------------------------
 
     def _wanted(self, node: Node, port: str) -> frozenset[str] | None:
         """What is read later of the rows of a port, None if that may be everything."""
@@ -369,46 +324,26 @@ class _Graph:
         return None if None in found else frozenset().union(*found)
 
     def _spool(self, node: Node, port: str, taker: Node) -> Step:
-        """The sink that keeps the rows of a port for a later phase: one for all that read it as it is, and one a `Reduce`."""
-        of, reduce = self.steps[node], taker.stage if isinstance(taker.stage, Reduce) else None
-        name = f"{SPOOL}{of.name}.{port}" + (f".{self.steps[taker].name}" if reduce is not None else "")
-        column, shards = (reduce.key, reduce.shards) if reduce is not None and reduce.key is not None else (None, 1)
-        text = f"spool {FORMAT}\n{of.key}\n{port}\n{column}\n{shards}\n{self._carried(node, port)}"
-        key = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-        sink = ToSpool(path=f"{_spool_folder(self.pipeline)}/{name.removeprefix(SPOOL)}", key=column, shards=shards,
-                             storage_options=dict(self.pipeline.settings.storage_options) or None)
-        return Step(name, sink, key, ((of.name, port),), spool=True)
-
-    def _carried(self, node: Node, port: str) -> list[str] | None:
-        """The payloads that a spool of a port holds (and columns of unknown type), None for all.
-
-        They count in the spool's key: an edit behind the barrier may ask for others. What is wanted later and comes another
-        way, around the spool, does not count.
-        """
+        """The sink that keeps the rows of a port for a later phase: one for all that read it as it is, one a `Reduce`."""
+        of, folder, column, shards = self.steps[node], f"{self.steps[node].name}.{port}", None, 1
+        if isinstance(taker.stage, Reduce):
+            folder += f".{self.steps[taker].name}"
+            if taker.stage.key is not None:
+                column, shards = taker.stage.key, taker.stage.shards
+        # The payloads that it holds (and columns of unknown type), None for all, count in its key: an edit behind the barrier
+        # may ask for others. What is wanted later and comes another way, around the spool, does not count.
         wanted, columns = self._wanted(node, port), self.columns[node]
-        return None if wanted is None else sorted(n for n in wanted if columns is None or columns.get(n, pa.null()) is None)
+        carried = None if wanted is None else sorted(
+            n for n in wanted if columns is None or columns.get(n, pa.null()) is None)
+        key = _key(f"spool {FORMAT}", of.key, port, f"{column}", f"{shards}", f"{carried}")
+        sink = ToSpool(path=below(self.folder, f"{SPOOLS}/{folder}"), key=column, shards=shards, storage_options=self.options)
+        return Step(f"spool/{folder}", sink, key, ((of.name, port),), spool=True)
 
     def _from_spool(self) -> FromSpool:
-        return FromSpool(path=_spool_folder(self.pipeline), storage_options=dict(self.pipeline.settings.storage_options) or None)
+        return FromSpool(path=below(self.folder, SPOOLS), storage_options=self.options)
 
     def _reader(self, index: int, end: tuple[Node, str], targets: tuple[Target, ...]) -> Operator:
         """The source that reads a spool into a later phase."""
         step = self._spool(*end, next(n for n in self.takers[end] if not isinstance(n.stage, Reduce)))
-        read = Step(READ + step.name, self._from_spool(), step.key, spool=True)
+        read = Step(f"read {step.name}", self._from_spool(), step.key, spool=True)
         return Operator(index, "source", (read,), (), {(0, "out"): targets}, spools=(step.name,))
-
-
-def _spool_folder(pipeline: Graph) -> str:
-    return below(str(pipeline.settings.out), SPOOLS)
-
-
-def _implicit(pipeline: Graph, step: Step, port: str) -> Step:
-    """The sink that keeps the rows which a stage dropped, failed or found twice."""
-    folder = below(str(pipeline.settings.out), f"{port}/{step.name}")
-    sink = ToParquet(path=folder, storage_options=dict(pipeline.settings.storage_options) or None)
-    key = hashlib.blake2b(f"{port}\n{step.key}".encode(), digest_size=8).hexdigest()
-    return Step(f"{port}/{step.name}", sink, key, ((step.name, port),), implicit=True)
-
-
-def _kind(stage: Stage) -> Kind:
-    return "source" if isinstance(stage, (Source, Reduce)) else "stateful" if isinstance(stage, Stateful) else "map"

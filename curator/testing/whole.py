@@ -42,10 +42,8 @@ def _expanded(stage: Composite) -> tuple[Node, list[Node]]:
     """Its main node and the other ones in order, sinks aside."""
     rows = Node(Stage())
     node = Node(stage, (End(rows),))
-    made = expand(Graph(ends=(End(node),), settings=Settings(out=FOLDER)), {rows: "rows", node: stage.name})
-    nodes = made.pipeline.nodes()
-    parts = [n for n in nodes if n in made.parts and not isinstance(n.stage, Sink)]
-    return made.pipeline.ends[0].node, parts
+    made, parts = expand(Graph(ends=(End(node),), settings=Settings(out=FOLDER)))
+    return made.ends[0].node, [n for n in made.nodes() if n in parts and not isinstance(n.stage, Sink)]
 
 
 class Whole(Reduce):
