@@ -101,17 +101,14 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
 def _outputs(files: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """`outputs`, the written first, and `files`."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
-    listed: list[dict[str, Any]] = []
+    listed, summed = [], ("files", "rows", "size_bytes")
     for file in files:
-        stage, port, path = file["stage"], file["port"], file["path"]
-        group = groups.setdefault((stage, port), {"stage": stage, "port": port, "folder": folder([path]),
-                                                  "files": 0, "rows": 0, "size_bytes": 0})
-        if group["files"] < FILES_MAX:
-            listed.append(dict(file))
-        group["folder"] = folder([group["folder"], path])
-        group["files"] += 1
-        group["rows"] += file["rows"]
-        group["size_bytes"] += file["size_bytes"]
+        stage, port = file["stage"], file["port"]
+        group = groups.setdefault((stage, port), {"stage": stage, "port": port, "folder": file["path"]} | dict.fromkeys(summed, 0))
+        listed += [dict(file)] if group["files"] < FILES_MAX else []
+        group["folder"] = folder([group["folder"], file["path"]])
+        for name in summed:
+            group[name] += file.get(name, 1)
     order = {port: at for at, port in enumerate(SIDE_OUTPUTS)}
     return {"outputs": sorted(groups.values(), key=lambda group: order.get(group["port"], -1)), "files": listed}
 

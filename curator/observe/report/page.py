@@ -12,7 +12,6 @@ from curator.observe.report.flow import shares, strips
 from curator.observe.report.funnel import balance, inside, reasons_of
 from curator.observe.report.graph import SIDE_OUTPUTS, kept, ports, takers
 
-FILES_MAX = 200  # files named one by one; beyond, the folders say enough
 REASONS_MAX = 4  # named beside a stage; the table below has them all
 
 Stats = Mapping[str, Any]
@@ -31,9 +30,7 @@ def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()
         stats=stats, recipe=recipe, records=records, share=fmt.share, inside=inside, plural=fmt.plural,
         balance=balance(stats), ended=shares({name: records[name] for name in ("written", *SIDE_OUTPUTS, "absorbed")}),
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, rows=_flow(stats), times=_times(stats),
-        reasons=_reasons(stats), files=stats["files"][:FILES_MAX],
-        files_total=sum(group["files"] for group in stats["outputs"]), columns=_columns(stats),
-        tables=_tables(stats), examples=examples)
+        reasons=_reasons(stats), columns=_columns(stats), tables=_tables(stats), examples=examples)
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
