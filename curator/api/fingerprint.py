@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from curator.api.own_code import installed, installed_class, own_files, version_of
@@ -32,8 +33,7 @@ from curator.api.own_code import installed, installed_class, own_files, version_
 PLAIN = frozenset({str, int, float, bool, bytes, complex, type(None)})  # whose `ascii` is short for nothing
 DEPTH = 60  # of values in values
 NO_VALUE = ("_thread", "_weakref", "_weakrefset", "threading", "weakref")  # locks and caches decide nothing
-LOADS = {name: dis.opmap.get(name) for name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "IMPORT_NAME",
-                                                "EXTENDED_ARG")}
+LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")  # how code takes a name from its module
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Fingerprint:
             return _hash("arrow", str(value))
         if isinstance(value, (bytearray, memoryview)):
             return _hash(kind.__name__, bytes(value))
-        if _is_array(value):
+        if isinstance(value, (np.ndarray, np.generic)):
             return self._array(value)
         if hasattr(kind, "_decides_nothing"):
             return self._stage(value)
@@ -319,11 +319,6 @@ def _type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
-def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
-
-
 def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
@@ -362,18 +357,10 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 @functools.lru_cache(maxsize=4096)
 def _loads(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """The names that a code object takes from its module, and the modules that it imports."""
-    loaded, imported, extended = set(), set(), 0
-    plain = (LOADS["LOAD_NAME"], LOADS["LOAD_FROM_DICT_OR_GLOBALS"])
-    for at in range(0, len(code.co_code), 2):
-        operation, argument = code.co_code[at], code.co_code[at + 1] | extended
-        extended = argument << 8 if operation == LOADS["EXTENDED_ARG"] else 0
-        if operation == LOADS["LOAD_GLOBAL"]:
-            loaded.add(code.co_names[argument >> 1])
-        elif operation in plain:
-            loaded.add(code.co_names[argument])
-        elif operation == LOADS["IMPORT_NAME"]:
-            imported.add(code.co_names[argument])
-    return frozenset(loaded), frozenset(imported)
+    found: dict[str, set[str]] = {}
+    for one in dis.get_instructions(code):
+        found.setdefault(one.opname, set()).add(str(one.argval))
+    return frozenset().union(*(found.get(name, ()) for name in LOADS)), frozenset(found.get("IMPORT_NAME", ()))
 
 
 # -- of a stage -----------------------------------------------------------------------------------------------------

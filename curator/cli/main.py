@@ -179,7 +179,7 @@ def show(folder: str, as_json: bool) -> None:
     """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is. RUN is its output folder."""
     from curator.io.files.folder import Folder
     from curator.observe.report.funnel import show_funnel
-    from curator.run.folder.working import as_it_stands
+    from curator.run.folder.lock import as_it_stands
 
     out = Folder.open(folder)
     if not out.sub("_run").exists("stats.json"):

@@ -1,22 +1,21 @@
 """One run at a time in a folder.
 
-On a disk it is a file lock, on `_run/lock`: the system lets go of it when the last process that holds it is gone. So a run that
-follows one that was killed does not begin before the workers of that one are gone too, and a machine that crashed leaves no
-lock behind.
+On a disk it is a file lock, on `_run/lock`: the system lets go of it when the last process that holds it is gone. So a
+run that follows one that was killed does not begin before the workers of that one are gone too, and a machine that
+crashed leaves no lock behind.
 
-Object stores have no locks, and some network filesystems neither. There it is a lease: small files `_run/lease/<number>.json`,
-of which the highest number says who has the folder. A run creates the next number (a write that fails if the file is there,
-where the store knows such writes), and writes its file again every `BEAT_S` seconds. Another one may take the next number when
-the run has ended, when its process is gone from this very machine, or when its file has not changed for `LEASE_S` seconds; these
-are counted by the one that waits, and no two clocks are compared. A run that finds a higher number has lost its lease: it
-stops, and writes and removes nothing any more.
+Object stores have no locks, and some network filesystems neither. There it is a lease: small files
+`_run/lease/<number>.json`, of which the highest number says who has the folder. A run creates the next number (a write
+that fails if the file is there, where the store knows such writes), and writes its file again every `BEAT_S` seconds.
+Another one may take the next number when the run has ended, when its process is gone from this very machine, or when its
+file has not changed for `LEASE_S` seconds; these are counted by the one that waits, and no two clocks are compared. A run
+that finds a higher number has lost its lease: it stops, and writes and removes nothing any more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -24,10 +23,15 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
 
 from curator.api.errors import CuratorError
+from curator.api.format import duration
 from curator.io.files.faults import explained
 from curator.io.files.folder import Folder
 from curator.machine.process_id import boot_id, pid_namespace, started
@@ -65,14 +69,12 @@ class Holder:
     @classmethod
     def of(cls, data: bytes) -> Holder | None:
         """None if this is no description of a holder, or half of one."""
-        try:
-            found = json.loads(data)
-            return cls(**{f.name: found[f.name] for f in fields(cls)})
-        except (ValueError, KeyError, TypeError):
-            return None
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(data, type=cls)
+        return None
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return msgspec.json.encode(self)
 
     @property
     def is_here(self) -> bool:
@@ -116,13 +118,12 @@ def holder(out: Folder, wait_s: float = 2 * BEAT_S) -> Holder | None:
         except OSError:
             return None
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None
-        except BlockingIOError:
+            if _locked(fd, fcntl.LOCK_SH):
+                return None
             found = Holder.of(os.pread(fd, 4096, 0))
             return None if found is None or found.is_gone else found
-        except OSError:
-            pass  # no locks here: it may have a lease
+        except _NoLocks:  # it may have a lease
+            pass
         finally:
             os.close(fd)
     folder = out.sub("_run").sub("lease")
@@ -136,6 +137,18 @@ def holder(out: Folder, wait_s: float = 2 * BEAT_S) -> Holder | None:
         time.sleep(min(0.5, wait_s / 10))
         found = newest(folder)
     return None
+
+
+def as_it_stands(stats: Mapping[str, Any], out: Folder) -> dict[str, Any]:
+    """The stats of a run with what has become of it since they were written: one that is running may have been killed."""
+    if stats["status"] != "running":
+        return dict(stats)
+    alive = stats["alive"]
+    age, who = duration(max(0.0, time.time() - alive["time"])), f"process {alive['pid']} on {alive['host']}"
+    if holder(out) is not None:
+        return {**stats, "message": f"{who} works on it; these numbers are {age} old"}
+    message = f"{who} was killed, or its machine went, after it wrote these numbers {age} ago; the same command continues it"
+    return {**stats, "status": "killed", "message": message}
 
 
 def _refused(out: Folder, by: Holder | None) -> CuratorError:
@@ -172,6 +185,16 @@ class _NoLocks(Exception):
     """This filesystem has none."""
 
 
+def _locked(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise _NoLocks from error
+    return True
+
+
 class FileLock(Lock):
     """Held by every process that holds `fd`."""
 
@@ -181,27 +204,24 @@ class FileLock(Lock):
         with explained("write", path):
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
-            self._take(out)
+            began = time.monotonic()
+            while not _locked(self.fd):
+                by = self._written()
+                if time.monotonic() - began > (ENDING_S if by is not None and by.is_gone else LOOKED_AT_S):
+                    raise _refused(out, by)
+                time.sleep(0.05)
         except BaseException:
             os.close(self.fd)
-            self.fd = None
             raise
+        before = self._written()
+        self.after_kill = before is not None and not before.ended
         self.me = Holder.me()
         self._write(self.me)
 
-    def _take(self, out: Folder) -> None:
-        assert self.fd is not None
-        began = time.monotonic()
-        while not _locked(self.fd):
-            by = Holder.of(os.pread(self.fd, 4096, 0))
-            if time.monotonic() - began > (ENDING_S if by is not None and by.is_gone else LOOKED_AT_S):
-                raise _refused(out, by)
-            time.sleep(0.05)
-        before = Holder.of(os.pread(self.fd, 4096, 0))
-        self.after_kill = before is not None and not before.ended
+    def _written(self) -> Holder | None:
+        return Holder.of(os.pread(self.fd, 4096, 0))
 
     def _write(self, who: Holder) -> None:
-        assert self.fd is not None
         os.ftruncate(self.fd, os.pwrite(self.fd, who.to_json(), 0))
 
     def release(self) -> None:
@@ -212,26 +232,14 @@ class FileLock(Lock):
             self.fd = None
 
 
-def _locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise _NoLocks from error
-    return True
-
-
 # -- everywhere else ------------------------------------------------------------------------------------------------
 
 
 def newest(folder: Folder) -> tuple[int, Holder | None]:
-    """The highest number among leases, 0 if there is none, and who has it; None if its file cannot be read, or was removed."""
+    """The highest number among leases, 0 if there is none, and who has it; None if its file cannot be read, or is gone."""
     number = max((int(found[1]) for n in folder.names() if (found := NAME.fullmatch(n))), default=0)
-    if not number:
-        return 0, None
     try:
-        return number, Holder.of(folder.read(_name(number)))
+        return number, Holder.of(folder.read(_name(number))) if number else None
     except CuratorError:
         if folder.exists(_name(number)):
             raise
@@ -263,7 +271,8 @@ class Lease(Lock):
         self.thread = threading.Thread(target=self._renew_often, name="lease", daemon=True)
         self.thread.start()
 
-    # -- getting it -----------------------------------------------------------------------------------------
+    def _is_ours(self, by: Holder | None) -> bool:
+        return by is not None and by.token == self.me.token
 
     def _take(self) -> None:
         seen: tuple[int, Holder | None] | None = None
@@ -271,7 +280,7 @@ class Lease(Lock):
         while True:
             began = _clock()
             number, by = now = newest(self.folder)
-            if by is not None and by.token == self.me.token:  # it was created, though the answer was lost
+            if self._is_ours(by):  # it was created, though the answer was lost
                 break
             if number and not (by is not None and by.is_gone):
                 if (seen is not None and now != seen) or (by is not None and by.is_here):
@@ -297,16 +306,12 @@ class Lease(Lock):
         if not self.folder.is_exclusive or self.folder.create(_name(number), self.me.to_json()):
             time.sleep(SETTLE_S)  # this store lets two create one file: the last one has it
         latest, by = newest(self.folder)
-        return latest == number and by is not None and by.token == self.me.token
-
-    # -- keeping it -----------------------------------------------------------------------------------------
+        return latest == number and self._is_ours(by)
 
     def _renew_often(self) -> None:
-        while not self.ending.wait(self.beat_s):
+        while not self.ending.wait(self.beat_s) and not self.lost:
             with contextlib.suppress(CuratorError):  # the store does not answer: next time; or it is lost, which `check` tells
                 self._renew()
-            if self.lost:
-                return
 
     def _renew(self, ended: bool = False) -> None:
         """Find that the lease is ours, and write its file again."""
@@ -314,10 +319,10 @@ class Lease(Lock):
             self.check()
             began = _clock()
             number, by = newest(self.folder)
-            if number != self.number or by is None or by.token != self.me.token:
-                self.lost = (f"{self.folder.uri} was removed" if by is None else
-                             f"another run ({by}) has taken over {self.out.uri}, since this one gave no sign of life for long")
-                self.lost += "; this run stops, and writes nothing there any more. What it had finished before is kept"
+            if number != self.number or not self._is_ours(by):
+                why = (f"{self.folder.uri} was removed" if by is None else
+                       f"another run ({by}) has taken over {self.out.uri}, since this one gave no sign of life for long")
+                self.lost = f"{why}; this run stops, and writes nothing there any more. What it had finished before is kept"
                 self.check()
             self.me = replace(self.me, beat=self.me.beat + 1, ended=ended)
             self.folder.write(_name(self.number), self.me.to_json())
@@ -339,4 +344,3 @@ class Lease(Lock):
             self.thread.join()
             with contextlib.suppress(CuratorError):  # it is another's already, or will run out
                 self._renew(ended=True)
-
