@@ -137,7 +137,7 @@ def test_no_error_is_swallowed(path):
 
 # Physical lines a room: a ratchet. A number is only ever lowered; "." are the files beside the rooms.
 LINES = {
-    "api": 1891,
+    "api": 1878,
     "machine": 418,
     "io": 3925,
     "io/tables": 1719,
