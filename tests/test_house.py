@@ -150,10 +150,10 @@ LINES = {
     "engine": 3627,
     "recipe": 1402,
     "worker": 1979,
-    "observe": 2101,
+    "observe": 2106,
     "testing": 1112,
     "runtime": 1135,
-    "run": 2592,
+    "run": 2550,
     "cli": 417,
     ".": 128,
 }
