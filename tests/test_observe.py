@@ -8,7 +8,7 @@ import json
 import random
 import re
 import tracemalloc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
 import pyarrow as pa
@@ -19,7 +19,6 @@ from curator import Outputs, Stage, read, stage, write
 from curator.api import format as fmt
 from curator.api.counts import VALUES_MAX, Counts
 from curator.api.findings import Alarm, Line, Table
-from curator.api.stage import SIDE_OUTPUTS as STAGE_SIDE_OUTPUTS
 from curator.api.summary import DISTINCT_MAX, ColumnSummary
 from curator.io.files.folder import Folder
 from curator.observe.live.progress import Progress
@@ -27,18 +26,19 @@ from curator.observe.preview import StagePreview, show_preview
 from curator.observe.report.examples import find_examples
 from curator.observe.report.flow import strips
 from curator.observe.report.funnel import show_funnel
-from curator.observe.report.graph import SIDE_OUTPUTS, lines
+from curator.observe.report.graph import lines
 from curator.observe.report.page import render_report
 from curator.observe.stats import RunInfo, StageInfo, summarise
 
 
-def chain(*stages, columns=None, findings=None, **run):
+def chain(*stages, columns=None, **run):
     """Stats of a pipeline in a line: `(name, kind, Counts)` each, or with the reasons that it may give."""
     infos, counts, before = [], {}, ()
     for name, kind, count, *reasons in stages:
         infos.append(StageInfo(name, kind, before, 2, tuple(*reasons)))
-        counts[name], before = count, ((name, "out"),)
-    return summarise(RunInfo(name="demo", **run), infos, counts, columns, findings)
+        held = {c: ColumnSummary.from_json(s) for c, s in (columns or {}).get(name, {}).items()}
+        counts[name], before = replace(count, columns=held), ((name, "out"),)
+    return summarise(RunInfo(name="demo", **run), infos, counts)
 
 
 def small(**run):
@@ -92,9 +92,6 @@ def test_a_lost_row_is_an_error_that_names_the_stage():
     with pytest.raises(AssertionError, match="'drop': 1 rows"):
         Counts(10, 0, {"out": 9}).check("drop")
 
-
-def test_endings_are_spelled_as_in_the_stage_module():
-    assert SIDE_OUTPUTS == STAGE_SIDE_OUTPUTS
 
 
 def test_records_of_a_line():

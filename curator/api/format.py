@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from os.path import commonprefix
 
 
 def count(rows: float) -> str:
@@ -91,9 +92,5 @@ def listing(names: Iterable[object], most: int = 5) -> str:
 
 def folder(paths: Iterable[str]) -> str:
     """The deepest folder that all these files lie in, with a slash at the end; empty for the working folder."""
-    folders = [path.split("/")[:-1] for path in paths]
-    common = folders[0] if folders else []
-    for other in folders[1:]:
-        same = [a == b for a, b in zip(common, other, strict=False)]
-        common = common[:same.index(False) if False in same else len(same)]
+    common = commonprefix([path.split("/")[:-1] for path in paths])  # noqa: RUF071 - of lists, name by name
     return "/".join(common) + "/" if common else ""

@@ -8,7 +8,6 @@ from typing import Any
 from curator.api.format import count, listing, plural, share
 from curator.observe.report.graph import kept, ports
 
-LEVELS = ("error", "warning", "note")
 ROWS_MIN = 20  # with fewer rows, a rule that never fired or a constant column says nothing
 FAILED_MAX = 0.01  # share of the records above which failures are no longer single bad inputs
 DUPLICATE_MAX = 0.9  # share of a stage's rows above which they are one corpus read twice rather than repeats
@@ -18,12 +17,11 @@ Alarms = Iterator[tuple[str, str | None, str]]  # level, stage, text
 
 
 def find_alarms(stats: Stats) -> list[dict[str, Any]]:
-    """The alarms of a run, worst first: `[{level, stage, text}]`; `stage` is None for what concerns the whole run."""
+    """The alarms that any run and any stage may raise; a stage's own come from its `findings`."""
     found = [*_lost_rows(stats), *_empty(stats), *_failed(stats)]
     for stage in stats["stages"]:
         found += [*_memory(stage), *_rules(stage), *_duplicates(stage), *_constants(stage)]
-    alarms = [{"level": level, "stage": stage, "text": text} for level, stage, text in found]
-    return sorted(alarms, key=lambda alarm: LEVELS.index(alarm["level"]))
+    return [{"level": level, "stage": stage, "text": text} for level, stage, text in found]
 
 
 def _lost_rows(stats: Stats) -> Alarms:

@@ -1,6 +1,6 @@
 """What a run did, in numbers: the counts of each stage and the dict that becomes `stats.json`.
 
-Everything that shows a run (funnel, report, alarms) reads this dict and nothing else:
+Everything that shows a run (funnel, report, card, alarms) reads this dict and nothing else:
 
     name, status ("running" | "finished" | "stopped" | "failed"), message, seconds, out (the run's folder), limit (a sentence)
     records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended; in a run that is not
@@ -9,13 +9,13 @@ Everything that shows a run (funnel, report, alarms) reads this dict and nothing
     first_errors  [{stage, error, traceback, file, line, record}]: the first error of each stage, what matters most first
     stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
-             over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers} and, where
-             they were measured, columns {column: summary} (see `curator.api.summary`), by_value {column: {value: {port: rows}}}, extra
-             {name: number}, and what the stage says of itself: lines [text], tables [{title, head, rows [[label, number, of]]}]
+             over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers (most at a time)} and, where
+             there are any, columns {column: summary} (see `curator.api.summary`), by_value {column: {value: {port: rows}}}, extra
+             {name: number}, memory (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head, rows}]
     units    {done, total, skipped}
     outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output that is kept there
     files    [{path, rows, size_bytes, stage, port}]: of each output the first hundred; the ledger names all
-    alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first
+    alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first; stage is None for what concerns the whole run
     example_columns  {column: how it is shown}, as stages declare
 """
 
@@ -28,11 +28,12 @@ from typing import Any
 from curator.api.counts import WRITTEN, Counts
 from curator.api.findings import Alarm, Finding, Line, Table
 from curator.api.format import folder
-from curator.api.stage import Stage
-from curator.observe.alarms import LEVELS, find_alarms
-from curator.observe.report.graph import SIDE_OUTPUTS, ports, takers
+from curator.api.stage import SIDE_OUTPUTS, Stage
+from curator.observe.alarms import find_alarms
+from curator.observe.report.graph import ports, takers
 
 FILES_MAX = 100  # of a stage and port are listed; a run may write a million
+LEVELS = ("error", "warning", "note")
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,17 @@ class RunInfo:
 
 
 def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[str, Counts],
-              columns: Mapping[str, Mapping[str, Any]] | None = None,
               findings: Mapping[str, Sequence[Finding]] | None = None) -> dict[str, Any]:
     """The stats of a run. Stages come in pipeline order; a stage without counts saw no row.
 
-    `columns`: for each stage, summaries of the columns it added. `findings`: what each stage says of itself. A mismatch of the
-    counts does not raise here: it becomes an alarm of level "error" with the numbers, so that the run can still be looked at.
+    `findings`: what each stage says of itself. A mismatch of the counts does not raise here: it becomes an alarm of level "error"
+    with the numbers, so that the run can still be looked at.
     """
     stages = stage_rows(stage_infos, counts)
     alarms = []
     for stage in stages:
-        if columns and columns.get(stage["name"]):
-            stage["columns"] = dict(columns[stage["name"]])
+        if stage["name"] in counts and (columns := counts[stage["name"]].columns):
+            stage["columns"] = {name: summary.to_json() for name, summary in columns.items()}
         for found in (findings or {}).get(stage["name"], ()):
             match found:
                 case Alarm():
@@ -88,7 +88,7 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
                     stage.setdefault("tables", []).append(asdict(found))
     ended = records(stages)
     if run.status in ("running", "stopped"):
-        gone = sum(ended[name] for name in (WRITTEN, "dropped", "duplicate", "failed", "absorbed"))
+        gone = sum(ended[name] for name in (WRITTEN, *SIDE_OUTPUTS, "absorbed"))
         ended["unfinished"] = max(0, ended["in"] + ended["made"] - gone)
     stats = {"name": run.name, "status": run.status, "message": run.message, "records": ended,
              "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
@@ -101,14 +101,17 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
 def _outputs(files: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """`outputs`, the written first, and `files`."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
-    listed, summed = [], ("files", "rows", "size_bytes")
+    listed: list[dict[str, Any]] = []
     for file in files:
-        stage, port = file["stage"], file["port"]
-        group = groups.setdefault((stage, port), {"stage": stage, "port": port, "folder": file["path"]} | dict.fromkeys(summed, 0))
-        listed += [dict(file)] if group["files"] < FILES_MAX else []
-        group["folder"] = folder([group["folder"], file["path"]])
-        for name in summed:
-            group[name] += file.get(name, 1)
+        stage, port, path = file["stage"], file["port"], file["path"]
+        group = groups.setdefault((stage, port), {"stage": stage, "port": port, "folder": folder([path]),
+                                                  "files": 0, "rows": 0, "size_bytes": 0})
+        if group["files"] < FILES_MAX:
+            listed.append(dict(file))
+        group["folder"] = folder([group["folder"], path])
+        group["files"] += 1
+        group["rows"] += file["rows"]
+        group["size_bytes"] += file["size_bytes"]
     order = {port: at for at, port in enumerate(SIDE_OUTPUTS)}
     return {"outputs": sorted(groups.values(), key=lambda group: order.get(group["port"], -1)), "files": listed}
 
@@ -142,20 +145,30 @@ def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str], reports
 
 
 def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list[dict[str, Any]]:
-    """The stages of `stats.json`, without columns."""
+    """The stages of `stats.json`, without columns and findings."""
     return [_stage(info, counts.get(info.name, Counts())) for info in infos]
+
+
+def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
+    optional = {"by_value": counts.by_value, "extra": counts.extra, "memory": asdict(counts.memory) if counts.memory else None}
+    return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],
+            "in": counts.rows_in, "made": counts.made, "out": dict(counts.out),
+            "dropped": {**dict.fromkeys(info.reasons, 0), **counts.dropped},
+            "duplicate": counts.duplicate, "failed": counts.failed, "absorbed": counts.absorbed,
+            "busy_s": round(counts.busy_s, 3), "workers": info.workers,
+            "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0,
+            **{name: value for name, value in optional.items() if value}}
 
 
 def records(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Where the records of a run ended: each of them in one place only.
 
-    An ending that another stage takes (a branch on `dropped`) is no end, so its rows count where that branch ends. A
+    A side output that another stage takes (a branch on `dropped`) is no end, so its rows count where that branch ends. A
     port that two stages take gives each of them the rows: the copies count as made.
     """
     taken = takers(stages)
-    total = dict.fromkeys(("in", "made", WRITTEN, "dropped", "duplicate", "failed", "absorbed"), 0)
+    total = dict.fromkeys(("in", "made", WRITTEN, *SIDE_OUTPUTS, "absorbed"), 0)
     for stage in stages:
-        name = stage["name"]
         total["made"] += stage["made"]
         total["absorbed"] += stage["absorbed"]
         if stage["kind"] == "source":
@@ -163,19 +176,8 @@ def records(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         if stage["kind"] == "sink":
             total[WRITTEN] += sum(stage["out"].values())
         for port, rows in ports(stage).items():
-            total["made"] += rows * max(0, len(taken.get((name, port), ())) - 1)
-            if port in SIDE_OUTPUTS and (name, port) not in taken:
+            takers_of_port = taken.get((stage["name"], port), ())
+            total["made"] += rows * max(0, len(takers_of_port) - 1)
+            if port in SIDE_OUTPUTS and not takers_of_port:
                 total[port] += rows
     return total
-
-
-def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
-    return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],
-            "in": counts.rows_in, "made": counts.made, "out": dict(counts.out),
-            "dropped": {**dict.fromkeys(info.reasons, 0), **counts.dropped},
-            "duplicate": counts.duplicate, "failed": counts.failed, "absorbed": counts.absorbed,
-            "busy_s": round(counts.busy_s, 3), "workers": info.workers,
-            "rows_per_s": round(counts.rows_in / counts.busy_s, 1) if counts.busy_s > 0 else 0.0,
-            **({"by_value": dict(counts.by_value)} if counts.by_value else {}),
-            **({"extra": dict(counts.extra)} if counts.extra else {}),
-            **({"memory": asdict(counts.memory)} if counts.memory else {})}

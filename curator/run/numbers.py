@@ -111,8 +111,7 @@ class Numbers:
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds),
                        out=self.plan.out.uri, limit=self._limit(), files=files,
                        units=units[0] if units else {}, example_columns=shown)
-        columns = {n: {c: s.to_json() for c, s in k.columns.items()} for n, k in counts.items() if k.columns}
-        stats = summarise(info, self._infos(), counts, columns, self._findings(by_step | counts))
+        stats = summarise(info, self._infos(), counts, self._findings(by_step | counts))
         if len(self.plan.phases) > 1:
             stats["phases"] = [{"units": u, "seconds": round(s, 3)} for u, s in zip(units, seconds, strict=True)]
         return stats

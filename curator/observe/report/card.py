@@ -17,12 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from curator.api.counts import WRITTEN
 from curator.api.errors import InputError
 from curator.api.format import count, plural, shorten
+from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.folder import Folder, open_input
 from curator.io.files.listing import CARD, DATA
+from curator.observe.report.columns import table_of
 from curator.observe.report.funnel import balance
-from curator.observe.report.graph import SIDE_OUTPUTS, kept
 
 FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}  # as `load_dataset` calls them
 FILES_MAX = 16  # of a folder, that are looked at for their columns
@@ -97,42 +99,35 @@ def _yaml(value: Any) -> str:
 
 def _configs(tables: Sequence[_Table]) -> dict[str, Any]:
     """The head of the card. The first table is the default."""
-    configs, infos = [], []
-    for at, table in enumerate(tables):
-        configs.append({"config_name": table.name, **({"default": True} if not at else {}), "data_files": table.pattern})
-        if table.varies and table.columns is not None:  # else all files would have to be like the first
-            infos.append({"config_name": table.name, "features": [_feature(f) for f in table.columns]})
+    configs = [{"config_name": t.name, **({} if at else {"default": True}), "data_files": t.pattern} for at, t in enumerate(tables)]
+    infos = [{"config_name": t.name, "features": [_feature(f) for f in t.columns]}
+             for t in tables if t.varies and t.columns is not None]  # else all files would have to be like the first
     return {"configs": configs, **({"dataset_info": infos} if infos else {})}
 
 
 def _tables(stats: Stats, about: About, out: Folder) -> Iterator[_Table]:
     """What there is to load, the data first. Where nothing was written, a first one without files: it keeps readers from
     taking for data what lies beside it."""
-    files: dict[str, list[Stats]] = {}
-    for file in stats["files"]:
-        files.setdefault(file["stage"] if file["port"] == "written" else f"/{file['port']}", []).append(file)
-    written = [sink for sink in about.sinks if sink in files]
-    if not written:
+    outputs = stats["outputs"]
+    written = {output["stage"]: output for output in outputs if output["port"] == WRITTEN}
+    if not written.keys() & about.sinks.keys():
         yield _Table(DATA, DATA, ".parquet")
-    for sink in written:
-        folder = about.sinks[sink]
-        name = re.sub(r"[^\w.-]+", "-", folder.removeprefix(f"{DATA}/"))
-        yield from _table(f"{DATA}-{name}" if name in SIDE_OUTPUTS else name, folder, files[sink], out)
-    for ending in SIDE_OUTPUTS:
-        own = files.get(f"/{ending}", [])
-        by_stage = [_one(f"{ending}-{stage}", f"{ending}/{stage}", [f for f in own if f["stage"] == stage], out)
-                    for stage in dict.fromkeys(f["stage"] for f in own)]
-        whole = list(_table(ending, ending, own, out))
-        yield from (by_stage if whole and whole[0].columns is None else whole)
+    for sink, folder in about.sinks.items():
+        if sink in written:
+            name = re.sub(r"[^\w.-]+", "-", folder.removeprefix(f"{DATA}/"))
+            yield _table(f"{DATA}-{name}" if name in SIDE_OUTPUTS else name, folder, [written[sink]], stats, out)
+    for port in SIDE_OUTPUTS:
+        if own := [output for output in outputs if output["port"] == port]:
+            whole = _table(port, port, own, stats, out)
+            by_stage = [_table(f"{port}-{one['stage']}", f"{port}/{one['stage']}", [one], stats, out)
+                        for one in own if whole.columns is None]
+            yield from by_stage or [whole]
 
 
-def _table(name: str, folder: str, files: Sequence[Stats], out: Folder) -> Iterator[_Table]:
-    if files:
-        yield _one(name, folder, files, out)
-
-
-def _one(name: str, folder: str, files: Sequence[Stats], out: Folder) -> _Table:
-    paths = [file["path"] for file in files]
+def _table(name: str, folder: str, outputs: Sequence[Stats], stats: Stats, out: Folder) -> _Table:
+    """The files of these outputs as one. `stats` names some of each."""
+    ends = {(output["stage"], output["port"]) for output in outputs}
+    paths = [file["path"] for file in stats["files"] if (file["stage"], file["port"]) in ends]
     kind = next((s for s in FORMATS if any(s in path.rpartition("/")[2] for path in paths)), "")
     suffix = max((path[path.rindex(kind):] for path in paths if kind and kind in path.rpartition("/")[2]), default="")
     described = [path for path in paths if path.endswith(".parquet" if kind == ".tar" else suffix)]
@@ -145,7 +140,7 @@ def _one(name: str, folder: str, files: Sequence[Stats], out: Folder) -> _Table:
     varies = kind == ".parquet" and any(s.names != schemas[0].names or s.types != schemas[0].types for s in schemas)
     if varies and columns is not None and any(_feature(f) is None for f in columns):
         columns = None
-    return _Table(name, folder, suffix, sum(file["rows"] for file in files), columns, varies)
+    return _Table(name, folder, suffix, sum(output["rows"] for output in outputs), columns, varies)
 
 
 def _schema(out: Folder, path: str) -> pa.Schema | None:
@@ -204,7 +199,9 @@ def _sections(stats: Stats, about: About, tables: Sequence[_Table], named: Seque
     yield "## How it was made"
     yield (f"By curator {about.version} on {time.strftime('%Y-%m-%d', time.gmtime())}, with the recipe in `_run/recipe.yaml`; "
            "`_run/report.html` shows examples, and all reasons and times.")
-    yield _grid(("stage", "in", "goes on", "dropped", "duplicate", "failed"), list(_funnel(stats)))
+    funnel = table_of(stats, "card")
+    rows = [(_line(stage), *("<br>".join(map(_line, cell.split("\n"))) for cell in cells.values())) for stage, cells in funnel.items()]
+    yield _grid(("stage", *next(iter(funnel.values()))), rows)
     yield f"{balance(stats)}."
     yield "## Sources"
     yield "\n".join(f"- {_line(source)}" for source in about.sources)
@@ -229,14 +226,6 @@ def _how(table: _Table, is_config: bool, is_default: bool) -> str:
         return '`load_dataset(".")`' if is_default else f'`load_dataset(".", "{table.name}")`'
     kind = next((FORMATS[s] for s in FORMATS if table.suffix.startswith(s)), None)
     return "" if kind is None else f'`load_dataset("{kind}", data_files="{table.pattern}")`'
-
-
-def _funnel(stats: Stats) -> Iterator[tuple[str, ...]]:
-    for stage in stats["stages"]:
-        reasons = sorted(((n, reason) for reason, n in stage["dropped"].items() if n), reverse=True)
-        why = "<br>".join(f"{_line(reason)} {count(n)}" for n, reason in reasons)
-        yield (_line(stage["name"]), count(stage["in"]), count(kept(stage)), why, *(count(stage[e]) if stage[e] else ""
-                                                                                 for e in ("duplicate", "failed")))
 
 
 def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from curator.api.errors import InputError
 from curator.api.format import short_path, shorten
+from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.folder import Folder, open_input
 from curator.io.tables.parquet import BUFFER_BYTES
-from curator.observe.report.graph import SIDE_OUTPUTS
 
 EXAMPLES_MAX = 6  # of one reason
 GROUPS_MAX = 24  # reasons that have examples

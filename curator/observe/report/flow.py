@@ -6,11 +6,10 @@ strip. A strip is 100 wide and 100 high and is stretched to the room there is, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from curator.observe.report.graph import SIDE_OUTPUTS, Stage, kept, lines, ports
+from curator.observe.report.graph import Stage, kept, lines, losses, ports, takers
 
 GAP = 2.0  # between ribbons, in the strip's units, as all lengths here
 THINNEST = 0.7  # one record among millions is still seen
@@ -51,39 +50,25 @@ def strips(stages: Sequence[Stage]) -> list[Strip]:
     """The drawing of all stages, in reading order."""
     ordered = [line for line in lines(stages) if line.port is None]
     place = {line.stage["name"]: index for index, line in enumerate(ordered)}
-    edges = []
-    for index, line in enumerate(ordered):
-        for name, port in line.stage["after"]:
-            before = place[name]
-            edges.append(_Edge(before, index, ports(ordered[before].stage).get(port, 0)))
-    taken = {(name, port) for line in ordered for name, port in line.stage["after"]}
-    lost = [{ending: rows for ending, rows in _losses(line.stage).items() if (line.stage["name"], ending) not in taken}
-            for line in ordered]
+    edges = [_Edge(place[name], index, ports(ordered[place[name]].stage).get(port, 0))
+             for index, line in enumerate(ordered) for name, port in line.stage["after"]]
+    taken = takers(stages)
+    lost = [{ending: rows for ending, _, rows in losses(line.stage, 0) if (line.stage["name"], ending) not in taken} for line in ordered]
     scale = _scale(edges, lost, [line.stage["in"] + line.stage["made"] for line in ordered])
     return [Strip(line.stage, line.depth, tuple(_shapes(index, line.stage, edges, lost[index], scale)))
             for index, line in enumerate(ordered)]
 
 
-def _losses(stage: Stage) -> dict[str, int]:
-    ended = {**ports(stage), "absorbed": stage["absorbed"]}
-    return {ending: ended[ending] for ending in (*SIDE_OUTPUTS, "absorbed") if ended.get(ending)}
-
-
 def _live(edges: Sequence[_Edge], boundary: int) -> list[_Edge]:
     """The edges that cross the line above a strip, those that end soonest on the left."""
-    live = [e for e in edges if e.start < boundary <= e.end and e.rows]
-    return sorted(live, key=lambda e: (e.end, e.start))
+    return sorted((e for e in edges if e.start < boundary <= e.end and e.rows), key=lambda e: (e.end, e.start))
 
 
 def _scale(edges: Sequence[_Edge], lost: Sequence[Mapping[str, int]], rows: Sequence[int]) -> float:
     """Width of one row, so that the fullest line still fits."""
-    widest, ribbons = 1, 1
-    for boundary in range(len(lost) + 1):
-        live = _live(edges, boundary)
-        losses = lost[boundary - 1] if boundary else {}
-        widest = max(widest, sum(e.rows for e in live) + sum(losses.values()))
-        ribbons = max(ribbons, len(live) + len(losses))
-    return (100 - (GAP + THINNEST) * ribbons) / max(widest, *rows, 1)
+    crossing = [[*(e.rows for e in _live(edges, boundary)), *(lost[boundary - 1].values() if boundary else ())]
+                for boundary in range(len(lost) + 1)]
+    return (100 - (GAP + THINNEST) * max(1, *map(len, crossing))) / max(1, *map(sum, crossing), *rows)
 
 
 def _width(rows: int, scale: float) -> float:
@@ -99,27 +84,27 @@ def _positions(live: Sequence[_Edge], scale: float) -> tuple[dict[_Edge, float],
     return at, x
 
 
-def _shapes(index: int, stage: Stage, edges: Sequence[_Edge], lost: Mapping[str, int], scale: float) -> list[Shape]:
+def _shapes(index: int, stage: Stage, edges: Sequence[_Edge], lost: Mapping[str, int], scale: float) -> Iterator[Shape]:
     above, _ = _positions(_live(edges, index), scale)
     below, free = _positions(_live(edges, index + 1), scale)
-    shapes = [Shape(_ribbon(above[e], 0, below[e], 100, _width(e.rows, scale)), "waiting")
-              for e in above if e.end > index]
-    x = 0.0
-    for edge in (e for e in above if e.end == index):
-        width, kind = _width(edge.rows, scale), "flow" if edge.start == index - 1 else "arriving"
-        shapes.append(Shape(_ribbon(above[edge], 0, x, NODE, width), kind))
-        x += width
-    right = max(x, _width(max(stage["in"] + stage["made"], kept(stage)), scale), THINNEST)
-    x = 0.0
+    arrived = left = 0.0
+    for edge, x in above.items():
+        width = _width(edge.rows, scale)
+        if edge.end > index:
+            yield Shape(_ribbon(x, 0, below[edge], 100, width), "waiting")
+        else:
+            yield Shape(_ribbon(x, 0, arrived, NODE, width), "flow" if edge.start == index - 1 else "arriving")
+            arrived += width
     for edge in (e for e in below if e.start == index):
-        width, kind = _width(edge.rows, scale), "flow" if edge.end == index + 1 else "leaving"
-        shapes.append(Shape(_ribbon(x, NODE, below[edge], 100, width), kind))
-        x += width
+        width = _width(edge.rows, scale)
+        yield Shape(_ribbon(left, NODE, below[edge], 100, width), "flow" if edge.end == index + 1 else "leaving")
+        left += width
     for ending, rows in lost.items():
         width = _width(rows, scale)
-        shapes.append(Shape(_ribbon(x, NODE, free, 100, width), ending))
-        x, free = x + width, free + width
-    return [*shapes, Shape(f"M0 {NODE:g}H{max(right, x):.2f}", "sink" if stage["kind"] == "sink" else "node")]
+        yield Shape(_ribbon(left, NODE, free, 100, width), ending)
+        left, free = left + width, free + width
+    right = max(arrived, left, _width(max(stage["in"] + stage["made"], kept(stage)), scale), THINNEST)
+    yield Shape(f"M0 {NODE:g}H{right:.2f}", "sink" if stage["kind"] == "sink" else "node")
 
 
 def _ribbon(x0: float, y0: float, x1: float, y1: float, width: float) -> str:
@@ -127,9 +112,3 @@ def _ribbon(x0: float, y0: float, x1: float, y1: float, width: float) -> str:
     middle = (y0 + y1) / 2
     return (f"M{x0:.2f} {y0:g}C{x0:.2f} {middle:g} {x1:.2f} {middle:g} {x1:.2f} {y1:g}H{x1 + width:.2f}"
             f"C{x1 + width:.2f} {middle:g} {x0 + width:.2f} {middle:g} {x0 + width:.2f} {y0:g}Z")
-
-
-def shares(parts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Each part that is not 0 with its percentage of the sum, for a bar."""
-    whole = sum(parts.values())
-    return [{"name": name, "rows": rows, "percent": 100 * rows / whole} for name, rows in parts.items() if rows]

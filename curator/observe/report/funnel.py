@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from curator.api.format import count, duration, plural, rate, share, short_path, size
-from curator.observe.report.graph import MAIN, SIDE_OUTPUTS, Line, Stage, kept, lines, ports, takers
+from curator.api.stage import SIDE_OUTPUTS
+from curator.observe.report.columns import table_of
+from curator.observe.report.graph import MAIN, Line, lines, losses, origin, ports, takers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 WIDTH_MAX = 100  # wider, and the eye loses the line between a name and its number
 PLAIN_WIDTH = 80
@@ -28,7 +31,7 @@ def show_funnel(stats: Stats, file: IO[str] | None = None, reasons_max: int = 8)
     console = Console(file=file, highlight=False)
     width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
     with console.capture() as captured:
-        for part in render(stats, width, reasons_max):
+        for part in ("", _funnel(stats, reasons_max), "", *_outputs(stats, width), *_summary(stats), *_alarms(stats), ""):
             console.print(part, width=width, markup=False)
     text = captured.get()
     if not console.is_terminal:  # tables are padded with spaces, which are noise in a log
@@ -37,110 +40,69 @@ def show_funnel(stats: Stats, file: IO[str] | None = None, reasons_max: int = 8)
     console.file.flush()
 
 
-def render(stats: Stats, width: int = PLAIN_WIDTH, reasons_max: int = 8) -> list[RenderableType]:
-    """The parts of the funnel as rich renderables, top to bottom."""
-    parts: list[RenderableType] = ["", _funnel(stats, reasons_max), "", *_files(stats, width)]
-    return [*parts, *_summary(stats), *_alarms(stats), ""]
-
-
-def reasons_of(stage: Stage, most: int) -> tuple[list[tuple[str, int]], int, int]:
-    """The `most` frequent reasons with their rows, how many more there are, and those others' rows."""
-    fired = sorted(((reason, n) for reason, n in stage["dropped"].items() if n), key=lambda item: (-item[1], item[0]))
-    shown = fired if len(fired) <= most + 1 else fired[:most]
-    rest = fired[len(shown):]
-    return shown, len(rest), sum(n for _, n in rest)
-
-
-def _funnel(stats: Stats, reasons_max: int) -> RenderableType:
+def _table(**options: Any) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim", show_edge=False, expand=True)
+    return Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim", **options)
+
+
+def _funnel(stats: Stats, reasons_max: int) -> Table:
+    """The first two columns are records and their share, also of what is not a stage."""
+    records, cells, taken = stats["records"], table_of(stats, "funnel"), takers(stats["stages"])
+    table = _table(expand=True)
     table.add_column("", overflow="ellipsis", no_wrap=True, ratio=1)
-    for name in ("records", "share", "time", "rows/s"):
-        table.add_column(name, justify="right", no_wrap=True, min_width=6)
-    records, busy = stats["records"], sum(s["busy_s"] for s in stats["stages"])
-    table.add_row("records in", count(records["in"]), "", "", "", style="bold")
-    taken = takers(stats["stages"])
-    before = None
+    for title in next(iter(cells.values()), ()):
+        table.add_column(title, justify="right", no_wrap=True, min_width=6)
+    table.add_row("records in", count(records["in"]), style="bold")
+    above = None
     for line in lines(stats["stages"]):
-        for cells, style in _rows(line, before, taken, busy, reasons_max):
-            table.add_row(*cells, style=style)
-        before = line
+        stage, indent = line.stage, "  " * line.depth
+        if line.port is None:
+            where = origin(stage, above)
+            table.add_row(f"{indent}{stage['name']}{' from ' if where else ''}{where}", *cells[stage["name"]].values())
+            for row, style in _details(line, reasons_max):
+                table.add_row(*row, style=style)
+        else:
+            rows, to = ports(stage).get(line.port, 0), ", ".join(taken[stage["name"], line.port])
+            table.add_row(f"{indent}  > {line.port} to {to}", count(rows), share(rows, stage["in"]), style="cyan")
+        above = stage["name"], line.port or MAIN
     total = "" if records["made"] else share(records["written"], records["in"])
-    table.add_row("records written", count(records["written"]), total, "", "", style="bold")
+    table.add_row("records written", count(records["written"]), total, style="bold")
     return table
 
 
-Rows = Iterator[tuple[tuple[str, ...], str]]  # the cells of a line of the table, and its style
-
-
-def _rows(line: Line, before: Line | None, taken: Mapping[tuple[str, str], Sequence[str]], busy: float,
-          reasons_max: int) -> Rows:
-    stage, rows = line.stage, line.stage["in"]
-    indent = "  " * line.depth
-    if line.port is not None:
-        n = ports(stage).get(line.port, 0)
-        to = ", ".join(taken[stage["name"], line.port])
-        yield (f"{indent}  > {line.port} to {to}", count(n), share(n, rows), "", ""), "cyan"
-        return
-    origin = _origin(stage, before)
-    yield ((f"{indent}{stage['name']}{origin}", count(kept(stage)), share(kept(stage), rows + stage["made"]),
-            share(stage["busy_s"], busy), rate(stage["rows_per_s"])), "")
+def _details(line: Line, reasons_max: int) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The lines below a stage: their cells and style."""
+    stage, indent = line.stage, "  " * line.depth + "    "
     if stage["made"]:
-        yield (f"{indent}    made", f"+{count(stage['made'])}", "", "", ""), "dim"
-    for ending, reason, n in _losses(stage, reasons_max):
-        text = f"{indent}    {ending}{': ' if reason else ''}{reason}"
-        yield (text, f"-{count(n)}", share(n, rows), "", ""), STYLES[ending]
-    for text in stage.get("lines", ()):
-        yield (f"{indent}    {text}", "", "", "", ""), "dim"
+        yield (f"{indent}made", f"+{count(stage['made'])}"), "dim"
+    for ending, reason, n in losses(stage, reasons_max):
+        yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}", share(n, stage["in"])), STYLES[ending]
+    yield from (((f"{indent}{text}",), "dim") for text in stage.get("lines", ()))
 
 
-def _losses(stage: Stage, reasons_max: int) -> Iterator[tuple[str, str, int]]:
-    shown, more, rest = reasons_of(stage, reasons_max)
-    for reason, n in shown:
-        yield "dropped", reason, n
-    if more:
-        yield "dropped", plural(more, "more reason"), rest
-    for ending in ("duplicate", "failed", "absorbed"):
-        if stage[ending]:
-            yield ending, "", stage[ending]
-
-
-def _origin(stage: Stage, before: Line | None) -> str:
-    """Where a stage's rows come from, when that is not the line above it."""
-    above = None if before is None else (before.stage["name"], before.port or MAIN)
-    ends = [tuple(end) for end in stage["after"]]
-    if not ends or ends == [above]:
-        return ""
-    return " from " + ", ".join(name if port == MAIN else f"{name} {port}" for name, port in ends)
-
-
-def _files(stats: Stats, width: int) -> list[RenderableType]:
+def _outputs(stats: Stats, width: int) -> Iterator[RenderableType]:
     """Where the rows lie: folders below the run's own are named from there."""
-    from rich.table import Table
     from rich.text import Text
 
-    groups = stats["outputs"]
-    parts: list[RenderableType] = [Text(f"run in {stats['out']}", overflow="fold")] if stats["out"] else []
-    if not groups:
-        return parts
-    table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, show_header=False, expand=True)
+    if stats["out"]:
+        yield Text(f"run in {stats['out']}", overflow="fold")
+    if not stats["outputs"]:
+        return
+    table = _table(show_header=False, expand=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for _ in range(3):
         table.add_column(justify="right", no_wrap=True)
-    for group in groups:
-        style = STYLES.get(group["port"], "bold")
-        place = short_path(inside(group["folder"], stats["out"]), width - 46)
-        table.add_row(group["port"], place, plural(group["files"], "file"), count(group["rows"]),
-                      size(group["size_bytes"]), style=style)
-    return [*parts, table, ""]
+    for group in stats["outputs"]:
+        table.add_row(group["port"], short_path(inside(group["folder"], stats["out"]), width - 46), plural(group["files"], "file"),
+                      count(group["rows"]), size(group["size_bytes"]), style=STYLES.get(group["port"], "bold"))
+    yield from (table, "")
 
 
 def inside(path: str, out: str) -> str:
     """The path as seen from the run's folder; unchanged when it is the folder itself or lies elsewhere."""
-    below = path.removeprefix(out.rstrip("/") + "/")
-    return below or path
+    return path.removeprefix(out.rstrip("/") + "/") or path
 
 
 def _summary(stats: Stats) -> Iterator[RenderableType]:
@@ -173,14 +135,11 @@ def balance(stats: Stats) -> str:
     return f"{had} = {' + '.join(ended)}"
 
 
-def _alarms(stats: Stats) -> list[RenderableType]:
-    from rich.table import Table
-
-    if not stats["alarms"]:
-        return []
-    table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for alarm in stats["alarms"]:
-        table.add_row(alarm["level"], alarm["text"], style=STYLES[alarm["level"]])
-    return ["", table]
+def _alarms(stats: Stats) -> Iterator[RenderableType]:
+    if stats["alarms"]:
+        table = _table(show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for alarm in stats["alarms"]:
+            table.add_row(alarm["level"], alarm["text"], style=STYLES[alarm["level"]])
+        yield from ("", table)

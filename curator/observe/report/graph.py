@@ -1,12 +1,14 @@
-"""The stages of a run's stats as a graph: who takes whose rows, and the order in which people read it."""
+"""The stages of a run's stats as a graph: who takes whose rows, where they went, and the order in which people read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
-SIDE_OUTPUTS = ("dropped", "duplicate", "failed")  # as in curator.api.stage, which is heavy to import
+from curator.api.format import plural
+
 MAIN = "out"  # the port on which a pipeline goes on; every other one opens a branch
 
 Stage = Mapping[str, Any]  # one entry of stats["stages"]
@@ -33,6 +35,22 @@ def kept(stage: Stage) -> int:
     return sum(stage["out"].values())
 
 
+def losses(stage: Stage, reasons_max: int) -> Iterator[tuple[str, str, int]]:
+    """What did not go on: the ending, the reason of a drop, rows. The most frequent reasons, then how many more there are."""
+    fired = sorted(((reason, n) for reason, n in stage["dropped"].items() if n), key=lambda item: (-item[1], item[0]))
+    shown = fired if len(fired) <= reasons_max + 1 else fired[:reasons_max]
+    yield from (("dropped", reason, n) for reason, n in shown)
+    if rest := fired[len(shown):]:
+        yield "dropped", plural(len(rest), "more reason"), sum(n for _, n in rest)
+    yield from ((ending, "", stage[ending]) for ending in ("duplicate", "failed", "absorbed") if stage[ending])
+
+
+def origin(stage: Stage, above: tuple[str, str] | None) -> str:
+    """Where a stage's rows come from, when that is not the stage and port above it."""
+    ends = [tuple(end) for end in stage["after"]]
+    return "" if ends == [above] else ", ".join(name if port == MAIN else f"{name} {port}" for name, port in ends)
+
+
 def takers(stages: Sequence[Stage]) -> dict[tuple[str, str], list[str]]:
     """The stages that take each port, by (stage, port)."""
     taken: dict[tuple[str, str], list[str]] = {}
@@ -50,8 +68,9 @@ def lines(stages: Sequence[Stage]) -> Iterator[Line]:
     paths: dict[str, Path] = {}
     along: dict[Path, list[Stage]] = {}
     for stage in stages:
-        paths[stage["name"]] = _path(stage, paths)
-        along.setdefault(paths[stage["name"]], []).append(stage)
+        ways = [(*paths.get(name, ()), *(((name, port),) if port != MAIN else ())) for name, port in stage["after"]]
+        path = paths[stage["name"]] = tuple(commonprefix(ways))  # noqa: RUF071 - of tuples, item by item
+        along.setdefault(path, []).append(stage)
     taken = takers(stages)
 
     def walk(path: Path) -> Iterator[Line]:
@@ -63,15 +82,3 @@ def lines(stages: Sequence[Stage]) -> Iterator[Line]:
                     yield from walk((*path, (name, port)))
 
     return walk(())
-
-
-def _path(stage: Stage, paths: Mapping[str, Path]) -> Path:
-    """The branches that lead to a stage: what the ways to all of its inputs have in common."""
-    ways = [(*paths.get(name, ()), *(((name, port),) if port != MAIN else ())) for name, port in stage["after"]]
-    if not ways:
-        return ()
-    common = ways[0]
-    for way in ways[1:]:
-        same = [a == b for a, b in zip(common, way, strict=False)]
-        common = common[:same.index(False) if False in same else len(same)]
-    return common

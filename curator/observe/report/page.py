@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from curator.api import format as fmt
+from curator.api.stage import SIDE_OUTPUTS
+from curator.observe.report.columns import table_of
 from curator.observe.report.examples import Group
-from curator.observe.report.flow import shares, strips
-from curator.observe.report.funnel import balance, inside, reasons_of
-from curator.observe.report.graph import SIDE_OUTPUTS, kept, ports, takers
+from curator.observe.report.flow import strips
+from curator.observe.report.funnel import balance, inside
+from curator.observe.report.graph import MAIN, kept, losses, origin, ports, takers
 
+FILES_MAX = 200  # files named one by one; beyond, the folders say enough
 REASONS_MAX = 4  # named beside a stage; the table below has them all
 
 Stats = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the page. `rows`: words, the part of 1 that a bar of colour `kind` shows (None: no bar), and numbers."""
+
+    title: str
+    words: Sequence[str]
+    numbers: Sequence[str]
+    rows: Sequence[tuple[Sequence[str], float | None, Sequence[str]]]
+    kind: str = ""
+    note: str = ""
 
 
 def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()) -> str:
@@ -26,73 +42,77 @@ def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()
     environment.filters |= {"count": fmt.count, "size": fmt.size, "rate": fmt.rate, "duration": fmt.duration}
     template = environment.from_string(files("curator.observe.report").joinpath("report.html.j2").read_text("utf-8"))
     records = stats["records"]
+    ended = {name: records[name] for name in ("written", *SIDE_OUTPUTS, "absorbed") if records[name]}
+    total = sum(group["files"] for group in stats["outputs"])
     return template.render(
-        stats=stats, recipe=recipe, records=records, share=fmt.share, inside=inside, plural=fmt.plural,
-        balance=balance(stats), ended=shares({name: records[name] for name in ("written", *SIDE_OUTPUTS, "absorbed")}),
-        speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, rows=_flow(stats), times=_times(stats),
-        reasons=_reasons(stats), columns=_columns(stats), tables=_tables(stats), examples=examples)
+        stats=stats, recipe=recipe, records=records, share=fmt.share, plural=fmt.plural, inside=inside, balance=balance(stats),
+        ended=[(name, 100 * rows / sum(ended.values())) for name, rows in ended.items()],
+        speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, flow=_flow(stats), times=_times(stats),
+        reasons=_reasons(stats), tables=_tables(stats), columns=_columns(stats), outputs=_outputs(stats), examples=examples,
+        files=stats["files"][:FILES_MAX], files_total=total)
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
     """For each stage its strip and what is said beside it."""
-    taken = takers(stats["stages"])
-    rows = []
+    taken, above, rows = takers(stats["stages"]), None, []
     for strip in strips(stats["stages"]):
         stage = strip.stage
-        reasons, more, rest = reasons_of(stage, REASONS_MAX)
-        losses = [("dropped", reason, n) for reason, n in reasons]
-        losses += [("dropped", fmt.plural(more, "more reason"), rest)] if more else []
-        losses += [(ending, ending, stage[ending]) for ending in ("duplicate", "failed", "absorbed") if stage[ending]]
         branches = [(port, ports(stage).get(port, 0), ", ".join(names))
-                    for (name, port), names in taken.items() if name == stage["name"] and port != "out"]
-        above = [[rows[-1]["stage"]["name"], "out"]] if rows else []
-        origin = ", ".join(f"{name} {port}".removesuffix(" out") for name, port in stage["after"])
-        rows.append({"strip": strip, "stage": stage, "kept": kept(stage), "had": stage["in"] + stage["made"],
-                     "losses": losses, "branches": branches,
-                     "origin": "" if [list(end) for end in stage["after"]] == above else origin})
+                    for (name, port), names in taken.items() if name == stage["name"] and port != MAIN]
+        rows.append({"strip": strip, "stage": stage, "kept": kept(stage), "branches": branches, "origin": origin(stage, above),
+                     "losses": losses(stage, REASONS_MAX)})
+        above = stage["name"], MAIN
     return rows
 
 
-def _times(stats: Stats) -> list[dict[str, Any]]:
-    """Seconds of work by stage, longest first."""
-    whole = sum(stage["busy_s"] for stage in stats["stages"])
-    longest = max((stage["busy_s"] for stage in stats["stages"]), default=0)
-    ranked = sorted(stats["stages"], key=lambda stage: -stage["busy_s"])
-    return [{"stage": stage, "share": fmt.share(stage["busy_s"], whole), "percent": 100 * stage["busy_s"] / longest}
-            for stage in ranked if stage["busy_s"]]
+def _parts(rows: Iterable[tuple[str, str, int, int]]) -> list[tuple[list[str], float | None, list[str]]]:
+    """Rows of a `Grid`: stage, label, a number, and of how many that is. The bars are parts of the greatest number."""
+    rows = list(rows)
+    most = max((n for _, _, n, _ in rows), default=0)
+    return [([stage, label], n / most if n else None, [fmt.count(n), fmt.share(n, of)]) for stage, label, n, of in rows]
 
 
-def _reasons(stats: Stats) -> list[dict[str, Any]]:
+def _times(stats: Stats) -> Grid:
+    """The columns of `COLUMNS` for each stage, the one with the most work first."""
+    busy, cells = {stage["name"]: stage["busy_s"] for stage in stats["stages"]}, table_of(stats, "report")
+    rows = [([name], busy[name] / max(busy.values()), list(cells[name].values()))
+            for name in sorted(busy, key=busy.__getitem__, reverse=True) if busy[name]]
+    return Grid("Time by stage", ["stage"], list(next(iter(cells.values()))), rows, "time",
+                "Work is summed over workers; rows/s is the speed of one worker.")
+
+
+def _reasons(stats: Stats) -> Grid:
     """Every reason of every stage, in pipeline order, the most frequent first; rules that never fired last."""
-    most = max((n for stage in stats["stages"] for n in stage["dropped"].values()), default=0)
-    return [{"stage": stage["name"], "reason": reason, "rows": n, "share": fmt.share(n, stage["in"]),
-             "percent": 100 * n / most if most else 0}
-            for stage in stats["stages"]
-            for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
+    rows = ((stage["name"], reason, n, stage["in"]) for stage in stats["stages"]
+            for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0])))
+    return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage"], _parts(rows), "dropped")
 
 
-def _tables(stats: Stats) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+def _tables(stats: Stats) -> list[Grid]:
     """The tables that stages made, those with one title and head together."""
-    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str, str], list] = {}
     for stage in stats["stages"]:
         for table in stage.get("tables", ()):
-            most = max((n for _, n, _ in table["rows"]), default=0)
-            found.setdefault((table["title"], *table["head"]), []).extend(
-                {"stage": stage["name"], "label": label, "rows": n, "share": fmt.share(n, of), "percent": 100 * n / most if most else 0}
-                for label, n, of in table["rows"])
-    return found
+            found.setdefault((table["title"], *table["head"]), []).extend((stage["name"], *row) for row in table["rows"])
+    return [Grid(title, ["stage", what], [counted, "share"], _parts(rows), "duplicate")
+            for (title, what, counted), rows in found.items()]
 
 
-def _columns(stats: Stats) -> list[dict[str, Any]]:
+def _columns(stats: Stats) -> Grid:
     """What the measured columns hold, one line each."""
-    found = []
+    rows = []
     for stage in stats["stages"]:
         for name, summary in stage.get("columns", {}).items():
+            values = [f"{value} {fmt.count(n)}" for value, n in summary.get("values", {}).items()]
+            holds = fmt.listing(values, 8) or "many values"
             if "min" in summary:
                 holds = f"{summary['min']:.4g} to {summary['max']:.4g}"
-            else:
-                values = [f"{value} {fmt.count(n)}" for value, n in summary.get("values", {}).items()]
-                holds = fmt.listing(values, 8) or "many values"
-            found.append({"stage": stage["name"], "column": name, "holds": holds, "nulls": summary["nulls"],
-                          "rows": summary["rows"]})
-    return found
+            nulls = fmt.share(summary["nulls"], summary["rows"]) if summary["nulls"] else ""
+            rows.append(([stage["name"], name, holds], None, [nulls]))
+    return Grid("Columns", ["stage", "column", "holds"], ["nulls"], rows)
+
+
+def _outputs(stats: Stats) -> Grid:
+    rows = [([group["port"], inside(group["folder"], stats["out"])], None,
+             [fmt.count(group["files"]), fmt.count(group["rows"]), fmt.size(group["size_bytes"])]) for group in stats["outputs"]]
+    return Grid("Files", ["what", "where"], ["files", "records", "size"], rows)

@@ -1,0 +1,52 @@
+"""The columns in which funnel, report and card show the stages of a run. A line here adds one to all that have room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from curator.api.format import count, duration, rate, share
+from curator.observe.report.graph import Stage, kept
+
+Place = Literal["funnel", "report", "card"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """`cell`: of a stage, with the seconds of work of all stages. `funnel`, `report`, `card`: its title there, "" where it is not."""
+
+    cell: Callable[[Stage, float], str]
+    funnel: str = ""
+    report: str = ""
+    card: str = ""
+
+
+def _or_nothing(name: str) -> Callable[[Stage, float], str]:
+    return lambda stage, _: count(stage[name]) if stage[name] else ""
+
+
+def _reasons(stage: Stage, _: float) -> str:
+    fired = sorted(((rows, reason) for reason, rows in stage["dropped"].items() if rows), reverse=True)
+    return "\n".join(f"{reason} {count(rows)}" for rows, reason in fired)
+
+
+COLUMNS = (
+    Column(lambda stage, _: count(stage["in"]), card="in"),
+    Column(lambda stage, _: count(kept(stage)), funnel="records", card="goes on"),
+    Column(lambda stage, _: share(kept(stage), stage["in"] + stage["made"]), funnel="share"),
+    Column(_reasons, card="dropped"),
+    Column(_or_nothing("duplicate"), card="duplicate"),
+    Column(_or_nothing("failed"), card="failed"),
+    Column(lambda stage, _: duration(stage["busy_s"]), report="work"),
+    Column(lambda stage, busy_s: share(stage["busy_s"], busy_s), funnel="time", report="share"),
+    Column(lambda stage, _: rate(stage["rows_per_s"]), funnel="rows/s", report="rows/s"),
+    Column(lambda stage, _: str(stage["workers"] or ""), report="workers"),
+)
+
+
+def table_of(stats: Mapping[str, Any], place: Place) -> dict[str, dict[str, str]]:
+    """For each stage the cells that this place shows, by title."""
+    busy_s = sum(stage["busy_s"] for stage in stats["stages"])
+    shown = [(getattr(column, place), column.cell) for column in COLUMNS if getattr(column, place)]
+    return {stage["name"]: {title: cell(stage, busy_s) for title, cell in shown} for stage in stats["stages"]}
