@@ -165,7 +165,7 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
         ev.StartWorker(4, 0)])
     observer.see([ev.WorkerReady(1, 0.25)], [ev.StopWorker(3), ev.Submit(Call(1, 0, "read", units=((0, 1),), worker=1))])
     observer.see([ev.WorkerLost(1, "signal 9", step=1), ev.WorkerLost(3, "it ended")], [
-        ev.Report("lost", "a worker of ocr + score is gone: signal 9"),
+        ev.Report("lost", "a worker of ocr + score is gone: signal 9", details={"worker": 1}),
         ev.Submit(Call(2, 0, "process", units=((0, 0),), worker=2, rows=3, crashes=2)), ev.Submit(Call(3, 0, "process"))])
     observer.see([DataLost(3, "node 2"), ev.NodeDown(2, "no answer")], [
         ev.StopWorker(4, kill=True), ev.Report("lost", "a worker of ocr + score is gone: too slow"),
