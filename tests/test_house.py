@@ -137,7 +137,7 @@ def test_no_error_is_swallowed(path):
 
 # Physical lines a room: a ratchet. A number is only ever lowered; "." are the files beside the rooms.
 LINES = {
-    "api": 1878,
+    "api": 1875,
     "machine": 418,
     "io": 3925,
     "io/tables": 1719,
@@ -150,7 +150,7 @@ LINES = {
     "engine": 3627,
     "recipe": 1402,
     "worker": 1979,
-    "observe": 2106,
+    "observe": 2094,
     "testing": 1112,
     "runtime": 1135,
     "run": 2550,
