@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curator.api.errors import InputError
 from curator.io.files.folder import FileInfo
@@ -157,3 +158,14 @@ def _cast(rows: pa.Table, at: int, kind: pa.DataType) -> pa.Table:
         return rows.set_column(at, rows.schema.field(at).with_type(kind), rows.column(at).cast(kind))
     except pa.ArrowException:
         return rows
+
+
+def leaves(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    """The columns of plain values inside a column of lists and objects."""
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type) or pa.types.is_fixed_size_list(values.type):
+        yield from leaves(pc.list_flatten(values))
+    elif pa.types.is_struct(values.type):
+        for i in range(values.type.num_fields):
+            yield from leaves(pc.struct_field(values, [i]))
+    else:
+        yield values

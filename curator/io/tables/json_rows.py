@@ -7,14 +7,14 @@ of text). What is here beside the parser keeps it from guessing dates, rounding 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curator.io.tables.columns import Seen, common_type, conform
+from curator.io.tables.columns import Seen, common_type, conform, leaves
 from curator.io.tables.json_types import DEPTH_MAX, decode, typed
 from curator.io.tables.lines import line_spans
 from curator.io.tables.records import Failure, excerpt
@@ -174,19 +174,8 @@ def _undated(kind: pa.DataType) -> pa.DataType:
 
 def is_inexact(rows: pa.Table, data: bytes) -> bool:
     """Whether a float may stand for an integer that it cannot hold."""
-    floats = (leaf for column in rows.columns for leaf in _leaves(column) if pa.types.is_floating(leaf.type))
+    floats = (leaf for column in rows.columns for leaf in leaves(column) if pa.types.is_floating(leaf.type))
     return any((pc.max(pc.abs(leaf)).as_py() or 0) >= _EXACT_FLOAT for leaf in floats) and _LONG_INTEGER.search(data) is not None
-
-
-def _leaves(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """The columns of plain values inside a column."""
-    if pa.types.is_list(values.type):
-        yield from _leaves(pc.list_flatten(values))
-    elif pa.types.is_struct(values.type):
-        for i in range(values.type.num_fields):
-            yield from _leaves(pc.struct_field(values, [i]))
-    else:
-        yield values
 
 
 def deepest(raw: np.ndarray, starts: np.ndarray) -> int:
