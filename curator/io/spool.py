@@ -1,8 +1,8 @@
-"""Rows between two phases of a run, in files that hold every batch exactly: kind, columns, payloads. Nothing is ever pickled.
+"""Rows between two phases of a run, in files that hold every batch exactly: kind, columns, payloads (see `payloads`).
 
 A file belongs to one unit of the phase that writes it. It is a row of segments, each a whole Arrow IPC file (zstd) with rows of
 one shard, one kind of batch and one schema; then an index of them as JSON, its length and `MAGIC`. A reader takes the segments
-of its shard, and of these only the columns that it wants. Payloads are binary columns (see `pack`).
+of its shard, and of these only the columns that it wants. Payloads are binary columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import io
 import json
-import struct
+import operator
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from curator.api.batch import HIDDEN, Batch
 from curator.api.errors import CuratorError, InputError, RecipeError
 from curator.api.stage import Sink, Source, SourceRange, Unit, Writer, WrittenFile, setting
 from curator.io.files.folder import FileInfo, Folder, Output
+from curator.io.payloads import LENGTH, pack, unpack
 from curator.io.units import plan_units
 
 FORMAT = 1  # part of the key of a spooling step: files of another format are made again
@@ -34,7 +36,6 @@ SHARDS_BYTES = 4 << 20  # compressed: small shards share a unit up to this, for 
 PIECE_BYTES = 4 << 20  # of a batch that is read back, about
 MAGIC = b"curator-spool-1\n"
 REMEDY = "Remove it: the next run makes it again"
-_LENGTH = struct.Struct("<Q")
 _PAYLOAD = "_payload:"  # before the name of a payload that travels as a column
 _WRITE = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
 
@@ -123,18 +124,15 @@ def shard_units(files: Sequence[FileInfo], shards: int) -> list[Unit]:
 
 def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
     """The shard of each value, int64: equal values share one, whatever type their column has in which file; nulls are in 0."""
-    coded = values.combine_chunks()
-    if isinstance(coded, pa.ChunkedArray):
-        coded = pa.concat_arrays(coded.chunks) if coded.num_chunks else pa.array([], values.type)
+    coded = pa.concat_arrays(values.unify_dictionaries().chunks) if values.num_chunks else pa.array([], values.type)
     if not pa.types.is_dictionary(coded.type):
         try:
             coded = coded.dictionary_encode()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs
             coded = pa.array([json.dumps(v, sort_keys=True, default=str) for v in coded.to_pylist()]).dictionary_encode()
     hashed = [xxhash.xxh3_64_intdigest(_bytes(v)) % shards for v in coded.dictionary.to_pylist()]
-    places = coded.indices.to_numpy(zero_copy_only=False) if not coded.indices.null_count else np.array(
-        [-1 if i is None else i for i in coded.indices.to_pylist()], dtype=np.int64)
-    return np.array([*hashed, 0], dtype=np.int64)[places.astype(np.int64)]
+    places = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy()
+    return np.array([*hashed, 0], dtype=np.int64)[places]
 
 
 @cache
@@ -156,15 +154,12 @@ def _bytes(value: Any) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")
 
 
-# -- writing --------------------------------------------------------------------------------------------------
-
-
 class SpoolWriter(Writer):
     """The rows of one unit, in one file."""
 
     def __init__(self, folder: Folder, name: str, key: str | None, shards: int) -> None:
         self.folder, self.name, self.key, self.shards = folder, f"{name}.spool", key, shards
-        self._waiting: dict[tuple[int, str], list[pa.Table]] = {}  # by shard and kind
+        self._waiting: dict[tuple[int, str, bytes], list[pa.Table]] = {}  # by shard, kind and schema: a segment each
         self._bytes = self._rows = 0
         self._index: list[dict[str, Any]] = []
         self._output: Output | None = None
@@ -176,10 +171,11 @@ class SpoolWriter(Writer):
             there = ", ".join(batch.columns)
             raise RecipeError(f"there is no column {self.key!r}, by which rows are to be sharded; there are {there}")
         places = shard_of(batch.rows.column(self.key), self.shards) if sharded else np.zeros(len(batch), np.int64)
+        schema = table.schema.serialize().to_pybytes()
         for shard in np.unique(places).tolist():
             # `take` copies: what the batch refers to may be shared memory that others wait for.
             rows = table.take(pa.array(np.flatnonzero(places == shard)))
-            self._waiting.setdefault((shard, kind), []).append(rows)
+            self._waiting.setdefault((shard, kind, schema), []).append(rows)
             self._bytes += rows.nbytes
         self._rows += len(batch)
         if self._bytes >= SEGMENTS_BYTES:
@@ -188,22 +184,20 @@ class SpoolWriter(Writer):
     def _write_segments(self) -> None:
         if self._output is None:
             self._output = self.folder.open_file(self.name, "wb")
-        for (shard, kind), tables in sorted(self._waiting.items(), key=lambda item: item[0]):
-            for table in _alike(tables):
-                at = self._output.tell()
-                encoded = pa.BufferOutputStream()
-                rows = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes))
-                with pa.ipc.new_file(encoded, table.schema, options=_WRITE) as writer:
-                    writer.write_table(table, max_chunksize=rows)
-                self._output.write(encoded.getvalue())
-                self._index.append({"shard": shard, "kind": kind, "at": at, "bytes": self._output.tell() - at})
+        for (shard, kind, _), tables in sorted(self._waiting.items(), key=lambda item: item[0][:2]):
+            table, at = pa.concat_tables(tables).combine_chunks(), self._output.tell()
+            encoded = pa.BufferOutputStream()
+            with pa.ipc.new_file(encoded, table.schema, options=_WRITE) as writer:
+                writer.write_table(table, max_chunksize=max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)))
+            self._output.write(encoded.getvalue())
+            self._index.append({"shard": shard, "kind": kind, "at": at, "bytes": self._output.tell() - at})
         self._waiting, self._bytes = {}, 0
 
     def close(self) -> list[WrittenFile]:
         try:
             self._write_segments()
             index = json.dumps(self._index).encode()
-            self._output.write(index + _LENGTH.pack(len(index)) + MAGIC)
+            self._output.write(index + LENGTH.pack(len(index)) + MAGIC)
             self._output.close()
         except BaseException:
             self.abort()
@@ -233,21 +227,6 @@ def to_table(batch: Batch) -> pa.Table:
     return table
 
 
-def _alike(tables: list[pa.Table]) -> list[pa.Table]:
-    """Tables of one schema joined; others stay apart, so that each row comes back with just its columns."""
-    groups: list[list[pa.Table]] = []
-    for table in tables:
-        same = next((g for g in groups if g[0].schema.equals(table.schema, check_metadata=True)), None)
-        if same is None:
-            groups.append([table])
-        else:
-            same.append(table)
-    return [pa.concat_tables(group).combine_chunks() for group in groups]
-
-
-# -- reading --------------------------------------------------------------------------------------------------
-
-
 def _read_file(file: Any, uri: str, shards: range | None, columns: Collection[str] | None, kind: type[Batch]) -> Iterator[Batch]:
     for segment in _index(file, uri):
         if (shards is None or segment["shard"] in shards) and issubclass(kind_of(segment["kind"]), kind):
@@ -261,13 +240,13 @@ def _read_file(file: Any, uri: str, shards: range | None, columns: Collection[st
 
 
 def _index(file: Any, uri: str) -> list[dict[str, Any]]:
-    tail = _LENGTH.size + len(MAGIC)
+    tail = LENGTH.size + len(MAGIC)
     end = file.seek(0, io.SEEK_END)
     file.seek(max(0, end - tail))
     last = file.read(tail)
     if len(last) < tail or not last.endswith(MAGIC):
         raise InputError(f"{uri} is no whole spool file. {REMEDY}")
-    length, = _LENGTH.unpack(last[:_LENGTH.size])
+    length, = LENGTH.unpack(last[:LENGTH.size])
     file.seek(max(0, end - tail - length))
     try:
         return json.loads(file.read(length))
@@ -308,11 +287,8 @@ def kind_of(name: str) -> type[Batch]:
         if (kind.__module__, kind.__qualname__) == (module, qualname):
             return kind
         todo += kind.__subclasses__()
-    found: Any = None
     try:
-        found = importlib.import_module(module)
-        for part in qualname.split("."):
-            found = getattr(found, part)
+        found = operator.attrgetter(qualname)(importlib.import_module(module))
     except (ImportError, AttributeError):
         found = None
     if not (isinstance(found, type) and issubclass(found, Batch)):
@@ -345,69 +321,3 @@ class _Window(io.RawIOBase):
         data = self._file.read(left if size < 0 else min(size, left))
         self._at += len(data)
         return data
-
-
-# -- payloads -------------------------------------------------------------------------------------------------
-
-
-def pack(value: Any) -> bytes:
-    """A payload's value as bytes: a letter for its kind, then its content.
-
-    bytes and bytearrays, numpy arrays and scalars (any type but objects), None, bool, int, float, str, and lists, tuples and
-    dicts (with string keys) of all these come back exactly.
-
-    Raises:
-        TypeError, ValueError: anything else.
-    """
-    kind = type(value)
-    if kind is bytes:
-        return b"b" + value
-    if kind is bytearray:
-        return b"B" + bytes(value)
-    if kind is np.ndarray or isinstance(value, np.generic):
-        if np.asarray(value).dtype.hasobject:
-            raise TypeError("an array of Python objects has no plain form")
-        sink = io.BytesIO()
-        sink.write(b"a" if kind is np.ndarray else b"s")
-        np.lib.format.write_array(sink, np.asarray(value), allow_pickle=False)
-        return sink.getvalue()
-    if value is None or kind in (bool, int, float, str):
-        return b"j" + json.dumps(value).encode()
-    if kind in (list, tuple):
-        return (b"l" if kind is list else b"t") + _pack_all(value)
-    if kind is dict and all(type(key) is str for key in value):
-        return b"d" + _pack_all([*value, *value.values()])
-    raise TypeError(f"a {kind.__name__} has no plain form; use bytes, numpy arrays, numbers, strings, or lists of these")
-
-
-def unpack(data: bytes) -> Any:
-    """What `pack` was given."""
-    kind, content = data[:1], data[1:]
-    if kind == b"b":
-        return content
-    if kind == b"B":
-        return bytearray(content)
-    if kind in (b"a", b"s"):
-        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-        return array if kind == b"a" else array[()]
-    if kind == b"j":
-        return json.loads(content)
-    values = _unpack_all(content)
-    if kind == b"d":
-        return dict(zip(values[:len(values) // 2], values[len(values) // 2:], strict=True))
-    return values if kind == b"l" else tuple(values)
-
-
-def _pack_all(values: Sequence[Any]) -> bytes:
-    packed = [pack(v) for v in values]
-    return b"".join(_LENGTH.pack(len(p)) + p for p in packed)
-
-
-def _unpack_all(data: bytes) -> list[Any]:
-    values, at = [], 0
-    while at < len(data):
-        length, = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
-        values.append(unpack(data[at:at + length]))
-        at += length
-    return values

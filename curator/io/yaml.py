@@ -78,8 +78,8 @@ class Problems:
             raise RecipeError("\n".join(dict.fromkeys(text for _, _, text in sorted(self.found))))
 
 
-def parse(text: str, file: str, problems: Problems) -> Item:
-    """The tree of a YAML document; keys that come twice are noted.
+def parse(text: str, file: str, problems: Problems, numbered: bool = True) -> Item:
+    """The tree of a YAML document; keys that come twice are noted. Without `numbered`, `file` alone is the place of all of it.
 
     Raises:
         RecipeError: it is not YAML, it is empty, or it has anchors, tags or several documents.
@@ -89,7 +89,7 @@ def parse(text: str, file: str, problems: Problems) -> Item:
         next(events)  # the start of the stream
         if isinstance(next(events), yaml.StreamEndEvent):
             raise RecipeError(f"{file}: the recipe is empty; it needs at least read and write")
-        root = _tree(next(events), events, file, problems, 0)
+        root = _Tree(events, file, problems, numbered).item(next(events), 0)
         next(events)  # the end of the document
         if not isinstance(next(events), yaml.StreamEndEvent):
             raise RecipeError(f"{file}: there is a second document after ---; write one recipe a file")
@@ -107,17 +107,17 @@ def parse(text: str, file: str, problems: Problems) -> Item:
 def from_text(text: str, file: str) -> Item:
     """The value of `--set key=value`: a scalar, or YAML in brackets, braces or quotes; if that is not YAML, a text."""
     text = text.strip()
-    if text[:1] in ("[", "{", '"', "'"):
-        problems = Problems()
-        try:
-            item = parse(text, file, problems)
-            problems.check()
-        except RecipeError:
-            return Item(text, file, text=text, quoted=True)
-        if item.is_map or item.is_list:
-            item.text = text  # where the parameter is a text after all
-        return _placed(item, file)
-    return Item(scalar(text), file, text=text)
+    if text[:1] not in ("[", "{", '"', "'"):
+        return Item(scalar(text), file, text=text)
+    problems = Problems()
+    try:
+        item = parse(text, file, problems, numbered=False)
+        problems.check()
+    except RecipeError:
+        return Item(text, file, text=text, quoted=True)
+    if item.is_map or item.is_list:
+        item.text = text  # where the parameter is a text after all
+    return item
 
 
 def scalar(text: str) -> Any:
@@ -130,46 +130,47 @@ def scalar(text: str) -> Any:
     return text if number is None or math.isinf(number) else number
 
 
-def _tree(event: yaml.Event, events: Iterator[yaml.Event], file: str, problems: Problems, depth: int) -> Item:
-    line = event.start_mark.line + 1
-    if getattr(event, "anchor", None):
-        raise RecipeError(f"{file}:{line}: recipes have no anchors and aliases (& and *); put texts that begin with "
-                          "* or & into quotes, and write repeated parts out")
-    if getattr(event, "tag", None):
-        raise RecipeError(f"{file}:{line}: recipes have no tags; put texts that begin with ! into quotes")
-    if depth > DEPTH_MAX:
-        raise RecipeError(f"{file}:{line}: more than {DEPTH_MAX} levels of nesting")
-    if isinstance(event, yaml.ScalarEvent):
-        quoted = event.style in ("'", '"', "|", ">")
-        return Item(event.value if quoted else scalar(event.value), file, line, event.value, quoted)
-    if isinstance(event, yaml.SequenceStartEvent):
-        items = []
-        while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            items.append(_tree(event, events, file, problems, depth + 1))
-        return Item(items, file, line)
-    return _mapping(events, file, line, problems, depth)
+@dataclass
+class _Tree:
+    """Makes items of the events of a document."""
 
+    events: Iterator[yaml.Event]
+    file: str
+    problems: Problems
+    numbered: bool
 
-def _mapping(events: Iterator[yaml.Event], file: str, line: int, problems: Problems, depth: int) -> Item:
-    mapping: dict[str, Item] = {}
-    while not isinstance(event := next(events), yaml.MappingEndEvent):
-        key = _tree(event, events, file, problems, depth + 1)
-        item = _tree(next(events), events, file, problems, depth + 1)
-        if key.is_map or key.is_list:
-            raise RecipeError(f"{key.place}: a name is expected before the colon, not a list or mapping; "
-                              "put texts with { or [ into quotes")
-        if key.text in mapping:
-            problems.add(key, "", f"{key.text!r} is given twice here, first on line {mapping[key.text].line}")
-            continue
-        item.line = key.line
-        mapping[key.text] = item
-    return Item(mapping, file, line)
+    def item(self, event: yaml.Event, depth: int) -> Item:
+        line = event.start_mark.line + 1
+        place = f"{self.file}:{line}"
+        if getattr(event, "anchor", None):
+            raise RecipeError(f"{place}: recipes have no anchors and aliases (& and *); put texts that begin with "
+                              "* or & into quotes, and write repeated parts out")
+        if getattr(event, "tag", None):
+            raise RecipeError(f"{place}: recipes have no tags; put texts that begin with ! into quotes")
+        if depth > DEPTH_MAX:
+            raise RecipeError(f"{place}: more than {DEPTH_MAX} levels of nesting")
+        made = Item(None, self.file, line if self.numbered else 0)
+        if isinstance(event, yaml.ScalarEvent):
+            made.text, made.quoted = event.value, event.style in ("'", '"', "|", ">")
+            made.value = event.value if made.quoted else scalar(event.value)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            made.value = []
+            while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+                made.value.append(self.item(event, depth + 1))
+        else:
+            made.value = self._mapping(depth + 1)
+        return made
 
-
-def _placed(item: Item, file: str) -> Item:
-    """The same tree, all of it at one place."""
-    children = item.value.values() if item.is_map else item.value if item.is_list else ()
-    for child in children:
-        _placed(child, file)
-    item.file, item.line = file, 0
-    return item
+    def _mapping(self, depth: int) -> dict[str, Item]:
+        mapping: dict[str, Item] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            key, item = self.item(event, depth), self.item(next(self.events), depth)
+            if key.is_map or key.is_list:
+                raise RecipeError(f"{key.place}: a name is expected before the colon, not a list or mapping; "
+                                  "put texts with { or [ into quotes")
+            if key.text in mapping:
+                self.problems.add(key, "", f"{key.text!r} is given twice here, first on line {mapping[key.text].line}")
+            else:
+                item.line = key.line
+                mapping[key.text] = item
+        return mapping
