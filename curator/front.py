@@ -58,10 +58,9 @@ class Pipeline(graph.Graph):
     def plan(self, mode: Literal["stream", "batch"] = "stream", out: str | None = None) -> str:
         """What it would do, in words."""
         from curator.pipeline.plan import make_plan
-        from curator.run.explain import explain, list_units
+        from curator.run.explain import explain
 
-        made = make_plan(self, mode, out)
-        return explain(made, list_units(made))
+        return explain(make_plan(self, mode, out))
 
 
 def read(source: str | PathLike[str] | list[str] | Source, format: str | None = None, **options: Any) -> Pipeline:

@@ -73,9 +73,9 @@ class FirstError:
 def first_error(stage: str, error: BaseException, record: str = "") -> FirstError:
     """What an exception that was caught tells."""
     named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
-    told = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error))
     file, line = _raised_at(error)
-    return FirstError(stage, named[:ERROR_CHARS], told[-TRACEBACK_CHARS:], file, line, record)
+    return FirstError(stage, named[:ERROR_CHARS], text[-TRACEBACK_CHARS:], file, line, record)
 
 
 def _raised_at(error: BaseException) -> tuple[str, int]:

@@ -37,7 +37,7 @@ LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")  # how code ta
 
 
 @dataclass(frozen=True)
-class Untold:
+class Unknown:
     """A value that has no stable description. `name`: how it is called; `file`, `line`: of the code that uses it, if any does."""
 
     name: str
@@ -48,14 +48,14 @@ class Untold:
 
 @dataclass
 class Fingerprint:
-    """One walk over values. `untold`: what could not be told, in the order it was met; it has made the answer a new one.
+    """One walk over values. `unknown`: what could not be told, in the order it was met; it has made the answer a new one.
 
     `own`: a module whose functions are told by their code wherever it is installed. The order of a mapping counts in what code
     uses, where it can decide, and not in parameters.
     """
 
     own: str = ""
-    untold: list[Untold] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)  # functions and classes that were met, by id, in that order
     _met: list[Any] = field(default_factory=list)  # the same, described one after the other: code goes in circles
     _open: list[int] = field(default_factory=list)  # ids of containers that are being described
@@ -67,10 +67,10 @@ class Fingerprint:
         return self._whole(value).hex()[:16]
 
     def _whole(self, value: Any) -> bytes:
-        told = [self._digest(value)]
+        parts = [self._digest(value)]
         for thing in self._met:  # it grows meanwhile
-            told.append(self._class_code(thing) if isinstance(thing, type) else self._function_code(thing))
-        return _hash(*told)
+            parts.append(self._class_code(thing) if isinstance(thing, type) else self._function_code(thing))
+        return _hash(*parts)
 
     # -- values -----------------------------------------------------------------------------------------------------
 
@@ -96,11 +96,10 @@ class Fingerprint:
             return _hash("around", str(len(self._open) - self._open.index(id(value))))
         if len(self._open) > DEPTH:
             return self._cannot(value, "something nested too deeply")
-        self._open.append(id(value))
-        try:
-            return self._parts(value)
-        finally:
-            self._open.pop()
+        self._open.append(id(value))  # what raises ends the walk, so nothing is put right after it
+        parts = self._parts(value)
+        self._open.pop()
+        return parts
 
     def _parts(self, value: Any) -> bytes:
         kind = type(value)
@@ -124,9 +123,9 @@ class Fingerprint:
             return self._array(value)
         if hasattr(kind, "_decides_nothing"):
             return self._stage(value)
-        told = getattr(kind, "fingerprint", None)
-        if callable(told):
-            return _hash("told", kind.__qualname__, str(told(value)))
+        own = getattr(kind, "fingerprint", None)
+        if callable(own):
+            return _hash("told", kind.__qualname__, str(own(value)))
         if dataclasses.is_dataclass(value):
             fields = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
             return _hash("dataclass", self._class(kind), self._attributes(fields))
@@ -145,7 +144,7 @@ class Fingerprint:
 
     def _apart(self, value: Any) -> bytes:
         """Told as if nothing had been met before: for what comes in no order."""
-        return Fingerprint(self.own, self.untold, _open=list(self._open), _using=list(self._using), _names=list(self._names)
+        return Fingerprint(self.own, self.unknown, _open=list(self._open), _using=list(self._using), _names=list(self._names)
                            )._whole(value)
 
     def _mapping(self, values: Mapping[Any, Any]) -> bytes:
@@ -178,8 +177,8 @@ class Fingerprint:
         make, arguments, *rest = reduced
         state, items, pairs = (*rest, None, None, None)[:3]
         states = state if isinstance(state, tuple) and len(state) == 2 else (state,)  # of attributes and of slots
-        told = [self._attributes(s) if isinstance(s, dict) else self._digest(s) for s in states]
-        return _hash("object", self._digest(make), self._digest(arguments), *told,
+        parts = [self._attributes(s) if isinstance(s, dict) else self._digest(s) for s in states]
+        return _hash("object", self._digest(make), self._digest(arguments), *parts,
                      self._sequence("items", items or ()), self._mapping(dict(pairs or ())))
 
     def _attributes(self, values: dict[Any, Any]) -> bytes:
@@ -189,13 +188,12 @@ class Fingerprint:
 
     def _attribute(self, name: str, value: Any) -> bytes:
         self._names.append(f".{name}" if self._names else name)
-        try:
-            return self._digest(value)
-        finally:
-            self._names.pop()
+        made = self._digest(value)
+        self._names.pop()
+        return made
 
     def _cannot(self, value: Any, kind: str) -> bytes:
-        self.untold.append(Untold("".join(self._names) or "a value", kind, *(self._using[-1:] or [("", 0)])[0]))
+        self.unknown.append(Unknown("".join(self._names) or "a value", kind, *(self._using[-1:] or [("", 0)])[0]))
         return os.urandom(16)
 
     # -- code -------------------------------------------------------------------------------------------------------
@@ -221,16 +219,15 @@ class Fingerprint:
     def _function_code(self, function: types.FunctionType) -> bytes:
         names, self._names = self._names, []
         self._using.append((function.__code__.co_filename, function.__code__.co_firstlineno))
-        try:
-            closed = [_content(cell) for cell in function.__closure__ or ()]
-            attributes = {k: v for k, v in vars(function).items() if k != "__wrapped__"}
-            return _hash("function", self._digest(function.__code__), self._digest(function.__defaults__),
-                         self._digest(function.__kwdefaults__), self._attributes(attributes),
-                         *(self._attribute(name, v) for name, v in zip(function.__code__.co_freevars, closed, strict=True)),
-                         *self._used(function))
-        finally:
-            self._using.pop()
-            self._names = names
+        closed = [_content(cell) for cell in function.__closure__ or ()]
+        attributes = {k: v for k, v in vars(function).items() if k != "__wrapped__"}
+        made = _hash("function", self._digest(function.__code__), self._digest(function.__defaults__),
+                     self._digest(function.__kwdefaults__), self._attributes(attributes),
+                     *(self._attribute(name, v) for name, v in zip(function.__code__.co_freevars, closed, strict=True)),
+                     *self._used(function))
+        self._using.pop()
+        self._names = names
+        return made
 
     def _code(self, code: types.CodeType) -> bytes:
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
@@ -248,9 +245,7 @@ class Fingerprint:
             imported |= found[1]
             names |= set(code.co_names)
         for name in sorted(loaded & set(function.__globals__)):
-            value = function.__globals__[name]
-            told = self._module(value, names) if isinstance(value, types.ModuleType) else self._attribute(name, value)
-            yield _hash(name, told)
+            yield _hash(name, self._global(name, function.__globals__[name], names))
         for path in own_files(imported, names, function.__globals__.get("__package__") or ""):
             yield _hash("file", path.read_bytes())
 
@@ -263,13 +258,14 @@ class Fingerprint:
             return _hash("module", name)
         self._open.append(id(module))
         self._names.append(name)
-        try:
-            there = vars(module)
-            return _hash("module", *(part for n in sorted(set(names) & set(there)) for part in (
-                n, self._module(there[n], names) if isinstance(there[n], types.ModuleType) else self._attribute(n, there[n]))))
-        finally:
-            self._names.pop()
-            self._open.pop()
+        there = vars(module)
+        made = _hash("module", *(part for n in sorted(set(names) & set(there)) for part in (n, self._global(n, there[n], names))))
+        self._names.pop()
+        self._open.pop()
+        return made
+
+    def _global(self, name: str, value: Any, names: Iterable[str]) -> bytes:
+        return self._module(value, names) if isinstance(value, types.ModuleType) else self._attribute(name, value)
 
     def _class(self, cls: type) -> bytes:
         name = f"{cls.__module__}.{cls.__qualname__}"
@@ -290,12 +286,10 @@ class Fingerprint:
         names, self._names = self._names, [cls.__qualname__]
         self._using.append((getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__,
                             vars(cls).get("__firstlineno__", 0)))
-        try:
-            return _hash("class", cls.__qualname__, *map(self._digest, cls.__bases__), self._digest(type(cls)),
-                         self._attributes(there))
-        finally:
-            self._using.pop()
-            self._names = names
+        made = _hash("class", cls.__qualname__, *map(self._digest, cls.__bases__), self._digest(type(cls)), self._attributes(there))
+        self._using.pop()
+        self._names = names
+        return made
 
 
 def _hash(*parts: str | bytes) -> bytes:
@@ -365,7 +359,7 @@ def _loads(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
 
 # -- of a stage -----------------------------------------------------------------------------------------------------
 
-_warned: set[Untold] = set()
+_warned: set[Unknown] = set()
 
 
 def fingerprint(stage: Any, own: str = "") -> str:
@@ -376,14 +370,14 @@ def fingerprint(stage: Any, own: str = "") -> str:
     """
     walk = Fingerprint(own)
     made = walk.of(stage)
-    for untold in walk.untold:
-        if not untold.file:
-            raise TypeError(f"stage {stage.name!r}, parameter {untold.name!r}: a stage parameter of type {untold.type} has no "
+    for unknown in walk.unknown:
+        if not unknown.file:
+            raise TypeError(f"stage {stage.name!r}, parameter {unknown.name!r}: a stage parameter of type {unknown.type} has no "
                             "stable fingerprint; give plain values, and make of them in `setup` what is needed")
-        if untold not in _warned:
-            _warned.add(untold)
+        if unknown not in _warned:
+            _warned.add(unknown)
             warnings.warn_explicit(
-                f"stage {stage.name!r} uses {untold.name!r}, and nothing tells whether it ({untold.type}) is still what it was: "
+                f"stage {stage.name!r} uses {unknown.name!r}, and nothing tells whether it ({unknown.type}) is still what it was: "
                 "every run does this stage and what follows again. Make it where it is used, or in `setup` of a stage class, "
-                "from parameters; or give its class a method `fingerprint`", UserWarning, untold.file, untold.line)
+                "from parameters; or give its class a method `fingerprint`", UserWarning, unknown.file, unknown.line)
     return made

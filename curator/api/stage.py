@@ -225,7 +225,7 @@ class Stateful(Stage):
         """What this unit taught; called when nothing of the unit is left before this stage, maybe twice."""
         return None
 
-    def restore(self, unit: int, memory: pa.Table) -> None:
+    def restore(self, unit: int, rows: pa.Table) -> None:
         """Take in what a finished unit taught; called after `setup` and before the first `process`."""
 
     def exhausted(self) -> bool:

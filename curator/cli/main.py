@@ -148,10 +148,9 @@ def _asked(lost: str) -> bool:
 def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> None:
     """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and first lines."""
     from curator.pipeline.plan import make_plan
-    from curator.run.explain import explain, list_units
+    from curator.run.explain import explain
 
-    made = make_plan(load_recipe(recipe, settings, out), mode)
-    click.echo(explain(made, list_units(made)))
+    click.echo(explain(make_plan(load_recipe(recipe, settings, out), mode)))
 
 
 @main.command(short_help="Try a recipe on a few records.")

@@ -538,7 +538,7 @@ class Scheduler:
             unit = state.units[call.units[0][0]]
             if unit.attempt != call.units[0][1]:
                 return
-            if operator.plan.derived and self._stop_if_hopeless(operator, [unit.index], reason, first):
+            if operator.plan.internal and self._stop_if_hopeless(operator, [unit.index], reason, first):
                 return  # many records would be lost as one
             if unit.blames.get(operator.plan.index, 0) + 1 >= TRIES:
                 self._give_up(operator, unit, reason, first)

@@ -11,7 +11,7 @@ from curator.api.errors import ContractError, RecipeError
 from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
 from curator.pipeline.graph import End, Node
 
-ENDING_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
+SIDE_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
     "dropped": {"reason": pa.string()},
     "duplicate": {"duplicate_of": pa.string()},
     "failed": {"error": pa.string(), "traceback": pa.string()},
@@ -75,7 +75,7 @@ def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict |
         columns = after[end.node]
         if columns is None:
             return None
-        tables.append({**columns, **ENDING_COLUMNS.get(end.port, {})})
+        tables.append({**columns, **SIDE_COLUMNS.get(end.port, {})})
     common = dict(tables[0])
     for other in tables[1:]:
         common = {n: (k if other[n] == k else None) for n, k in common.items() if n in other}
@@ -88,8 +88,8 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
         if not near:
             hint = _maker(name) or hint
-        for holder, held in before.items():
-            if held is not None and pa.types.is_struct(held) and held.get_field_index(name) >= 0:
+        for holder, kind_held in before.items():
+            if kind_held is not None and pa.types.is_struct(kind_held) and kind_held.get_field_index(name) >= 0:
                 hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"
         raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r}, which nothing before it makes; {hint}")
     have = before[name]

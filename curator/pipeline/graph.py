@@ -37,7 +37,7 @@ class Settings:
     """What a run tolerates and keeps.
 
     `max_failed`: how many records may fail before the run stops: a number, or a share of the records read below
-    1. `discard`: side outputs (`dropped`, `duplicate`) or `ending/stage` whose rows are counted but not kept. `out`: the
+    1. `discard`: side outputs (`dropped`, `duplicate`) or `port/stage` whose rows are counted but not kept. `out`: the
     run's folder; by default the path of the only sink. `storage_options`: what its filesystem wants. `description` and
     `license` stand on the card of what the run makes.
     """

@@ -88,7 +88,7 @@ class Operator:
     reader: FromSpool | None = None
 
     @property
-    def derived(self) -> bool:
+    def internal(self) -> bool:
         """It reads what an earlier phase wrote: records that were counted before, which no failure may turn into one."""
         return isinstance(self.steps[0].stage, (Reduce, FromSpool))
 

@@ -114,7 +114,7 @@ class Loop:
         self.sidecars: dict[str, dict[int, str]] = {}  # by step and unit
         index_of: dict[str, int] = {}
         for step in phase.steps:
-            if isinstance(step.stage, Stateful) and (known := ledger.memories(step)):
+            if isinstance(step.stage, Stateful) and (known := ledger.sidecars(step)):
                 index_of = index_of or {u.key: i for i, u in enumerate(self.units)}
                 self.sidecars[step.name] = {index_of[key]: name for key, name in known.items()}
         self.workers: dict[int, int] = {}

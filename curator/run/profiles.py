@@ -28,10 +28,10 @@ def load_profiles(folder: Folder, operators: Sequence[Operator]) -> dict[int, Pr
     index_of = {key: index for index, key in keys.items()}
     found = {}
     for operator in operators:
-        told = known.get(keys[operator.index])
-        if told is not None:
-            sent = {index_of[key]: share for key, share in told["sent"].items() if key in index_of}
-            found[operator.index] = Profile(told["rows"], told["busy_s"], told["setup_s"], sent)
+        entry = known.get(keys[operator.index])
+        if entry is not None:
+            sent = {index_of[key]: share for key, share in entry["sent"].items() if key in index_of}
+            found[operator.index] = Profile(entry["rows"], entry["busy_s"], entry["setup_s"], sent)
     return found
 
 

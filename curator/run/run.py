@@ -100,22 +100,22 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     plan = make_plan(pipeline, mode, out)
     units = list_units(plan)
     check_free(plan.out)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         lock = take(plan.out)
-        held.callback(lock.release)
-        endpoint = None if metrics_port is None else held.enter_context(contextlib.closing(Endpoint(metrics_port)))
+        stack.callback(lock.release)
+        endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(Endpoint(metrics_port)))
         ledgers, former = ledgers_of(plan, lock)
         check(plan, ledgers, former, units, prune, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
         folder.write("manifest.json", json.dumps(_manifest(plan), indent=1).encode())
-        observer = held.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
+        observer = stack.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
         # A filesystem in memory belongs to one process: no other worker would see it.
         inline = workers == 0 or any(p.startswith("memory://") for step in plan.steps for p in paths_of(step.stage))
         context = RunContext(this_machine(None if inline else workers), observer, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
                              None if inline else _ray_address(ray), workers)
-        held.callback(context.close)
+        stack.callback(context.close)
         return _Run(plan, units, ledgers, former, context, watch).go()
 
 
@@ -216,7 +216,7 @@ class _Run:
             return self.units
         units: list[tuple[int, Unit]] = []
         for operator in phase.operators:
-            if operator.derived:
+            if operator.internal:
                 files = [f for name in operator.spools for f in self._spooled(name)]
                 stage = operator.steps[0].stage
                 sharded = isinstance(stage, Reduce)

@@ -123,7 +123,7 @@ class Runner:
             if call.kind == "flush":
                 yield self._flush(call, began)
                 return
-            steps = {"read": self._read_derived if self.operator.derived else self._read,
+            steps = {"read": self._read_internal if self.operator.internal else self._read,
                      "process": self._write if self.operator.kind == "sink" else self._process}
             for _ in steps[call.kind](call):
                 part, paused = self._emit(call), time.perf_counter()
@@ -198,7 +198,7 @@ class Runner:
             self.errors.saw(self.operator.steps[0].name, failed)
             self._collect(0, "failed", failed)
 
-    def _read_derived(self, call: Call) -> Iterator[None]:
+    def _read_internal(self, call: Call) -> Iterator[None]:
         """Rows that an earlier phase spooled: none of them may be lost, so what fails to the last ends the run."""
         (self.only_unit, _), = call.units
         name, unit = self.operator.steps[0].name, call.infos[self.only_unit].unit

@@ -198,10 +198,10 @@ def test_a_class_of_another_program_is_named(tmp_path):
     file = spooled(tmp_path, TextBatch(rows(1)))
     path = tmp_path / "x/part.spool"
     data = path.read_bytes()
-    gone = b"curator.api.tasks.text:TestBatch"
-    path.write_bytes(data.replace(b"curator.api.tasks.text:TextBatch", gone))
+    gone = b"curator.api.tasks:TestBatch"
+    path.write_bytes(data.replace(b"curator.api.tasks:TextBatch", gone))
     with pytest.raises(CuratorError, match="TestBatch"):
         read_back(tmp_path, file)
-    path.write_bytes(data.replace(b"curator.api.tasks.text:TextBatch", json.dumps("os:system" + " " * 23)[1:-1].encode()))
+    path.write_bytes(data.replace(b"curator.api.tasks:TextBatch", json.dumps("os:system" + " " * 18)[1:-1].encode()))
     with pytest.raises(CuratorError, match="cannot be imported"):
         read_back(tmp_path, file)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from curator.api.errors import CuratorError, InputError
 from curator.api.stage import Sink, Source, Stage, Unit
 from curator.io.files.folder import Folder
@@ -17,6 +15,7 @@ from curator.io.files.listing import DATA, RUN
 from curator.pipeline.layout import ASIDE, OURS, folder_of
 from curator.pipeline.plan import Plan
 from curator.run.folder.ledger import Ledger
+from curator.run.folder.ledger_files import counts_of
 from curator.run.folder.owner import OWNER
 
 STARTED = ("lock", "lease/")  # all that a start leaves in `_run/` before the folder is its own
@@ -182,7 +181,7 @@ def _find_changes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger
         for file in (file for stage in edited.values() for file in stage.files):
             found.add(ledger, file.path, file.rows)
         found.units += 1
-        found.records += sum(msgspec.json.decode(s.counts).get("in", 0) for n, s in record.stages.items() if n in sources)
+        found.records += sum(counts_of(s).rows_in for n, s in record.stages.items() if n in sources)
     found.changed = [s.name for s in plan.steps if s.name in stale and not s.implicit and not stale & {n for n, _ in s.after}]
     folder = plan.out.sub(RUN)
     before = json.loads(folder.read("manifest.json")).get("name") if folder.exists("manifest.json") else None

@@ -36,11 +36,13 @@ from curator.engine.events import Commit
 from curator.io.files.folder import FileInfo, Folder
 from curator.pipeline.plan import SPOOLS, Phase, Plan, Step
 from curator.run.folder.ledger_files import (
+    NO_COUNTS,
     FileRecord,
     LedgerFiles,
     Record,
     StageRecord,
     add_counts,
+    counts_of,
     is_marked,
     sum_line,
     to_line,
@@ -160,7 +162,7 @@ class Ledger:
             raise ValueError(f"a line about {str(line)[:80]}")
 
     def _brief(self, record: Record, depends: Collection[str] = (), rests: Mapping[str, int] = {}) -> Brief:
-        stages = tuple(Done(name, s.key, tuple(s.memory.split(record.unit)) if s.memory else None, s.replay)
+        stages = tuple(Done(name, s.key, tuple(s.sidecar.split(record.unit)) if s.sidecar else None, s.replay)
                        for name, s in record.stages.items())
         brief = Brief(stages, b"".join(map(bytes.fromhex, depends)), record.redo, tuple(rests.items()))
         return brief if depends else self._alike.setdefault(brief, brief)
@@ -184,11 +186,12 @@ class Ledger:
             if step.name in commit.ran:
                 counts[step.name] = commit.counts.get(step.name, Counts())
                 files = [self._file(f) for f in commit.files.get(step.name, ())]
-                stages[step.name] = StageRecord(step.key, msgspec.Raw(to_line(counts[step.name].to_json())), files,
+                said = counts[step.name].to_json()
+                stages[step.name] = StageRecord(step.key, msgspec.Raw(to_line(said)) if said else NO_COUNTS, files,
                                                 commit.snapshots.get(step.name))
             elif before is not None and step.name in before.stages:
                 stages[step.name] = before.stages[step.name]
-                counts[step.name] = Counts.from_json(msgspec.json.decode(stages[step.name].counts))
+                counts[step.name] = counts_of(stages[step.name])
         depends, rests = {units[i].key for i in commit.depends}, {}
         if before is not None:
             rests = {name: count for name, count in before.rests.items() if name not in commit.ran}
@@ -325,9 +328,9 @@ class Ledger:
         """Take these steps out of a record. What a stateful one remembers is kept while its key is the present one."""
         for name in names:
             stage = record.stages.pop(name)
-            if stage.memory and stage.key == keys.get(name):
+            if stage.sidecar and stage.key == keys.get(name):
                 self._doomed += [f.path for f in stage.files]
-                record.stages[name] = StageRecord(stage.key, memory=stage.memory, replay=True)
+                record.stages[name] = StageRecord(stage.key, sidecar=stage.sidecar, replay=True)
             else:
                 self._doomed += stage.named()
         return bool(names)
@@ -381,7 +384,7 @@ class Ledger:
 
     # -- what was done ----------------------------------------------------------------------------------------------
 
-    def memories(self, step: Step) -> dict[str, str]:
+    def sidecars(self, step: Step) -> dict[str, str]:
         """The sidecars of a stateful step, by unit key."""
         return {unit: unit.join(stage.sidecar) for unit, brief in self.records.items() for stage in brief.stages
                 if stage.name == step.name and stage.sidecar and stage.key == step.key}

@@ -30,6 +30,9 @@ NEAR = 1 << 20  # bytes that are read for a single line: the next one asked for 
 UNIT = b'{"unit"'
 
 
+NO_COUNTS = msgspec.Raw(b"{}")
+
+
 class FileRecord(msgspec.Struct, array_like=True):
     """A file of a finished unit, relative to the run's folder where it lies below that."""
 
@@ -39,20 +42,20 @@ class FileRecord(msgspec.Struct, array_like=True):
 
 
 class StageRecord(msgspec.Struct, omit_defaults=True):
-    """What a stage did with a unit. `counts`: JSON, as `Counts.to_json` has it. `memory`: the name of its sidecar.
+    """What a stage did with a unit. `counts`: JSON, as `Counts.to_json` has it. `sidecar`: the name of its snapshot's file.
 
     `replay`: all is to be done again but what the sidecar tells.
     """
 
     key: str
-    counts: msgspec.Raw = msgspec.Raw(b"{}")
+    counts: msgspec.Raw = NO_COUNTS
     files: list[FileRecord] = []
-    memory: str | None = None
+    sidecar: str | None = None
     replay: bool = False
 
     def named(self) -> list[str]:
         """All files, the sidecar too."""
-        return [f.path for f in self.files] + ([f"_run/state/{self.memory}"] if self.memory else [])
+        return [f.path for f in self.files] + ([f"_run/state/{self.sidecar}"] if self.sidecar else [])
 
 
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -93,8 +96,12 @@ class Block:
             return {name: Counts.from_json(counts) for name, counts in self.sums.items()}
         total: dict[str, Counts] = {}
         for record in (to_record(line) for line in lines if not is_marked(line)):
-            add_counts(total, {n: Counts.from_json(msgspec.json.decode(s.counts)) for n, s in record.stages.items()})
+            add_counts(total, {n: counts_of(s) for n, s in record.stages.items()})
         return total
+
+
+def counts_of(stage: StageRecord) -> Counts:
+    return Counts.from_json(msgspec.json.decode(stage.counts))
 
 
 def unit_of(line: bytes) -> str:

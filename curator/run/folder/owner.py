@@ -37,11 +37,11 @@ class Owner:
         known: list[str] = []
         if folder.exists(OWNER):
             try:
-                told = json.loads(folder.read(OWNER))
-                known = [told["id"], *told["former"]]
+                found = json.loads(folder.read(OWNER))
+                known = [found["id"], *found["former"]]
                 if not all(re.fullmatch(r"[0-9a-f]{16}", one) for one in known):
                     raise ValueError(f"ids {known}")
-                if told["made_at"] == out.uri:
+                if found["made_at"] == out.uri:
                     return cls(known[0], tuple(known[1:]))
             except (ValueError, KeyError, TypeError) as error:
                 raise CuratorError(f"{folder.path_of(OWNER)} is damaged ({error!r}), so it cannot be told which files here are "

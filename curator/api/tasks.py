@@ -1,0 +1,48 @@
+"""The tasks: batches of records, one dataclass a modality. They need numpy and pyarrow only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from curator.api.batch import Batch, payload
+
+__all__ = ["AudioBatch", "Batch", "ImageBatch", "TextBatch", "VideoBatch", "payload"]
+
+
+@dataclass
+class TextBatch(Batch):
+    """Documents. The text is a string column, `text` unless a stage's parameter says otherwise."""
+
+
+@dataclass
+class ImageBatch(Batch):
+    """Images. `encoded`: the file's bytes. `pixels`: height x width x 3, uint8, RGB; None where not decoded."""
+
+    encoded: list[bytes | None] | None = payload()
+    pixels: list[np.ndarray | None] | None = payload()
+
+
+@dataclass
+class AudioBatch(Batch):
+    """Recordings and utterances. `encoded`: the file's bytes. `samples`: float32 in [-1, 1], [n] mono or [channels, n].
+
+    `sample_rate`: Hz, one a row.
+    """
+
+    encoded: list[bytes | None] | None = payload()
+    samples: list[np.ndarray | None] | None = payload()
+    sample_rate: list[int | None] | None = payload()
+
+
+@dataclass
+class VideoBatch(Batch):
+    """Videos or clips. `encoded`: the container's bytes. `frames`: T x H x W x 3, uint8, RGB.
+
+    `timestamps`: T seconds from the start of the source, float64, one a frame.
+    """
+
+    encoded: list[bytes | None] | None = payload()
+    frames: list[np.ndarray | None] | None = payload()
+    timestamps: list[np.ndarray | None] | None = payload()
