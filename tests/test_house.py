@@ -137,7 +137,7 @@ def test_no_error_is_swallowed(path):
 
 # Physical lines a room: a ratchet. A number is only ever lowered; "." are the files beside the rooms.
 LINES = {
-    "api": 1875,
+    "api": 1837,
     "machine": 418,
     "io": 3905,
     "io/tables": 1692,
@@ -145,7 +145,7 @@ LINES = {
     "registry": 376,
     "models": 423,
     "ngrams": 345,
-    "pipeline": 946,
+    "pipeline": 882,
     "stages": 1116,
     "engine": 3627,
     "recipe": 1402,
@@ -153,9 +153,9 @@ LINES = {
     "observe": 2094,
     "testing": 1112,
     "runtime": 1135,
-    "run": 2550,
+    "run": 2544,
     "cli": 417,
-    ".": 128,
+    ".": 127,
 }
 
 

@@ -297,7 +297,7 @@ class _Run:
 
 
 def _note(stats: dict[str, Any], text: str) -> None:
-    stats["alarms"].append({"level": "note", "stage": "", "text": text})
+    stats["alarms"].append({"level": "note", "stage": None, "text": text})
 
 
 @contextlib.contextmanager

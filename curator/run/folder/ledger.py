@@ -244,6 +244,7 @@ class Ledger:
             yield from self.files.copied(None, edited, times=False)
             yield to_line({"remove": self._doomed})
 
+        assert not self._pending  # nobody would copy it
         self.confirm()
         run, elapsed = self.run, self.elapsed
         self.files.replace(list(self.files.sizes), lines())
@@ -378,6 +379,7 @@ class Ledger:
 
     def remove_unnamed(self) -> None:
         """Delete files of results that were cleared, and those of ours that no record names: of interrupted attempts."""
+        assert not self._pending  # its files are not named yet
         self.confirm()
         self.removal.sweep(self._doomed, chain(self.named(), (file.path for _, file in self.evidence)))
         self._doomed = []
@@ -416,8 +418,7 @@ class Ledger:
         return {unit for unit, brief in self.records.items() if alike[brief.stages]} if any(alike.values()) else set()
 
     def _lines(self) -> Iterator[bytes]:
-        """The true line of each unit."""
-        assert not self._pending
+        """The true line of each unit that was written down."""
         seen: set[str] = set()
         for _, block in self.files.scan():
             for _, line in block.units:
