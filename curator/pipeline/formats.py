@@ -7,8 +7,7 @@ from typing import Any
 
 from curator.api.errors import RecipeError
 from curator.api.stage import Sink, Source
-from curator.io.media.files import Files
-from curator.io.media.to_files import ToFiles
+from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
 from curator.io.media.webdataset import WebDataset
 from curator.io.tables.csv import Csv, ToCsv

@@ -1,7 +1,6 @@
 """The core's own stages, which know no modality, and its readers and writers."""
 
-from curator.io.media.files import Files
-from curator.io.media.to_files import ToFiles
+from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
 from curator.io.media.webdataset import WebDataset
 from curator.io.tables.csv import Csv, ToCsv

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from curator.api.batch import Batch
 from curator.api.errors import InputError, RecipeError
 from curator.io.files.folder import Folder
-from curator.io.media.files import Files
+from curator.io.media.files import Files, ToFiles
 from curator.io.media.sink import Names, safe
-from curator.io.media.to_files import ToFiles
 from curator.io.media.types import extension_of
 from curator.io.tables.parquet import Parquet, ToParquet
 from curator.stages import Map

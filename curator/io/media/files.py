@@ -1,9 +1,10 @@
-"""Files of any kind, one record a file."""
+"""Files of any kind, one record a file: read and written."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,18 +13,22 @@ import pyarrow as pa
 import xxhash
 
 from curator.api.batch import Batch
-from curator.api.errors import InputError
+from curator.api.errors import InputError, RecipeError
 from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.faults import explained
 from curator.io.files.folder import list_files, open_input
+from curator.io.media.sink import MediaFiles, MediaSink, safe
 from curator.io.media.types import extension_of
+from curator.io.sink import Encoder, OpenFiles
 from curator.io.source import LASTING, as_paths
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
 from curator.io.units import TARGET_BYTES, plan_units
 
 ARROW_BYTES = (1 << 31) - 1  # the most that a binary column of one batch can hold
 COLUMNS = {"id": pa.string(), "source": pa.string(), "bytes": pa.binary(), "extension": pa.string()}
-_AT_ONCE = 8  # remote files that are fetched side by side
+_AT_ONCE = 8  # files that are fetched, or written, side by side
+FILE_NAME = "file_name"
+_ENDING = re.compile(r"[A-Za-z0-9_-]{1,16}(\.[A-Za-z0-9_-]{1,16})?")
 
 
 @dataclass(kw_only=True)
@@ -136,3 +141,69 @@ def _row(part: SourceRange, content: bytes | None) -> dict[str, Any]:
 
 def _batch(rows: list[dict[str, Any]]) -> Batch:
     return Batch(rows=pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}))
+
+
+@dataclass(kw_only=True)
+class ToFiles(MediaSink):
+    """Write the column that `media` names as one file a record, and a Parquet file with all other columns.
+
+    The files are `<name>/<key>.<extension>`, and beside that folder is `<name>.parquet`, whose column `file_name` (string) is
+    the file's path below `path`, null where `media` is. With `by`, a column, they are
+    `<value>/<name>-<key>.<extension>`: a folder for each value, as loaders of labelled folders want it (`null` for those
+    without). The key is the column `key`, else the
+    `id`, made safe as a file's name; where `extension` is no ending, the file has none. A column `file_name` that was there
+    before is replaced.
+
+    Files appear one by one; those of a unit that was not finished are removed when the run begins again. Many thousands of
+    records are better kept as `webdataset`: each file costs a sync of the disk, and a line in the ledger of the run.
+    """
+
+    by: str | None = None
+
+    name = "to_files"
+    ending: ClassVar[str] = ".parquet"
+
+    def contract(self) -> Contract:
+        return Contract(needs={**super().contract().needs, **({self.by: None} if self.by else {})})
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        super().check(columns)
+        kind = None if self.by is None else columns.get(self.by)
+        if kind is not None and pa.types.is_nested(kind):
+            raise RecipeError(f"by: the column {self.by!r} is {kind}, and cannot name folders. Make one that is text with `map`")
+
+    def unasked(self) -> tuple[str, ...]:
+        return (*super().unasked(), *([self.by] if self.by else []))
+
+    def begin(self, files: OpenFiles, stem: str, schema: pa.Schema) -> Encoder:
+        return _FilesOfRecords(self, files, stem)
+
+
+class _FilesOfRecords(MediaFiles):
+    def __init__(self, sink: ToFiles, files: OpenFiles, stem: str) -> None:
+        super().__init__(files.add(sink.output(files.folder, stem + sink.suffix())))
+        self._sink, self._files, self._stem = sink, files, stem
+
+    def put(self, rows: pa.Table) -> pa.Table:
+        contents = rows.column(self._sink.media).to_pylist()
+        naming = rows.select([name for name in ("id", "key", "extension", self._sink.by) if name in rows.column_names])
+        names = [None if content is None else self._name(record)
+                 for content, record in zip(contents, naming.to_pylist(), strict=True)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self._put, names, contents))
+        about = rows.drop_columns([n for n in (FILE_NAME, self._sink.media) if n in rows.column_names])
+        return about.append_column(FILE_NAME, pa.array(names, pa.string()))
+
+    def _name(self, record: dict[str, Any]) -> str:
+        extension = str(record.get("extension") or "").lstrip(".")
+        key = self.names.unique(safe(str(record["id"] if record.get("key") is None else record["key"])))
+        name = f"{key}.{extension}" if _ENDING.fullmatch(extension) else key
+        if self._sink.by is None:
+            return f"{self._stem}/{name}"
+        value = record[self._sink.by]
+        return f"{'null' if value is None else safe(str(value))}/{self._stem}-{name}"
+
+    def _put(self, name: str | None, content: bytes | None) -> None:
+        if name is not None:
+            with self._files.add(self._files.folder.open_file(name, "wb")) as output:
+                output.write(content)

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.io.tables.columns import Seen, conform
-from curator.io.tables.json_rows import JsonParser
+from curator.io.tables.json_rows import JsonParser, Parsed
 from curator.io.tables.records import Failure, as_text, excerpt, unique_names
 
-_DERIVED = ("key", "extension")  # what the json says of these comes before what the member's name says
+_NAMED = ("key", "extension")  # what the json says of these comes before what the member's name says
 
 
-class Sampled(Protocol):
-    """A sample, as far as it concerns its row."""
+@dataclass
+class Sample:
+    """Members of one key. `parts`: values by column; `json`: the object as it is written, None if there is none."""
 
     key: str
     offset: int
-    parts: dict[str, Any]
-    json: bytes | None
-    extension: str | None
-    error: Exception | None
-    raw: bytes
+    parts: dict[str, Any] = field(default_factory=dict)
+    json: bytes | None = None
+    extension: str | None = None  # of the part that became `bytes`
+    size: int = 0
+    endings: set[str] = field(default_factory=set)
+    error: Exception | None = None
+    raw: bytes = b""
 
-
-@dataclass(frozen=True)
-class Made:
-    """The good samples as rows, where each begins in its file, and what is wrong with the others."""
-
-    rows: pa.Table
-    positions: np.ndarray
-    failures: list[Failure]
-    mixed: int
+    def fail(self, error: Exception, raw: bytes | memoryview = b"") -> None:
+        """The first thing that is wrong with it; what was read of it is let go."""
+        if self.error is None:
+            self.error, self.raw, self.parts, self.json = error, bytes(raw[:4096]), {}, None
 
 
 class SampleTable:
@@ -48,24 +46,24 @@ class SampleTable:
     def __init__(self, uri: str, columns: dict[str, Seen], max_record_bytes: int, select: Sequence[str] | None) -> None:
         self._uri, self._columns, self._select = uri, columns, select
         of_json = {name: seen for name, seen in columns.items()
-                   if name not in _DERIVED and not pa.types.is_binary(seen.type)}
+                   if name not in _NAMED and not pa.types.is_binary(seen.type)}
         self._parser = _SampleJson(uri, of_json, max_record_bytes, select, None)
 
-    def make(self, samples: Sequence[Sampled]) -> Made:
+    def make(self, samples: Sequence[Sample]) -> Parsed:
+        """The good samples as rows, where each begins in its file, and what is wrong with the others."""
         failures = [Failure(f"{self._uri}:byte={s.offset}", s.offset, _named(self._uri, s.error), excerpt(s.raw))
                     for s in samples if s.error is not None]
-        whole = [s for s in samples if s.error is None]
-        objects, broken, mixed = self._objects(whole)
+        objects, broken, mixed = self._objects([s for s in samples if s.error is None])
         failures += broken
-        bad = {failure.offset for failure in broken}
-        good = [s for s in whole if s.offset not in bad]
+        bad = {failure.offset for failure in failures}
+        good = [s for s in samples if s.offset not in bad]
         positions = np.array([s.offset for s in good], np.int64)
         rows = self._joined(self._parts(good), objects)
         if self._select is not None:
             rows = rows.select([name for name in rows.column_names if name in self._select])
-        return Made(self._conformed(rows), positions, failures, mixed)
+        return Parsed(self._conformed(rows), positions, failures, mixed)
 
-    def _objects(self, samples: Sequence[Sampled]) -> tuple[pa.Table, list[Failure], int]:
+    def _objects(self, samples: Sequence[Sample]) -> tuple[pa.Table, list[Failure], int]:
         """The json of those samples whose json is none or good, a row each, and what is wrong with the others."""
         with_json = [s for s in samples if s.json is not None]
         parsed = self._parser.parse_samples(with_json)
@@ -77,7 +75,7 @@ class SampleTable:
         empty = pa.table({name: pa.nulls(len(at), parsed.rows.schema.field(name).type) for name in parsed.rows.column_names})
         return (parsed.rows.take(at) if len(parsed.rows) else empty), parsed.failures, parsed.mixed
 
-    def _parts(self, samples: Sequence[Sampled]) -> dict[str, pa.Array]:
+    def _parts(self, samples: Sequence[Sample]) -> dict[str, pa.Array]:
         """The columns of the parts; of two kinds with one name (`txt` and `txt.bin`) the later one gets a number."""
         parts = ((name, type(value)) for s in samples for name, value in s.parts.items())
         found = {"key": pa.array([s.key for s in samples], pa.string())}
@@ -95,7 +93,7 @@ class SampleTable:
                 continue  # what is known and not there comes with its type in the end
             if name not in columns:
                 columns[name] = values
-            elif name in _DERIVED:
+            elif name in _NAMED:
                 columns[name] = pc.coalesce(as_text(values), columns[name])
             else:
                 if name in parts and values.type.equals(parts[name].type):
@@ -128,7 +126,7 @@ def binary(values: Sequence[bytes | memoryview | None]) -> pa.Array:
 class _SampleJson(JsonParser):
     """The parser of JSON Lines, for lines that stand in members of an archive: places are those of the samples."""
 
-    def parse_samples(self, samples: Sequence[Sampled]):
+    def parse_samples(self, samples: Sequence[Sample]):
         """The json of the samples, in order; failures are at the samples' places."""
         lines = [s.json for s in samples]
         starts = np.concatenate([[0], np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)])

@@ -1,4 +1,4 @@
-"""What the writers of media share: keys that are good names, how much goes into a file, the metadata beside it."""
+"""What the writers of media share: keys that are good names, how much goes into a file, the Parquet file beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import xxhash
 from curator.api.errors import RecipeError
 from curator.api.stage import Contract
 from curator.io.files.folder import Output
-from curator.io.sink import FileSink, own
+from curator.io.sink import Encoder, FileSink, own
 from curator.io.tables.parquet import ParquetFile, ToParquet, storable
 
 SCAFFOLD_BYTES = 2048  # counted for each record beside its values: headers and padding of its members
@@ -104,34 +104,41 @@ def safe(text: str) -> str:
     return f"{head}-{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
-class MetadataFile:
-    """The Parquet file beside the media: rows in row groups of some 32 MB."""
+class MediaFiles(Encoder):
+    """The media of one file of records, which is Parquet and has all but them, in row groups of some 32 MB."""
 
-    def __init__(self, output: Output) -> None:
-        self._output, self._file = output, None
+    def __init__(self, described: Output | None) -> None:
+        self._described, self._parquet = described, None
         self._gathered: list[pa.Table] = []
         self._gathered_bytes = 0
+        self.names = Names()
 
-    def write(self, rows: pa.Table) -> None:
-        self._gathered.append(own(storable(rows)))
-        self._gathered_bytes += self._gathered[-1].nbytes
-        if self._gathered_bytes >= ToParquet.buffer_bytes:
-            self._encode()
+    def put(self, rows: pa.Table) -> pa.Table:
+        """Write the media of the rows; answers what the Parquet file says of them."""
+        raise TypeError(f"{type(self).__name__} has no put method")
+
+    def write(self, rows: pa.Table) -> int:
+        about = self.put(rows)
+        if self._described is not None:
+            self._gathered.append(own(storable(about)))
+            self._gathered_bytes += self._gathered[-1].nbytes
+            if self._gathered_bytes >= ToParquet.buffer_bytes:
+                self._describe()
+        return int(sizes(rows).sum())
 
     def finish(self) -> None:
-        self._encode()
-        if self._file is not None:
-            self._file.finish()
+        self._describe()
+        if self._parquet is not None:
+            self._parquet.finish()
 
     def abandon(self) -> None:
         self._gathered = []
-        if self._file is not None:
-            self._file.abandon()
+        if self._parquet is not None:
+            self._parquet.abandon()
 
-    def _encode(self) -> None:
+    def _describe(self) -> None:
         if self._gathered:
             rows = pa.concat_tables(self._gathered)
             self._gathered, self._gathered_bytes = [], 0
-            if self._file is None:
-                self._file = ParquetFile(self._output, rows.schema, "zstd")
-            self._file.write(rows)
+            self._parquet = self._parquet or ParquetFile(self._described, rows.schema, "zstd")
+            self._parquet.write(rows)

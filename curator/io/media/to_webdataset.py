@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import msgspec
@@ -14,7 +14,7 @@ import pyarrow as pa
 from curator.api.errors import RecipeError
 from curator.api.stage import Contract
 from curator.io.files.folder import Output
-from curator.io.media.sink import MediaSink, MetadataFile, Names, is_bytes, safe, sizes
+from curator.io.media.sink import MediaFiles, MediaSink, is_bytes, safe
 from curator.io.media.tar import END, header, padding
 from curator.io.sink import Encoder, OpenFiles
 from curator.io.tables.plain import json_lines
@@ -48,6 +48,7 @@ class ToWebDataset(MediaSink):
     metadata_only: list[str] | None = None
 
     name = "to_webdataset"
+    ending: ClassVar[str] = ".tar"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,46 +72,36 @@ class ToWebDataset(MediaSink):
         if kind is not None and self.text != "txt" and not _is_text(kind):
             raise RecipeError(f"text: the column {self.text!r} is {kind}, not text")
 
-    def suffix(self) -> str:
-        return ".tar"
-
     def unasked(self) -> tuple[str, ...]:
         return (*super().unasked(), self.text, *(self.metadata_only or ()))
 
     def begin(self, files: OpenFiles, stem: str, schema: pa.Schema) -> Encoder:
-        output = files.add(self.output(files.folder, stem + self.suffix()))
-        beside = MetadataFile(files.add(files.folder.open_file(f"{stem}.parquet", "wb"))) if self.metadata else None
-        return ShardFile(self, output, beside)
+        shard = files.add(self.output(files.folder, stem + self.suffix()))
+        described = files.add(files.folder.open_file(f"{stem}.parquet", "wb")) if self.metadata else None
+        return _Shard(self, shard, described)
 
 
-class ShardFile:
-    def __init__(self, sink: ToWebDataset, output: Output, beside: MetadataFile | None) -> None:
-        self._sink, self._output, self._beside = sink, output, beside
-        self._names = Names()
+class _Shard(MediaFiles):
+    def __init__(self, sink: ToWebDataset, output: Output, described: Output | None) -> None:
+        super().__init__(described)
+        self._sink, self._output = sink, output
 
-    def write(self, rows: pa.Table) -> int:
+    def put(self, rows: pa.Table) -> pa.Table:
         keys, beside = self._keys(rows), set(self._sink.metadata_only or ())
         for members in self._samples(rows.select([n for n in rows.column_names if n not in beside]), keys):
             self._output.write(b"".join(piece for name, content in members
                                         for piece in (header(name, len(content)), content, padding(len(content)))))
-        if self._beside is not None:
-            about = rows.drop_columns([n for n in ("key", self._sink.media) if n in rows.column_names])
-            self._beside.write(about.add_column(0, "key", pa.array(keys, pa.string())))
-        return int(sizes(rows).sum())
+        about = rows.drop_columns([n for n in ("key", self._sink.media) if n in rows.column_names])
+        return about.add_column(0, "key", pa.array(keys, pa.string()))
 
     def finish(self) -> None:
         self._output.write(END)
-        if self._beside is not None:
-            self._beside.finish()
-
-    def abandon(self) -> None:
-        if self._beside is not None:
-            self._beside.abandon()
+        super().finish()
 
     def _keys(self, rows: pa.Table) -> list[str]:
         ids = rows.column("id").to_pylist()
         given = _texts(rows, "key")
-        return [self._names.unique(key if key and _KEY.fullmatch(key) else safe(key or record))
+        return [self.names.unique(key if key and _KEY.fullmatch(key) else safe(key or record))
                 for key, record in zip(given, ids, strict=True)]
 
     def _samples(self, rows: pa.Table, keys: list[str]) -> Iterator[list[tuple[str, bytes]]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import unquote
 
 from curator.api.batch import Batch
@@ -15,7 +15,7 @@ from curator.api.stage import Outputs, SourceRange
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
 from curator.io.media.files import ARROW_BYTES
-from curator.io.media.sample_table import SampleTable
+from curator.io.media.sample_table import Sample, SampleTable
 from curator.io.media.tar import Damage, Member, TarReader
 from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen, UnfitColumn
@@ -25,27 +25,8 @@ from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, as_recor
 
 HEAD_SAMPLES, HEAD_BYTES = 100, 4 << 20  # looked at before a run, of each of some files
 _META = re.compile(r"__[^/]*__(/|$)")  # WebDataset's own notes in an archive
-_TEXTS, _RESERVED = ("txt", "text", "json"), ("id", "source", "key", "bytes", "extension")
-
-
-@dataclass
-class Sample:
-    """Members of one key. `parts`: values by column; `json`: the object as it is written, None if there is none."""
-
-    key: str
-    offset: int
-    parts: dict[str, Any] = field(default_factory=dict)
-    json: bytes | None = None
-    extension: str | None = None  # of the part that became `bytes`
-    size: int = 0
-    endings: set[str] = field(default_factory=set)
-    error: Exception | None = None
-    raw: bytes = b""
-
-    def fail(self, error: Exception, raw: bytes | memoryview = b"") -> None:
-        """The first thing that is wrong with it; what was read of it is let go."""
-        if self.error is None:
-            self.error, self.raw, self.parts, self.json = error, bytes(raw[:4096]), {}, None
+_RESERVED = ("id", "source", "key", "bytes", "extension")
+_KINDS = {"txt": "text", "text": "text", "json": "text", "cls": "cls"}  # of parts by the last word of their endings
 
 
 @dataclass(kw_only=True)
@@ -167,9 +148,10 @@ class WebDataset(FileSource):
         """A member as a part of its sample."""
         if member.kind != "file":
             sample.fail(ValueError(f"{member.name} is a {member.kind}, not a file with content"))
-        elif _slotted(ending) in sample.endings:
+        compared = ending if _is_binary_column(ending) else ending.lower()
+        if compared in sample.endings:
             sample.fail(ValueError(f"{member.name}: the part {ending!r} comes twice in one sample"))
-        sample.endings.add(_slotted(ending))
+        sample.endings.add(compared)
         if sample.error is not None:
             return
         kind, column = self._slot(sample, ending)
@@ -201,18 +183,19 @@ class WebDataset(FileSource):
     def _slot(self, sample: Sample, ending: str) -> tuple[str, str]:
         """What becomes of a part, and in which column."""
         lowered = ending.lower()
-        last = lowered.rpartition(".")[2]
+        kind = _KINDS.get(lowered.rpartition(".")[2], "binary")
+        column = lowered.replace(".", "_") or "no_ending"
         if lowered == "json":
             return "json", ""
-        if "." in ending and ending.endswith(".bin"):
-            return "binary", _column(unquote(ending[:-len(".bin")]))
-        if last in _TEXTS:
-            return "text", _column(lowered.replace(".", "_"))
-        if last == "cls":
-            return "cls", _column(lowered.replace(".", "_"))
-        if sample.extension is None and (self._media is None or lowered in self._media):
+        if _is_binary_column(ending):
+            kind, column = "binary", unquote(ending[:-len(".bin")])
+        elif kind == "binary" and sample.extension is None and (self._media is None or lowered in self._media):
             return "media", "bytes"
-        return "binary", _column(lowered.replace(".", "_") or "no_ending")
+        return kind, f"{column}_2" if column in _RESERVED else column
+
+
+def _is_binary_column(ending: str) -> bool:
+    return "." in ending and ending.endswith(".bin")
 
 
 def _key_and_ending(name: str) -> tuple[str, str] | None:
@@ -224,15 +207,6 @@ def _key_and_ending(name: str) -> tuple[str, str] | None:
         return None
     start, _, ending = base.partition(".")
     return folder + slash + start, ending
-
-
-def _slotted(ending: str) -> str:
-    """The ending as it is compared: in lower case, but for the name of a binary column."""
-    return ending if "." in ending and ending.endswith(".bin") else ending.lower()
-
-
-def _column(name: str) -> str:
-    return f"{name}_2" if name in _RESERVED else name
 
 
 def _one_line(content: memoryview) -> bytes:
