@@ -31,10 +31,10 @@ class Sample:
     error: Exception | None = None
     raw: bytes = b""
 
-    def fail(self, error: Exception, raw: bytes | memoryview = b"") -> None:
+    def fail(self, error: Exception, raw: bytes = b"") -> None:
         """The first thing that is wrong with it; what was read of it is let go."""
         if self.error is None:
-            self.error, self.raw, self.parts, self.json = error, bytes(raw[:4096]), {}, None
+            self.error, self.raw, self.parts, self.json = error, raw[:4096], {}, None
 
 
 class SampleTable:
@@ -79,10 +79,10 @@ class SampleTable:
         """The columns of the parts; of two kinds with one name (`txt` and `txt.bin`) the later one gets a number."""
         parts = ((name, type(value)) for s in samples for name, value in s.parts.items())
         found = {"key": pa.array([s.key for s in samples], pa.string())}
-        for name, kind in dict.fromkeys((("bytes", memoryview), *parts)):
+        for name, kind in dict.fromkeys((("bytes", bytes), *parts)):
             values = [value if isinstance(value := s.parts.get(name), kind) else None for s in samples]
             column = unique_names([*found, name])[-1]
-            found[column] = binary(values) if kind is memoryview else pa.array(values, _TYPES[kind])
+            found[column] = binary(values) if kind is bytes else pa.array(values, _TYPES[kind])
         return found | {"extension": pa.array([s.extension for s in samples], pa.string())}
 
     def _joined(self, parts: dict[str, pa.Array], objects: pa.Table) -> pa.Table:
@@ -114,7 +114,7 @@ class SampleTable:
         return conform(rows.rename_columns(given), self._columns)[0]
 
 
-def binary(values: Sequence[bytes | memoryview | None]) -> pa.Array:
+def binary(values: Sequence[bytes | None]) -> pa.Array:
     """A binary column; unlike `pyarrow.array`, with one copy of the values and no more."""
     lengths = [0 if value is None else len(value) for value in values]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

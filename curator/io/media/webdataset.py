@@ -167,8 +167,6 @@ class WebDataset(FileSource):
         if content is None:  # the reader says where the archive ends
             sample.fail(EOFError(f"{member.name} is not whole: the archive ends in it"))
             return
-        if wanted is not None:  # or it would hold the memory of what is passed over, which was read as one with it
-            content = memoryview(bytes(content))
         sample.size += len(content)
         try:
             if kind == "json":
@@ -209,28 +207,28 @@ def _key_and_ending(name: str) -> tuple[str, str] | None:
     return folder + slash + start, ending
 
 
-def _one_line(content: memoryview) -> bytes:
-    line = bytes(content).strip(b" \t\r\n")
+def _one_line(content: bytes) -> bytes:
+    line = content.strip(b" \t\r\n")
     if not line:
         raise ValueError("not JSON: it is empty")
     return line.replace(b"\n", b" ").replace(b"\r", b" ")  # in JSON, both stand between values only
 
 
-def _whole_number(content: memoryview) -> int:
-    value = int(bytes(content))
+def _whole_number(content: bytes) -> int:
+    value = int(content)
     if not -2**63 <= value < 2**63:
         raise ValueError(f"{value} is beyond 64 bits")
     return value
 
 
-def _utf8(content: memoryview) -> str:
+def _utf8(content: bytes) -> str:
     try:
         return str(content, "utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: byte {content[error.start]:#04x} at {error.start}") from None
 
 
-_READERS = {"media": memoryview, "binary": memoryview, "text": _utf8, "cls": _whole_number}
+_READERS = {"media": bytes, "binary": bytes, "text": _utf8, "cls": _whole_number}
 
 
 def _damaged(uri: str, damage: Damage) -> Failure:
