@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import xxhash
 
 from curator.api.batch import HIDDEN, Batch
 from curator.api.errors import CuratorError, InputError, RecipeError
+from curator.api.keys import shard_of
 from curator.api.stage import Sink, Source, SourceRange, Unit, Writer, WrittenFile, setting
 from curator.io.files.folder import FileInfo, Folder, Output
 from curator.io.payloads import LENGTH, pack, unpack
@@ -122,36 +121,6 @@ def shard_units(files: Sequence[FileInfo], shards: int) -> list[Unit]:
     return [Shard(first=first, stop=stop, shards=shards, digest=digest, parts=parts) for first, stop in pairwise(cuts)]
 
 
-def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
-    """The shard of each value, int64: equal values share one, whatever type their column has in which file; nulls are in 0."""
-    coded = pa.concat_arrays(values.unify_dictionaries().chunks) if values.num_chunks else pa.array([], values.type)
-    if not pa.types.is_dictionary(coded.type):
-        try:
-            coded = coded.dictionary_encode()
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs
-            coded = pa.array([json.dumps(v, sort_keys=True, default=str) for v in coded.to_pylist()]).dictionary_encode()
-    hashed = [xxhash.xxh3_64_intdigest(_bytes(v)) % shards for v in coded.dictionary.to_pylist()]
-    places = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy()
-    return np.array([*hashed, 0], dtype=np.int64)[places]
-
-
-@cache
-def shard_values(shards: int) -> np.ndarray:
-    """For each shard the smallest number, 0 or more, that `shard_of` sends there, int64 [shards]."""
-    found: dict[int, int] = {}
-    number = 0
-    while len(found) < shards:
-        found.setdefault(xxhash.xxh3_64_intdigest(_bytes(number)) % shards, number)
-        number += 1
-    return np.array([found[shard] for shard in range(shards)], dtype=np.int64)
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).encode("utf-8", "surrogatepass")
 
 
 class SpoolWriter(Writer):

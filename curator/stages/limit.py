@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
+from curator.api.keys import record_keys, units
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
-from curator.stages.identity import record_keys, units
 
 REASON = "limit"
 

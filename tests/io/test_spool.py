@@ -12,9 +12,10 @@ from hypothesis.extra import numpy as hnp
 
 from curator import AudioBatch, Batch, CuratorError, ImageBatch, InputError, TextBatch, VideoBatch
 from curator.api.batch import payload
+from curator.api.keys import shard_of, shard_values
 from curator.io.files.folder import FileInfo
 from curator.io.payloads import pack, unpack
-from curator.io.spool import FromSpool, ToSpool, shard_of, shard_units, shard_values, spool_units
+from curator.io.spool import FromSpool, ToSpool, shard_units, spool_units
 from curator.testing.run import same
 
 DTYPES = st.one_of(hnp.boolean_dtypes(), hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes(),

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
+from curator.api.keys import shard_of
 from curator.api.tasks import TextBatch
 from curator.front import from_source
-from curator.io.spool import shard_of
 from curator.stages import Jsonl
 from curator.testing import run_stage
 from curator.testing.run import call, fresh, marked

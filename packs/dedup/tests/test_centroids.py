@@ -10,7 +10,7 @@ from curator_dedup.semantic.centroids import Centroids, automatic
 from curator_dedup.shared.rows import SKETCH, SketchBatch, digests
 
 from curator.api.errors import InputError, RecipeError
-from curator.io.spool import shard_of
+from curator.api.keys import shard_of
 from curator.testing import check_stage, run_stage
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from curator import Batch, Context, RecipeError
 from curator.api.counts import Counts
-from curator.io.spool import shard_of
+from curator.api.keys import shard_of
 from curator.testing import check_stage, run_stage
 
 MEASURE = MinHash(column="f", threshold=0.6, rows=2, bands=16)

@@ -9,7 +9,7 @@ from curator_dedup.shared.keep import Keep
 from curator_dedup.shared.rows import SHINGLES, SKETCH, SketchBatch
 
 from curator import RecipeError, TextBatch
-from curator.io.spool import shard_of
+from curator.api.keys import shard_of
 from curator.testing import check_stage, run_stage
 
 

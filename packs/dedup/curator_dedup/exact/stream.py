@@ -11,8 +11,8 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.counts import Counts
 from curator.api.findings import Finding
+from curator.api.keys import record_keys, units
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful, setting
-from curator.stages.identity import record_keys, units
 from curator_dedup.exact.equals import scoped_hashes, told_of_equals
 from curator_dedup.shared.findings import findings_of_duplicates
 from curator_dedup.shared.hash_index import HashIndex

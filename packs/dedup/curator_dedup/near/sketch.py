@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from curator import sql
 from curator.api.batch import HIDDEN, Batch
 from curator.api.errors import RecipeError
+from curator.api.keys import shard_values
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
-from curator.io.spool import shard_values
 from curator_dedup.near.measures import Measure
 from curator_dedup.shared.arrays import distinct, flat, mix
 from curator_dedup.shared.keep import Keep

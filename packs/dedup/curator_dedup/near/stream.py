@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
+from curator.api.keys import record_keys, units
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
-from curator.stages.identity import record_keys, units
 from curator_dedup.near.sketch import bucket_keys
 from curator_dedup.shared.arrays import distinct, grown, pairs_of_key
 from curator_dedup.shared.clusters import cluster_keys, cluster_names

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.api.batch import Batch
+from curator.api.keys import record_keys
 from curator.api.stage import Context, Contract, Outputs, Reduce, setting
-from curator.stages.identity import record_keys
 from curator_dedup.passages.pieces import CutBatch, Texts, chunks, plain_text
 from curator_dedup.shared.arrays import ranges
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
+from curator.api.keys import record_keys, units
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
-from curator.stages.identity import record_keys, units
 from curator_dedup.passages.cut import Found
 from curator_dedup.passages.line_pieces import Compared, LineCutting, all_hashed
 from curator_dedup.passages.pieces import Hashed, Texts, check_text, gathered

@@ -13,8 +13,8 @@ import xxhash
 
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
+from curator.api.keys import shard_values
 from curator.api.stage import Contract, Outputs, Stage
-from curator.io.spool import shard_values
 from curator_dedup.shared.arrays import mix
 from curator_dedup.shared.values import hash_values
 

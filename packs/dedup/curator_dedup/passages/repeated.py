@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator.api.batch import Batch
+from curator.api.keys import record_keys
 from curator.api.stage import Context, Contract, Reduce, setting
-from curator.stages.identity import record_keys
 from curator_dedup.passages.pieces import CUTS, PIECES, CutBatch, PieceBatch
 from curator_dedup.shared.store import Growing, Keys
 

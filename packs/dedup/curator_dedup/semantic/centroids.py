@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError, RecipeError
+from curator.api.keys import record_keys, shard_values
 from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Reduce, setting
-from curator.io.spool import shard_values
-from curator.stages.identity import record_keys
 from curator_dedup.near.cosine import unit_vectors
 from curator_dedup.near.products import GRID, nearest, on_grid, torch_device
 from curator_dedup.near.sketch import by_shard

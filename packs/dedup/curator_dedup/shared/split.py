@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from curator.api.batch import Batch, concat_tables
 from curator.api.counts import Counts
 from curator.api.findings import Finding
+from curator.api.keys import record_keys
 from curator.api.stage import Context, Contract, Outputs, Reduce, setting
-from curator.stages.identity import record_keys
 from curator_dedup.shared.findings import findings_of_duplicates
 from curator_dedup.shared.rows import VERDICT, VerdictBatch, digests
 
