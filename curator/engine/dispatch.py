@@ -22,7 +22,7 @@ from collections.abc import Collection
 from math import ceil
 
 from curator.engine.calls import begin, submit
-from curator.engine.parts import CALL_BYTES, CallState, Group, Lane, NodeState, OperatorState, WorkerState
+from curator.engine.parts import CALL_BYTES, CallState, Group, NodeState, OperatorState, Queue, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_exclusive, start_worker
 from curator.engine.protocol import Resume, Slice
 from curator.engine.state import State
@@ -66,7 +66,7 @@ def _give(state: State, operator: OperatorState, force: int) -> None:
     if operator.groups and _retry(state, operator, force):
         return
     if operator.waiting:
-        give = _process_lanes if operator.sticky else _process
+        give = _process_queues if operator.sticky else _process
         give(state, operator, force)
         operator.moved.clear()
 
@@ -143,8 +143,8 @@ def _process(state: State, operator: OperatorState, force: int) -> bool:
     if state.core_free and operator.cpus > state.least_cpus and operator.idle:
         _claim_cores(state, operator)
     if len(state.nodes) > 1 or not waiting.keys() <= state.nodes.keys():
-        lanes = waiting if force else operator.late
-        if lanes and _process_away(state, operator, lanes, force):
+        queues = waiting if force else operator.late
+        if queues and _process_away(state, operator, queues, force):
             return True
     if operator.behind and _queue_behind(state, operator, force):
         return True
@@ -153,11 +153,11 @@ def _process(state: State, operator: OperatorState, force: int) -> bool:
     return False
 
 
-def _give_on(state: State, operator: OperatorState, lane: Lane, node: NodeState, force: int) -> bool:
-    """Rows of a lane for the idle workers of a node."""
+def _give_on(state: State, operator: OperatorState, queue: Queue, node: NodeState, force: int) -> bool:
+    """Rows of a queue for the idle workers of a node."""
     idle = operator.idle
-    while lane.queue and node.number in idle and node.has_core(operator.cpus):
-        if not _give_rows(state, operator, lane, _first(idle[node.number]), force):
+    while queue.slices and node.number in idle and node.has_core(operator.cpus):
+        if not _give_rows(state, operator, queue, _first(idle[node.number]), force):
             break
         if force:
             return True
@@ -168,10 +168,10 @@ def _claim_cores(state: State, operator: OperatorState) -> None:
     """Keep the free cores of a node for this operator, which needs more than are free at once, or those before it would take
     them one by one for ever. It costs idle cores, so there must be work for a while, or a GPU that waits."""
     for node in [n for n in state.core_free.values() if n.number in operator.idle and n.number in operator.waiting]:
-        lane = operator.waiting[node.number]
-        enough = operator.plan.resources.gpus or lane.rows * (operator.s_per_row or 0.0) >= CLAIM_S
-        if enough and not node.claimed and not node.spare(operator.cpus) and not _waits_for_more(state, operator, lane) and _room(
-                state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), node):
+        queue = operator.waiting[node.number]
+        enough = operator.plan.resources.gpus or queue.rows * (operator.s_per_row or 0.0) >= CLAIM_S
+        if enough and not node.claimed and not node.spare(operator.cpus) and not _waits_for_more(state, operator, queue) and _room(
+                state, operator, _bytes_wanted(queue, _rows_wanted(state, operator, queue)), node):
             _claim(state, node)
 
 
@@ -180,13 +180,13 @@ def _claim(state: State, node: NodeState) -> None:
     state.claims += 1
 
 
-def _process_away(state: State, operator: OperatorState, lanes: dict[int, Lane], force: int) -> bool:
+def _process_away(state: State, operator: OperatorState, queues: dict[int, Queue], force: int) -> bool:
     """Rows that may go anywhere, or that would wait too long where they are."""
     for node in _nodes_with_core(state, operator, operator.idle):
-        if not lanes:
+        if not queues:
             break
-        lane = max(lanes.values(), key=lambda lane: lane.nbytes)
-        if _give_on(state, operator, lane, node, force):
+        queue = max(queues.values(), key=lambda queue: queue.nbytes)
+        if _give_on(state, operator, queue, node, force):
             return True
     return False
 
@@ -194,101 +194,101 @@ def _process_away(state: State, operator: OperatorState, lanes: dict[int, Lane],
 def _queue_behind(state: State, operator: OperatorState, force: int) -> bool:
     """A second short call waits at a worker, so that it need not wait for the driver before the next one."""
     behind, given = operator.behind, False
-    for lane in list(operator.moved.values()):
-        while lane.queue and behind and not (force and given):
-            number = lane.index if lane.index in state.nodes else next(iter(behind))
-            if number not in behind or not _worth_queueing(state, operator, lane, operator.on_node.get(number, 1)) \
-                    or not _give_rows(state, operator, lane, _first(behind[number]), force):
+    for queue in list(operator.moved.values()):
+        while queue.slices and behind and not (force and given):
+            number = queue.index if queue.index in state.nodes else next(iter(behind))
+            if number not in behind or not _worth_queueing(state, operator, queue, operator.on_node.get(number, 1)) \
+                    or not _give_rows(state, operator, queue, _first(behind[number]), force):
                 break
             given = True
     return given
 
 
-def _worth_queueing(state: State, operator: OperatorState, lane: Lane, workers: int) -> bool:
-    wanted = _rows_wanted(state, operator, lane)
+def _worth_queueing(state: State, operator: OperatorState, queue: Queue, workers: int) -> bool:
+    wanted = _rows_wanted(state, operator, queue)
     short = operator.s_per_row is not None and operator.s_per_row * wanted <= SHORT_CALL_S
-    return short and lane.rows >= 2 * wanted * workers
+    return short and queue.rows >= 2 * wanted * workers
 
 
 def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> None:
     exclusive = holds_exclusive(operator)
     if not (state.core_free or not operator.cpus or force or exclusive) and all(n.cpus_used for n in state.nodes.values()):
         return
-    for lane in operator.waiting.values():
-        if force or not _waits_for_more(state, operator, lane):
-            wanted = _bytes_wanted(lane, _rows_wanted(state, operator, lane))
-            if not _room(state, operator, wanted, state.nodes.get(lane.index)):
+    for queue in operator.waiting.values():
+        if force or not _waits_for_more(state, operator, queue):
+            wanted = _bytes_wanted(queue, _rows_wanted(state, operator, queue))
+            if not _room(state, operator, wanted, state.nodes.get(queue.index)):
                 operator.blocked = True
                 continue
-            _start(state, operator, lane, force)
+            _start(state, operator, queue, force)
             if not exclusive:
-                break  # those are enough for all lanes
+                break  # those are enough for all queues
 
 
-def _process_lanes(state: State, operator: OperatorState, force: int) -> bool:
-    """Each lane is for one worker, which alone may take its rows."""
+def _process_queues(state: State, operator: OperatorState, force: int) -> bool:
+    """Each queue is for one worker, which alone may take its rows."""
     operator.blocked = False
-    lanes = list(operator.waiting.values())
-    if len(lanes) > 16 and len(operator.idle) < len(lanes):
+    queues = list(operator.waiting.values())
+    if len(queues) > 16 and len(operator.idle) < len(queues):
         nodes = _nodes_with_core(state, operator, operator.idle)
-        lanes = [operator.lanes[i] for n in nodes for w in operator.idle[n.number].values() if (i := w.lane) in operator.waiting]
-    for lane in lanes:
-        worker = operator.workers.get(lane.worker) if lane.worker is not None else None
-        if lane.queue and worker is not None and worker.idle \
-                and (state.nodes[worker.node].has_core(worker.cpus) or _quick(operator, lane)) \
-                and _give_rows(state, operator, lane, worker, force) and force:
+        queues = [operator.queues[i] for n in nodes for w in operator.idle[n.number].values() if (i := w.queue) in operator.waiting]
+    for queue in queues:
+        worker = operator.workers.get(queue.worker) if queue.worker is not None else None
+        if queue.slices and worker is not None and worker.idle \
+                and (state.nodes[worker.node].has_core(worker.cpus) or _quick(operator, queue)) \
+                and _give_rows(state, operator, queue, worker, force) and force:
             return True
-    for lane in list(operator.unserved.values()):
-        if lane.queue and state.nodes and (force or not _waits_for_more(state, operator, lane)):
-            start_worker(state, operator, lane, force)
+    for queue in list(operator.unserved.values()):
+        if queue.slices and state.nodes and (force or not _waits_for_more(state, operator, queue)):
+            start_worker(state, operator, queue, force)
     return False
 
 
-def _quick(operator: OperatorState, lane: Lane) -> bool:
-    return operator.s_per_row is not None and operator.s_per_row * lane.rows < QUICK_CALL_S
+def _quick(operator: OperatorState, queue: Queue) -> bool:
+    return operator.s_per_row is not None and operator.s_per_row * queue.rows < QUICK_CALL_S
 
 
-def _give_rows(state: State, operator: OperatorState, lane: Lane, worker: WorkerState, force: int) -> bool:
-    """A call over the first rows of a lane, if they are enough and there is room for what comes of them."""
-    if not force and (_waits_for_more(state, operator, lane) or (state.patient and _slight(state, operator, lane))):
+def _give_rows(state: State, operator: OperatorState, queue: Queue, worker: WorkerState, force: int) -> bool:
+    """A call over the first rows of a queue, if they are enough and there is room for what comes of them."""
+    if not force and (_waits_for_more(state, operator, queue) or (state.patient and _slight(state, operator, queue))):
         return False
-    wanted = _rows_wanted(state, operator, lane)
-    if not _room(state, operator, _bytes_wanted(lane, wanted), state.nodes[worker.node]):
+    wanted = _rows_wanted(state, operator, queue)
+    if not _room(state, operator, _bytes_wanted(queue, wanted), state.nodes[worker.node]):
         operator.blocked = True
         return False
-    submit(state, operator, worker, _cut(state, operator, lane, wanted))
+    submit(state, operator, worker, _cut(state, operator, queue, wanted))
     return True
 
 
 # -- how much ---------------------------------------------------------------------------------------------------
 
 
-def _rows_wanted(state: State, operator: OperatorState, lane: Lane) -> int:
+def _rows_wanted(state: State, operator: OperatorState, queue: Queue) -> int:
     batch, pace = operator.plan.batch_size, operator.s_per_row
     if pace is None:
         return batch or FIRST_ROWS
     gaps_s = GAPS * state.gap_s
     rows = (CALL_S[0] if gaps_s < CALL_S[0] else gaps_s if gaps_s < CALL_S[1] else CALL_S[1]) / (pace or 1e-9)
     if not operator.sticky and operator.workers_max > 1:
-        share = lane.rows / (operator.most_on.get(lane.index, operator.workers_max) or 1)
+        share = queue.rows / (operator.most_on.get(queue.index, operator.workers_max) or 1)
         if share < rows:
             rows = share if share > rows / 10 else rows / 10
     return max(1, ceil(rows / batch)) * batch if batch else ceil(rows)
 
 
-def _waits_for_more(state: State, operator: OperatorState, lane: Lane) -> bool:
+def _waits_for_more(state: State, operator: OperatorState, queue: Queue) -> bool:
     """A stage that asked for batches of n rows waits for n, as long as more may come and there is room for it."""
     batch = operator.plan.batch_size
-    if batch is None or lane.rows >= batch or operator.load > operator.limit / 2:
+    if batch is None or queue.rows >= batch or operator.load > operator.limit / 2:
         return False
     return _more_may_come(state, operator)
 
 
-def _slight(state: State, operator: OperatorState, lane: Lane) -> bool:
+def _slight(state: State, operator: OperatorState, queue: Queue) -> bool:
     """So short a call would cost as much as it does; others may have the core as long as these rows have just come."""
-    if operator.exclusive or state.now - lane.since >= PATIENCE_S:
+    if operator.exclusive or state.now - queue.since >= PATIENCE_S:
         return False
-    return lane.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < SLIGHT_S
+    return queue.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < SLIGHT_S
 
 
 def _more_may_come(state: State, operator: OperatorState) -> bool:
@@ -318,30 +318,30 @@ def _may_send(state: State, operator: OperatorState) -> bool:
         return True
     if any(_room(state, operator, w.calls[0].nbytes, None) for w in operator.paused.values()):
         return True
-    return any(_room(state, operator, _bytes_wanted(lane, _rows_wanted(state, operator, lane)), None)
-               for lane in operator.waiting.values())
+    return any(_room(state, operator, _bytes_wanted(queue, _rows_wanted(state, operator, queue)), None)
+               for queue in operator.waiting.values())
 
 
-def _bytes_wanted(lane: Lane, rows: int) -> int:
-    """About how much of a lane a call of so many rows takes."""
-    nbytes = lane.nbytes if rows >= lane.rows else lane.nbytes * rows // lane.rows
+def _bytes_wanted(queue: Queue, rows: int) -> int:
+    """About how much of a queue a call of so many rows takes."""
+    nbytes = queue.nbytes if rows >= queue.rows else queue.nbytes * rows // queue.rows
     return nbytes if nbytes < CALL_BYTES else CALL_BYTES
 
 
-def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> CallState:
-    """A call over the front of a lane, up to so many rows and `CALL_BYTES`; the last slice may be cut in two."""
+def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> CallState:
+    """A call over the front of a queue, up to so many rows and `CALL_BYTES`; the last slice may be cut in two."""
     taken: list[Slice] = []
     units: dict[tuple[int, int], None] = {}
-    queue, rows, room = lane.queue, wanted, CALL_BYTES  # what may still be taken
+    slices, rows, room = queue.slices, wanted, CALL_BYTES  # what may still be taken
     gone_rows = gone_bytes = 0
-    while queue and rows > 0 and room > 0:
-        piece = queue[0]
+    while slices and rows > 0 and room > 0:
+        piece = slices[0]
         gone_bytes += piece.nbytes
         fits = piece.rows
         if fits > rows or piece.nbytes > room:
             fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
         if fits >= piece.rows:
-            queue.popleft()
+            slices.popleft()
         elif fits > 0:
             rest, piece = piece, piece.split(fits)
             state.adopt(piece)
@@ -354,7 +354,7 @@ def _cut(state: State, operator: OperatorState, lane: Lane, wanted: int) -> Call
         gone_rows += piece.rows
         rows -= piece.rows or 1
         room -= piece.nbytes
-    state.grow(operator, lane, -gone_rows, -gone_bytes)
+    state.grow(operator, queue, -gone_rows, -gone_bytes)
     return CallState(state.next_call(), operator.plan.index, "process", tuple(taken), tuple(units), rows=wanted - rows,
                 nbytes=CALL_BYTES - room)
 
@@ -394,8 +394,8 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
 
 
 def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict],
-                     waiting: dict[int, Lane] | None = None) -> list[NodeState]:
-    """Of the nodes that have an idle worker, and maybe a lane, those that have a core for it now."""
+                     waiting: dict[int, Queue] | None = None) -> list[NodeState]:
+    """Of the nodes that have an idle worker, and maybe a queue, those that have a core for it now."""
     if not idle:
         return []
     ahead = not state.core_free and _reads_ahead(state, operator)
@@ -416,7 +416,7 @@ def _reads_ahead(state: State, operator: OperatorState) -> bool:
 # -- by whom ----------------------------------------------------------------------------------------------------
 
 
-def _start(state: State, operator: OperatorState, lane: Lane | None, force: int) -> None:
+def _start(state: State, operator: OperatorState, queue: Queue | None, force: int) -> None:
     """Start as many workers as help with what is waiting."""
     if not state.core_free and operator.cpus and not force and not _reads_ahead(state, operator) \
             and all(n.cpus_used for n in state.nodes.values()):
@@ -425,7 +425,7 @@ def _start(state: State, operator: OperatorState, lane: Lane | None, force: int)
     worthwhile = operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
     planned = state.planned.get(operator.plan.index, 0)
     while not operator.starting or operator.starting + 1 < max(worthwhile, planned - len(operator.workers)):
-        if not start_worker(state, operator, lane, force):
+        if not start_worker(state, operator, queue, force):
             break
 
 

@@ -41,8 +41,8 @@ class Ending:
                 state.kill(worker)
         state.purge(lambda operator, piece: operator is not self.sink or piece.target not in self.steps)
         flushes = Counter(call.units[0] for call in state.calls.values() if call.kind == "flush")
-        for lane in self.sink.lanes.values():
-            for unit in (state.units[u] for u in lane.units):
+        for queue in self.sink.queues.values():
+            for unit in (state.units[u] for u in queue.units):
                 asked = flushes[unit.index, unit.attempt]
                 if unit.stage != "flushing" or unit.flushing > asked:  # it is a flush that failed
                     unit.flushing = asked
@@ -58,8 +58,8 @@ class Ending:
         """When the failed rows of a unit are written: have their files closed, and when they are, tell of them."""
         if unit.stage != "ending" or unit.live or unit.flushing:
             return
-        lane = self.sink.lanes[unit.touched[self.sink.plan.index]]
-        worker = self.sink.workers.get(lane.worker) if lane.worker is not None else None
+        queue = self.sink.queues[unit.touched[self.sink.plan.index]]
+        worker = self.sink.workers.get(queue.worker) if queue.worker is not None else None
         if unit.flushed or worker is None or worker.stopping:
             self._end(unit)
         else:
@@ -122,10 +122,10 @@ class Ending:
                     unit.stage = "ended" if operator is self.sink else "ending"
         worker.calls.clear()
         if operator is self.sink:
-            self._lose(operator, worker.lane)
+            self._lose(operator, worker.queue)
 
-    def _lose(self, operator: OperatorState, lane: int) -> None:
-        units = operator.lanes[lane].units
+    def _lose(self, operator: OperatorState, queue: int) -> None:
+        units = operator.queues[queue].units
         self.state.purge(lambda of, piece: of is operator and piece.unit in units)
         for index in sorted(units & self.units):
             unit = self.state.units[index]

@@ -1,4 +1,4 @@
-"""What the scheduler keeps account of: nodes, workers, lanes, operators and units. `State` moves them."""
+"""What the scheduler keeps account of: nodes, workers, queues, operators and units. `State` moves them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CallState(Call):
 class WorkerState:
     id: int
     operator: int
-    lane: int  # the lane it serves; that of its node unless the operator is sticky
+    queue: int  # the queue it serves; that of its node unless the operator is sticky
     places: tuple[Place, ...] = (Place(),)  # a gang: one a rank
     cpus: float = 1.0  # cores of each rank
     share: float = 0.0  # of each of its devices
@@ -114,15 +114,15 @@ class WorkerState:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class Queue:
     """A queue of an operator: one a node, for rows that lie there, and one (`ANYWHERE`) for rows of nodes without a worker of
-    it. An sticky operator has one for each worker instead."""
+    it. A sticky operator has one for each worker instead."""
 
     index: int = 0
     node: int = 0  # sticky operators: where the worker is to be
-    queue: deque[Slice] = field(default_factory=deque)
-    rows: int = 0  # sum over queue
-    nbytes: int = 0  # sum over queue
+    slices: deque[Slice] = field(default_factory=deque)
+    rows: int = 0  # sum over slices
+    nbytes: int = 0  # sum over slices
     since: float = 0.0  # when the first rows came that wait
     worker: int | None = None  # sticky operators: the worker that serves it
     units: set[int] = field(default_factory=set)  # sticky operators: uncommitted units whose rows came here
@@ -153,16 +153,16 @@ class OperatorState:
     limit: float = 0.0  # bytes that may wait here
     workers_max: int = 1
     most_on: dict[int, int] = field(default_factory=dict)  # workers that a node may have
-    lanes: dict[int, Lane] = field(default_factory=dict)
-    lanes_on: dict[int, list[Lane]] = field(default_factory=dict)  # sticky operators: lanes by node,
-    unserved: dict[int, Lane] = field(default_factory=dict)  # and those whose worker is not there or is ending
+    queues: dict[int, Queue] = field(default_factory=dict)
+    queues_on: dict[int, list[Queue]] = field(default_factory=dict)  # sticky operators: queues by node,
+    unserved: dict[int, Queue] = field(default_factory=dict)  # and those whose worker is not there or is ending
     groups: deque[Group] = field(default_factory=deque)
     workers: dict[int, WorkerState] = field(default_factory=dict)
-    waiting: dict[int, Lane] = field(default_factory=dict)  # the lanes that are not empty
-    late: dict[int, Lane] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
-    moved: dict[int, Lane] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
-    rows: int = 0  # sum over lanes
-    nbytes: int = 0  # of rows that are here: sum over lanes, groups and the calls of its workers
+    waiting: dict[int, Queue] = field(default_factory=dict)  # the queues that are not empty
+    late: dict[int, Queue] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
+    moved: dict[int, Queue] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
+    rows: int = 0  # sum over queues
+    nbytes: int = 0  # of rows that are here: sum over queues, groups and the calls of its workers
     blocked: bool = False  # when last tried, there was no room behind it for its rows
     paused: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
     working: int = 0  # workers that work
@@ -225,7 +225,7 @@ class UnitState:
     blames: dict[int, int] = field(default_factory=dict)  # restarts that the unit itself was to blame for, by operator
     live: int = 0  # slices of this attempt in queues, groups and calls, plus its read
     counts: dict[tuple[int, int], Counts] = field(default_factory=dict)  # by operator and step
-    touched: dict[int, int] = field(default_factory=dict)  # sticky operators that saw it, and the lane there
+    touched: dict[int, int] = field(default_factory=dict)  # sticky operators that saw it, and the queue there
     flushing: int = 0  # flush calls not yet answered
     flushed: list[tuple[int, Flushed]] = field(default_factory=list)  # by operator
 
@@ -310,9 +310,9 @@ def operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool
         cpus=need.cpus / need.ranks,
     )
     if sticky:
-        state.lanes[0] = Lane()
-        state.lanes_on[0] = [state.lanes[0]]
-        state.unserved[0] = state.lanes[0]
+        state.queues[0] = Queue()
+        state.queues_on[0] = [state.queues[0]]
+        state.unserved[0] = state.queues[0]
     return state
 
 

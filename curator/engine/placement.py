@@ -13,20 +13,20 @@ from math import inf
 
 from curator.api.resources import Place, Resources
 from curator.engine.events import Report, StartWorker
-from curator.engine.parts import Lane, NodeState, OperatorState, WorkerState
+from curator.engine.parts import NodeState, OperatorState, Queue, WorkerState
 from curator.engine.state import State
 
 OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 6 of `dispatch`
 
 
-def start_worker(state: State, operator: OperatorState, lane: Lane | None, force: int = OBEY) -> bool:
+def start_worker(state: State, operator: OperatorState, queue: Queue | None, force: int = OBEY) -> bool:
     """Start a worker if one more is allowed and its places are free; else make idle ones give way."""
     if not state.nodes or (not operator.sticky and len(operator.workers) >= operator.workers_max):
-        return False  # the lanes of an sticky operator each need theirs, also when nodes have gone
+        return False  # the queues of a sticky operator each need theirs, also when nodes have gone
     if holds_exclusive(operator) and state.stopping:
         return False  # what they leave is meant for the one who asked for it; who comes first then is decided when they are gone
     seats = state.vacant.get(operator.plan.index)
-    nodes = _candidates(state, operator, lane, force) if seats is None or force else []
+    nodes = _candidates(state, operator, queue, force) if seats is None or force else []
     if not nodes and (seats is None or force):
         return False
     places = _free_places(state, operator, nodes) if seats is None else _free_seat(state, operator, seats)
@@ -38,21 +38,21 @@ def start_worker(state: State, operator: OperatorState, lane: Lane | None, force
         places = _any_places(operator.plan.resources, nodes)
     if places is None:
         return False
-    _begin_worker(state, operator, lane, places, 0.0 if crowded else min(1.0, operator.plan.resources.gpus))
+    _begin_worker(state, operator, queue, places, 0.0 if crowded else min(1.0, operator.plan.resources.gpus))
     return True
 
 
-def _begin_worker(state: State, operator: OperatorState, lane: Lane | None, places: tuple[Place, ...], share: float) -> None:
-    index = lane.index if lane is not None and operator.sticky else places[0].node
+def _begin_worker(state: State, operator: OperatorState, queue: Queue | None, places: tuple[Place, ...], share: float) -> None:
+    index = queue.index if queue is not None and operator.sticky else places[0].node
     worker = WorkerState(state.next_worker(), operator.plan.index, index, places, operator.cpus, share,
                          operator.plan.resources.gpu_memory_gb)
     state.workers[worker.id] = operator.workers[worker.id] = worker
     state.occupy(worker, 1)
     state.count(worker)
-    if operator.sticky and lane is not None:
-        lane.worker = worker.id
-        state.move_lane(operator, lane, worker.node)
-        del operator.unserved[lane.index]
+    if operator.sticky and queue is not None:
+        queue.worker = worker.id
+        state.move_queue(operator, queue, worker.node)
+        del operator.unserved[queue.index]
     restore = state.units.committed() if operator.plan.kind == "stateful" else ()
     state.act(StartWorker(worker.id, operator.plan.index, places, restore))
 
@@ -62,13 +62,13 @@ def holds_exclusive(operator: OperatorState) -> bool:
     return bool(operator.exclusive or operator.plan.resources.memory_gb)
 
 
-def _candidates(state: State, operator: OperatorState, lane: Lane | None, force: int) -> list[NodeState]:
+def _candidates(state: State, operator: OperatorState, queue: Queue | None, force: int) -> list[NodeState]:
     """Nodes that have a core for one more, the one with the rows first, then those with the most cores to spare. Only the
     best one for a worker that fits on any."""
     # Reading need not wait for the cores of others.
     anyway = bool(force) or (operator.plan.kind == "source" and not operator.workers)
     cpus, most, here = operator.cpus, operator.most_on, operator.on_node
-    wanted = state.nodes.get(lane.node) if lane is not None else None
+    wanted = state.nodes.get(queue.node) if queue is not None else None
 
     def able(node: NodeState) -> bool:
         number = node.number
@@ -192,7 +192,7 @@ def _may_end(state: State, operator: OperatorState, force: int) -> list[WorkerSt
         holder = state.operators[worker.operator]
         if holder is operator or not worker.ready or worker.stopping or worker.calls:
             continue
-        if holder.sticky and holder.lanes[worker.lane].units:
+        if holder.sticky and holder.queues[worker.queue].units:
             continue  # it keeps what was not committed yet
         if force or ((not holder.has_work or holder.blocked) and _pays(state, operator, holder)):
             idle.append(worker)

@@ -91,7 +91,7 @@ class Scheduler:
             if any(needed is None for _, needed in given) and operator.upstream & wanted:
                 wanted.add(operator.plan.index)
             if operator.plan.index in wanted:
-                start_worker(self.state, operator, operator.lanes[0] if operator.sticky else None, PRESS)
+                start_worker(self.state, operator, operator.queues[0] if operator.sticky else None, PRESS)
         return self._end()
 
     def handle(self, events: Sequence[Event], now: float) -> list[Action]:
@@ -362,7 +362,7 @@ class Scheduler:
         unit.stage = "flushing"
         for index, at in sorted(unit.touched.items()):
             operator = self.state.operators[index]
-            worker = operator.workers[operator.lanes[at].worker]
+            worker = operator.workers[operator.queues[at].worker]
             submit_flush(self.state, operator, worker, (unit.index, unit.attempt))
             unit.flushing += 1
         if not unit.flushing:
@@ -398,7 +398,7 @@ class Scheduler:
             and (unit.wants(Target(o.plan.index, s)) or o.plan.kind == "source")
         )
         for index, at in unit.touched.items():
-            state.operators[index].lanes[at].units.discard(unit.index)
+            state.operators[index].queues[at].units.discard(unit.index)
         unit.touched.clear()
         unit.stage = "committed"
         state.open -= 1
@@ -471,7 +471,7 @@ class Scheduler:
             return
         reason = Reason(f"the worker died: {event.reason}" if not event.reason.startswith(TIMEOUT) else event.reason)
         if operator.sticky:
-            self._lost_lane(operator, worker, calls, reason)
+            self._lost_queue(operator, worker, calls, reason)
         else:
             for piece in reversed([s for call in calls[1:] for s in call.slices]):
                 if piece.attempt == state.units[piece.unit].attempt:
@@ -520,11 +520,11 @@ class Scheduler:
         if state.nodes and wants_seats(state):
             seat(state, changed=True)
 
-    def _lost_lane(self, operator: OperatorState, worker: WorkerState, calls: list[CallState], reason: Reason) -> None:
+    def _lost_queue(self, operator: OperatorState, worker: WorkerState, calls: list[CallState], reason: Reason) -> None:
         """What a sink had not finished, or a stateful stage had not told, is lost: its units start again."""
         for call in calls:
             drop_call(self.state, call)
-        units = [self.state.units[u] for u in sorted(operator.lanes[worker.lane].units)]
+        units = [self.state.units[u] for u in sorted(operator.queues[worker.queue].units)]
         blamed = {u for u, attempt in calls[0].units if self.state.units[u].attempt == attempt} if calls else set()
         if operator.exhausted:
             self._read_on(operator)

@@ -23,9 +23,9 @@ from curator.engine.parts import (
     STARTING,
     CallState,
     Group,
-    Lane,
     NodeState,
     OperatorState,
+    Queue,
     Units,
     UnitState,
     WorkerState,
@@ -36,10 +36,10 @@ from curator.engine.protocol import Discard, Output, Reason, Ref, Slice
 from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
-ANYWHERE = -1  # the lane for rows of nodes that have no worker of an operator
+ANYWHERE = -1  # the queue for rows of nodes that have no worker of an operator
 CLOSE_S = 30.0  # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 AWAY_S = 0.5  # rows that would wait longer than this where they lie go to a node that is free
-LANE_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
+SINK_BEHIND_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
 
 
 class State:
@@ -98,8 +98,8 @@ class State:
         self.core_free.pop(number, None)
         self.set_limits()
         for operator in self.operators:
-            for lane in list(operator.lanes_on.get(number, ())):
-                self.move_lane(operator, lane, self.roomiest())
+            for queue in list(operator.queues_on.get(number, ())):
+                self.move_queue(operator, queue, self.roomiest())
 
     def set_limits(self) -> None:
         nodes = [n.node for n in self.nodes.values()]
@@ -150,8 +150,8 @@ class State:
             _put_in(operator.idle, worker)
         elif now == ALONE:
             _put_in(operator.behind, worker)
-            if worker.lane in operator.waiting:
-                operator.moved[worker.lane] = operator.waiting[worker.lane]
+            if worker.queue in operator.waiting:
+                operator.moved[worker.queue] = operator.waiting[worker.queue]
         elif now == ENDING:
             self.stopping += 1
         elif now == PAUSED:
@@ -174,32 +174,32 @@ class State:
                     self.core_free.pop(node.number, None)
 
     def enqueue(self, operator: OperatorState, piece: Slice, front: bool = False) -> None:
-        """Put a slice into a lane; the caller has already counted it (`adopt`)."""
-        lane = self.lane_of(operator, piece)
-        (lane.queue.appendleft if front else lane.queue.append)(piece)
-        self.grow(operator, lane, piece.rows, piece.nbytes)
+        """Put a slice into a queue; the caller has already counted it (`adopt`)."""
+        queue = self.queue_of(operator, piece)
+        (queue.slices.appendleft if front else queue.slices.append)(piece)
+        self.grow(operator, queue, piece.rows, piece.nbytes)
 
-    def grow(self, operator: OperatorState, lane: Lane, rows: int, nbytes: int) -> None:
-        """Rows have come to a lane, or (negative) have left it."""
-        lane.rows += rows
-        lane.nbytes += nbytes
+    def grow(self, operator: OperatorState, queue: Queue, rows: int, nbytes: int) -> None:
+        """Rows have come to a queue, or (negative) have left it."""
+        queue.rows += rows
+        queue.nbytes += nbytes
         operator.rows += rows
         operator.nbytes += nbytes
-        index, waiting = lane.index, operator.waiting
-        if not lane.queue:
+        index, waiting = queue.index, operator.waiting
+        if not queue.slices:
             waiting.pop(index, None)
             operator.late.pop(index, None)
             operator.moved.pop(index, None)
             return
         if index not in waiting:
-            lane.since = self.now
-            waiting[index] = lane
-        operator.moved[index] = lane
+            queue.since = self.now
+            waiting[index] = queue
+        operator.moved[index] = queue
         if operator.sticky:
             return
         here = operator.on_node.get(index)
-        if not here or lane.rows * (operator.s_per_row or 0.0) > AWAY_S * here:
-            operator.late[index] = lane
+        if not here or queue.rows * (operator.s_per_row or 0.0) > AWAY_S * here:
+            operator.late[index] = queue
         elif operator.late:
             operator.late.pop(index, None)
 
@@ -235,45 +235,45 @@ class State:
             else:
                 self.let_go(ref)
 
-    def lane_of(self, operator: OperatorState, piece: Slice) -> Lane:
-        """The lane for a slice: that of its node where the operator has a worker there or may have one."""
+    def queue_of(self, operator: OperatorState, piece: Slice) -> Queue:
+        """The queue for a slice: that of its node where the operator has a worker there or may have one."""
         node = piece.ref.node if piece.ref is not None and piece.ref.node is not None else ANYWHERE
         if operator.sticky:
-            return self._lane_of_unit(operator, piece.unit, node)
+            return self._queue_of_unit(operator, piece.unit, node)
         if node in self.nodes:
             if operator.exclusive and len(self.nodes) > 1 and not operator.on_node.get(node):
                 node = ANYWHERE
         else:
             node = next(iter(self.nodes)) if node == ANYWHERE and len(self.nodes) == 1 else ANYWHERE
-        return operator.lanes.get(node) or operator.lanes.setdefault(node, Lane(node, node))
+        return operator.queues.get(node) or operator.queues.setdefault(node, Queue(node, node))
 
-    def _lane_of_unit(self, operator: OperatorState, unit: int, node: int) -> Lane:
-        """Where the unit already is; else a lane on the node of its rows, the emptiest that is busy least."""
+    def _queue_of_unit(self, operator: OperatorState, unit: int, node: int) -> Queue:
+        """Where the unit already is; else a queue on the node of its rows, the emptiest that is busy least."""
         at = self.units[unit].touched.get(operator.plan.index)
         if at is not None:
-            return operator.lanes[at]
-        here = operator.lanes_on.get(node) if operator.workers_max > 1 else None
-        best = min(here or operator.lanes.values(), key=lambda lane: (lane.nbytes, len(lane.units)), default=None)
-        late = best is not None and (best.rows * (operator.s_per_row or 0.0) > LANE_S or best.nbytes > operator.limit / 8)
-        if best is None or ((late or (not here and node in self.nodes)) and len(operator.lanes) < operator.workers_max):
-            best = self.add_lane(operator, node if node in self.nodes else self.roomiest())
+            return operator.queues[at]
+        here = operator.queues_on.get(node) if operator.workers_max > 1 else None
+        best = min(here or operator.queues.values(), key=lambda queue: (queue.nbytes, len(queue.units)), default=None)
+        late = best is not None and (best.rows * (operator.s_per_row or 0.0) > SINK_BEHIND_S or best.nbytes > operator.limit / 8)
+        if best is None or ((late or (not here and node in self.nodes)) and len(operator.queues) < operator.workers_max):
+            best = self.add_queue(operator, node if node in self.nodes else self.roomiest())
         best.units.add(unit)
         self.units[unit].touched[operator.plan.index] = best.index
         return best
 
-    def add_lane(self, operator: OperatorState, node: int) -> Lane:
-        """One more lane of an sticky operator, for a worker on this node."""
-        lane = operator.lanes[len(operator.lanes)] = Lane(len(operator.lanes), node)
-        operator.unserved[lane.index] = lane
-        operator.lanes_on.setdefault(node, []).append(lane)
-        return lane
+    def add_queue(self, operator: OperatorState, node: int) -> Queue:
+        """One more queue of a sticky operator, for a worker on this node."""
+        queue = operator.queues[len(operator.queues)] = Queue(len(operator.queues), node)
+        operator.unserved[queue.index] = queue
+        operator.queues_on.setdefault(node, []).append(queue)
+        return queue
 
-    def move_lane(self, operator: OperatorState, lane: Lane, node: int) -> None:
+    def move_queue(self, operator: OperatorState, queue: Queue, node: int) -> None:
         """Its next worker will be on this node."""
-        if lane.node != node:
-            operator.lanes_on[lane.node].remove(lane)
-            operator.lanes_on.setdefault(node, []).append(lane)
-            lane.node = node
+        if queue.node != node:
+            operator.queues_on[queue.node].remove(queue)
+            operator.queues_on.setdefault(node, []).append(queue)
+            queue.node = node
 
     def roomiest(self) -> int:
         """The node whose cores are least in use."""
@@ -323,11 +323,11 @@ class State:
     def purge(self, unwanted: Callable[[OperatorState, Slice], bool]) -> None:
         """Take waiting slices out of all queues and groups."""
         for operator in self.operators:
-            for lane in list(operator.waiting.values()):
-                gone = [s for s in lane.queue if unwanted(operator, s)]
+            for queue in list(operator.waiting.values()):
+                gone = [s for s in queue.slices if unwanted(operator, s)]
                 if gone:
-                    lane.queue = deque(s for s in lane.queue if not unwanted(operator, s))
-                    self.grow(operator, lane, -sum(s.rows for s in gone), -sum(s.nbytes for s in gone))
+                    queue.slices = deque(s for s in queue.slices if not unwanted(operator, s))
+                    self.grow(operator, queue, -sum(s.rows for s in gone), -sum(s.nbytes for s in gone))
                     self.drop(gone)
             for _ in range(len(operator.groups)):
                 group = self.unpark(operator)
@@ -339,7 +339,7 @@ class State:
         """Units of which something is lost with a node and its workers."""
         lost: set[int] = set()
         for operator in self.operators:
-            waiting = [s for lane in operator.waiting.values() for s in lane.queue]
+            waiting = [s for queue in operator.waiting.values() for s in queue.slices]
             waiting += [s for group in operator.groups for s in group.slices]
             lost |= {s.unit for s in waiting if s.ref is not None and s.ref.node == number}
         for call in self.calls.values():
@@ -350,20 +350,20 @@ class State:
         for worker in gone:
             operator = self.operators[worker.operator]
             if operator.sticky:
-                lost |= operator.lanes[worker.lane].units
+                lost |= operator.queues[worker.queue].units
             lost |= {u for call in worker.calls if call.emitted_early or call.kind == "read" for u, _ in call.units}
         return {u for u in lost if self.units[u].stage in ("reading", "draining", "flushing")}
 
     def discard(self, unit: UnitState, replay: bool) -> None:
         """Tell sinks and stateful operators what becomes of this attempt of a unit: `replay`, its records come once more."""
-        lanes = dict(unit.touched)
+        queues = dict(unit.touched)
         if not replay:  # an earlier attempt may have been where this one was not
-            lanes |= {o.plan.index: 0 for o in self.operators if o.plan.kind == "stateful"}
-        for index, at in lanes.items():
-            lane = self.operators[index].lanes[at]
-            lane.units.discard(unit.index)
-            if lane.worker is not None:
-                self.act(Discard(lane.worker, unit.index, unit.attempt, replay))
+            queues |= {o.plan.index: 0 for o in self.operators if o.plan.kind == "stateful"}
+        for index, at in queues.items():
+            queue = self.operators[index].queues[at]
+            queue.units.discard(unit.index)
+            if queue.worker is not None:
+                self.act(Discard(queue.worker, unit.index, unit.attempt, replay))
         unit.touched.clear()
 
     def remove_worker(self, worker: WorkerState) -> None:
@@ -372,9 +372,9 @@ class State:
         self.count(worker, gone=True)
         del self.workers[worker.id], operator.workers[worker.id]
         self.occupy(worker, -1)
-        if operator.sticky and operator.lanes[worker.lane].worker == worker.id:
-            operator.lanes[worker.lane].worker = None
-            operator.unserved[worker.lane] = operator.lanes[worker.lane]
+        if operator.sticky and operator.queues[worker.queue].worker == worker.id:
+            operator.queues[worker.queue].worker = None
+            operator.unserved[worker.queue] = operator.queues[worker.queue]
 
     def occupy(self, worker: WorkerState, sign: int) -> None:
         """Count what a worker holds for its life, as taken (1) or as free again (-1)."""
@@ -414,7 +414,7 @@ class State:
         worker.stopping, worker.ends_by = True, self.now + CLOSE_S
         operator = self.operators[worker.operator]
         if operator.sticky:
-            operator.unserved[worker.lane] = operator.lanes[worker.lane]
+            operator.unserved[worker.queue] = operator.queues[worker.queue]
         self.stop_order.append(worker)
         self.count(worker)
         self.act(StopWorker(worker.id))
@@ -429,16 +429,16 @@ class State:
         """Assert what must hold after every event."""
         live: Counter[int] = Counter()
         for operator in self.operators:
-            for lane in operator.lanes.values():
-                assert lane.rows == sum(s.rows for s in lane.queue), operator.plan.name
-                assert lane.nbytes == sum(s.nbytes for s in lane.queue), operator.plan.name
-                assert (lane.index in operator.waiting) == bool(lane.queue), operator.plan.name
-            assert operator.rows == sum(lane.rows for lane in operator.lanes.values()), operator.plan.name
+            for queue in operator.queues.values():
+                assert queue.rows == sum(s.rows for s in queue.slices), operator.plan.name
+                assert queue.nbytes == sum(s.nbytes for s in queue.slices), operator.plan.name
+                assert (queue.index in operator.waiting) == bool(queue.slices), operator.plan.name
+            assert operator.rows == sum(queue.rows for queue in operator.queues.values()), operator.plan.name
             assert operator.late.keys() <= operator.waiting.keys(), operator.plan.name
             running = [c for w in operator.workers.values() for c in w.calls]
-            here = [*operator.lanes.values(), *operator.groups, *running]
+            here = [*operator.queues.values(), *operator.groups, *running]
             assert operator.nbytes == sum(part.nbytes for part in here), operator.plan.name
-            waiting = [s for lane in operator.lanes.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices]
+            waiting = [s for queue in operator.queues.values() for s in queue.slices] + [s for g in operator.groups for s in g.slices]
             pieces = waiting + [s for c in running for s in c.slices]
             for piece in pieces:
                 assert piece.ref is None or piece.ref.users > 0
@@ -463,10 +463,10 @@ class State:
             assert operator.reserved == reserved, operator.plan.name
             held = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
             assert operator.paused.keys() == held, operator.plan.name
-            served = {w.lane for w in operator.workers.values() if operator.sticky and not w.stopping}
-            assert not operator.sticky or operator.unserved.keys() == operator.lanes.keys() - served, operator.plan.name
-            for node, lanes in operator.lanes_on.items():
-                assert all(lane.node == node for lane in lanes), operator.plan.name
+            served = {w.queue for w in operator.workers.values() if operator.sticky and not w.stopping}
+            assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, operator.plan.name
+            for node, queues in operator.queues_on.items():
+                assert all(queue.node == node for queue in queues), operator.plan.name
         self._check_workers()
 
     def _check_workers(self) -> None:

@@ -199,7 +199,7 @@ class Simulator:
         exclusive = [w for w in state.workers.values() if holds_exclusive(state.operators[w.operator])]
         now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "scarce": len(exclusive),
                "node": max((n.live_bytes - n.node.budget_bytes for n in state.nodes.values()), default=0),
-               "groups": sum(len(o.groups) for o in state.operators), "lanes": sum(len(o.lanes) for o in state.operators),
+               "groups": sum(len(o.groups) for o in state.operators), "queues": sum(len(o.queues) for o in state.operators),
                "kept": sum(o.ref.nbytes for c in state.calls.values() for o in c.kept)}
         self.most |= Counter(now)
 
@@ -209,7 +209,7 @@ class Simulator:
         for operator in state.operators if not self.scheduler.finished else ():
             for worker in operator.workers.values() if operator.plan.batch_size is None else ():
                 free = state.nodes[worker.node].has_core(worker.cpus)
-                idle = free and worker.idle and worker.lane in operator.waiting
+                idle = free and worker.idle and worker.queue in operator.waiting
                 assert not idle or any(state.operators[i].load for i in operator.consumers), state.story()
 
     def _check_refs(self) -> None:
@@ -517,5 +517,5 @@ def port_of(row: str, answer: str) -> str:
 
 def pieces_of(operator: OperatorState) -> list:
     """Every slice in the queues, groups and calls of an operator."""
-    return [s for lane in operator.lanes.values() for s in lane.queue] + [s for g in operator.groups for s in g.slices] + \
+    return [s for queue in operator.queues.values() for s in queue.slices] + [s for g in operator.groups for s in g.slices] + \
         [s for w in operator.workers.values() for c in w.calls for s in c.slices]

@@ -59,7 +59,7 @@ def test_all_rows_of_a_unit_go_to_one_worker_of_the_sinks():
     harness.state.operators[harness.sink].limit = 1  # any queue at all is reason enough for another worker
     call = harness.call_of(SOURCE)
     harness.tell(Done(call.id, (*harness.output(0, ["a"]), *harness.output(0, ["b"])), {0: {0: Counts(rows_in=2, out={"out": 2})}}))
-    assert len(harness.state.operators[harness.sink].lanes) == 1
+    assert len(harness.state.operators[harness.sink].queues) == 1
 
 
 def test_a_unit_without_rows_is_committed_at_once():

@@ -36,7 +36,7 @@ def test_rows_that_kill_are_halved_down_to_the_one_that_does_it():
     assert answered == Counter({f"0.{i}": 1 for i in range(FIRST_ROWS) if i != 5})
     assert deaths == 6  # all of them twice, then 8, 4, 2, 1
     noted = [s for c in harness.calls_of(harness.sink) for s in c.slices if s.reason is not None] + \
-        [s for lane in harness.state.operators[harness.sink].lanes.values() for s in lane.queue if s.reason is not None]
+        [s for queue in harness.state.operators[harness.sink].queues.values() for s in queue.slices if s.reason is not None]
     assert [s.ref.data[s.start:s.stop] for s in noted] == [["0.5"]]
     assert noted[0].target == 2
     assert noted[0].reason.error == "the worker died: killed by SIGSEGV"
@@ -65,7 +65,7 @@ def test_the_call_that_ran_is_blamed_for_a_death_and_the_one_behind_it_is_not():
     harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
     group, = operator.groups
     assert [row for s in group.slices for row in s.ref.data[s.start:s.stop]] == running
-    first = operator.lanes[0].queue[0]
+    first = operator.queues[0].slices[0]
     assert first.ref.data[first.start] == waiting[0]
     commit, = harness.finish()
     assert commit.counts["written"].rows_in == 10_000

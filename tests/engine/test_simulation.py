@@ -99,7 +99,7 @@ def bytes_bound(simulator: Simulator) -> float:
 def beyond_limits(simulator: Simulator) -> float:
     """Bytes that the limits of queues, or of a node, do not cover."""
     most = simulator.most
-    parts = most["calls"] + 2 * (most["calls"] + most["workers"] + most["groups"] + most["lanes"])
+    parts = most["calls"] + 2 * (most["calls"] + most["workers"] + most["groups"] + most["queues"])
     return most["part"] * parts + most["answer"] * most["scarce"] + most["kept"]
 
 
