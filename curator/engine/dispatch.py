@@ -17,14 +17,12 @@ The rules, in their order:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection
 from math import ceil
 
-from curator.engine.calls import begin, submit
-from curator.engine.parts import CALL_BYTES, CallState, Group, NodeState, OperatorState, Queue, WorkerState
+from curator.engine.parts import CALL_BYTES, CallState, NodeState, OperatorState, Queue, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_exclusive, start_worker
-from curator.engine.protocol import Resume, Slice
+from curator.engine.protocol import Slice
 from curator.engine.state import State
 
 CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between two of them small,
@@ -82,10 +80,7 @@ def _resume(state: State, operator: OperatorState, force: int) -> bool:
             _claim(state, node)
         if (free and _room(state, operator, call.nbytes, node)) or (
                 holds_exclusive(operator) and (force >= FINISH or _in_the_way(state, operator))):
-            call.paused = False
-            state.count(worker)
-            begin(state, operator, call)
-            state.act(Resume(worker.id, call.id))
+            state.resume(operator, worker, call)
             if force:
                 return True
     return False
@@ -110,7 +105,7 @@ def _read(state: State, operator: OperatorState, force: int) -> bool:
     unit.stage, unit.live = "reading", unit.live + 1
     call = CallState(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
                 best_effort=unit.blames.get(operator.plan.index, 0) >= 2)
-    submit(state, operator, worker, call)
+    state.submit(operator, worker, call)
     return True
 
 
@@ -126,7 +121,7 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
             units = tuple(dict.fromkeys((s.unit, s.attempt) for s in group.slices))
             call = CallState(state.next_call(), operator.plan.index, "process", group.slices, units, crashes=group.crashes,
                         rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
-            submit(state, operator, _first(operator.idle[node.number]), call)
+            state.submit(operator, _first(operator.idle[node.number]), call)
             if force:
                 return True
     if operator.groups and not operator.idle and _room(state, operator, operator.groups[0].nbytes, None):
@@ -256,7 +251,7 @@ def _give_rows(state: State, operator: OperatorState, queue: Queue, worker: Work
     if not _room(state, operator, _bytes_wanted(queue, wanted), state.nodes[worker.node]):
         operator.blocked = True
         return False
-    submit(state, operator, worker, _cut(state, operator, queue, wanted))
+    state.submit(operator, worker, _cut(state, operator, queue, wanted))
     return True
 
 
@@ -357,22 +352,6 @@ def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> Ca
     state.grow(operator, queue, -gone_rows, -gone_bytes)
     return CallState(state.next_call(), operator.plan.index, "process", tuple(taken), tuple(units), rows=wanted - rows,
                 nbytes=CALL_BYTES - room)
-
-
-def halves(state: State, slices: tuple[Slice, ...], crashes: int) -> deque[Group]:
-    """The rows of a call in two groups."""
-    pieces, total = list(slices), sum(s.rows for s in slices)
-    first: list[Slice] = []
-    left = total // 2
-    while pieces and left > 0:
-        piece = pieces.pop(0)
-        if piece.rows > left:
-            pieces.insert(0, piece)
-            piece = piece.split(left)
-            state.adopt(piece)
-        first.append(piece)
-        left -= piece.rows
-    return deque(Group(tuple(g), crashes) for g in (first, pieces) if g)
 
 
 # -- whether ----------------------------------------------------------------------------------------------------

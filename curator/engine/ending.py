@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from curator.engine.calls import close_call, drop_call, end_call, submit_flush
 from curator.engine.events import Evidence, NodeDown, NodeUp, WorkerLost
-from curator.engine.parts import OperatorState, UnitState, WorkerState
+from curator.engine.parts import CallState, OperatorState, UnitState, WorkerState
 from curator.engine.protocol import DataLost, Failed
 from curator.engine.state import State
 
@@ -63,8 +62,15 @@ class Ending:
         if unit.flushed or worker is None or worker.stopping:
             self._end(unit)
         else:
-            unit.flushing = 1
-            submit_flush(self.state, self.sink, worker, (unit.index, unit.attempt), best_effort=True)
+            self.state.submit_flush(self.sink, worker, unit, best_effort=True)
+
+    def answered(self, call: CallState) -> None:
+        for index, attempt in call.units:
+            unit = self.state.units[index]
+            if unit.stage == "committed":
+                self.units.discard(index)
+            elif unit.attempt == attempt:
+                self.go_on(unit)
 
     def _end(self, unit: UnitState) -> None:
         steps = self.sink.plan.steps
@@ -81,7 +87,7 @@ class Ending:
         call = self.state.calls.get(event.call)
         if call is None:
             return
-        close_call(self.state, call, lost=isinstance(event, DataLost))
+        self.state.close_call(call, lost=isinstance(event, DataLost))
         for index, attempt in call.units:
             unit = self.state.units[index]
             if unit.attempt == attempt and call.kind == "flush":
@@ -113,8 +119,8 @@ class Ending:
         """Its calls end, and with a sink's worker the units whose files it has open."""
         state, operator = self.state, self.state.operators[worker.operator]
         for call in list(worker.calls):
-            end_call(state, call)
-            drop_call(state, call)
+            state.end_call(call)
+            state.drop_call(call)
             for index, attempt in call.units if call.kind == "flush" else ():
                 unit = state.units[index]
                 if unit.attempt == attempt:

@@ -38,9 +38,7 @@ class WorkerReady:
 @dataclass(slots=True, frozen=True)
 class WorkerLost:
     """A worker is gone. `step`: the step that it was in, if known; `setup`: it never got ready; `fatal`: no use trying again.
-
-    `first`: what it raised, if it did.
-    """
+    `first`: what it raised, if it did. `overdue`: the engine ended it, because its call took too long."""
 
     worker: int
     reason: str
@@ -48,6 +46,7 @@ class WorkerLost:
     fatal: bool = False
     step: int = 0
     first: FirstError | None = None
+    overdue: bool = False
 
 
 @dataclass(slots=True, frozen=True)

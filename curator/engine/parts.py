@@ -180,7 +180,8 @@ class OperatorState:
     seen: bool = False  # `yields` has been measured
     setup_s: float = 0.0  # what the last worker took to get ready
     setup_failures: int = 0  # since a worker last got ready
-    exhausted: bool = False
+    exhausted: bool = False  # its stage wants no more rows;
+    short_circuit: bool = False  # if all rows go through it, reading ends then
     busy_s: float = 0.0
     calls: int = 0
 
@@ -231,14 +232,6 @@ class UnitState:
 
     def wants(self, target: Target) -> bool:
         return self.needed is None or target in self.needed
-
-    def count(self, operator: int, step: int, counts: Counts) -> None:
-        """Take in what a call of an operator counted for the unit; the counts are the unit's from now on."""
-        known = self.counts.get((operator, step))
-        if known is None:
-            self.counts[operator, step] = counts
-        else:
-            known.add(counts)
 
 
 WAITING, COMMITTED, UNREAD = range(3)  # of a unit that is not under way

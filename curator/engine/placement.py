@@ -1,22 +1,44 @@
-"""Where a worker may start, and who makes room for it.
+"""Who gets a GPU, and whatever else a worker holds for its life: one policy.
 
-Operators that hold devices or a gang's places start where the allocation has a seat for them (`seats`); all others start where
-their rows are, on cores that nobody uses. Workers of stages that do not fit side by side take turns on a GPU or on memory. A
-worker gives way when it is idle, has no work or no room for it, and the turn pays for its own and the next worker's setup; when
-everything has come to a halt, every idle one does. Nobody is asked unless all those asked together make enough room.
+What is held for a worker's life is scarce: GPUs and shares of them, the places of a gang, stated memory. (Cores are not: they are
+leased by the call, see `dispatch`.) Three rules, in this order:
+
+1. **GPU slots.** Where GPUs, gangs or several nodes have to be shared out, the allocation (`balance`) says how many workers of each
+   operator make the run fastest and on which places: the *slots* of an operator that holds GPUs or is a gang (`exclusive`). It starts
+   a worker for each free slot and none beside. A new allocation is asked for when rates or nodes have changed, and taken up when
+   it pays (`worthwhile`): workers in places that now are another's slot get no further call, and end. For CPU workers the
+   allocation only says how many may start at once (`planned`).
+2. **Time sharing.** Operators that do not fit side by side have no slots: they share a GPU, or memory, by time. One that has
+   work starts where there is room; where there is none it preempts: idle workers of others end, which have no work or no room for
+   what they would send, if that pays for the setup of this worker and of the next one back. Nobody is asked unless all those asked
+   together make enough room; who comes first to what they leave is decided when they are gone.
+3. **Standstill.** When nothing works and nothing could start, the rules are bent step by step (`PRESS` to `OVERBOOK`): idle workers
+   are preempted though they have work, and at last a worker starts beside one that holds what it needs.
+
+All other workers start where their rows are, on cores that nobody uses.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import inf
 
 from curator.api.resources import Place, Resources
+from curator.engine.balance.allocation import Allocation, Demand, Rate, allocate, in_words, worthwhile
 from curator.engine.events import Report, StartWorker
 from curator.engine.parts import NodeState, OperatorState, Queue, WorkerState
 from curator.engine.state import State
 
 OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 6 of `dispatch`
+FIRST_S = 1.0  # while the rate of one who waits for devices is not known, the allocation is asked this often,
+AGAIN_S = 5.0  # and after that this often; it is cheap to ask when nothing has changed
+MOVED = 0.2  # a rate that has changed by less than this share says nothing new
+PRIOR_CALLS = 10.0  # what an operator's rate in the run before is worth
+
+
+# -- starting a worker -------------------------------------------------------------------------------------------
 
 
 def start_worker(state: State, operator: OperatorState, queue: Queue | None, force: int = OBEY) -> bool:
@@ -25,12 +47,12 @@ def start_worker(state: State, operator: OperatorState, queue: Queue | None, for
         return False  # the queues of a sticky operator each need theirs, also when nodes have gone
     if holds_exclusive(operator) and state.stopping:
         return False  # what they leave is meant for the one who asked for it; who comes first then is decided when they are gone
-    seats = state.vacant.get(operator.plan.index)
-    nodes = _candidates(state, operator, queue, force) if seats is None or force else []
-    if not nodes and (seats is None or force):
+    slots = state.free_slots.get(operator.plan.index)
+    nodes = _candidates(state, operator, queue, force) if slots is None or force else []
+    if not nodes and (slots is None or force):
         return False
-    places = _free_places(state, operator, nodes) if seats is None else _free_seat(state, operator, seats)
-    if places is None and (seats is None or force) and (_give_way(state, operator, force) or force < OVERBOOK):
+    places = _free_places(state, operator, nodes) if slots is None else _free_slot(state, operator, slots)
+    if places is None and (slots is None or force) and (_preempt(state, operator, force) or force < OVERBOOK):
         return False
     crowded = places is None and force >= OVERBOOK
     if crowded:
@@ -91,12 +113,12 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
 # -- free places ----------------------------------------------------------------------------------------------------
 
 
-def _free_seat(state: State, operator: OperatorState, seats: Mapping[tuple[Place, ...], int]) -> tuple[Place, ...] | None:
-    """A seat of the allocation that nobody of the operator has taken and nobody else holds."""
+def _free_slot(state: State, operator: OperatorState, slots: Mapping[tuple[Place, ...], int]) -> tuple[Place, ...] | None:
+    """A slot that no worker of the operator has taken and nobody else holds."""
     need = operator.plan.resources
-    for seat, left in seats.items():
-        if left > 0 and all(p.node in state.nodes and _fits(state.nodes[p.node], p, need, len(seat)) for p in seat):
-            return seat
+    for slot, left in slots.items():
+        if left > 0 and all(p.node in state.nodes and _fits(state.nodes[p.node], p, need, len(slot)) for p in slot):
+            return slot
     return None
 
 
@@ -173,12 +195,12 @@ def _memory_free(node: NodeState, more_gb: float, going_gb: float) -> bool:
     return not more_gb or used < 1e-6 or (used + more_gb) * 1e9 <= node.node.memory_bytes
 
 
-# -- turns --------------------------------------------------------------------------------------------------------
+# -- time sharing --------------------------------------------------------------------------------------------------------
 
 
-def _give_way(state: State, operator: OperatorState, force: int) -> bool:
+def _preempt(state: State, operator: OperatorState, force: int) -> bool:
     """Ask idle workers to end that hold what is exclusive, if that makes enough room."""
-    leaving = _who_gives_way(state, operator, _may_end(state, operator, force))
+    leaving = _fewest(state, operator, _may_end(state, operator, force))
     for worker in leaving:
         state.act(Report("turn", f"a worker of {state.operators[worker.operator].plan.name} makes room for {operator.plan.name}"))
         state.stop(worker)
@@ -207,7 +229,7 @@ def _pays(state: State, operator: OperatorState, holder: OperatorState) -> bool:
     return not more or (not operator.workers and work_s >= operator.setup_s + holder.setup_s)
 
 
-def _who_gives_way(state: State, operator: OperatorState, idle: list[WorkerState]) -> list[WorkerState]:
+def _fewest(state: State, operator: OperatorState, idle: list[WorkerState]) -> list[WorkerState]:
     """The fewest of these workers whose end makes room; none if all of them would not."""
     need = operator.plan.resources
     if need.ranks > 1:
@@ -232,3 +254,133 @@ def _enough(state: State, node: NodeState, operator: OperatorState, leaving: lis
     need = operator.plan.resources
     going = sum(state.operators[w.operator].plan.resources.memory_gb for w in leaving)
     return (not operator.exclusive or _free_gpus(node, need, leaving) is not None) and _memory_free(node, need.memory_gb, going)
+
+
+# -- GPU slots: asking the allocation, and coming from the workers that there are to those that it wants ----------------
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What an earlier run learnt of an operator. `sent`: rows to each consumer for each row that it took in."""
+
+    rows: float
+    busy_s: float
+    setup_s: float
+    sent: dict[int, float] = field(default_factory=dict)
+
+
+def profile_of(operator: OperatorState) -> Profile | None:
+    """For the next run; None when nothing was learnt."""
+    if not operator.calls or not operator.rows_in:
+        return None
+    sent = {consumer: rows / operator.rows_in for consumer, rows in operator.sent.items()}
+    return Profile(operator.rate.value * operator.busy_s, operator.busy_s, operator.setup_s, sent)
+
+
+def begin_with(operator: OperatorState, known: Profile) -> None:
+    """Begin with what an earlier run learnt."""
+    operator.rate = Rate(known.rows, max(known.busy_s, 1e-6), PRIOR_CALLS)
+    operator.setup_s, operator.prior = known.setup_s, known.sent
+
+
+def allots(state: State) -> bool:
+    """There is something to allot."""
+    return bool(state.nodes) and (len(state.nodes) > 1 or any(o.exclusive for o in state.operators))
+
+
+def allot_due(state: State) -> float:
+    """When the allocation is to be asked next."""
+    unknown = any(o.exclusive and o.rate.trust >= 0.9 for o in state.operators)
+    return state.allotted_at + (FIRST_S if unknown else AGAIN_S)
+
+
+def allot(state: State, changed: bool = False) -> None:
+    """Ask the allocation if something has changed, and take up what it says if that pays."""
+    state.allotted_at = state.now
+    demands = demands_of(state)
+    told = [(d.needed, d.unknown, d.rate) for d in demands]
+    current = [tuple(w.places for w in o.workers.values() if not w.leaving) for o in state.operators]
+    new = state.refused
+    if changed or not state.allotted_on or any(_moved(a, b) for a, b in zip(told, state.allotted_on, strict=True)):
+        state.allotted_on = told
+        new = allocate(demands, {n.number: n.node for n in state.nodes.values()}, current)
+    if new is None:
+        return
+    state.refused = new
+    if changed or worthwhile(new, demands, current, _remaining_rows(state)):
+        state.refused = None
+        _take_up(state, new)
+
+
+def allocation_of(state: State) -> Allocation:
+    """What would be best now, for telling what limits the run."""
+    current = [tuple(w.places for w in o.workers.values()) for o in state.operators]
+    return allocate(demands_of(state), {n.number: n.node for n in state.nodes.values()}, current)
+
+
+def demands_of(state: State) -> list[Demand]:
+    """Each operator as the allocation sees it."""
+    active: set[int] = set()
+    rows = _rows_by_operator(state)
+    demands = []
+    for operator in state.operators:
+        index, workers = operator.plan.index, operator.workers.values()
+        if operator.load or state.waiting.get(index) or any(w.calls for w in workers) or operator.upstream & active:
+            active.add(index)
+        calls = (w.head for w in workers)
+        operator.rate.watch((c.rows, state.now - c.began) for c in calls if c and not c.paused and c.kind == "process")
+        demands.append(Demand(operator.plan.resources, operator.rate.value, rows[index], operator.rate.trust,
+                              1 if operator.plan.kind == "stateful" else None, operator.setup_s, index in active))
+    return demands
+
+
+def _rows_by_operator(state: State) -> list[float]:
+    """Rows that reach each operator for each row that is read."""
+    rows = [0.0] * len(state.operators)
+    sources = [o for o in state.operators if o.plan.kind == "source"]
+    total = sum(o.rows_in for o in sources)
+    for operator in state.operators:
+        index = operator.plan.index
+        if operator.plan.kind == "source":
+            rows[index] = operator.rows_in / total if total else 1 / len(sources)
+        for consumer in operator.consumers:
+            prior = operator.prior.get(consumer, 1.0 if consumer in operator.likely else 0.0)
+            rows[consumer] += rows[index] * (operator.sent.get(consumer, 0) / operator.rows_in if operator.rows_in else prior)
+    return rows
+
+
+def _remaining_rows(state: State) -> float:
+    """Rows still to be read, from what units brought so far."""
+    read = sum(o.rows_in for o in state.operators if o.plan.kind == "source")
+    units = sum(o.calls for o in state.operators if o.plan.kind == "source")
+    return state.open * read / units if units else inf
+
+
+def _moved(now: tuple[bool, bool, float], before: tuple[bool, bool, float]) -> bool:
+    return now[:2] != before[:2] or abs(now[2] - before[2]) > MOVED * before[2]
+
+
+def _take_up(state: State, new: Allocation) -> None:
+    names = [o.plan.name for o in state.operators]
+    held = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.exclusive}
+    told = ", ".join(f"{count} of {name}" for name, count in held.items()) or "no worker that holds a GPU"
+    state.act(Report("plan", f"{told}; {in_words(new, names)}", details={"workers": held, "rate": round(new.rate, 3),
+                                                                         "rate_max": round(new.bound, 3)}))
+    state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
+    state.slots = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive and i not in new.turns}
+    wanted: Counter[tuple[int, int]] = Counter()  # devices of slots that nobody has taken yet
+    spare = []
+    state.free_slots = {}
+    for index, slots in state.slots.items():
+        state.free_slots[index] = free = Counter(slots)
+        for worker in state.operators[index].workers.values():
+            if not worker.leaving:
+                if free[worker.places] <= 0:
+                    spare.append(worker)
+                free[worker.places] -= 1
+        wanted.update((p.node, gpu) for places in free.elements() for p in places for gpu in p.gpus)
+    for worker in spare:
+        if any(wanted[p.node, gpu] for p in worker.places for gpu in p.gpus):
+            state.leave(worker)
+            if worker.ready and not worker.calls and not worker.stopping:
+                state.stop(worker)

@@ -1,6 +1,6 @@
 """What the scheduler knows, and the small moves that keep it consistent.
 
-Each field's comment is an invariant. `State.check` asserts them; tests run it after every event.
+Nothing else writes to it. Each field's comment is an invariant, which `check` asserts.
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappush
 from math import inf
 
 from curator.api.counts import Counts
+from curator.api.errors import FirstError
 from curator.api.resources import Node, Place
 from curator.engine.balance.allocation import Allocation
-from curator.engine.events import Action, Release, StopWorker
+from curator.engine.events import Action, Release, StopKind, Stopped, StopWorker, Submit
 from curator.engine.parts import (
     ALONE,
+    COMMITTED,
     ENDING,
     IDLE,
     OFF,
@@ -32,7 +35,7 @@ from curator.engine.parts import (
     operator_state,
     workers_of_node,
 )
-from curator.engine.protocol import Discard, Output, Reason, Ref, Slice
+from curator.engine.protocol import CountsByUnit, Discard, Output, Reason, Ref, Resume, Slice
 from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
@@ -58,6 +61,9 @@ class State:
         for index, (source, _) in enumerate(units):
             self.waiting.setdefault(source, deque()).append(index)
         self.under_way: dict[tuple[int, int], Counts] = {}  # rows and seconds of units that have not ended, by operator and step
+        self.read, self.failed = 0, 0  # records of finished units and of those under way
+        self.errors: dict[str, FirstError] = {}  # the first of each stage
+        self.stopped: Stopped | None = None  # why the run ends early
         self.repeated = False  # a unit was begun more than once
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[Action] = []
@@ -73,12 +79,12 @@ class State:
         self.live_bytes_max = 0
         self.calls: dict[int, CallState] = {}  # every call given to a worker and not ended
         self.gap_s = 0.0  # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
-        self.seats: dict[int, tuple[tuple[Place, ...], ...]] = {}  # of exclusive operators that need not take turns
-        self.vacant: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
+        self.slots: dict[int, tuple[tuple[Place, ...], ...]] = {}  # GPU slots of exclusive operators that need not share by time
+        self.free_slots: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
         self.refused: Allocation | None = None  # one that has not paid yet: rates may become surer, and rows more
-        self.seated_at = 0.0  # when the allocation was asked last,
-        self.seated_on: list[tuple[bool, bool, float]] = []  # and what it was told
+        self.allotted_at = 0.0  # when the allocation was asked last,
+        self.allotted_on: list[tuple[bool, bool, float]] = []  # and what it was told
         self.clocks: list[tuple[float, int]] = []  # a heap of (deadline, call); what is out of date is skipped
         self.next_call, self.next_worker = itertools.count(1).__next__, itertools.count(1).__next__
         for number, node in nodes.items():
@@ -203,17 +209,36 @@ class State:
         elif operator.late:
             operator.late.pop(index, None)
 
-    def count_rows(self, unit: UnitState, operator: int, step: int, counts: Counts) -> None:
+    def count_rows(self, unit: UnitState, operator: OperatorState, step: int, counts: Counts) -> None:
         """Take in what a call counted for a unit; the counts are the unit's from now on."""
-        self.under_way.setdefault((operator, step), Counts()).shift(counts, 1)
-        unit.count(operator, step, counts)
+        self.failed += counts.failed
+        if operator.plan.kind == "source":
+            self.read += counts.rows_in
+        at = operator.plan.index, step
+        self.under_way.setdefault(at, Counts()).shift(counts, 1)
+        if at in unit.counts:
+            unit.counts[at].add(counts)
+        else:
+            unit.counts[at] = counts
 
-    def take_counts(self, unit: UnitState) -> dict[tuple[int, int], Counts]:
-        """What was counted for a unit, which is under way no longer, or begins again."""
+    def take_counts(self, unit: UnitState, void: bool = False) -> dict[tuple[int, int], Counts]:
+        """What was counted for a unit, which is under way no longer; or begins again, so that they are `void`."""
         counts, unit.counts = unit.counts, {}
         for at, counted in counts.items():
             self.under_way[at].shift(counted, -1)
+            if void:
+                self.failed -= counted.failed
+                self.read -= counted.rows_in if at[0] == unit.source else 0
         return counts
+
+    def saw(self, *errors: FirstError) -> None:
+        for error in errors:
+            self.errors.setdefault(error.stage, error)
+
+    def end_run(self, kind: StopKind, message: str, first: FirstError | None = None) -> None:
+        """End early; the first reason counts."""
+        if self.stopped is None:
+            self.stopped = Stopped(kind, message, first)
 
     def adopt(self, piece: Slice) -> None:
         """Count a new slice: its batch is held and its unit is alive."""
@@ -366,6 +391,30 @@ class State:
                 self.act(Discard(queue.worker, unit.index, unit.attempt, replay))
         unit.touched.clear()
 
+    def void(self, unit: UnitState, replay: bool) -> None:
+        """Everything of this attempt of a unit counts no more; its slices are out of the queues."""
+        self.take_counts(unit, void=True)
+        self.discard(unit, replay)
+        unit.flushed, unit.flushing = [], 0
+        if unit.stage == "reading":
+            for worker in list(self.operators[unit.source].workers.values()):
+                if worker.head and worker.head.kind == "read" and worker.head.units[0][0] == unit.index:
+                    for call in worker.calls:  # nobody wants its answers any more
+                        self.end_call(call)
+                    self.kill(worker)
+        unit.attempt += 1
+        self.repeated = True
+        unit.live = 0
+
+    def end_unit(self, unit: UnitState) -> None:
+        """A unit is committed: nothing of it is left."""
+        for index, at in unit.touched.items():
+            self.operators[index].queues[at].units.discard(unit.index)
+        unit.touched.clear()
+        unit.stage = "committed"
+        self.open -= 1
+        self.units.end(unit.index, COMMITTED)
+
     def remove_worker(self, worker: WorkerState) -> None:
         """A worker is gone; the caller deals with its calls."""
         operator = self.operators[worker.operator]
@@ -393,11 +442,11 @@ class State:
 
     def _count_on_node(self, worker: WorkerState, change: int) -> None:
         operator, node = self.operators[worker.operator], worker.node
-        vacant = self.vacant.get(worker.operator)
-        if vacant is not None:
-            vacant[worker.places] -= change
-            if not vacant[worker.places]:
-                del vacant[worker.places]
+        slots = self.free_slots.get(worker.operator)
+        if slots is not None:
+            slots[worker.places] -= change
+            if not slots[worker.places]:
+                del slots[worker.places]
         operator.on_node[node] = operator.on_node.get(node, 0) + change
         if not operator.sticky and node in operator.waiting:
             self.grow(operator, operator.waiting[node], 0, 0)
@@ -423,74 +472,109 @@ class State:
         self.act(StopWorker(worker.id, kill=True))
         self.remove_worker(worker)
 
-    # -- the rules ----------------------------------------------------------------------------------------
+    # -- calls ----------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Assert what must hold after every event."""
-        live: Counter[int] = Counter()
-        for operator in self.operators:
-            for queue in operator.queues.values():
-                assert queue.rows == sum(s.rows for s in queue.slices), operator.plan.name
-                assert queue.nbytes == sum(s.nbytes for s in queue.slices), operator.plan.name
-                assert (queue.index in operator.waiting) == bool(queue.slices), operator.plan.name
-            assert operator.rows == sum(queue.rows for queue in operator.queues.values()), operator.plan.name
-            assert operator.late.keys() <= operator.waiting.keys(), operator.plan.name
-            running = [c for w in operator.workers.values() for c in w.calls]
-            here = [*operator.queues.values(), *operator.groups, *running]
-            assert operator.nbytes == sum(part.nbytes for part in here), operator.plan.name
-            waiting = [s for queue in operator.queues.values() for s in queue.slices] + [s for g in operator.groups for s in g.slices]
-            pieces = waiting + [s for c in running for s in c.slices]
-            for piece in pieces:
-                assert piece.ref is None or piece.ref.users > 0
-                if piece.attempt == self.units[piece.unit].attempt:
-                    live[piece.unit] += 1
-            for piece in waiting:
-                assert piece.attempt == self.units[piece.unit].attempt, "rows of a given up attempt wait for a worker"
-            for call in running:
-                if call.kind == "read" and self.units[call.units[0][0]].attempt == call.units[0][1]:
-                    live[call.units[0][0]] += 1
-        assert live.keys() <= self.units.keys(), "rows of a unit that has ended"
-        for unit in self.units.values():
-            assert unit.live == live[unit.index], f"unit {unit.index}: {unit.live} alive, {live[unit.index]} found"
-            for counts in unit.counts.values():
-                counts.check()
-        for at, counts in self.under_way.items():
-            mine = [u.counts[at] for u in self.units.values() if at in u.counts]
-            assert counts.rows_in == sum(c.rows_in for c in mine), "rows under way are not counted well"
-            assert counts.out == sum((Counter(c.out) for c in mine), Counter()), "rows under way are not counted well"
-        for operator in self.operators:
-            reserved = sum(n for c in self.calls.values() for i, n in c.expected if i == operator.plan.index)
-            assert operator.reserved == reserved, operator.plan.name
-            held = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
-            assert operator.paused.keys() == held, operator.plan.name
-            served = {w.queue for w in operator.workers.values() if operator.sticky and not w.stopping}
-            assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, operator.plan.name
-            for node, queues in operator.queues_on.items():
-                assert all(queue.node == node for queue in queues), operator.plan.name
-        self._check_workers()
+    def submit(self, operator: OperatorState, worker: WorkerState, call: CallState) -> None:
+        """Give a worker a call, behind those that it has."""
+        call.worker, call.node = worker.id, worker.node
+        worker.calls.append(call)
+        self.count(worker)
+        self.calls[call.id] = call
+        operator.nbytes += call.nbytes
+        if len(worker.calls) == 1:
+            self.begin(operator, call)
+        self.act(Submit(call))
 
-    def _check_workers(self) -> None:
-        workers = list(self.workers.values())
-        assert self.working == sum(w.working for w in workers)
-        assert self.stopping == sum(w.stopping for w in workers)
-        for operator in self.operators:
-            mine = list(operator.workers.values())
-            assert operator.starting == sum(not w.ready for w in mine), operator.plan.name
-            assert operator.working == sum(w.working for w in mine), operator.plan.name
-            assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
-            assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.doing == ALONE}
-        for index, vacant in self.vacant.items():
-            taken = Counter(w.places for w in self.operators[index].workers.values() if not w.leaving)
-            taken.update(vacant)
-            assert taken == Counter(self.seats[index]), "seats are not counted well"
-        for node in self.nodes.values():
-            here = [(w, p) for w in workers for p in w.places if p.node == node.number]
-            assert abs(node.cpus_used - sum(w.cpus for w, _ in here if w.working)) < 1e-3
-            assert all(-1e-6 <= free <= 1 + 1e-6 for free in node.gpu_free)
-            for gpu, free in enumerate(node.gpu_free):
-                assert abs(1 - free - sum(w.share for w, p in here if gpu in p.gpus)) < 1e-3
-            assert node.reserved == sum(n for w in workers if w.node == node.number for c in w.calls for _, n in c.expected)
-            assert (node.number in self.core_free) == (node.cpus_used < node.node.cpus - 1e-6)
+    def submit_flush(self, operator: OperatorState, worker: WorkerState, unit: UnitState, best_effort: bool = False) -> None:
+        """Ask a worker to finish what it keeps of a unit; with `best_effort` only what failed."""
+        unit.flushing += 1
+        units = ((unit.index, unit.attempt),)
+        self.submit(operator, worker, CallState(self.next_call(), operator.plan.index, "flush", units=units, best_effort=best_effort))
+
+    def begin(self, operator: OperatorState, call: CallState) -> None:
+        """A call runs from now on. Not before does room count as taken: behind a paused call it would be for nothing."""
+        call.began = self.now
+        if operator.plan.timeout_s is not None:
+            self.start_clock(operator, call)
+        if operator.consumers and call.kind != "flush":
+            call.expected = tuple([(i, int(operator.expected(i, call.nbytes))) for i in operator.consumers])
+            self._reserve(call, 1)
+
+    def pause(self, call: CallState) -> None:
+        """A part of a call's answer is sent on; its worker waits to be resumed."""
+        call.paused = call.emitted_early = True
+        self.count(self.workers[call.worker])
+
+    def resume(self, operator: OperatorState, worker: WorkerState, call: CallState) -> None:
+        call.paused = False
+        self.count(worker)
+        self.begin(operator, call)
+        self.act(Resume(worker.id, call.id))
+
+    def keep(self, call: CallState, outputs: tuple[Output, ...], counts: CountsByUnit) -> None:
+        """Keep a part of an answer until the call has ended."""
+        for output in outputs:
+            self.hold(output.ref)
+        call.kept += outputs
+        call.kept_counts += (counts,)
+        self.start_clock(self.operators[call.operator], call)
+        self.act(Resume(call.worker, call.id))
+
+    def unreserve(self, call: CallState) -> None:
+        """What the call was expected to send has come, or will not."""
+        self._reserve(call, -1)
+        call.expected = ()
+
+    def _reserve(self, call: CallState, sign: int) -> None:
+        total = 0
+        for index, nbytes in call.expected:
+            self.operators[index].reserved += sign * nbytes
+            total += sign * nbytes
+        if call.node in self.nodes:
+            self.nodes[call.node].reserved += total
+
+    def start_clock(self, operator: OperatorState, call: CallState) -> None:
+        """The time limit of a call counts from now."""
+        limit = operator.plan.timeout_s
+        if limit is not None and call.kind != "flush":
+            call.deadline = self.now + limit
+            heappush(self.clocks, (call.deadline, call.id))
+
+    def close_call(self, call: CallState, rows_done: bool = True, lost: bool = False) -> None:
+        """A call has ended: take it off its worker; with `rows_done` its rows too."""
+        worker = self.workers[call.worker]
+        first = worker.calls[0] is call
+        assert first or lost, "a worker answered out of turn"
+        worker.calls.remove(call)
+        self.count(worker)
+        self.end_call(call)
+        if worker.calls and first:
+            self.begin(self.operators[call.operator], worker.calls[0])
+        elif not worker.calls and worker.leaving and not worker.stopping:
+            self.stop(worker)
+        if rows_done:
+            self.drop_call(call)
+
+    def end_call(self, call: CallState) -> None:
+        """Nothing more is expected of a call."""
+        del self.calls[call.id]
+        self.operators[call.operator].nbytes -= call.nbytes
+        if call.expected:
+            self.unreserve(call)
+        for output in call.kept:
+            self.let_go(output.ref)
+        call.kept = ()
+
+    def drop_call(self, call: CallState) -> None:
+        """The rows of a call are done with."""
+        self.drop(call.slices)
+        if call.kind == "read":
+            unit = self.units[call.units[0][0]]
+            if unit.attempt == call.units[0][1]:
+                unit.live -= 1
+                unit.stage = "draining"
+
+    # -- for a person -----------------------------------------------------------------------------------------
 
     def story(self) -> str:
         """The state in a few lines, for a person."""

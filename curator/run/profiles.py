@@ -14,7 +14,7 @@ from typing import Any
 from curator.api.resources import Node
 from curator.engine.balance.allocation import Demand, allocate, in_words
 from curator.engine.parts import OperatorState
-from curator.engine.seats import Profile, profile_of
+from curator.engine.placement import Profile, profile_of
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import WrittenFile
+from curator.engine.check import check
 from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import Commit, NodeDown, Release, Report, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
 from curator.engine.protocol import Call, Done, Failed, Flushed, Output, Ref
@@ -46,7 +47,7 @@ class Harness:
                 self._gone(action.worker)
             elif isinstance(action, Release):
                 self.released.append(action.ref)
-        self.state.check()
+        check(self.state)
 
     def _gone(self, worker: int) -> None:
         self.calls = [c for c in self.calls if c.worker != worker]

@@ -12,6 +12,7 @@ from itertools import count
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import WrittenFile
+from curator.engine.check import check
 from curator.engine.events import (
     Action,
     Commit,
@@ -168,7 +169,7 @@ class Simulator:
         state = self.scheduler.state
         self._measure()
         if self.validate and not self.events % self.validate:
-            state.check()
+            check(state)
             self._check_refs()
             self._check_work()
         if self.faults.idle and self.workers and self.rng.random() < self.faults.idle:

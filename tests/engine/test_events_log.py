@@ -15,8 +15,8 @@ import pytest
 from curator import CuratorError
 from curator.api.resources import Node, Place
 from curator.engine import events as ev
-from curator.engine.calls import refitted
 from curator.engine.protocol import Call, DataLost, Refitted
+from curator.engine.scheduler import refitted
 from curator.io.files.folder import Folder
 from curator.observe.live import events_log
 from curator.observe.live.events_log import BURST, EventLog

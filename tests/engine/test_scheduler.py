@@ -8,6 +8,7 @@ from curator.api.counts import Counts
 from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import Commit, Release, StartWorker, StopWorker, WorkerLost
 from curator.engine.protocol import Done, Emitted, Failed, Resume
+from curator.engine.units import restart
 from curator.pipeline.plan import Target
 from tests.engine.harness import Harness, followed, rows_of
 from tests.engine.scenario import make_stage
@@ -252,7 +253,7 @@ def test_units_that_waited_for_another_try_are_not_left_unread():
     harness.read(1, unit=0)
     while harness.calls_of(SOURCE):
         harness.read(1)
-    harness.scheduler._restart([harness.state.units[0]], "a test says so")
+    restart(harness.state, [harness.state.units[0]], "a test says so")
     harness.scheduler._exhausted(harness.state.operators[1], True)
     assert harness.state.units[0].stage == "waiting"
     assert 0 in {c.unit for c in harness.finish()}

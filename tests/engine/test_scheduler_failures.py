@@ -12,6 +12,7 @@ from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import Commit, NodeDown, NodeUp, Release, Stop, StopWorker, Submit, WorkerLost, WorkerReady
 from curator.engine.protocol import Call, Discard, Done, Emitted, Failed, Output, Progress, Ref, Resume
 from curator.engine.state import CLOSE_S
+from curator.engine.units import restart
 from tests.engine.harness import Harness, followed, rows_of
 from tests.engine.scenario import make_stage
 
@@ -87,7 +88,7 @@ def test_a_death_is_not_blamed_on_a_row_whose_companions_were_given_up_meanwhile
     harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
     harness.all_ready()
     assert len(rows_of(harness.call_of(1))) == 2
-    harness.scheduler._restart([harness.state.units[1]], "a test says so")
+    restart(harness.state, [harness.state.units[1]], "a test says so")
     harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
     assert not harness.reports("failed")
     assert sum(c.counts["written"].rows_in for c in harness.finish()) == 1 + 3
@@ -98,7 +99,7 @@ def test_rows_that_wait_to_be_tried_alone_go_with_their_unit():
     harness.read(4)
     harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
     assert harness.state.operators[1].groups
-    harness.scheduler._restart([harness.state.units[0]], "a test says so")
+    restart(harness.state, [harness.state.units[0]], "a test says so")
     assert not harness.state.operators[1].groups
     assert not harness.state.live_bytes
     commit, = harness.finish()
@@ -393,11 +394,11 @@ def test_what_a_given_up_attempt_failed_does_not_count():
     for _ in range(2):
         harness.tell(Done(harness.call_of(SOURCE).id, harness.output(0, ["a", "b"], port="failed"),
                         {0: {0: Counts(rows_in=2, failed=2)}}))
-        assert (harness.scheduler.read, harness.scheduler.failed) == (2, 2)
+        assert (harness.state.read, harness.state.failed) == (2, 2)
         harness.all_ready()
         harness.tell(WorkerLost(harness.call_of(harness.sink).worker, "killed"))
         harness.all_ready()
-        assert (harness.scheduler.read, harness.scheduler.failed) == (0, 0)
+        assert (harness.state.read, harness.state.failed) == (0, 0)
 
 
 # -- time limits --------------------------------------------------------------------------------------------------
@@ -455,7 +456,7 @@ def test_an_answer_to_a_given_up_attempt_is_released_and_not_counted():
     harness.read(2)
     call = harness.call_of(1)
     harness.state.operators[1].workers_max = 1
-    harness.scheduler._restart([harness.state.units[0]], "a test says so")
+    restart(harness.state, [harness.state.units[0]], "a test says so")
     harness.passes(call)
     assert not harness.state.units[0].counts
     assert harness.state.live_bytes == 0
@@ -465,7 +466,7 @@ def test_an_answer_to_a_given_up_attempt_is_released_and_not_counted():
 
 def test_rows_behind_a_death_are_dropped_when_their_unit_has_started_again():
     harness = followed()
-    harness.scheduler._restart([harness.state.units[0]], "a test says so")
+    restart(harness.state, [harness.state.units[0]], "a test says so")
     harness.tell(WorkerLost(harness.call_of(1).worker, "killed"))
     assert not harness.state.operators[1].rows
     commit, = harness.finish()

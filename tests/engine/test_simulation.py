@@ -17,7 +17,7 @@ import pytest
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.engine import dispatch
-from curator.engine.scheduler import TRIES
+from curator.engine.failures import TRIES
 from curator.pipeline.plan import Target
 from tests.engine.scenario import Faults, Scenario, beside, chain, make_stage
 from tests.engine.simulator import Simulator, port_of

@@ -1,0 +1,98 @@
+"""The life of a unit: drained, flushed and committed; or begun again, given up, or left unread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from curator.engine.events import Commit, Report
+from curator.engine.parts import UNREAD, CallState, OperatorState, UnitState
+from curator.engine.protocol import Flushed
+from curator.engine.state import State
+from curator.pipeline.plan import Target
+
+ATTEMPTS = 20  # of a unit while no node goes, whoever is to blame: a run that goes round in circles must end
+
+
+def flush_if_drained(state: State, unit: UnitState, attempt: int) -> None:
+    """When nothing of a unit is left in queues and calls, ask those that keep something of it to finish."""
+    if state.stopped is not None or unit.attempt != attempt or unit.stage != "draining" or unit.live:
+        return
+    unit.stage = "flushing"
+    for index, at in sorted(unit.touched.items()):
+        operator = state.operators[index]
+        state.submit_flush(operator, operator.workers[operator.queues[at].worker], unit)
+    if not unit.flushing:
+        _commit(state, unit)
+
+
+def flushed(state: State, call: CallState, kept: Flushed | None) -> None:
+    """A flush is answered; with the last one the unit is committed."""
+    (index, attempt), = call.units
+    unit = state.units[index]
+    if unit.attempt != attempt:
+        return
+    unit.flushing -= 1
+    if kept is not None:
+        unit.flushed.append((call.operator, kept))
+    if not unit.flushing and unit.stage == "flushing":
+        _commit(state, unit)
+
+
+def _commit(state: State, unit: UnitState) -> None:
+    files, snapshots, depends, rests = {}, {}, set(), {}
+    for index, kept in unit.flushed:
+        steps = state.operators[index].plan.steps
+        files.update({steps[s].name: list(f) for s, f in kept.files.items()})
+        depends |= kept.depends
+        if kept.rests_on:
+            rests[steps[0].name] = kept.rests_on
+        if kept.snapshot is not None:
+            snapshots[steps[0].name] = kept.snapshot
+    counts = {state.operators[o].plan.steps[s].name: c for (o, s), c in state.take_counts(unit).items()}
+    ran = frozenset(
+        step.name for o in state.operators for s, step in enumerate(o.plan.steps)
+        if (o.plan.index == unit.source or unit.source in o.upstream)
+        and (unit.wants(Target(o.plan.index, s)) or o.plan.kind == "source")
+    )
+    state.end_unit(unit)
+    state.act(Commit(unit.index, unit.attempt, counts, files, snapshots, frozenset(depends), ran, rests))
+
+
+def restart(state: State, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
+    """Begin units again; those in `blamed` were the reason why an operator (`by`) failed."""
+    units = [u for u in units if u.stage in ("reading", "draining", "flushing")]
+    indices = {u.index for u in units}
+    state.purge(lambda _, piece: piece.unit in indices)
+    for unit in units:
+        state.void(unit, replay=True)
+        if unit.index in blamed:
+            unit.blames[by] = unit.blames.get(by, 0) + 1
+        unit.stage = "waiting"
+        state.waiting[unit.source].appendleft(unit.index)
+        state.act(Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}", unit=unit.index))
+        if unit.attempt - unit.excused >= ATTEMPTS:
+            state.end_run("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
+
+
+def leave_unread(state: State, operator: OperatorState) -> None:
+    """An operator through which every row goes wants no more. A unit that starts again may have given records that it let
+    through: they must come once more."""
+    unread, units = 0, state.units
+    for queue in state.waiting.values():
+        replay = [u for u in queue if u in units and units[u].attempt]
+        for index in set(queue).difference(replay):
+            units.end(index, UNREAD)
+        unread += len(queue) - len(replay)
+        queue.clear()
+        queue.extend(replay)
+    state.open -= unread
+    if unread:
+        state.act(Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread", operator.plan.index))
+
+
+def read_on(state: State, operator: OperatorState) -> None:
+    """What an exhausted operator let through is lost with its worker: it may need more than before."""
+    operator.exhausted = False
+    for index in state.units.read_on():
+        state.waiting[state.units.given[index][0]].append(index)
+        state.open += 1
