@@ -26,7 +26,8 @@ LAYERS = {
     "curator.front": 8, "curator.cli": 8, "curator.__main__": 8, "curator": 8,
 }
 FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
-EXCUSED = {"curator/cli/main.py:run": "an argument for each option of the command line"}
+EXCUSED = {"curator/engine/scheduler.py": "what each event leads to stands in one place",
+           "curator/cli/main.py:run": "an argument for each option of the command line"}
 
 
 def module_of(path: Path) -> str:
@@ -154,7 +155,7 @@ LINES = {
     "ngrams": 345,
     "pipeline": 882,
     "stages": 1095,
-    "engine": 3627,
+    "engine": 3655,
     "recipe": 1402,
     "worker": 1979,
     "observe": 2094,

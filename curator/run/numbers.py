@@ -16,7 +16,7 @@ from curator.api.findings import Finding
 from curator.api.stage import Sink, Source
 from curator.engine.balance.allocation import Allocation, in_words
 from curator.engine.events import Stopped
-from curator.engine.seats import allocation_of
+from curator.engine.placement import allocation_of
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS
 from curator.observe.stats import RunInfo, StageInfo, findings_of, stage_rows, summarise, with_parts

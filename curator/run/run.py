@@ -21,7 +21,6 @@ from curator.api.errors import CuratorError, FirstError
 from curator.api.format import listing, plural, short_path, size
 from curator.api.stage import Reduce, Sink, Source, Unit
 from curator.engine.events import Stop, Stopped
-from curator.engine.placement import allocation_of
 from curator.engine.scheduler import SHARE_OF
 from curator.io.files.folder import FileInfo
 from curator.io.files.listing import CARD
