@@ -22,6 +22,7 @@ from curator.api.format import listing, plural, short_path, size
 from curator.api.stage import Reduce, Sink, Source, Unit
 from curator.engine.events import Stop, Stopped
 from curator.engine.scheduler import SHARE_OF
+from curator.engine.snapshot import snapshot_of
 from curator.io.files.folder import FileInfo
 from curator.io.files.listing import CARD
 from curator.io.spool import shard_units, spool_units
@@ -247,7 +248,8 @@ class _Run:
             self.watch(self.numbers.snapshot())
             self.watched = now
         if scheduler is not None and (now is None or observer.due()):
-            observer.update(self.numbers.snapshot(), self.numbers.rows(), scheduler.state, time.monotonic())
+            began = time.monotonic()
+            observer.update(self.numbers.snapshot(), self.numbers.rows(), snapshot_of(scheduler.state), began)
         if now is not None and now >= self.saved_until:
             self._save(self.numbers.running())
             saved = time.monotonic()

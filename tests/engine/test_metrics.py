@@ -132,7 +132,7 @@ def test_an_observer_tells_numbers_only_where_somebody_wants_them(tmp_path):
     observer.publish_to(lambda name, text, labels: SimpleNamespace(set=lambda value, tags: told.update({name: value})))
     assert observer.due()
     shot = {"units_done": 1, "units_total": 3, "bytes_done": 5, "bytes_total": 7, "limit": ""}
-    observer.update(shot, [STAGE], None)
+    observer.update(shot, [STAGE], {})
     assert not observer.due(), "not again at once"
     assert told["curator_units"] == 2, "left to do"
     assert told["curator_stage_rows_failed_total"] == 1

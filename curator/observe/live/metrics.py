@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from curator.api.errors import CuratorError
-from curator.engine.state import State
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -65,29 +64,12 @@ class Sample(NamedTuple):
     value: float
 
 
-def look(state: State) -> dict[str, Any]:
-    """What `samples` tells of a scheduler's state, as plain values."""
-    operators = []
-    for o in state.operators:
-        working = sum(w.ready and w.working for w in o.workers.values())
-        starting = sum(not w.ready for w in o.workers.values())
-        operators.append({
-            "name": o.plan.name, "queue_rows": o.rows, "queue_limit": o.limit,
-            "queue_bytes": sum(part.nbytes for part in (*o.waiting.values(), *o.groups)),
-            "workers": {"starting": starting, "working": working, "idle": len(o.workers) - working - starting},
-            "rows_per_s": 1 / o.s_per_row if o.s_per_row else 0.0, "setup_s": o.setup_s, "calls": o.calls, "busy_s": o.busy_s})
-    nodes = [{"node": str(n.number), "cores": n.node.cpus, "cores_used": n.cpus_used, "gpus": n.node.gpus,
-              "gpus_used": n.node.gpus - sum(n.gpu_free)} for n in state.nodes.values()]
-    budget = sum(n.node.budget_bytes for n in state.nodes.values())
-    return {"operators": operators, "nodes": nodes, "live_bytes": state.live_bytes, "budget_bytes": budget}
-
-
 def samples(run: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], engine: Mapping[str, Any],
             events: Mapping[str, int]) -> list[Sample]:
     """Every number of a run, families in the order of `FAMILIES`.
 
     `run`: name, out, attempt, version, seconds, units_done, units_left, bytes_done, bytes_left, limit ("" for not known).
-    `stages`: as in `stats.json`. `engine`: what `look` gives, {} when nothing works. `events`: lines by kind.
+    `stages`: as in `stats.json`. `engine`: as `snapshot_of` gives it, {} when nothing works. `events`: lines by kind.
     """
     found = [*_of_run(run), *_of_stages(stages), *_of_engine(engine), *(("events_total", n, event) for event, n in events.items())]
     named = [Sample(f"curator_{name}", tuple(zip(FAMILIES[f"curator_{name}"].labels, labels, strict=True)), value)

@@ -15,10 +15,9 @@ from curator.api.errors import CuratorError
 from curator.api.format import count, plural
 from curator.engine import events as ev
 from curator.engine.protocol import Call, DataLost
-from curator.engine.state import State
 from curator.io.files.folder import Folder
 from curator.observe.live.events_log import EventLog
-from curator.observe.live.metrics import Endpoint, Published, Steady, look, samples
+from curator.observe.live.metrics import Endpoint, Published, Steady, samples
 from curator.pipeline.plan import Operator
 
 SAMPLES_S = 0.5  # numbers are taken so often, or
@@ -202,10 +201,10 @@ class Observer:
         self.log.flush()
         return (self.endpoint is not None or self._published is not None) and self.clock() >= self._due
 
-    def update(self, snapshot: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], state: State | None,
+    def update(self, snapshot: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], engine: Mapping[str, Any],
                began: float | None = None) -> None:
-        """New numbers: `snapshot` as watchers get it, `stages` as in `stats.json`. `began`: when the caller began to collect
-        them, so that their cost counts."""
+        """New numbers: `snapshot` as watchers get it, `stages` as in `stats.json`, `engine` as `snapshot_of` gives it, {} when nothing
+        works. `began`: when the caller began to collect them, so that their cost counts."""
         if self.endpoint is None and self._published is None:
             return
         now, limit = self.clock(), snapshot["limit"]
@@ -215,7 +214,7 @@ class Observer:
         for kind in ("units", "bytes"):
             done, total = snapshot[f"{kind}_done"], snapshot[f"{kind}_total"]
             run |= {f"{kind}_done": done, f"{kind}_left": total - done}
-        found = self._steady(samples(run, stages, look(state) if state is not None else {}, self.log.totals))
+        found = self._steady(samples(run, stages, engine, self.log.totals))
         if self.endpoint is not None:
             self.endpoint.samples = found
         if self._published is not None:

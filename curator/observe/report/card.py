@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import islice
 from typing import Any
 
@@ -76,11 +77,17 @@ def may_replace(out: Folder) -> bool:
 
 def render_card(stats: Stats, about: About, out: Folder) -> str:
     """The text of `README.md`. `out` is looked into for the columns of files."""
+    import jinja2
+
     tables = list(_tables(stats, about, out))
     named = [t for t in tables if t.suffix == tables[0].suffix] if tables[0].rows else tables[:1]
-    head = {"license": about.license} if about.license else {}
-    head |= _configs(named)
-    text = "\n\n".join([f"---\n{_yaml(head)}---", *_sections(stats, about, tables, named)]) + "\n"
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"line": _line, "count": count}
+    text = environment.from_string(files("curator.observe.report").joinpath("card.md.j2").read_text("utf-8")).render(
+        head=_head(about, named), stats=stats, about=about, plural=plural, date=time.strftime("%Y-%m-%d", time.gmtime()),
+        funnel=table_of(stats, "card"), balance=balance(stats), licences=_licences(about, tables[0].columns),
+        tables=[(t, _how(t, t in named, not at)) for at, t in enumerate(tables)],
+        described=[t for t in tables if t.columns is not None and t.folder.split("/")[0] not in SIDE_OUTPUTS])
     return f"{text}\n<!-- Written by curator; once it is edited, no run replaces it. {_hash(text)} -->\n"
 
 
@@ -88,21 +95,18 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _yaml(value: Any) -> str:
-    import yaml
-
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
-
-
 # -- for readers of datasets ------------------------------------------------------------------------------------------
 
 
-def _configs(tables: Sequence[_Table]) -> dict[str, Any]:
-    """The head of the card. The first table is the default."""
+def _head(about: About, tables: Sequence[_Table]) -> str:
+    """The head of the card, as YAML. The first table is the default."""
+    import yaml
+
     configs = [{"config_name": t.name, **({} if at else {"default": True}), "data_files": t.pattern} for at, t in enumerate(tables)]
     infos = [{"config_name": t.name, "features": [_feature(f) for f in t.columns]}
              for t in tables if t.varies and t.columns is not None]  # else all files would have to be like the first
-    return {"configs": configs, **({"dataset_info": infos} if infos else {})}
+    head = {**({"license": about.license} if about.license else {}), "configs": configs, **({"dataset_info": infos} if infos else {})}
+    return yaml.safe_dump(head, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
 
 
 def _tables(stats: Stats, about: About, out: Folder) -> Iterator[_Table]:
@@ -189,37 +193,6 @@ def _dtype(kind: pa.DataType) -> dict[str, Any] | None:
 # -- for people -------------------------------------------------------------------------------------------------------
 
 
-def _sections(stats: Stats, about: About, tables: Sequence[_Table], named: Sequence[_Table]) -> Iterator[str]:
-    yield f"# {_line(stats['name'])}"
-    if about.description:
-        yield about.description.strip()
-    if stats["status"] != "finished":
-        yield (f"**This run is not complete: {_line(stats['message'] or stats['status'])}.** "
-               f"What is here is of {count(stats['units']['done'])} of {plural(stats['units']['total'], 'unit')} of its input.")
-    yield "## How it was made"
-    yield (f"By curator {about.version} on {time.strftime('%Y-%m-%d', time.gmtime())}, with the recipe in `_run/recipe.yaml`; "
-           "`_run/report.html` shows examples, and all reasons and times.")
-    funnel = table_of(stats, "card")
-    rows = [(_line(stage), *("<br>".join(map(_line, cell.split("\n"))) for cell in cells.values())) for stage, cells in funnel.items()]
-    yield _grid(("stage", *next(iter(funnel.values()))), rows)
-    yield f"{balance(stats)}."
-    yield "## Sources"
-    yield "\n".join(f"- {_line(source)}" for source in about.sources)
-    columns = tables[0].columns
-    stated = [f"`{about.license}`, as the recipe says"] if about.license else []
-    stated += ["each record's own, in its column `license`"] if columns is not None and "license" in columns.names else []
-    if stated:
-        yield "## Licence"
-        yield f"{'; '.join(stated)}.".capitalize() if not about.license else f"{'; '.join(stated)}."
-    yield "## What is here"
-    yield _grid(("to load", "files", "rows"), [(_how(t, t in named, not at), f"`{t.pattern}`" if t.suffix else f"`{t.folder}/`",
-                                               count(t.rows)) for at, t in enumerate(tables)])
-    for table in tables:
-        if table.columns is not None and table.folder.split("/")[0] not in SIDE_OUTPUTS:
-            yield f"## Columns of {_line(table.name)}"
-            yield _grid(("column", "type"), [(f"`{_line(f.name)}`", _line(str(f.type))) for f in table.columns])
-
-
 def _how(table: _Table, is_config: bool, is_default: bool) -> str:
     """How the table is loaded, with the folder of the run as the working folder."""
     if is_config:
@@ -228,8 +201,11 @@ def _how(table: _Table, is_config: bool, is_default: bool) -> str:
     return "" if kind is None else f'`load_dataset("{kind}", data_files="{table.pattern}")`'
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+def _licences(about: About, columns: pa.Schema | None) -> str:
+    own = columns is not None and "license" in columns.names
+    stated = f"`{about.license}`, as the recipe says" if about.license else ""
+    return f"{stated}; each record's own, in its column `license`" if stated and own else stated or (
+        "Each record's own, in its column `license`" if own else "")
 
 
 def _line(text: str) -> str:
