@@ -188,10 +188,13 @@ class RecipeGraph:
     def _take(self, line: Line, text: str, item: Item) -> None:
         """`from: stage.port`."""
         path = f"{line.path}.from"
-        name, dot, port = text.rpartition(".")
-        if not dot:
+        dots = [at for at, letter in enumerate(text) if letter == "."]
+        if not dots:
             self.problems.add(item, path, f"write stage.port, for example {text}.dropped")
             return
+        names = {name for step in self.steps if step.stage for name in step.names}  # they and ports may have dots in them
+        cut = next((at for at in reversed(dots) if text[:at] in names), dots[-1])
+        name, port = text[:cut], text[cut + 1:]
         step = self.find(name, item, path)
         if step is None:
             return
@@ -269,7 +272,7 @@ class RecipeGraph:
             sink.node = Node(sink.stage, line.ends, sink.place)
         if line.name in self.merged and not line.ends:
             self.problems.add(line.item, line.path, "no row is left to merge: every port leads elsewhere")
-        fed = {(step.node, port) for other in self.lines for step, port in other.feeds}
+        fed = {(step.node, port) for other in self.lines if other is not line for step, port in other.feeds}
         loose = [e for e in line.ends or () if (e.node, e.port) not in fed]
         if loose and not line.sinks and line.name not in self.merged:
             ports = ", ".join(f"{e.node.stage.name}.{e.port}" for e in loose)

@@ -1,4 +1,8 @@
-"""From YAML to typed parameters: what a stage's fields want, checked, and converted only where nothing is lost."""
+"""From YAML to typed parameters: what a stage's fields want, checked, and converted only where nothing is lost.
+
+Ours, since msgspec and pydantic take plain values: a text must be what the user typed (`8`, `no`, `1e3`), and every problem
+of a recipe is reported at once, with its line and the nearest name.
+"""
 
 from __future__ import annotations
 

@@ -213,6 +213,7 @@ ROUTED = "read: {jsonl: {path: x}}\nsteps: [route: {a: x, b: y}]\nwrite: {parque
     (ROUTED + "  c: {write: {jsonl: {path: j}}}", "recipe:5: branches.c: nothing feeds this branch: no stage has a port 'c'"),
     (ROUTED + "  bb: {write: {jsonl: {path: j}}}", "did you mean 'b'?"),
     (ROUTED + "  b: {steps: [text.signals]}", "recipe:5: branches.b: branch 'b' leads nowhere (signals.out): give it a write"),
+    (ROUTED + "  b: {}", "recipe:5: branches.b: branch 'b' leads nowhere (route.b): give it a write"),
     ("read: {jsonl: {path: x}}\nsteps: [route: {a: x, b: y}]\nbranches: {b: {write: {jsonl: {path: j}}}}",
      "recipe:1: the main line leads nowhere (route.a): give it a write"),
     (ROUTED + "  a: {write: {jsonl: {path: j}}}\n  b: {write: {jsonl: {path: k}}}",
