@@ -25,7 +25,7 @@ from curator.recipe.dump import dump, without_secrets
 from curator.recipe.graph import Line, Merge, RecipeGraph, give_names
 from curator.recipe.overrides import override
 from curator.recipe.steps import check_keys, read_step
-from curator.recipe.values import BAD, coerce
+from curator.recipe.values import BAD, arguments, coerce
 from curator.registry import packs
 from curator.registry.names import suggestion
 
@@ -33,6 +33,7 @@ __all__ = ["dump", "load", "recipe_text", "without_secrets"]
 
 KEYS = ("name", "description", "license", "read", "steps", "write", "branches", "max_failed", "discard", "seed", "out",
         "storage_options")
+PLAIN_SETTINGS = ("out", "storage_options", "description", "license")  # as `Settings` has them
 OUT = "out"  # the override that moves all that a recipe writes
 BRANCH_KEYS = ("from", "read", "steps", "write")
 
@@ -112,10 +113,9 @@ class _Reader:
         give_names(lines, self.problems)
         graph = RecipeGraph(lines, self._discard(), self.problems)
         sinks = graph.join()
-        settings = Settings(max_failed=self._max_failed(), discard=graph.discard, out=self._typed("out", str | None),
-                            storage_options=self._typed("storage_options", dict[str, Any], {}),
-                            description=self._typed("description", str, ""), license=self._typed("license", str, ""))
-        return Graph(sinks=sinks, name=self._typed("name", str, default_name), settings=settings)
+        plain = self.root.beside({key: item for key, item in self.root.value.items() if key in PLAIN_SETTINGS})
+        settings = Settings(max_failed=self._max_failed(), discard=graph.discard, **arguments(Settings, plain, "", self.problems))
+        return Graph(sinks=sinks, name=self._typed("name", str) or default_name, settings=settings)
 
     def _check_ends(self, lines: list[Line]) -> None:
         if not lines[0].sources:
@@ -157,11 +157,9 @@ class _Reader:
 
     # -- settings --------------------------------------------------------------------------------------------
 
-    def _typed(self, key: str, hint: Any, default: Any = None) -> Any:
-        if key not in self.root.value:
-            return default
-        value = coerce(self.root.value[key], hint, key, self.problems)
-        return default if value is BAD else value
+    def _typed(self, key: str, hint: Any) -> Any:
+        value = coerce(self.root.value[key], hint, key, self.problems) if key in self.root.value else None
+        return None if value is BAD else value
 
     def _max_failed(self) -> float:
         item = self.root.value.get("max_failed")

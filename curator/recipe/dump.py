@@ -54,7 +54,7 @@ def dump(pipeline: Graph) -> str:
         recipe["branches"] = {line.name: _written(line, names) for line in branches}
     recipe |= _settings(pipeline.settings)
     text = yaml.dump(recipe, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
-    strangers = {_python_name(node.stage) for node in nodes if packs.name_of(node.stage) is None}
+    strangers = {packs.described(node.stage) for node in nodes if packs.name_of(node.stage) is None}
     if not strangers:
         return text
     return ("# This recipe does not load: these stages are in no installed pack, they were given in Python.\n"
@@ -119,7 +119,7 @@ def _entry(stage: Stage, name: str, usual_name: str = "") -> Any:
     offered = packs.name_of(stage)
     extra: dict[str, Any] = {}
     if offered is None:
-        written = _python_name(stage)
+        written = packs.described(stage)
         given = stage.arguments if isinstance(stage, FunctionStage) else stage.parameters()
     else:
         written = re.sub(r"(^|\.)to_([^.]+)$", r"\1\2", offered) if isinstance(stage, Sink) else offered
@@ -145,11 +145,6 @@ def _changed(stage: Stage, plain: Stage) -> dict[str, Any]:
         usual, now = dataclasses.asdict(plain.resources), dataclasses.asdict(stage.resources)
         changed["resources"] = {key: value for key, value in now.items() if value != usual[key]}
     return changed
-
-
-def _python_name(stage: Stage) -> str:
-    made_by = stage.function if isinstance(stage, FunctionStage) else type(stage)
-    return f"{made_by.__module__}.{made_by.__qualname__}"
 
 
 def _plain(value: Any, key: str = "") -> Any:

@@ -143,12 +143,9 @@ class RecipeGraph:
             found = [s for s in found if s.named] or found
         if len(found) == 1:
             return found[0]
-        if found:
-            say = f"{len(found)} steps are {name!r}; name the one you mean, with: {{name: …}} beside it"
-        else:
-            names = [s.stage.name for s in self.steps if s.stage]
-            say = f"no step is named {name!r}; " + suggestion(name, names, f"there are {', '.join(names)}")
-        self.problems.add(item, path, say)
+        names = [s.stage.name for s in self.steps if s.stage]
+        self.problems.add(item, path, f"{len(found)} steps are {name!r}; name the one you mean, with: {{name: …}} beside it"
+                          if found else f"no step is named {name!r}; " + suggestion(name, names, f"there are {', '.join(names)}"))
         return None
 
     # -- what leads where ------------------------------------------------------------------------------------

@@ -96,8 +96,7 @@ def _arguments(factory: FunctionStage) -> list[Parameter]:
     """What the function takes after the batch; values bound already are defaults."""
     hints = _hints(factory.function)
     given = list(inspect.signature(factory.function).parameters.values())[1:]
-    return [Parameter(p.name, hints.get(p.name, Any),
-                      factory.arguments.get(p.name, p.default))
+    return [Parameter(p.name, hints.get(p.name, Any), factory.arguments.get(p.name, p.default))
             for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 

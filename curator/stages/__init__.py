@@ -10,9 +10,8 @@ from curator.stages.drop import Drop
 from curator.stages.fetch.fetch import Fetch
 from curator.stages.limit import Limit
 from curator.stages.map import Map
-from curator.stages.merge import Merge
 from curator.stages.rename import Rename
-from curator.stages.route import Route
+from curator.stages.route import Merge, Route
 from curator.stages.sample import Sample
 from curator.stages.select import Select
 from curator.stages.top import Top

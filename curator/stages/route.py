@@ -1,4 +1,4 @@
-"""Split records into branches."""
+"""Split records into branches, and unite branches."""
 
 from __future__ import annotations
 
@@ -55,3 +55,17 @@ class Route(Stage):
         parts = batch.split(labels)
         unmatched = parts.pop(None, None)
         return Outputs(parts) if unmatched is None else Outputs(parts, dropped=unmatched.with_reason(UNMATCHED))
+
+
+@dataclass(kw_only=True)
+class Merge(Stage):
+    """Take in the records of several branches and send them on as they are, in no particular order.
+
+    A column that only some of the branches have is null for the records of the others.
+    """
+
+    def contract(self) -> Contract:
+        return Contract()
+
+    def process(self, batch: Batch) -> Batch:
+        return batch
