@@ -154,15 +154,15 @@ LINES = {
     "models": 423,
     "ngrams": 345,
     "pipeline": 882,
-    "stages": 1095,
+    "stages": 1085,
     "engine": 3679,
-    "recipe": 1402,
+    "recipe": 1398,
     "worker": 1979,
     "observe": 2051,
     "testing": 1154,
     "runtime": 1135,
     "run": 2546,
-    "cli": 417,
+    "cli": 416,
     ".": 127,
 }
 
