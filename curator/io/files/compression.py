@@ -7,7 +7,6 @@ garbage behind the last member, or end without a word in the middle of one, and 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from curator.api.errors import InputError
@@ -51,7 +50,7 @@ def resolve_codec(name: str, compression: str | None) -> str | None:
         return codec_of(name)
     if compression in (None, "none"):
         return None
-    if compression not in _DECODERS:
+    if compression not in SUFFIXES.values():
         raise InputError(f"unknown compression {compression!r}: take infer, none, gz, zst, bz2 or xz")
     return compression
 
@@ -68,21 +67,20 @@ def compressed(output: Output, codec: str | None) -> Output:
     """An output written through a codec: None, `gz` or `zst`."""
     if codec is None:
         return output
-    if codec not in _ENCODERS:
+    if codec not in ("gz", "zst"):
         output.abort()
         raise InputError(f"cannot write {codec}: take gz, zst or none")
-    return _Compressed(output, _ENCODERS[codec]())
+    return _Compressed(output, _encoder(codec))
 
 
 class _Decompressed(io.RawIOBase):
     """The members of a compressed file, one after another."""
 
     def __init__(self, raw: BinaryIO, codec: str, name: str) -> None:
-        self._raw, self._name, self._make = raw, name, _DECODERS[codec]
-        self._padded = codec in ("gz", "xz")  # zeros after a member are padding, as gzip(1) and xz(1) have it
+        self._raw, self._codec, self._name = raw, codec, name
         self._chunk, self._at = memoryview(b""), 0
         self._member: Any = None  # the decoder of the member that is open
-        self._members = 0
+        self._members = 0  # begun so far
         self._piece = memoryview(b"")  # decompressed and not asked for yet
         self._position = 0
         self._damage: DamagedStream | None = None  # raised again by each further read
@@ -119,9 +117,9 @@ class _Decompressed(io.RawIOBase):
         step = self._chunk[self._at:self._at + STEP_BYTES]
         self._at += len(step)
         if self._member is None:
-            if self._padded and self._members and not any(step):
+            if self._members and self._codec in ("gz", "xz") and not any(step):  # padding, as gzip(1) and xz(1) have it
                 return
-            self._member = self._make()
+            self._member = _decoder(self._codec)
             self._members += 1
         try:
             self._piece = memoryview(self._member.decompress(step))
@@ -158,41 +156,33 @@ class _Compressed(Output):
         self._output.abort()
 
 
-def _gz_decoder() -> Any:
-    from isal import isal_zlib
-
-    return isal_zlib.decompressobj(wbits=31)
+# The libraries are imported when they are needed: most runs need none of them.
 
 
-def _zst_decoder() -> Any:
-    from zstandard import ZstdDecompressor
+def _decoder(codec: str) -> Any:
+    """A decoder of one member."""
+    if codec == "gz":
+        from isal import isal_zlib
 
-    return ZstdDecompressor().decompressobj()
+        return isal_zlib.decompressobj(wbits=31)
+    if codec == "zst":
+        from zstandard import ZstdDecompressor
 
+        return ZstdDecompressor().decompressobj()
+    if codec == "bz2":
+        from bz2 import BZ2Decompressor
 
-def _bz2_decoder() -> Any:
-    from bz2 import BZ2Decompressor
-
-    return BZ2Decompressor()
-
-
-def _xz_decoder() -> Any:
+        return BZ2Decompressor()
     from lzma import LZMADecompressor
 
     return LZMADecompressor()
 
 
-def _gz_encoder() -> Any:
-    from isal import isal_zlib
+def _encoder(codec: str) -> Any:
+    if codec == "gz":
+        from isal import isal_zlib
 
-    return isal_zlib.compressobj(level=2, wbits=31)
-
-
-def _zst_encoder() -> Any:
+        return isal_zlib.compressobj(level=2, wbits=31)
     from zstandard import ZstdCompressor
 
     return ZstdCompressor(level=1).compressobj()
-
-
-_DECODERS: dict[str, Callable[[], Any]] = {"gz": _gz_decoder, "zst": _zst_decoder, "bz2": _bz2_decoder, "xz": _xz_decoder}
-_ENCODERS: dict[str, Callable[[], Any]] = {"gz": _gz_encoder, "zst": _zst_encoder}

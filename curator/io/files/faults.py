@@ -13,56 +13,55 @@ EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adl
           "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
 
 _UNREACHABLE = ("connect", "dns", "timeout", "timedout", "gaierror", "proxyerror")  # in the names of what HTTP libraries raise
-TOLD_CHARS = 300  # of what a library says
-_REMEDIES = {
-    errno.ENOSPC: ("the disk is full", "free space or write to another path, then run the same command again"),
-    errno.EDQUOT: ("the disk quota is used up", "free space or write to another path, then run the same command again"),
-    errno.EACCES: ("no permission", "change its permissions, or run as a user who may"),
-    errno.EPERM: ("no permission", "change its permissions, or run as a user who may"),
-    errno.EROFS: ("the filesystem is read-only", "write to another path"),
-    errno.EISDIR: ("it is a folder", "name a file"),
-    errno.ENOTDIR: ("a part of the path is a file, not a folder", "name another path"),
-    errno.ENAMETOOLONG: ("the name is too long", "take a shorter path"),
-    errno.ELOOP: ("it is a symbolic link, and what it leads to is not to be written", "remove the link"),
-    errno.EMFILE: ("too many files are open", "raise the limit with `ulimit -n`"),
+_SHOWN_CHARS = 300  # of what a library says
+_AGAIN = "write to another path, then run the same command again"
+_REASONS = {
+    errno.ENOENT: "it does not exist",
+    errno.EEXIST: "a part of the path is a file, not a folder. Name another path",
+    errno.ENOSPC: f"the disk is full. To go on, free space or {_AGAIN}",
+    errno.EDQUOT: f"the disk quota is used up. To go on, free space or {_AGAIN}",
+    errno.EACCES: "no permission. To go on, change its permissions, or run as a user who may",
+    errno.EPERM: "no permission. To go on, change its permissions, or run as a user who may",
+    errno.EROFS: "the filesystem is read-only. To go on, write to another path",
+    errno.EISDIR: "it is a folder. To go on, name a file",
+    errno.ENOTDIR: "a part of the path is a file, not a folder. To go on, name another path",
+    errno.ENAMETOOLONG: "the name is too long. To go on, take a shorter path",
+    errno.ELOOP: "it is a symbolic link, and what it leads to is not to be written. To go on, remove the link",
+    errno.EMFILE: "too many files are open. To go on, raise the limit with `ulimit -n`",
 }
+# Remote filesystems raise the class without a number.
+_NUMBERS = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, PermissionError: errno.EACCES,
+            IsADirectoryError: errno.EISDIR, NotADirectoryError: errno.ENOTDIR}
 
 
 def fault(error: BaseException, doing: str, uri: str) -> InputError:
     """The InputError for an error of a filesystem. `doing`: "read", "write", "list", "delete"."""
-    protocol = uri.partition("://")[0] if "://" in uri else ""
+    return InputError(f"cannot {doing} {uri}: {_reason(error, uri.partition('://')[0] if '://' in uri else '')}")
+
+
+def _reason(error: BaseException, protocol: str) -> str:
+    """What happened and what to do about it. `protocol`: "" on this machine."""
     if isinstance(error, ImportError):
         package = EXTRAS.get(protocol, error.name or protocol)
         command = "pip install 'curator-core[s3]'" if package == "s3fs" else f"pip install {package}"
-        return InputError(f"cannot {doing} {uri}: paths that begin with {protocol}:// need the package {package}. "
-                          f"Install it with: {command}")
+        return f"paths that begin with {protocol}:// need the package {package}. Install it with: {command}"
     if isinstance(error, ValueError) and "Protocol not known" in str(error):
-        return InputError(f"cannot {doing} {uri}: unknown protocol {protocol}://. Take a path on this machine, s3://, "
-                          "gs://, az://, https://, memory:// or another that fsspec knows")
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"cannot {doing} {uri}: it does not exist")
-    if isinstance(error, FileExistsError):
-        return InputError(f"cannot {doing} {uri}: a part of the path is a file, not a folder. Name another path")
-    told = " ".join(str(error).split())[:TOLD_CHARS]
+        return (f"unknown protocol {protocol}://. Take a path on this machine, s3://, gs://, az://, https://, memory:// or another "
+                "that fsspec knows")
+    message = " ".join(str(error).split())[:_SHOWN_CHARS]
     if isinstance(error, PermissionError) and protocol:
-        return InputError(f"cannot {doing} {uri}: the server refuses it ({told}). Check the credentials, in the "
-                          "environment or in `storage_options`, and what they may do")
-    reason, remedy = _REMEDIES.get(getattr(error, "errno", None) or _errno_by_kind(error), ("", ""))
-    if reason:
-        return InputError(f"cannot {doing} {uri}: {reason}. To go on, {remedy}")
-    if "credentials" in type(error).__name__.lower() + str(error).lower():
-        return InputError(f"cannot {doing} {uri}: no valid credentials ({told}). Give them in the environment or in "
-                          "`storage_options`")
-    if protocol and any(word in cls.__name__.lower() for cls in type(error).__mro__ for word in _UNREACHABLE):
-        return InputError(f"cannot {doing} {uri}: the server cannot be reached ({told or type(error).__name__}). Check the "
-                          "address, the network and its proxy, then run the same command again")
-    return InputError(f"cannot {doing} {uri}: {type(error).__name__}: {told}")
-
-
-def _errno_by_kind(error: BaseException) -> int | None:
-    """The number that belongs to an exception class: remote filesystems raise the class without a number."""
-    kinds = {PermissionError: errno.EACCES, IsADirectoryError: errno.EISDIR, NotADirectoryError: errno.ENOTDIR}
-    return next((number for kind, number in kinds.items() if isinstance(error, kind)), None)
+        return (f"the server refuses it ({message}). Check the credentials, in the environment or in `storage_options`, and what "
+                "they may do")
+    number = getattr(error, "errno", None) or next((n for kind, n in _NUMBERS.items() if isinstance(error, kind)), None)
+    if number in _REASONS:
+        return _REASONS[number]
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    if "credentials" in kinds[0].lower() + str(error).lower():
+        return f"no valid credentials ({message}). Give them in the environment or in `storage_options`"
+    if protocol and any(word in kind.lower() for kind in kinds for word in _UNREACHABLE):
+        return (f"the server cannot be reached ({message or kinds[0]}). Check the address, the network and its proxy, then run the same "
+                "command again")
+    return f"{kinds[0]}: {message}"
 
 
 @contextmanager
