@@ -44,8 +44,8 @@ def check(state: State) -> None:
     for operator in state.operators:
         reserved = sum(n for c in state.calls.values() for i, n in c.expected if i == operator.plan.index)
         assert operator.reserved == reserved, operator.plan.name
-        held = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
-        assert operator.paused.keys() == held, operator.plan.name
+        paused = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
+        assert operator.paused.keys() == paused, operator.plan.name
         served = {w.queue for w in operator.workers.values() if operator.sticky and not w.stopping}
         assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, operator.plan.name
         for node, queues in operator.queues_on.items():
@@ -62,7 +62,7 @@ def _check_workers(state: State) -> None:
         assert operator.starting == sum(not w.ready for w in mine), operator.plan.name
         assert operator.working == sum(w.working for w in mine), operator.plan.name
         assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
-        assert {w.id for n in operator.behind.values() for w in n.values()} == {w.id for w in mine if w.doing == ALONE}
+        assert {w.id for n in operator.prefetch.values() for w in n.values()} == {w.id for w in mine if w.doing == ALONE}
     for index, free in state.free_slots.items():
         taken = Counter(w.places for w in state.operators[index].workers.values() if not w.leaving)
         taken.update(free)

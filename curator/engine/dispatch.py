@@ -9,10 +9,10 @@ The rules, in their order:
 3. Rows are worked on where they lie. They go to another node when theirs has nobody who can take them now and they would wait.
 4. A call is as long as makes its overhead small (`CALL_S`), and as short as gives every worker a share of what is left.
 5. Workers start when there is work that the present ones do not reach, and stop when another operator needs their GPU or
-   memory and they have nothing to do: stages that do not fit side by side take turns.
+   memory and they have nothing to do: stages that do not fit side by side share by time (`placement`).
 6. If nothing works and nothing could start, workers wait for each other's GPU or memory, or a stage for a full batch. Then, one
-   thing at a time, until something works again: batches go as they are and idle workers give way though they have work; a held
-   call on a GPU goes on without room, so that it ends; a worker starts beside one that cannot give way.
+   thing at a time, until something works again: batches go as they are and idle workers are preempted though they have work; a paused
+   call on a GPU goes on without room, so that it ends; a worker starts beside one that cannot be preempted.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _resume(state: State, operator: OperatorState, force: int) -> bool:
 
 
 def _in_the_way(state: State, operator: OperatorState) -> bool:
-    """What is behind it has work and no worker: it will make no room before this operator's worker gives way to one."""
-    behind = [state.operators[i] for i in operator.consumers]
-    return any(o.has_work and not o.workers for o in behind)
+    """What is behind it has work and no worker: it will make no room before this operator's worker is preempted for one."""
+    downstream = [state.operators[i] for i in operator.consumers]
+    return any(o.has_work and not o.workers for o in downstream)
 
 
 def _read(state: State, operator: OperatorState, force: int) -> bool:
@@ -141,7 +141,7 @@ def _process(state: State, operator: OperatorState, force: int) -> bool:
         queues = waiting if force else operator.late
         if queues and _process_away(state, operator, queues, force):
             return True
-    if operator.behind and _queue_behind(state, operator, force):
+    if operator.prefetch and _prefetch(state, operator, force):
         return True
     if waiting:
         _start_where_rows_are(state, operator, force)
@@ -186,20 +186,20 @@ def _process_away(state: State, operator: OperatorState, queues: dict[int, Queue
     return False
 
 
-def _queue_behind(state: State, operator: OperatorState, force: int) -> bool:
+def _prefetch(state: State, operator: OperatorState, force: int) -> bool:
     """A second short call waits at a worker, so that it need not wait for the driver before the next one."""
-    behind, given = operator.behind, False
+    able, given = operator.prefetch, False
     for queue in list(operator.moved.values()):
-        while queue.slices and behind and not (force and given):
-            number = queue.index if queue.index in state.nodes else next(iter(behind))
-            if number not in behind or not _worth_queueing(state, operator, queue, operator.on_node.get(number, 1)) \
-                    or not _give_rows(state, operator, queue, _first(behind[number]), force):
+        while queue.slices and able and not (force and given):
+            number = queue.index if queue.index in state.nodes else next(iter(able))
+            if number not in able or not _worth_prefetching(state, operator, queue, operator.on_node.get(number, 1)) \
+                    or not _give_rows(state, operator, queue, _first(able[number]), force):
                 break
             given = True
     return given
 
 
-def _worth_queueing(state: State, operator: OperatorState, queue: Queue, workers: int) -> bool:
+def _worth_prefetching(state: State, operator: OperatorState, queue: Queue, workers: int) -> bool:
     wanted = _rows_wanted(state, operator, queue)
     short = operator.s_per_row is not None and operator.s_per_row * wanted <= SHORT_CALL_S
     return short and queue.rows >= 2 * wanted * workers
@@ -361,10 +361,10 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
     """What a call is expected to send fits behind it and on the node, or nothing at all is there."""
     total, busy = 0.0, False
     for index in operator.consumers:
-        behind, expected = state.operators[index], operator.expected(index, nbytes)
-        load = behind.nbytes + behind.reserved
+        consumer, expected = state.operators[index], operator.expected(index, nbytes)
+        load = consumer.nbytes + consumer.reserved
         if load > 0:
-            if load + expected > behind.limit:
+            if load + expected > consumer.limit:
                 return False
             busy = True
         total += expected

@@ -133,12 +133,16 @@ class Evidence:
     files: Mapping[str, list[WrittenFile]]
 
 
+ReportKind = Literal["plan", "preempt", "crowded", "limit", "retry", "restart", "failed", "lost", "stopped", "node up", "node down",
+                     "out_of_memory", "batch_grown", "waiting", "shared_folder", "cluster silent"]
+
+
 @dataclass(slots=True, frozen=True)
 class Report:
     """Something a person may want to read in the log of the run. `operator`, `unit`: what it is about, by number; `details`:
     more fields for its line in the log, as JSON has them."""
 
-    kind: str
+    kind: ReportKind
     text: str
     operator: int | None = None
     unit: int | None = None

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Literal
 
 from curator.api.counts import Counts
 from curator.api.resources import Node, Place
@@ -38,7 +39,7 @@ class NodeState:
     claimed: bool = False  # its free cores wait for more, for a call that needs several
 
     def has_core(self, cpus: float) -> bool:
-        """Cores are lent by the call; who asks for more than there are gets all of them, alone."""
+        """Cores are leased by the call; who asks for more than there are gets all of them, alone."""
         used = self.cpus_used
         return not cpus or (not self.claimed and (not used or used + cpus <= self.node.cpus + 1e-6))
 
@@ -93,7 +94,7 @@ class WorkerState:
 
     @property
     def working(self) -> bool:
-        """It uses its cores now: it starts, or its first call runs (a held one does not)."""
+        """It uses its cores now: it starts, or its first call runs (a paused one does not)."""
         return self.doing > PAUSED
 
     @property
@@ -169,7 +170,7 @@ class OperatorState:
     starting: int = 0  # workers that are not ready yet
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
     idle: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those without a call, by node; never empty dicts
-    behind: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those that may be given a second call, by node
+    prefetch: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those that may be given a second call, by node
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
     rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
@@ -215,12 +216,16 @@ class OperatorState:
         self.seen = True
 
 
+# The last two in a run that ends early.
+UnitStage = Literal["waiting", "reading", "draining", "flushing", "committed", "unread", "ending", "ended"]
+
+
 @dataclass(slots=True)
 class UnitState:
     index: int
     needed: frozenset[Target] | None  # the steps to run for it; None for all
     source: int = 0  # the operator that reads it
-    stage: str = "waiting"  # waiting, reading, draining, flushing, committed, unread; in a run that ends early ending, ended
+    stage: UnitStage = "waiting"
     attempt: int = 0
     excused: int = 0  # attempts up to the last time that a node went
     blames: dict[int, int] = field(default_factory=dict)  # restarts that the unit itself was to blame for, by operator

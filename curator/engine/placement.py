@@ -42,7 +42,7 @@ PRIOR_CALLS = 10.0  # what an operator's rate in the run before is worth
 
 
 def start_worker(state: State, operator: OperatorState, queue: Queue | None, force: int = OBEY) -> bool:
-    """Start a worker if one more is allowed and its places are free; else make idle ones give way."""
+    """Start a worker if one more is allowed and its places are free; else preempt idle ones."""
     if not state.nodes or (not operator.sticky and len(operator.workers) >= operator.workers_max):
         return False  # the queues of a sticky operator each need theirs, also when nodes have gone
     if holds_exclusive(operator) and state.stopping:
@@ -202,7 +202,7 @@ def _preempt(state: State, operator: OperatorState, force: int) -> bool:
     """Ask idle workers to end that hold what is exclusive, if that makes enough room."""
     leaving = _fewest(state, operator, _may_end(state, operator, force))
     for worker in leaving:
-        state.act(Report("turn", f"a worker of {state.operators[worker.operator].plan.name} makes room for {operator.plan.name}"))
+        state.act(Report("preempt", f"a worker of {state.operators[worker.operator].plan.name} makes room for {operator.plan.name}"))
         state.stop(worker)
     return bool(leaving)
 
@@ -222,7 +222,7 @@ def _may_end(state: State, operator: OperatorState, force: int) -> list[WorkerSt
 
 
 def _pays(state: State, operator: OperatorState, holder: OperatorState) -> bool:
-    """What waits is worth the setup of this turn and of the one back, or nothing is under way to the one who gives way. No
+    """What waits is worth the setup of this worker and of the one back, or nothing is under way to the one that is preempted. No
     second worker for one operator in place of the only one of another."""
     work_s = operator.rows * operator.s_per_row if operator.s_per_row is not None and not operator.groups else inf
     more = holder.has_work or any(w.working for i in holder.upstream for w in state.operators[i].workers.values())
@@ -234,7 +234,7 @@ def _fewest(state: State, operator: OperatorState, idle: list[WorkerState]) -> l
     need = operator.plan.resources
     if need.ranks > 1:
         free = sum(len(_fitting_gpus(n, need, idle)) for n in state.nodes.values())
-        return idle if need.gpus and free >= need.ranks else []  # cores need not be given way for
+        return idle if need.gpus and free >= need.ranks else []  # nobody is preempted for cores
     ways = []
     for node in state.nodes.values():
         leaving: list[WorkerState] = []
@@ -367,7 +367,7 @@ def _take_up(state: State, new: Allocation) -> None:
     state.act(Report("plan", f"{told}; {in_words(new, names)}", details={"workers": held, "rate": round(new.rate, 3),
                                                                          "rate_max": round(new.bound, 3)}))
     state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
-    state.slots = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive and i not in new.turns}
+    state.slots = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive and i not in new.sharing}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of slots that nobody has taken yet
     spare = []
     state.free_slots = {}

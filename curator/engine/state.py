@@ -145,7 +145,7 @@ class State:
         if before == IDLE:
             _take_out(operator.idle, worker)
         elif before == ALONE:
-            _take_out(operator.behind, worker)
+            _take_out(operator.prefetch, worker)
         elif before == ENDING:
             self.stopping -= 1
         elif before == PAUSED:
@@ -155,7 +155,7 @@ class State:
         if now == IDLE:
             _put_in(operator.idle, worker)
         elif now == ALONE:
-            _put_in(operator.behind, worker)
+            _put_in(operator.prefetch, worker)
             if worker.queue in operator.waiting:
                 operator.moved[worker.queue] = operator.waiting[worker.queue]
         elif now == ENDING:

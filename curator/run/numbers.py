@@ -187,7 +187,7 @@ class Numbers:
         name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0, total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"
-        if self.best is not None and (self.best.turns or self.best.binding == "gpus"):
+        if self.best is not None and (self.best.sharing or self.best.binding == "gpus"):
             return in_words(self.best, self.operators)
         if share > 0.7:
             gain = self.best.gains.get("cpu", 0.0) if self.best is not None else 0.0
@@ -202,7 +202,7 @@ class Numbers:
             return self.cores
         if not scheduler.finished and now > self.allocate_at:
             best = allocation_of(scheduler.state)
-            self.best = best if best.slowest >= 0 or best.turns else self.best
+            self.best = best if best.slowest >= 0 or best.sharing else self.best
             self.operators = [o.plan.name for o in scheduler.state.operators]
             self.allocate_at = time.monotonic() + ALLOCATE_S + 50 * (time.monotonic() - now)
         return sum(n.node.cpus for n in scheduler.state.nodes.values())

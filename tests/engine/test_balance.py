@@ -119,7 +119,7 @@ def test_memory_limits_workers_that_hold_it():
 
 def test_without_a_gpu_anywhere_gpu_stages_work_on_cores():
     plan = allocate([cpu(10), gpu(1), gpu(1, gpus=4, gang=True)], {0: Node(cpus=2), 1: Node(cpus=8)})
-    assert not plan.turns
+    assert not plan.sharing
     assert devices(w for workers in plan.workers for w in workers) == []
     assert len(plan.workers[2][0]) == 4
 
@@ -206,7 +206,7 @@ def test_several_gpus_of_one_node_come_free_too():
     nodes = {n: Node(cpus=8, gpus=4) for n in range(2)}
     current = [on(*((n, g) for n in range(2) for g in range(4))), []]
     plan = allocate([gpu(1, 0.5, rows=8), gpu(1, gpus=4)], nodes, current)
-    assert not plan.turns
+    assert not plan.sharing
     assert counts(plan) == [8, 1]
 
 
@@ -233,12 +233,12 @@ def test_workers_of_lost_nodes_are_replaced():
     assert devices(plan.workers[0]) == [(0, 0), (0, 1)]
 
 
-# -- turns ----------------------------------------------------------------------------------------------------------
+# -- time sharing ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_does_not_fit_side_by_side_takes_turns_and_the_rest_is_planned():
     plan = allocate([cpu(10), gpu(1), gpu(1), gpu(1), cpu(10)], {0: Node(cpus=4, gpus=2)})
-    assert plan.turns == {1, 2, 3}
+    assert plan.sharing == {1, 2, 3}
     assert counts(plan) == [2, 0, 0, 0, 2]
     assert plan.rate == pytest.approx(20)
 
@@ -246,19 +246,19 @@ def test_what_does_not_fit_side_by_side_takes_turns_and_the_rest_is_planned():
 def test_only_those_that_need_the_exclusive_memory_take_turns():
     big = Demand(Resources(memory_gb=6), 1.0)
     plan = allocate([big, big, gpu(1)], {0: Node(cpus=8, gpus=1, memory_bytes=8 * 10**9)})
-    assert plan.turns == {0, 1}
+    assert plan.sharing == {0, 1}
     assert counts(plan) == [0, 0, 1]
 
 
 def test_those_that_want_gpus_do_not_drag_others_into_turns_but_find_memory():
     want, other = Resources(gpus=1, memory_gb=5), Resources(memory_gb=1)
     plan = allocate([Demand(want), Demand(want), Demand(other)], {0: Node(cpus=64, gpus=1, memory_bytes=8 * 10**9)})
-    assert plan.turns == {0, 1}
+    assert plan.sharing == {0, 1}
     assert counts(plan) == [0, 0, 3]
 
 
 def test_one_that_needs_more_than_any_node_has_may_run_alone():
-    assert not allocate([Demand(Resources(memory_gb=99, cpus=99, gpus=9), 1.0)], {0: Node(cpus=2, gpus=1)}).turns
+    assert not allocate([Demand(Resources(memory_gb=99, cpus=99, gpus=9), 1.0)], {0: Node(cpus=2, gpus=1)}).sharing
 
 
 # -- what holds for any plan ----------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def check(demands, nodes, plan) -> None:
     any_gpu = any(n.gpus for n in nodes.values())
     for i, (demand, workers) in enumerate(zip(demands, plan.workers, strict=True)):
         need, ranks = demand.resources, ranks_of(demand.resources)
-        assert bool(workers) == (demand.needed and i not in plan.turns)
+        assert bool(workers) == (demand.needed and i not in plan.sharing)
         assert demand.most is None or len(workers) <= max(1, demand.most)
         for worker in workers:
             assert len(worker) == ranks, "gangs are whole"
@@ -367,8 +367,8 @@ def test_one_more_node_does_not_hurt(demands, machines):
     """Of packing by rules this is no theorem: one in thousands of plans is a worker worse. Hence the same examples each time."""
     few, more = dict(enumerate(machines)), dict(enumerate([*machines, machines[0]]))
     before, after = allocate(demands, few), allocate(demands, more)
-    assert after.turns <= before.turns
-    if after.turns == before.turns:
+    assert after.sharing <= before.sharing
+    if after.sharing == before.sharing:
         assert after.bound >= before.bound * (1 - 1e-6)
         assert after.rate >= before.rate * 0.99
 
@@ -440,7 +440,7 @@ def test_what_limits_is_said_in_words():
         == "extract_html on the cores; one more would make the run 12 % faster"
     assert in_words(allocate([cpu(100, most=1), cpu(300)], nodes), ["read", "x"]) == "read: it can use no more than 1 worker"
     assert in_words(allocate([gpu(1, 4), gpu(1)], nodes), ["caption", "embed"]) \
-        == "caption and embed do not fit side by side and take turns"
+        == "caption and embed do not fit side by side: they share by time"
     assert in_words(allocate([cpu(1, trust=1)], nodes), ["read"]) == "nothing is measured yet"
 
 

@@ -45,7 +45,7 @@ class Watched(Simulator):
         """
         scenario, until = self.scenario, end * self.now
         demands, limit = demands_of(scenario), allocation_of(scenario)
-        assert not limit.turns
+        assert not limit.sharing
         worth = []
         for index, demand in enumerate(demands):
             need = demand.resources

@@ -2,7 +2,7 @@
 
 Operator i has a service rate `mu` (rows a second of useful time by one worker) and gets `a` rows for each row that the run
 reads. At `t` rows a second `x = t * a / mu` of its workers are busy, so it needs `ceil(x)`, each busy `x / ceil(x)` of its time.
-Cores are lent by the call and count by busy time; devices, memory and gangs are held for a worker's life and count in full. The
+Cores are leased by the call and count by busy time; devices, memory and gangs are held for a worker's life and count in full. The
 best `t` is found by bisection: below the bound that whole machines without borders would reach, the largest one whose workers
 `packing` can place. Source: DS2 (OSDI'18) for rates of useful time; one resource more than a bound allows names what limits.
 
@@ -52,7 +52,7 @@ class Allocation:
     workers: tuple[tuple[tuple[Place, ...], ...], ...]  # for each demand its workers, each with its places, rank by rank
     rate: float
     bound: float  # of `rate`, were nodes one machine and workers divisible
-    turns: frozenset[int]  # demands that do not fit side by side with all others: they take turns and have no workers here
+    sharing: frozenset[int]  # demands that do not fit side by side with all others: they share by time, and have no workers here
     binding: str  # what limits: "cpus", "gpus", "memory"; "" if it is that `slowest` may have no more workers, or nothing does
     slowest: int  # the demand that limits, -1 if none does
     gains: Mapping[str, float]  # share by which `bound` rises for one more "cpu" (core), "gpu"
@@ -96,11 +96,11 @@ def allocate(demands: Sequence[Demand], nodes: Mapping[int, Node],
 
     A demand whose rate is unknown gets one worker and limits nothing; if no GPU work is known yet, such demands share up to half
     of the devices. Where no node has a GPU, GPU work is done on cores. A gang with more ranks than there are places for is in
-    `turns`, as are all that would have to take turns for GPUs or memory; `rate` is then that of the others.
+    `sharing`, as are all that would have to share GPUs or memory by time; `rate` is then that of the others.
     """
     packer = Packer([d.resources for d in demands], nodes, current)
-    turns = _turns(demands, packer)
-    line = _Line(demands, nodes, packer, turns)
+    sharing = _sharing(demands, packer)
+    line = _Line(demands, nodes, packer, sharing)
     bound = line.bound()
 
     def place(rate: float) -> list[np.ndarray] | None:
@@ -117,7 +117,7 @@ def allocate(demands: Sequence[Demand], nodes: Mapping[int, Node],
     binding, slowest = line.limit(rate, bound)
     gains = {what: line.bound(what) / bound - 1 if bound else 0.0 for what in ("cpu", "gpu")}
     workers = tuple(packer.workers(i, rows) for i, rows in enumerate(found))
-    return Allocation(workers, rate, bound, turns, binding, slowest, gains, sum(n.gpus for n in nodes.values()))
+    return Allocation(workers, rate, bound, sharing, binding, slowest, gains, sum(n.gpus for n in nodes.values()))
 
 
 def _search(place: Callable[[float], list[np.ndarray] | None], bound: float) -> tuple[float, list[np.ndarray]]:
@@ -134,36 +134,36 @@ def _search(place: Callable[[float], list[np.ndarray] | None], bound: float) -> 
             break
         rate = 0.97 * bound if rate == bound else (low + high) / 2
     found = place(0.0) if found is None else found
-    assert found is not None, "the workers of a run that stands still fit, or they would take turns"
+    assert found is not None, "the workers of a run that stands still fit, or they would share by time"
     return best, found
 
 
-def _turns(demands: Sequence[Demand], packer: Packer) -> frozenset[int]:
+def _sharing(demands: Sequence[Demand], packer: Packer) -> frozenset[int]:
     """Those that do not fit side by side, with those that hold the same devices or memory; memory for one is put aside."""
-    nothing, turns, room = [0.0] * len(demands), set[int](), packer.room
+    nothing, sharing, room = [0.0] * len(demands), set[int](), packer.room
     while True:
         packer.room = room.copy()
-        if turns:
-            packer.room.memory[packer.room.memory.argmax()] -= max(packer.shapes[i].memory for i in turns)
-        counts = [int(d.needed and i not in turns) for i, d in enumerate(demands)]
+        if sharing:
+            packer.room.memory[packer.room.memory.argmax()] -= max(packer.shapes[i].memory for i in sharing)
+        counts = [int(d.needed and i not in sharing) for i, d in enumerate(demands)]
         failed = packer.pack(counts, nothing, counts, go_on=True)[1]
         if not failed:
             break
         roomy = packer.room.copy()
         roomy.memory[:] = inf
         shapes, lack = packer.shapes, packer.pack(counts, nothing, counts, roomy, go_on=True)[1]
-        turns |= failed
-        turns |= {i for i, n in enumerate(counts) if n and shapes[i].devices and any(shapes[j].devices for j in lack)}
-        turns |= {i for i, n in enumerate(counts) if n and shapes[i].memory and failed - lack}
-    return frozenset(turns)
+        sharing |= failed
+        sharing |= {i for i, n in enumerate(counts) if n and shapes[i].devices and any(shapes[j].devices for j in lack)}
+        sharing |= {i for i, n in enumerate(counts) if n and shapes[i].memory and failed - lack}
+    return frozenset(sharing)
 
 
 class _Line:
     """The straight-line model of a run: what `rate` takes of each resource if all nodes were one."""
 
-    def __init__(self, demands: Sequence[Demand], nodes: Mapping[int, Node], packer: Packer, turns: frozenset[int]) -> None:
+    def __init__(self, demands: Sequence[Demand], nodes: Mapping[int, Node], packer: Packer, sharing: frozenset[int]) -> None:
         shapes = packer.shapes
-        live = [d.needed and i not in turns for i, d in enumerate(demands)]
+        live = [d.needed and i not in sharing for i, d in enumerate(demands)]
         guesses = [on and d.unknown for on, d in zip(live, demands, strict=True)]
         self.work = [d.rows / d.rate if on and not guess else 0.0 for d, on, guess in zip(demands, live, guesses, strict=True)]
         self.most = [FAR if d.most is None else max(1, d.most) for d in demands]
@@ -242,7 +242,7 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
                remaining_rows: float) -> bool:
     """The new plan saves more than the setups it needs cost, over the rows that are still to be read.
 
-    The current workers are rated by today's rates; of those that hold nothing but lent cores there are always enough. The gain
+    The current workers are rated by today's rates; of those that hold nothing but leased cores there are always enough. The gain
     must be above 5 % and, if a worker has to go for it, above twice the uncertainty of the rates of those whose numbers change.
     """
     old, cost_s, doubt, going = new.bound, 0.0, 0.0, False
@@ -250,7 +250,7 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
         now, then = Counter(current[i] if i < len(current) else ()), Counter(new.workers[i])
         if then and not now:
             return True
-        if not demand.needed or i in new.turns:
+        if not demand.needed or i in new.sharing:
             continue
         starts = (then - now).total()
         cost_s += demand.setup_s * starts / max(1, then.total())
@@ -265,9 +265,9 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
 
 def in_words(allocation: Allocation, names: Sequence[str]) -> str:
     """What limits the run, and what one more core or GPU would give, in one sentence."""
-    if allocation.turns:
-        turns = [names[i] for i in sorted(allocation.turns)]
-        return f"{', '.join(turns[:-1])}{' and ' if turns[1:] else ''}{turns[-1]} do not fit side by side and take turns"
+    if allocation.sharing:
+        sharing = [names[i] for i in sorted(allocation.sharing)]
+        return f"{', '.join(sharing[:-1])}{' and ' if sharing[1:] else ''}{sharing[-1]} do not fit side by side: they share by time"
     if allocation.slowest < 0:
         return "nothing is measured yet"
     name, count = names[allocation.slowest], len(allocation.workers[allocation.slowest])

@@ -8,7 +8,7 @@ What is hardest to place comes first: gangs, whole GPUs, shares of a GPU (large 
 keeps its own workers, then takes what is free, and at last what workers of later kinds have now: these move to holes
 elsewhere when it is their turn. That is how a whole GPU comes free where only shared ones have room.
 
-Cores are lent by the call: a worker that is busy a share `load` of its time counts `load` times its cores.
+Cores are leased by the call: a worker that is busy a share `load` of its time counts `load` times its cores.
 """
 
 from __future__ import annotations
