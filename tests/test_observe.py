@@ -262,7 +262,7 @@ def test_a_mistake_in_what_a_stage_says_is_an_alarm_and_ends_no_run(tmp_path):
     asks.count_by = ()
     result = (read(str(tmp_path / "a.jsonl")) >> asks >> write(str(tmp_path / "out"))).run(workers=0)
     assert result.ok
-    assert any("What stage asks found cannot be told (KeyError" in text for text in texts(result.stats, "warning"))
+    assert any("What stage asks found cannot be shown (KeyError" in text for text in texts(result.stats, "warning"))
 
 
 def test_examples_show_the_columns_that_stages_declare(tmp_path):

@@ -218,6 +218,12 @@ BROKEN = {
     "minds to be alone": (broken(process=lambda self, batch: self.scored(batch) if len(batch) != 1 else 1 / 0),
                           "raises ZeroDivisionError .* for a single record, when there is no other"),
     "chance": (broken(process=by_chance), "answers differently"),
+    "finds what is not counted": (broken(process=lambda self, batch: self.scored(batch), findings=lambda self, step, counts: [
+        counts.extra["tokens"]]), "raises KeyError .* in `findings` of a run that has counted nothing"),
+    "finds words": (broken(process=lambda self, batch: self.scored(batch), findings=lambda self, step, counts: ["words"]),
+                    "`findings` gives str; give Line, Alarm or Table"),
+    "shows by magic": (broken(process=lambda self, batch: self.scored(batch), example_columns=lambda self: {"length": "magic"}),
+                       "columns are shown as image, text, number"),
 }
 
 

@@ -128,8 +128,9 @@ class Stage:
     def findings(self, step: str, counts: Counts) -> Iterable[Finding]:
         """What people should know of the run so far: lines below the stage in the funnel, alarms, tables of the report.
 
-        Called on the driver now and then, and at the end. `step`: what the pipeline calls this stage. `counts`: its own in all
-        units; those of the main part of a `Composite` have `extra`, `by_value` and what `reports` names of all parts.
+        Called on the driver now and then, and at the end, without `setup`. What it raises becomes an alarm and ends no run.
+        `step`: what the pipeline calls this stage. `counts`: its own in all units; those of the main part of a `Composite` have
+        `extra`, `by_value` and what `reports` names of all parts.
         """
         return ()
 

@@ -82,12 +82,12 @@ def _failed(stats: Stats) -> Alarms:
 def _memory(stage: Stats) -> Alarms:
     short, name = stage.get("memory"), stage["name"]
     if short:
-        told = f"Stage {name} ran out of memory in {plural(short['calls'], 'call')} of up to {plural(short['rows'], 'row')}"
+        text = f"Stage {name} ran out of memory in {plural(short['calls'], 'call')} of up to {plural(short['rows'], 'row')}"
         most = short["rows_max"]
         if most is None:
-            yield "note", name, f"{told}; with fewer rows they went on, and at the end as many fitted as before."
+            yield "note", name, f"{text}; with fewer rows they went on, and at the end as many fitted as before."
         else:
-            yield ("warning", name, f"{told}, and went on with at most {plural(most, 'row')} a call at the end: state a smaller "
+            yield ("warning", name, f"{text}, and went on with at most {plural(most, 'row')} a call at the end: state a smaller "
                    "`batch_size`, so that no time is lost with larger ones, or give the stage more memory.")
 
 

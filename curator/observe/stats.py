@@ -121,7 +121,7 @@ def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:
     try:
         return list(stage.findings(step, counts))
     except Exception as error:
-        return [Alarm("warning", f"What stage {step} found cannot be told ({type(error).__name__}: {error}): this is a bug in its "
+        return [Alarm("warning", f"What stage {step} found cannot be shown ({type(error).__name__}: {error}): this is a bug in its "
                                  "`findings`; the records and counts are not concerned.")]
 
 

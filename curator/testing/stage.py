@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import UNIT, Batch
+from curator.api.counts import Counts
+from curator.api.findings import Finding, Shown
 from curator.api.stage import Contract, Reduce, Sink, Source, Stage, Stateful
 from curator.testing import run
 from curator.testing.run import IDENTITY, MADE, Answers, fresh, named, raising, short
@@ -249,11 +252,21 @@ def _check_shards(subject: Subject) -> None:
                        "Forget in `clear` all that was absorbed")
 
 
+def _check_findings(subject: Subject) -> None:
+    """It has findings also in a run that has counted nothing yet; examples are shown in a way that the report knows."""
+    with raising(subject.who, "in `findings` of a run that has counted nothing"):
+        found = list(subject.stage.findings(subject.stage.name, Counts()))
+    wrong = [type(one).__name__ for one in found if not isinstance(one, Finding)]
+    assert not wrong, f"{subject.who}: `findings` gives {wrong[0]}; give Line, Alarm or Table of curator.api.findings"
+    unknown = {c: kind for c, kind in subject.stage.example_columns().items() if kind not in get_args(Shown)}
+    assert not unknown, f"{subject.who}: `example_columns` gives {unknown}; columns are shown as {', '.join(get_args(Shown))}"
+
+
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "pickling": _check_pickling, "empty": _check_empty, "contract": _check_contract, "needs": _check_needs,
     "nulls": _check_nulls, "alone": _check_alone, "order": _check_order, "batch_size": _check_batch_size,
     "resume": _check_resume, "determinism": _check_determinism, "input": _check_input, "snapshot": _check_snapshot,
-    "shards": _check_shards,
+    "shards": _check_shards, "findings": _check_findings,
 }
 
 

@@ -1,7 +1,7 @@
 """The card of a run's folder, `README.md`: what it holds and where it is from, for people and for readers of datasets.
 
 Its head names *configs*, so that `load_dataset(out)` gives the data and `load_dataset(out, "dropped")` what was dropped. All
-configs of a folder are read as one format, that of the first: what has another one is told of in words.
+configs of a folder are read as one format, that of the first: what has another one is described in words.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _table(name: str, folder: str, outputs: Sequence[Stats], stats: Stats, out: 
 
 
 def _schema(out: Folder, path: str) -> pa.Schema | None:
-    """The columns of a file, None if it cannot be told."""
+    """The columns of a file, None if they are not known."""
     try:
         with open_input(path if "://" in path or path.startswith("/") else out.path_of(path), out.storage_options) as file:
             if path.endswith(".parquet"):
