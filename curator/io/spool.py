@@ -121,8 +121,6 @@ def shard_units(files: Sequence[FileInfo], shards: int) -> list[Unit]:
     return [Shard(first=first, stop=stop, shards=shards, digest=digest, parts=parts) for first, stop in pairwise(cuts)]
 
 
-
-
 class SpoolWriter(Writer):
     """The rows of one unit, in one file."""
 
