@@ -66,8 +66,8 @@ class Caption(Stage):
         images = batch.pixels or [None] * len(batch)
         present = [pixels for pixels in images if pixels is not None]
         answers = iter(self._captioner.describe(present) if present else ())
-        told = [None if pixels is None else next(answers) for pixels in images]
+        replies = [None if pixels is None else next(answers) for pixels in images]
         return batch.with_columns({
-            self.into: pa.array([answer and answer.text for answer in told], pa.string()),
-            f"{self.into}_tokens": pa.array([answer and answer.tokens for answer in told], pa.int32()),
-            f"{self.into}_finish_reason": pa.array([answer and answer.finish_reason for answer in told], pa.string())})
+            self.into: pa.array([answer and answer.text for answer in replies], pa.string()),
+            f"{self.into}_tokens": pa.array([answer and answer.tokens for answer in replies], pa.int32()),
+            f"{self.into}_finish_reason": pa.array([answer and answer.finish_reason for answer in replies], pa.string())})

@@ -110,7 +110,7 @@ class CaptionServer(Stage):
         asked = [self._pool.submit(self._describe, image, {name: values[row] for name, values in texts.items()})
                  for row, image in enumerate(batch.column(self.column))]
         try:
-            told = [future.result() for future in asked]
+            replies = [future.result() for future in asked]
         except Unavailable as error:
             self._chat.stop()  # the others wait for the same
             raise StageError(self.name, f"{error}. When the server answers, the same command goes on from here") from error
@@ -118,12 +118,12 @@ class CaptionServer(Stage):
             for future in asked:
                 future.cancel()  # what is done already stays so
         outputs = Outputs()
-        good = [i for i, one in enumerate(told) if not isinstance(one, str)]
-        bad = [i for i, one in enumerate(told) if isinstance(one, str)]
+        good = [i for i, one in enumerate(replies) if not isinstance(one, str)]
+        bad = [i for i, one in enumerate(replies) if isinstance(one, str)]
         if good or not bad:
-            outputs["out"] = self._with(batch.take(good), [told[i] for i in good])
+            outputs["out"] = self._with(batch.take(good), [replies[i] for i in good])
         if bad:
-            outputs["failed"] = batch.take(bad).with_error([told[i] for i in bad])
+            outputs["failed"] = batch.take(bad).with_error([replies[i] for i in bad])
         return outputs
 
     def _describe(self, image: bytes | None, columns: Mapping[str, Any]) -> Reply | str | None:

@@ -78,13 +78,13 @@ class Decode(Stage):
 
     def process(self, batch: Batch) -> Iterator[Outputs]:
         found: list[list[Frame] | str] = []
-        start = held = 0
+        start = decoded_bytes = 0
         for value in batch.rows.column(self.column):
             found.append(self._frames_of(value.as_py()))
-            held += sum(frame.pixels.nbytes for frame in found[-1]) if isinstance(found[-1], list) else 0
-            if held >= ANSWER_BYTES:
+            decoded_bytes += sum(frame.pixels.nbytes for frame in found[-1]) if isinstance(found[-1], list) else 0
+            if decoded_bytes >= ANSWER_BYTES:
                 yield self._answer(batch.slice(start, start + len(found)), found)
-                start, held, found = start + len(found), 0, []
+                start, decoded_bytes, found = start + len(found), 0, []
         if found or not start:
             yield self._answer(batch.slice(start, len(batch)), found)
 

@@ -19,7 +19,7 @@ from curator_image.structure import BadImage, prolonged_jpeg
 GREY = {1: cv2.IMREAD_GRAYSCALE, 2: cv2.IMREAD_REDUCED_GRAYSCALE_2, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
         8: cv2.IMREAD_REDUCED_GRAYSCALE_8}
 COLOUR = {factor: flags | cv2.IMREAD_COLOR_RGB for factor, flags in GREY.items()}  # IMREAD_GRAYSCALE is 0: no colour flag yet
-# Where a marker comes too early, libjpeg fills the rest of the picture with this grey, and does not tell. Four such pixels in the
+# Where a marker comes too early, libjpeg fills the rest of the picture with this grey, and says nothing. Four such pixels in the
 # last corner are rare in pictures; they are decoded again with more data, which changes what was filled and nothing else.
 FILLER, FILLED = 128, 4
 BY_OPENCV = {"jpeg", "png", "webp", "bmp"}
@@ -64,7 +64,7 @@ def decode(data: bytes, size: int | None, limits: Limits) -> list[Frame]:
         return list(_all(header, size, limits))
     except (BadImage, MemoryError):  # the engine knows what to do about memory
         raise
-    except Exception as error:  # libraries fail in every way on hostile bytes, and each of them is told in the row
+    except Exception as error:  # libraries fail in every way on hostile bytes, and the row says how
         text = str(error) or type(error).__name__
         short = isinstance(error, EOFError) or "truncated" in text.lower()
         raise BadImage(f"{'truncated' if short else 'broken'} {NAMES[kind]}: {text}") from error
@@ -129,8 +129,8 @@ def _by_opencv(data: bytes, header: Header, size: int | None) -> np.ndarray | No
     if pixels is None or pixels.shape[:2] != tuple(-(-side // factor) for side in image.size[::-1]):
         return None
     if header.format == "jpeg" and (pixels[-1, -FILLED:] == FILLER).all():
-        again = _imdecode(prolonged_jpeg(data), flags)
-        if again is None or (again != pixels).any():
+        longer = _imdecode(prolonged_jpeg(data), flags)
+        if longer is None or (longer != pixels).any():
             raise BadImage("truncated JPEG: its data ends before the picture does")
     return pixels
 

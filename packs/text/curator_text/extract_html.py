@@ -122,7 +122,7 @@ class ExtractHtml(Stage):
                 return Page(text, None, charset)
             return extract_page(html, charset, main_content=self.main_content, alt_texts=self.alt_texts,
                                 preserve_formatting=self.preserve_formatting, comments=self.comments, links=self.links)
-        except Exception as error:  # whatever the libraries raise is the row's fault, and told on its row
+        except Exception as error:  # whatever the libraries raise is the row's fault, and the row says so
             return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _with_pages(self, batch: TextBatch, pages: list[Page]) -> TextBatch:

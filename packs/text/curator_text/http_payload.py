@@ -50,18 +50,18 @@ def decode_body(headers: Headers, body: bytes, max_bytes: int, cut: bool = False
         ValueError: it is cut off, or not coded as the header says, or in an unknown coding.
         TooLarge: it has more than `max_bytes`.
     """
-    notes = []
+    flaws = []
     if "chunked" in headers.get("transfer-encoding", "").lower():
-        body, note = _join_chunks(body, cut)
-        notes.append(note)
+        body, flaw = _join_chunks(body, cut)
+        flaws.append(flaw)
     elif not cut:
-        notes.append(_short(headers.get("content-length", ""), len(body)))
+        flaws.append(_short(headers.get("content-length", ""), len(body)))
     for coding in reversed(headers.get("content-encoding", "").lower().split(",")):
-        body, note = _undo(coding.strip(), body, max_bytes, cut)
-        notes.append(note)
+        body, flaw = _undo(coding.strip(), body, max_bytes, cut)
+        flaws.append(flaw)
     if len(body) > max_bytes:
         raise TooLarge
-    return body, "; ".join(note for note in notes if note)
+    return body, "; ".join(flaw for flaw in flaws if flaw)
 
 
 def looks_like_html(body: bytes) -> bool:

@@ -42,9 +42,9 @@ class Lines:
 
     def holding(self, positions: np.ndarray) -> np.ndarray:
         """Which lines have one of these characters in them."""
-        held = np.zeros(len(self) + 1, bool)
-        held[np.searchsorted(self.starts, positions, "right") - 1] = True
-        return held[:-1]
+        has = np.zeros(len(self) + 1, bool)
+        has[np.searchsorted(self.starts, positions, "right") - 1] = True
+        return has[:-1]
 
 
 def find_lines(joined: Joined, words: Words) -> Lines:
@@ -89,16 +89,16 @@ def line_counts(joined: Joined, words: Words, lines: Lines, spans: Spans) -> dic
     """For each document, how many lines are of each sort, and how many characters they have."""
     full = ~lines.blank
     sizes = lines.stops - lines.starts
-    again = later_equal(spans.hash(lines.starts, lines.stops), lines.of) & (sizes > 0)
+    repeated = later_equal(spans.hash(lines.starts, lines.stops), lines.of) & (sizes > 0)
     codes, kinds = joined.codes, joined.kinds
     begins_with = codes[lines.first]
     return {
         "all": np.diff(lines.of),
         "full": lines.sum(full),
         "not_empty": lines.sum(sizes > 0),
-        "again": lines.sum(again),
-        "again_chars": lines.sum(sizes * again),
-        "again_full_chars": lines.sum(sizes * (again & full)),
+        "repeated": lines.sum(repeated),
+        "repeated_chars": lines.sum(sizes * repeated),
+        "repeated_full_chars": lines.sum(sizes * (repeated & full)),
         "ended": lines.sum(full & ch.SENTENCE_END[kinds[lines.stops - 1]]),
         "short": lines.sum(full & (sizes <= SHORT_LINE_CHARS)),
         "bullets": lines.sum(full & ((begins_with == ord("-")) | (begins_with == ord("•")))),
@@ -137,6 +137,6 @@ def paragraph_counts(joined: Joined, words: Words, lines: Lines, spans: Spans) -
     else:
         starts, stops = starts[:0], stops[:0]
     of = joined.offsets(starts)
-    again = later_equal(spans.hash(starts, stops), of)
-    counts = {"all": np.diff(of), "again": again, "again_chars": (stops - starts) * again}
+    repeated = later_equal(spans.hash(starts, stops), of)
+    counts = {"all": np.diff(of), "repeated": repeated, "repeated_chars": (stops - starts) * repeated}
     return {name: value if name == "all" else np.diff(sums_before(value)[of]) for name, value in counts.items()}

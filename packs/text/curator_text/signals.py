@@ -232,19 +232,19 @@ def _of_lines(counts: dict[str, np.ndarray], words: Words, sizes: np.ndarray,
         "line_count": full,
         "bullet_line_ratio": _share(counts["bullets"], counts["all"]),
         "ellipsis_line_ratio": _share(counts["ellipses"], counts["all"]),
-        "duplicate_line_ratio": _share(counts["again"], counts["not_empty"]),
-        "duplicate_line_char_ratio": _share(counts["again_chars"], sizes),
+        "duplicate_line_ratio": _share(counts["repeated"], counts["not_empty"]),
+        "duplicate_line_char_ratio": _share(counts["repeated_chars"], sizes),
         "line_punct_ratio": _share(counts["ended"], full),
         "short_line_ratio": _share(counts["short"], full),
-        "line_char_duplicate_ratio": _share(counts["again_full_chars"], in_lines),
+        "line_char_duplicate_ratio": _share(counts["repeated_full_chars"], in_lines),
         "noise_word_ratio": _share(counts["noise_words"], np.diff(words.wordy_before[words.of])),
     }
 
 
 def _of_paragraphs(counts: dict[str, np.ndarray], sizes: np.ndarray) -> dict[str, np.ndarray]:
     return {
-        "duplicate_paragraph_ratio": _share(counts["again"], counts["all"]),
-        "duplicate_paragraph_char_ratio": _share(counts["again_chars"], sizes),
+        "duplicate_paragraph_ratio": _share(counts["repeated"], counts["all"]),
+        "duplicate_paragraph_char_ratio": _share(counts["repeated_chars"], sizes),
     }
 
 

@@ -78,6 +78,6 @@ def later_equal(hashes: np.ndarray, of: np.ndarray) -> np.ndarray:
     keys += document * np.uint64(0x94D049BB133111EB)
     order = order_of(keys, KEY_BITS)
     ordered = keys[order]
-    again = np.zeros(len(keys), bool)
-    again[order[1:][ordered[1:] == ordered[:-1]]] = True
-    return again
+    later = np.zeros(len(keys), bool)
+    later[order[1:][ordered[1:] == ordered[:-1]]] = True
+    return later

@@ -27,7 +27,7 @@ COLUMNS = {name: pa.string() for name in ("id", "source", "content_type", "chars
 class TextFiles(Source):
     """Read text, Markdown and HTML files, one document a file.
 
-    Columns: `id` (a hash of the file's path), `source` (its path), `content_type` (by its ending; plain text if that
+    Columns: `id` (a hash of the file's path), `source` (its path), `content_type` (by its suffix; plain text if that
     is unknown), `charset` (the encoding it was read in, detected), `text`, `title` (an HTML page's, else null). In a
     folder, files that end in .txt, .md, .rst, .html and the like are read; a glob reads what it names. HTML files
     come as their main text, as `text.extract_html` gives it by default.

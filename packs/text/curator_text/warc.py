@@ -123,11 +123,11 @@ class Warc(Source):
             return "content_type"
         if page is not headers:
             try:
-                body, note = decode_body(page, body, self.max_record_bytes, "warc-truncated" in headers)
+                body, flaw = decode_body(page, body, self.max_record_bytes, "warc-truncated" in headers)
             except TooLarge:
                 return "too_large"
             cut = headers.get("warc-truncated")
-            row["salvaged"] = "; ".join(filter(None, (cut and f"cut off by the crawler ({cut})", note))) or None
+            row["salvaged"] = "; ".join(filter(None, (cut and f"cut off by the crawler ({cut})", flaw))) or None
         if not stated and not self._wants(row, "text/html" if looks_like_html(body) else ""):
             return "content_type"
         row["html"] = body

@@ -33,7 +33,7 @@ class Decontaminate(Stage):
     of fewer than `ngram` words matches where it stands whole, if it has at least `min_words`; a shorter one is no evidence.
     `min_matches`: how many matching n-grams make a record contaminated; `min_share`: which share of its words must be in them.
 
-    `contaminated_by`: the file that has the first match, without its ending. `contaminated_match`: that match, as compared.
+    `contaminated_by`: the file that has the first match, without its suffix. `contaminated_match`: that match, as compared.
     `contaminated_ngrams`: how many n-grams match. `contaminated_share`: the share of the words that lie in them. `action`:
     `drop` gives these columns to what is dropped; `mark` gives them to all records (null and 0 where nothing matches) and
     drops none. Either way funnel or stats show how many records each benchmark has matches in.
@@ -57,7 +57,7 @@ class Decontaminate(Stage):
 
     def __post_init__(self) -> None:
         self._files: list[Reference] | None = None
-        self._checked = False  # and not told since
+        self._checked = False  # whether the files are listed already, for the fingerprint that is asked for next
         if not self.references:
             raise RecipeError("decontaminate: references names no file")
         for name, least in (("ngram", 1), ("min_words", 1), ("min_matches", 1), ("min_share", 0)):
@@ -111,13 +111,13 @@ class Decontaminate(Stage):
     def process(self, batch: Batch) -> Outputs:
         found = self._index.found(batch.rows.column(self.column).to_pylist())
         if self.action == "mark":
-            return Outputs(out=self._told(batch, found, np.arange(len(batch))))
+            return Outputs(out=self._described(batch, found, np.arange(len(batch))))
         bad = (found.by >= 0) & (found.ngrams >= self.min_matches) & (found.share >= self.min_share)
-        dropped = self._told(batch.filter(bad), found, np.flatnonzero(bad))
+        dropped = self._described(batch.filter(bad), found, np.flatnonzero(bad))
         reasons = [_reason(name) for name in dropped.column("contaminated_by")]
         return Outputs(out=batch.filter(~bad), dropped=dropped.with_reason(reasons))
 
-    def _told(self, batch: Batch, found: Found, rows: np.ndarray) -> Batch:
+    def _described(self, batch: Batch, found: Found, rows: np.ndarray) -> Batch:
         names = [self._names[number] if number >= 0 else None for number in found.by[rows].tolist()]
         values = (names, found.match[rows], found.ngrams[rows], found.share[rows])
         return batch.with_columns({name: pa.array(column, kind)

@@ -33,9 +33,9 @@ class Reference:
 
 
 def find_references(paths: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> list[Reference]:
-    """The files that the paths name: JSON Lines, Parquet, CSV or plain text, by their endings.
+    """The files that the paths name: JSON Lines, Parquet, CSV or plain text, by their suffixes.
 
-    A file's name is that of the file without endings, with its folder before it where two are called the same.
+    A file's name is that of the file without suffixes, with its folder before it where two are called the same.
 
     Raises:
         InputError: a path names no file, or one of another kind.

@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from curator import sql
 from curator.api.batch import Batch, concat_tables
 from curator.api.stage import Context, Contract, Outputs, Reduce, Stage, setting
-from curator_dedup.exact.equals import scoped_hashes, told_of_equals
 from curator_dedup.shared.clusters import size_names
 from curator_dedup.shared.hash_index import HashIndex
 from curator_dedup.shared.keep import Keep, as_lists, best_first, from_lists
 from curator_dedup.shared.rows import VERDICT, VerdictBatch, digests
-from curator_dedup.shared.values import WIDTH
+from curator_dedup.shared.values import WIDTH, columns_of_copies, scoped_hashes
 
 VALUE = pa.schema([
     ("id", pa.string()), ("source", pa.string()),
@@ -119,11 +118,11 @@ class Equals(Reduce):
         kept = judged.rows.column("reference").to_numpy()
         if not self.drops_all:
             kept = kept | _same(judged.rows, best)
-        told = told_of_equals(best.column("id").cast(pa.string()), hashes)
+        added = columns_of_copies(best.column("id").cast(pa.string()), hashes)
         for name in ("duplicate_of", "similarity"):
-            told[name] = pc.if_else(pa.array(kept), pa.scalar(None, told[name].type), told[name])
-        told |= {"digest": digests(hashes.view(np.uint8)), "cluster_size": sizes, "cluster_sizes": size_names(sizes)}
-        verdicts = VerdictBatch(judged.with_columns(told).without(("value", "rank")).rows)
+            added[name] = pc.if_else(pa.array(kept), pa.scalar(None, added[name].type), added[name])
+        added |= {"digest": digests(hashes.view(np.uint8)), "cluster_size": sizes, "cluster_sizes": size_names(sizes)}
+        verdicts = VerdictBatch(judged.with_columns(added).without(("value", "rank")).rows)
         return Outputs(out=verdicts, absorbed=batch.filter(~several))
 
 

@@ -13,9 +13,9 @@ from curator.api.counts import Counts
 from curator.api.findings import Finding
 from curator.api.keys import record_keys, units
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful, setting
-from curator_dedup.exact.equals import scoped_hashes, told_of_equals
 from curator_dedup.shared.findings import findings_of_duplicates
 from curator_dedup.shared.hash_index import HashIndex
+from curator_dedup.shared.values import columns_of_copies, scoped_hashes
 
 NOBODY = -1  # in place of a unit, where the record that was kept is void and the next equal one takes its place
 
@@ -50,33 +50,33 @@ class ExactStream(Stateful):
         hashes, present = scoped_hashes(batch, self.column, self.normalize, self.scope)
         keys, unit = record_keys(batch), units(batch)
         numbers = self._kept.index.find(hashes)
-        held = present & (numbers >= 0)
-        held[held] = self._kept.unit[numbers[held]] != NOBODY
-        head = _first_rows(hashes, present & ~held)
-        passes = ~held & (head == np.arange(len(batch)))
-        same = np.flatnonzero(held & self._kept.awaited(numbers, keys, unit))
+        known = present & (numbers >= 0)
+        known[known] = self._kept.unit[numbers[known]] != NOBODY
+        head = _first_rows(hashes, present & ~known)
+        passes = ~known & (head == np.arange(len(batch)))
+        same = np.flatnonzero(known & self._kept.awaited(numbers, keys, unit))
         same = same[np.unique(numbers[same], return_index=True)[1]]  # a second one in this call was never shown before
         passes[same] = True
         copies = np.flatnonzero(~passes)
-        of, owner = self._originals(batch, numbers[copies], held[copies], head[copies], unit)
+        of, owner = self._originals(batch, numbers[copies], known[copies], head[copies], unit)
         answer = Outputs(out=batch.filter(passes),
-                         duplicate=batch.take(copies).with_columns(told_of_equals(of, hashes[copies])))
+                         duplicate=batch.take(copies).with_columns(columns_of_copies(of, hashes[copies])))
         # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as they were.
         self._kept.pending[numbers[same]] = False
-        new = np.flatnonzero(passes & present & ~held)
+        new = np.flatnonzero(passes & present & ~known)
         self._learn(unit[new], numbers[new], hashes[new], keys[new], _ids(batch, new))
         for one, other in set(zip(unit[copies].tolist(), owner.tolist(), strict=True)):
             if one != other:
                 self._depends.setdefault(one, set()).add(other)
         return answer
 
-    def _originals(self, batch: Batch, numbers: np.ndarray, held: np.ndarray, head: np.ndarray,
+    def _originals(self, batch: Batch, numbers: np.ndarray, known: np.ndarray, head: np.ndarray,
                    unit: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         """Id and unit of the records that copies are equal to: kept before, or rows of this batch (`head`)."""
-        owner = np.where(held, self._kept.unit[numbers], unit[head])
-        before = iter(self._kept.ids(numbers[held]))
-        now = iter(_ids(batch, head[~held]))
-        return pa.array([next(before if known else now).decode() for known in held.tolist()], pa.string()), owner
+        owner = np.where(known, self._kept.unit[numbers], unit[head])
+        before = iter(self._kept.ids(numbers[known]))
+        now = iter(_ids(batch, head[~known]))
+        return pa.array([next(before if is_known else now).decode() for is_known in known.tolist()], pa.string()), owner
 
     def _learn(self, unit: np.ndarray, numbers: np.ndarray, hashes: np.ndarray, keys: np.ndarray,
                ids: list[bytes]) -> None:
@@ -91,10 +91,10 @@ class ExactStream(Stateful):
         numbers = np.concatenate([np.empty(0, np.uint32), *self._by_unit.get(unit, ())])
         return Snapshot(self._kept.table(numbers), frozenset(self._depends.get(unit, ())))
 
-    def restore(self, unit: int, memory: pa.Table) -> None:
-        hashes = np.frombuffer(b"".join(memory.column("hash").to_pylist()), dtype=np.uint64).reshape(-1, 2)
+    def restore(self, unit: int, state: pa.Table) -> None:
+        hashes = np.frombuffer(b"".join(state.column("hash").to_pylist()), dtype=np.uint64).reshape(-1, 2)
         absent = np.flatnonzero(self._kept.index.find(hashes) < 0)
-        rows, keys = memory.take(pa.array(absent)), memory.column("key").to_numpy()[absent]
+        rows, keys = state.take(pa.array(absent)), state.column("key").to_numpy()[absent]
         ids = rows.column("id").cast(pa.large_binary()).to_pylist()
         self._learn(np.full(len(absent), unit), np.full(len(absent), -1), hashes[absent], keys, ids)
 

@@ -84,8 +84,8 @@ class Cosine(Measure):
         rows = np.flatnonzero(widths > 0)
         different = np.unique(widths[rows])
         if len(different) > 1:
-            told = ", ".join(map(str, different[:5].tolist()))
-            raise InputError(f"vectors to compare must all have one width; in {self.column!r} there are some with {told} values")
+            shown = ", ".join(map(str, different[:5].tolist()))
+            raise InputError(f"vectors to compare must all have one width; in {self.column!r} there are some with {shown} values")
         values = (column if len(rows) == len(column) else column.take(pa.array(rows))).flatten()
         width = int(different[0]) if len(different) else 1
         if values.null_count:

@@ -1,4 +1,4 @@
-"""Products of many vectors with many vectors, by numpy or by torch on a GPU: the one place of the core that uses torch.
+"""Products of many vectors with many vectors, by numpy or by torch on a GPU: the one place of this pack that uses torch.
 
 Vectors on the grid (`on_grid`) have products that are exact in float32, in whatever order they are summed and in whatever
 blocks: so what is chosen by them is the same for a row alone and in a batch, with one thread and with many, by numpy and

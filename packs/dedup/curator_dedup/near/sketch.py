@@ -79,8 +79,8 @@ class Sketch(Stage):
         columns = {"shard": pa.array(self._shard_values[place]), "keys": lists, "sketch": _binary(sketches[row])}
         columns |= {name: values.take(pa.array(row)) for name, values in self._of_records(rows, sketches).items()}
         hidden = [name for name in rows.rows.column_names if name in HIDDEN]
-        told = SketchBatch(rows=rows.rows.select(["id", "source", *hidden]).take(pa.array(row)))
-        return Outputs(out=told.with_columns({name: columns[name] for name in self._adds()}), absorbed=batch.filter(~present))
+        sketched = SketchBatch(rows=rows.rows.select(["id", "source", *hidden]).take(pa.array(row)))
+        return Outputs(out=sketched.with_columns({name: columns[name] for name in self._adds()}), absorbed=batch.filter(~present))
 
     def _of_records(self, batch: Batch, sketches: np.ndarray) -> dict[str, pa.Array]:
         """What does not depend on the shard."""

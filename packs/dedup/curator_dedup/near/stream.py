@@ -89,8 +89,8 @@ class NearStream(Stateful):
         """Name, id, source, digest, sketch and keys of each record that the unit brought."""
         return Snapshot(self._kept.table(unit), frozenset(self._depends.get(unit, ())))
 
-    def restore(self, unit: int, memory: pa.Table) -> None:
-        self._kept.keep_table(unit, memory)
+    def restore(self, unit: int, state: pa.Table) -> None:
+        self._kept.keep_table(unit, state)
 
     def replay(self, unit: int) -> None:
         self._kept.await_all(unit)
@@ -239,9 +239,9 @@ class _Kept:
         return self.who(numbers.astype(np.int64)).append_column("name", pa.array(self._names[numbers])).append_column(
             "sketch", sketches).append_column("keys", keys)
 
-    def keep_table(self, unit: int, memory: pa.Table) -> None:
-        if memory.num_rows:
-            sketches, keys = (np.frombuffer(b"".join(memory.column(c).to_pylist()), dtype=kind).reshape(memory.num_rows, -1)
+    def keep_table(self, unit: int, state: pa.Table) -> None:
+        if state.num_rows:
+            sketches, keys = (np.frombuffer(b"".join(state.column(c).to_pylist()), dtype=kind).reshape(state.num_rows, -1)
                               for c, kind in (("sketch", np.uint8), ("keys", np.uint64)))
-            self.keep(memory.column("name").to_numpy(), np.full(memory.num_rows, unit, dtype=np.int32), sketches, keys,
-                      memory.select(_NOBODY.column_names))
+            self.keep(state.column("name").to_numpy(), np.full(state.num_rows, unit, dtype=np.int32), sketches, keys,
+                      state.select(_NOBODY.column_names))

@@ -48,7 +48,7 @@ class LinesStream(LineCutting, Stateful):
 
     def setup(self, ctx: Context) -> None:
         self._claims = _Claims()
-        self._again: set[int] = set()  # units that are shown again
+        self._replayed: set[int] = set()  # units that are shown again
         self._depends: dict[int, set[int]] = {}  # units that hold lines that a unit lost
 
     def process(self, batch: Batch) -> Outputs:
@@ -93,7 +93,7 @@ class LinesStream(LineCutting, Stateful):
         """For each line the claim that its record made on it when it was shown before, -1 for none. A record that is there
         several times, or has a line several times, has a claim for each time."""
         own = np.full(len(row), -1)
-        replay = [unit for unit in np.unique(shown.unit).tolist() if unit in self._again]
+        replay = [unit for unit in np.unique(shown.unit).tolist() if unit in self._replayed]
         mine = np.flatnonzero(np.isin(shown.unit, replay)[row]) if replay else np.empty(0, dtype=np.int64)
         names, unit, group = shown.names[row[mine]], shown.unit[row[mine]], group[mine]
         turn, passed = turns(group, names, unit), np.zeros(len(mine), dtype=np.int64)
@@ -129,9 +129,9 @@ class LinesStream(LineCutting, Stateful):
             at = at[better]
             least[at], owner[at] = names[better], self._claims.owner[claim[better]]
         before = owner >= 0
-        told = pa.concat_tables([self._claims.who(owner[before]), shown.table(row[~before])])
+        owners = pa.concat_tables([self._claims.who(owner[before]), shown.table(row[~before])])
         place = np.where(before, np.cumsum(before) - 1, before.sum() + np.cumsum(~before) - 1)
-        return pa.table({"of": told.column("id"), "cluster": told.column("key")}).take(pa.array(place))
+        return pa.table({"of": owners.column("id"), "cluster": owners.column("key")}).take(pa.array(place))
 
     def _owed(self, lines: Hashed, verdict: _Verdict, shown: _Shown) -> set[tuple[int, int]]:
         """Pairs of a unit that loses a line and another one that holds it."""
@@ -155,20 +155,20 @@ class LinesStream(LineCutting, Stateful):
         """Id, key and name of each record that the unit brought, and the hashes of the lines that it claims."""
         return Snapshot(self._claims.table(unit), frozenset(self._depends.get(unit, ())))
 
-    def restore(self, unit: int, memory: pa.Table) -> None:
-        hashes, checks = (memory.column(name).combine_chunks() for name in ("hashes", "checks"))
-        record = np.repeat(np.arange(len(memory)), hashes.value_lengths().to_numpy())
+    def restore(self, unit: int, state: pa.Table) -> None:
+        hashes, checks = (state.column(name).combine_chunks() for name in ("hashes", "checks"))
+        record = np.repeat(np.arange(len(state)), hashes.value_lengths().to_numpy())
         both = np.column_stack([hashes.flatten().to_numpy(), checks.flatten().to_numpy().astype(np.uint64)])
-        self._claims.add(both, record, memory.select(["id", "key", "name"]), np.full(len(memory), unit, dtype=np.int32))
+        self._claims.add(both, record, state.select(["id", "key", "name"]), np.full(len(state), unit, dtype=np.int32))
 
     def replay(self, unit: int) -> None:
         """Each line that a record of the unit claims stays once more; until then the claim still stands."""
         self._claims.pending[self._claims.of_unit(unit)] = True
-        self._again.add(unit)
+        self._replayed.add(unit)
 
     def discard(self, unit: int) -> None:
         self._claims.discard(unit)
-        self._again.discard(unit)
+        self._replayed.discard(unit)
         self._depends.pop(unit, None)
 
 

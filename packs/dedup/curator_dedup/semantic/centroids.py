@@ -164,8 +164,8 @@ def _sketches(batch: Batch) -> np.ndarray:
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset:column.offset + len(column) + 1]
     widths = np.unique(np.diff(offsets))
     if len(widths) != 1:
-        told = ", ".join(str(w // 2) for w in widths[:5].tolist())
-        raise InputError(f"vectors to compare must all have one width; there are some with {told} values")
+        shown = ", ".join(str(w // 2) for w in widths[:5].tolist())
+        raise InputError(f"vectors to compare must all have one width; there are some with {shown} values")
     return np.frombuffer(column.buffers()[2], dtype=np.uint8)[offsets[0]:offsets[-1]].reshape(len(column), int(widths[0]))
 
 

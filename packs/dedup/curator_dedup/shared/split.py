@@ -19,7 +19,7 @@ from curator_dedup.shared.findings import findings_of_duplicates
 from curator_dedup.shared.rows import VERDICT, VerdictBatch, digests
 
 ADDED = ("duplicate_of", "similarity", "cluster")  # columns on the port `duplicate`
-_TOLD = ["id", "source", "digest", "reference", *ADDED]
+_OF_VERDICT = ["id", "source", "digest", "reference", *ADDED]
 
 
 @dataclass(kw_only=True)
@@ -78,7 +78,7 @@ class _Verdicts:
     shown: np.ndarray | None = None  # of verdicts to keep: the record has gone on
 
     def add(self, verdicts: pa.Table) -> None:
-        self.tables.append(verdicts.select(_TOLD))
+        self.tables.append(verdicts.select(_OF_VERDICT))
 
     def find(self, keys: np.ndarray, digest: np.ndarray, present: np.ndarray) -> np.ndarray:
         """The number of the verdict over each record, -1 where there is none."""
@@ -91,7 +91,7 @@ class _Verdicts:
         return np.where(present & (self.names[at] == names), at, -1)
 
     def _sort(self) -> None:
-        table = concat_tables(self.tables or [VERDICT.empty_table().select(_TOLD)]).combine_chunks()
+        table = concat_tables(self.tables or [VERDICT.empty_table().select(_OF_VERDICT)]).combine_chunks()
         names = record_keys(VerdictBatch(table)) ^ table.column("digest").to_numpy()
         reference = table.column("reference").to_numpy()
         order = np.lexsort((~reference, names))  # of several with one name, that of a reference first

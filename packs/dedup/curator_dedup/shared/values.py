@@ -1,9 +1,9 @@
-"""Hashes of values: equal when the values are."""
+"""Hashes of values: equal when the values are; and what is said of records that are equal."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from curator.api.batch import Batch
 from curator_dedup.shared.urls import normalized_url
 
 WIDTH = 16  # bytes of a 128-bit hash
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 
 
 def hash_values(batch: Batch, names: Iterable[str], *,
@@ -35,6 +36,21 @@ def hash_values(batch: Batch, names: Iterable[str], *,
     joined, width = np.concatenate(digests, axis=1).tobytes(), WIDTH * len(digests)
     rows = (joined[start:start + width] for start in range(0, len(joined), width))
     return np.frombuffer(b"".join(map(xxhash.xxh3_128_digest, rows)), dtype=np.uint64).reshape(-1, 2), present
+
+
+def scoped_hashes(batch: Batch, names: Collection[str], normalize: Any, scope: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """As `hash_values`; rows that differ in the column `scope` have different hashes (null is a value there)."""
+    hashes, present = hash_values(batch, names, normalize=normalize)
+    if scope is not None:
+        within, _ = hash_values(batch, [scope])
+        hashes = hashes ^ (within * _ODD)  # multiplied: a value that equals its scope must not cancel it out
+    return hashes, present
+
+
+def columns_of_copies(of: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> dict[str, Any]:
+    """The columns of the port `duplicate`: equal records are alike altogether, and their hash is the name of their cluster."""
+    return {"duplicate_of": of, "similarity": pa.array(np.ones(len(hashes), dtype=np.float32)),
+            "cluster": pa.array([f"{key:016x}" for key in hashes[:, 0].tolist()], pa.string())}
 
 
 def normalized(text: str) -> str:
