@@ -32,7 +32,7 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return a
     if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):  # a way to store values, not another kind of value
         return common_type(*(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b)))
-    if pa.types.is_integer(a) and pa.types.is_integer(b) and _unsigned64(a) != _unsigned64(b) \
+    if pa.types.is_integer(a) and pa.types.is_integer(b) and a.equals(pa.uint64()) != b.equals(pa.uint64()) \
             and (pa.types.is_signed_integer(a) or pa.types.is_signed_integer(b)):
         return _EXACT_INTEGERS
     if pa.types.is_list(a) and pa.types.is_list(b):
@@ -50,10 +50,6 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return None
     return joined.field(0).type
-
-
-def _unsigned64(kind: pa.DataType) -> bool:
-    return kind.equals(pa.uint64())
 
 
 def merge(columns: dict[str, Seen], schema: Iterable[tuple[str, Seen]]) -> None:
@@ -84,27 +80,26 @@ def look_into(files: Sequence[FileInfo], head: Callable[[FileInfo], list[tuple[s
     Raises:
         InputError: types that cannot be joined, or no file whose head can be read.
     """
+    def answer(file: FileInfo) -> list[tuple[str, Seen]] | InputError:
+        try:
+            return head(file)
+        except UnfitColumn:
+            raise
+        except InputError as error:
+            return error
+
     chosen = spread(files, HEAD_FILES)
     remote = any("://" in file.uri for file in chosen)
     with ThreadPoolExecutor(8 if remote else 1) as pool:
-        answers = list(pool.map(lambda file: _answer(head, file), chosen))
+        answers = list(pool.map(answer, chosen))
     faults = [a for a in answers if isinstance(a, InputError)]
     if faults and len(faults) == len(answers):
         raise faults[0]
     columns: dict[str, Seen] = {}
-    for answer in answers:
-        if not isinstance(answer, InputError):
-            merge(columns, answer)
+    for schema in answers:
+        if not isinstance(schema, InputError):
+            merge(columns, schema)
     return columns
-
-
-def _answer(head: Callable, file: FileInfo) -> list[tuple[str, Seen]] | InputError:
-    try:
-        return head(file)
-    except UnfitColumn:
-        raise
-    except InputError as error:
-        return error
 
 
 class UnfitColumn(InputError):

@@ -103,7 +103,7 @@ class Csv(LineSource):
         kept = np.ones(len(good), bool)
         for name, values in zip(table.column_names, table.columns, strict=True):
             if wanted is None or name in wanted:
-                columns[name], bad = converted(joined(values), self._type(name))
+                columns[name], bad = converted(pa.concat_arrays(values.chunks), self._type(name))
                 kept[list(bad)] = False
                 for i, what in bad.items():
                     reasons.setdefault(int(good[i]), f"column {name!r} is {what}: {excerpt(values[i].as_py())[:80]!r}")
@@ -186,11 +186,6 @@ def _refused(values: pa.Array, kind: pa.DataType, at: int) -> list[int]:
             return [at]
     middle = len(values) // 2
     return _refused(values[:middle], kind, at) + _refused(values[middle:], kind, at + middle)
-
-
-def joined(values: pa.ChunkedArray) -> pa.Array:
-    joined = values.combine_chunks()
-    return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
 
 
 @dataclass(kw_only=True)

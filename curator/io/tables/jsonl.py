@@ -105,8 +105,7 @@ class Jsonl(LineSource):
         """The first lines of a file, whole ones only."""
         data = b""
         with open_input(file.uri, self.storage_options) as opened, explained("read", file.uri):
-            blocks = read_blocks(opened, max_line_bytes=self.max_record_bytes, block_bytes=HEAD_BYTES)
-            for block in blocks:
+            for block in read_blocks(opened, max_line_bytes=self.max_record_bytes, block_bytes=HEAD_BYTES):
                 if isinstance(block, Block):
                     data += block.data
                 if len(data) >= HEAD_BYTES // 2:

@@ -55,11 +55,11 @@ class Parquet(FileSource):
                 if part.start == 0:  # said once, not by each range of the file
                     yield failures(part, [Failure(part.uri, 0, error)])
                 return
-            if _largest_group(file.metadata) > GROUP_BYTES_MAX:
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            if any(group.total_byte_size > GROUP_BYTES_MAX for group in groups):
                 file = _open(opened, part.uri, BUFFER_BYTES)
             first = 0
-            for group in range(file.metadata.num_row_groups):
-                described = file.metadata.row_group(group)
+            for group, described in enumerate(groups):
                 if part.start <= _begin(described) < (part.stop or part.size_bytes + 1):
                     yield from self._group(file, part, group, first)
                 first += described.num_rows
@@ -105,10 +105,6 @@ def _open(opened: Any, uri: str, buffer_bytes: int = 0) -> Any:
         if getattr(error, "errno", None) is not None:
             raise
         raise InputError(f"{uri} is not a whole Parquet file: {error}") from error
-
-
-def _largest_group(metadata: Any) -> int:
-    return max((metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)), default=0)
 
 
 def _begin(group: Any) -> int:

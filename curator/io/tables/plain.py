@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,50 +24,56 @@ def json_lines(rows: pa.Table) -> bytes:
     """
     import msgspec
 
-    records = _plain(rows).to_pylist()
+    records = pa.table({name: _plain(rows.column(name)) for name in rows.column_names}).to_pylist()
     for column in rows.schema:
-        if _is_shaped(column.type):
+        shape = None if pa.types.is_timestamp(_stored(column.type)) else _shaper(column.type)
+        if shape is not None:
             for record in records:
-                record[column.name] = _shaped(record[column.name], column.type)
+                if record[column.name] is not None:
+                    record[column.name] = shape(record[column.name])
     if not any(_holds_non_finite(leaf) for column in rows.columns for leaf in leaves(column)):
         return msgspec.json.Encoder().encode_lines(records)
-    return ("\n".join(map(_json, records)) + "\n").encode()
+    lines = (json.dumps(msgspec.to_builtins(record, str_keys=True), ensure_ascii=False, separators=(",", ":")) for record in records)
+    return ("\n".join(lines) + "\n").encode()
 
 
 def flat(rows: pa.Table) -> pa.Table:
     """The rows with one text or number in a field: nested values as JSON, dates and binary values as in `json_lines`."""
-    columns = {}
-    for column, values in zip(rows.schema, _plain(rows).columns, strict=True):
-        if pa.types.is_decimal(values.type):
-            values = values.cast(pa.string())
-        elif pa.types.is_nested(values.type):
-            values = as_json_text(rows.column(column.name))
-        elif _is_shaped(column.type):
-            values = pa.array([_shaped(value, column.type) for value in values.to_pylist()], pa.string())
-        elif pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
-            values = pa.array([None if v is None else base64.b64encode(v).decode() for v in values.to_pylist()], pa.string())
-        columns[column.name] = values
-    return pa.table(columns)
+    return pa.table({name: _flat(rows.column(name)) for name in rows.column_names})
+
+
+def _flat(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    kind = _stored(values.type)
+    if pa.types.is_nested(kind):
+        return as_json_text(values)
+    plain = _plain(values)
+    if pa.types.is_decimal(kind):
+        return plain.cast(pa.string())
+    if pa.types.is_duration(kind):
+        return _texts(plain, _shaper(kind))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return _texts(plain, lambda value: base64.b64encode(value).decode())
+    return plain
 
 
 def as_json_text(values: pa.ChunkedArray) -> pa.Array:
     """Each value as JSON text, null as null."""
-    plain = values.cast(_plain_type(values.type)).to_pylist()
-    return pa.array([None if v is None else _json(_shaped(v, values.type)) for v in plain], pa.string())
-
-
-def _json(value: Any) -> str:
     import msgspec
 
-    return json.dumps(msgspec.to_builtins(value, str_keys=True), ensure_ascii=False, separators=(",", ":"))
+    shape, builtins, dumps = _shaper(values.type), msgspec.to_builtins, json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return _texts(_plain(values), lambda value: dumps(builtins(shape(value) if shape else value, str_keys=True)))
 
 
-def _plain(rows: pa.Table) -> pa.Table:
-    for at, column in enumerate(rows.schema):
-        kind = _plain_type(column.type)
-        if not kind.equals(column.type):
-            rows = rows.set_column(at, column.name, rows.column(at).cast(kind))
-    return rows
+def _texts(values: pa.ChunkedArray, write: Callable[[Any], str]) -> pa.Array:
+    return pa.array([None if value is None else write(value) for value in values.to_pylist()], pa.string())
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = _plain_type(values.type)
+    plain = values if kind.equals(values.type) else values.cast(kind)
+    if pa.types.is_timestamp(_stored(values.type)):
+        return pc.replace_substring(plain, " ", "T", max_replacements=1)
+    return plain
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -94,33 +102,41 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return _stored(kind.value_type) if pa.types.is_dictionary(kind) else kind
 
 
-def _is_shaped(kind: pa.DataType) -> bool:
-    kind = _stored(kind)
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_map(kind):
-        return True
-    return (pa.types.is_decimal(kind) and kind.scale <= 0) or any(_is_shaped(kind.field(i).type) for i in range(kind.num_fields))
+def _shaper(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes of a value of the plain type, which is not null, one as JSON has it; None where that is the same.
 
-
-def _shaped(value: Any, kind: pa.DataType) -> Any:
-    """A value of the plain type as JSON has it: decimals without places as integers, of any size; maps as objects unless a key
-    comes twice; a `T` between date and time; durations in seconds."""
+    Decimals without places become integers, of any size; maps objects, unless a key comes twice; between date and time stands a `T`.
+    """
     kind = _stored(kind)
-    if value is None or not _is_shaped(kind):
-        return value
     if pa.types.is_timestamp(kind):
-        return value.replace(" ", "T", 1)
+        return lambda value: value.replace(" ", "T", 1)
     if pa.types.is_duration(kind):
-        whole, rest = divmod(abs(value), _PER_SECOND[kind.unit])
-        digits = f".{rest:0{len(str(_PER_SECOND[kind.unit])) - 1}d}".rstrip("0") if rest else ""
-        return f"{'-' if value < 0 else ''}PT{whole}{digits}S"
+        return partial(_iso_duration, per_second=_PER_SECOND[kind.unit])
     if pa.types.is_decimal(kind):
-        return int(value)
+        return int if kind.scale <= 0 else None
+    if pa.types.is_map(kind):
+        key, item = (_shaper(inner) or (lambda value: value) for inner in (kind.key_type, kind.item_type))
+        return lambda pairs: _object([(key(k), None if v is None else item(v)) for k, v in pairs])
     if pa.types.is_struct(kind):
-        return {field.name: _shaped(value[field.name], field.type) for field in kind}
-    if not pa.types.is_map(kind):
-        return [_shaped(v, kind.value_type) for v in value]
-    pairs = [(_shaped(k, kind.key_type), _shaped(v, kind.item_type)) for k, v in value]
-    return dict(pairs) if len({key for key, _ in pairs}) == len(pairs) else pairs
+        shapers = {field.name: shape for field in kind if (shape := _shaper(field.type)) is not None}
+        return partial(_shaped_object, shapers=shapers) if shapers else None
+    inner = _shaper(kind.value_type) if pa.types.is_nested(kind) and kind.num_fields == 1 else None
+    return None if inner is None else lambda values: [None if value is None else inner(value) for value in values]
+
+
+def _object(pairs: list[tuple[Any, Any]]) -> Any:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else pairs
+
+
+def _shaped_object(value: dict[str, Any], shapers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    return value | {name: shape(value[name]) for name, shape in shapers.items() if value[name] is not None}
+
+
+def _iso_duration(value: int, per_second: int) -> str:
+    whole, rest = divmod(abs(value), per_second)
+    digits = f".{rest:0{len(str(per_second)) - 1}d}".rstrip("0") if rest else ""
+    return f"{'-' if value < 0 else ''}PT{whole}{digits}S"
 
 
 def _holds_non_finite(values: pa.ChunkedArray) -> bool:

@@ -135,7 +135,8 @@ def failed_rows(uri: str, failures: Sequence[Failure]) -> Batch:
         "id": pa.array([f.place for f in failures], pa.string()),
         "source": pa.array([uri] * len(failures), pa.string()),
         "offset": pa.array([f.offset for f in failures], pa.int64()),
-        "error": pa.array([_message(f.error) for f in failures], pa.string()),
+        "error": pa.array([f.error if isinstance(f.error, str) else f"{type(f.error).__name__}: {f.error}" for f in failures],
+                          pa.string()),
         "traceback": pa.array([_trace(f.error) for f in failures], pa.string()),
         "raw": pa.array([f.raw[:EXCERPT] for f in failures], pa.string()),
     }))
@@ -144,10 +145,6 @@ def failed_rows(uri: str, failures: Sequence[Failure]) -> Batch:
 def excerpt(raw: bytes) -> str:
     """The beginning of a bad record as text; what is not UTF-8 is escaped."""
     return raw[:4 * EXCERPT].decode("utf-8", "backslashreplace")[:EXCERPT]
-
-
-def _message(error: BaseException | str) -> str:
-    return error if isinstance(error, str) else f"{type(error).__name__}: {error}"
 
 
 def _trace(error: BaseException | str) -> str:
