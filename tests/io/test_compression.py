@@ -42,6 +42,30 @@ def test_what_stands_before_the_end_of_a_truncated_file_is_read(codec):
     assert len(found) > len(LINES) * (0.3 if codec in ("bz2", "zst") else 0.45)  # these two come in blocks
 
 
+@pytest.mark.parametrize("codec", ["gz", "zst", "xz"])
+def test_what_stands_before_a_damage_is_read_but_for_little(codec):
+    whole = PACKED[codec]
+    broken = b"\xff" * 64  # neither is a block of any codec
+    found, error = read(whole * 3 + broken + whole, codec)
+    assert found == LINES * 3
+    assert error.position == len(LINES) * 3
+    at = len(whole) // 2
+    found, error = read(whole[:at] + broken + whole[at + len(broken):], codec)
+    assert error is not None
+    assert len(found) > len(LINES) * 0.3
+
+
+@pytest.mark.parametrize("codec", ["gz", "zst"])
+def test_what_is_compressed_a_thousand_times_comes_in_pieces(codec):
+    zeros = bytes(16 << 20)
+    packed = gzip.compress(zeros, 1) if codec == "gz" else pa.compress(zeros, "zstd", asbytes=True)
+    file, pieces = decompressed(io.BytesIO(packed * 4), codec), []
+    while piece := file.read1(1 << 20):
+        pieces.append(len(piece))
+    assert sum(pieces) == 4 * len(zeros)
+    assert max(pieces) <= 1 << 20
+
+
 @pytest.mark.parametrize("codec", PACKED)
 def test_garbage_after_the_end_is_told_after_all_content(codec):
     found, error = read(PACKED[codec] + b"garbage", codec)

@@ -1,4 +1,7 @@
-"""Media types and the endings that files of them have."""
+"""Media types and the endings that files of them have.
+
+Not by `mimetypes`, which lacks a third of these and differs from one machine and version of Python to the next.
+"""
 
 from __future__ import annotations
 
