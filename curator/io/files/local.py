@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from curator.io.files.faults import explained
@@ -171,11 +172,7 @@ class LocalFiles:
 
     def read_all(self, paths: list[str]) -> list[bytes]:
         """The contents of whole files."""
-        found = []
-        for path in paths:
-            with open(path, "rb") as file:
-                found.append(file.read())
-        return found
+        return [Path(path).read_bytes() for path in paths]
 
     def write(self, path: str) -> Output:
         return LocalOutput(path)

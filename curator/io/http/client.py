@@ -171,8 +171,7 @@ class Client:
         """What an answer that is no redirect says."""
         status, headers = response.status, response.headers
         if status in TRANSIENT or status >= 500:
-            again, when = status in TRANSIENT, headers.get("Retry-After")
-            raise Trouble(f"HTTP {status} from {host_of(url)}", again, when)
+            raise Trouble(f"HTTP {status} from {host_of(url)}", status in TRANSIENT, headers.get("Retry-After"))
         kind = headers.get("Content-Type")
         if status not in GOOD:
             return Fetched(url=url, content_type=kind, reason=f"http_{status}")

@@ -1,7 +1,4 @@
-"""Media types and the endings that files of them have.
-
-Not by `mimetypes`, which lacks a third of these and differs from one machine and version of Python to the next.
-"""
+"""Media types and their endings. Not by `mimetypes`: that lacks a third of them, and which ones depends on the machine."""
 
 from __future__ import annotations
 
