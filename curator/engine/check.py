@@ -1,4 +1,4 @@
-"""What must hold after every event: the comments on the fields of the state, as assertions. Tests run it after each one."""
+"""What must hold after every event: the comments on the fields of the state, as assertions. And the state as a person reads it."""
 
 from __future__ import annotations
 
@@ -75,3 +75,12 @@ def _check_workers(state: State) -> None:
             assert abs(1 - free - sum(w.share for w, p in here if gpu in p.gpus)) < 1e-3
         assert node.reserved == sum(n for w in workers if w.node == node.number for c in w.calls for _, n in c.expected)
         assert (node.number in state.core_free) == (node.cpus_used < node.node.cpus - 1e-6)
+
+
+def story(state: State) -> str:
+    """The state in a few lines, for a person."""
+    lines = [", ".join(f"{n} units {stage}" for stage, n in state.units.stages().items())]
+    for o in state.operators:
+        working = sum(w.working for w in o.workers.values())
+        lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load {o.load:.0f}")
+    return "\n".join(lines)

@@ -215,6 +215,21 @@ class OperatorState:
             self.yields[consumer] = value if value > before else 0.8 * before + 0.2 * value
         self.seen = True
 
+    def learn_pace(self, call: CallState, busy_s: float) -> None:
+        """Take in what a call did in so many seconds of work."""
+        rows = call.read if call.kind == "read" else call.rows
+        self.busy_s += busy_s
+        self.calls += 1
+        if call.kind == "flush" or not rows:
+            return
+        self.rows_in += rows
+        for consumer, sent in call.sent.items():
+            self.sent[consumer] = self.sent.get(consumer, 0) + sent
+        self.rate.observe(rows, busy_s if busy_s > 1e-6 else 1e-6)
+        if call.kind == "process":
+            pace = busy_s / rows
+            self.s_per_row = pace if self.s_per_row is None else 0.6 * self.s_per_row + 0.4 * pace
+
 
 # The last two in a run that ends early.
 UnitStage = Literal["waiting", "reading", "draining", "flushing", "committed", "unread", "ending", "ended"]

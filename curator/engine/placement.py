@@ -60,23 +60,10 @@ def start_worker(state: State, operator: OperatorState, queue: Queue | None, for
         places = _any_places(operator.plan.resources, nodes)
     if places is None:
         return False
-    _begin_worker(state, operator, queue, places, 0.0 if crowded else min(1.0, operator.plan.resources.gpus))
-    return True
-
-
-def _begin_worker(state: State, operator: OperatorState, queue: Queue | None, places: tuple[Place, ...], share: float) -> None:
-    index = queue.index if queue is not None and operator.sticky else places[0].node
-    worker = WorkerState(state.next_worker(), operator.plan.index, index, places, operator.cpus, share,
-                         operator.plan.resources.gpu_memory_gb)
-    state.workers[worker.id] = operator.workers[worker.id] = worker
-    state.occupy(worker, 1)
-    state.count(worker)
-    if operator.sticky and queue is not None:
-        queue.worker = worker.id
-        state.move_queue(operator, queue, worker.node)
-        del operator.unserved[queue.index]
+    worker = state.add_worker(operator, queue, places, 0.0 if crowded else min(1.0, operator.plan.resources.gpus))
     restore = state.units.committed() if operator.plan.kind == "stateful" else ()
     state.act(StartWorker(worker.id, operator.plan.index, places, restore))
+    return True
 
 
 def holds_exclusive(operator: OperatorState) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from curator.api.resources import Node
 from curator.engine import failures
+from curator.engine.check import story
 from curator.engine.dispatch import dispatch
 from curator.engine.ending import Ending
 from curator.engine.events import Action, Event, NodeDown, NodeUp, Report, Stop, Stopped, StopWorker, WorkerLost, WorkerReady
@@ -155,7 +156,7 @@ class Scheduler:
         elif not self.state.open:
             self._finish()
         elif idle and self.state.nodes:
-            self.state.end_run("broken", "the run is stuck: nothing works and nothing can be started\n" + self.state.story())
+            self.state.end_run("broken", "the run is stuck: nothing works and nothing can be started\n" + story(self.state))
 
     def _finish(self, kill: bool = False) -> None:
         self.finished = True
@@ -221,7 +222,10 @@ class Scheduler:
         self._answers(call, call.kept + event.outputs if call.kept else event.outputs)
         for counts in (*call.kept_counts, event.counts):
             self._count_call(call, counts)
-        self._learn_pace(operator, call, event)
+        if call.kind == "process" and not call.emitted_early:
+            gap_s = state.now - call.began - event.seconds
+            state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - state.gap_s)
+        operator.learn_pace(call, event.seconds)
         self._exhausted(operator, event.exhausted)
         for change in event.refitted:
             state.act(refitted(operator, change))
@@ -243,25 +247,6 @@ class Scheduler:
                     state.count_rows(state.units[index], state.operators[call.operator], step, counted)
         if call.kind == "read":
             call.read += sum(c.rows_in for by_step in counts.values() for c in by_step.values())
-
-    def _learn_pace(self, operator: OperatorState, call: CallState, event: Done) -> None:
-        busy_s, rows, ordinary = event.seconds, call.rows, call.kind == "process"
-        operator.busy_s += busy_s
-        operator.calls += 1
-        if ordinary and not call.emitted_early:
-            gap_s = self.state.now - call.began - busy_s
-            self.state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - self.state.gap_s)
-        if call.kind == "read":
-            rows = call.read
-        if call.kind == "flush" or not rows:
-            return
-        operator.rows_in += rows
-        for consumer, sent in call.sent.items():
-            operator.sent[consumer] = operator.sent.get(consumer, 0) + sent
-        operator.rate.observe(rows, busy_s if busy_s > 1e-6 else 1e-6)
-        if ordinary:
-            pace = busy_s / rows
-            operator.s_per_row = pace if operator.s_per_row is None else 0.6 * operator.s_per_row + 0.4 * pace
 
     def _answers(self, call: CallState, outputs: Sequence[Output]) -> None:
         operator = self.state.operators[call.operator]

@@ -1,6 +1,8 @@
-"""What the scheduler knows, and the small moves that keep it consistent.
+"""What the scheduler knows, and the moves that keep it consistent.
 
-Nothing else writes to it. Each field's comment is an invariant, which `check` asserts.
+Rows and bytes, cores and devices, workers, calls and queues are changed here and nowhere else: each move also changes all that is
+counted over them. Beside it, `units` and `ending` say what stage a unit is in, `placement` which GPU slots there are, and `dispatch`
+which cores are claimed. Each field's comment is an invariant, which `check` asserts.
 """
 
 from __future__ import annotations
@@ -153,9 +155,9 @@ class State:
         elif before == STARTING:
             operator.starting -= 1
         if now == IDLE:
-            _put_in(operator.idle, worker)
+            operator.idle.setdefault(worker.node, {})[worker.id] = worker
         elif now == ALONE:
-            _put_in(operator.prefetch, worker)
+            operator.prefetch.setdefault(worker.node, {})[worker.id] = worker
             if worker.queue in operator.waiting:
                 operator.moved[worker.queue] = operator.waiting[worker.queue]
         elif now == ENDING:
@@ -415,6 +417,20 @@ class State:
         self.open -= 1
         self.units.end(unit.index, COMMITTED)
 
+    def add_worker(self, operator: OperatorState, queue: Queue | None, places: tuple[Place, ...], share: float) -> WorkerState:
+        """A worker starts at these places, with a share of each of its devices; `queue`: that it serves, of a sticky operator."""
+        index = queue.index if queue is not None and operator.sticky else places[0].node
+        worker = WorkerState(self.next_worker(), operator.plan.index, index, places, operator.cpus, share,
+                             operator.plan.resources.gpu_memory_gb)
+        self.workers[worker.id] = operator.workers[worker.id] = worker
+        self.occupy(worker, 1)
+        self.count(worker)
+        if operator.sticky and queue is not None:
+            queue.worker = worker.id
+            self.move_queue(operator, queue, worker.node)
+            del operator.unserved[queue.index]
+        return worker
+
     def remove_worker(self, worker: WorkerState) -> None:
         """A worker is gone; the caller deals with its calls."""
         operator = self.operators[worker.operator]
@@ -573,20 +589,6 @@ class State:
             if unit.attempt == call.units[0][1]:
                 unit.live -= 1
                 unit.stage = "draining"
-
-    # -- for a person -----------------------------------------------------------------------------------------
-
-    def story(self) -> str:
-        """The state in a few lines, for a person."""
-        lines = [", ".join(f"{n} units {stage}" for stage, n in self.units.stages().items())]
-        for o in self.operators:
-            working = sum(w.working for w in o.workers.values())
-            lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load {o.load:.0f}")
-        return "\n".join(lines)
-
-
-def _put_in(places: dict[int, dict[int, WorkerState]], worker: WorkerState) -> None:
-    places.setdefault(worker.node, {})[worker.id] = worker
 
 
 def _take_out(places: dict[int, dict[int, WorkerState]], worker: WorkerState) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import WrittenFile
-from curator.engine.check import check
+from curator.engine.check import check, story
 from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import Commit, NodeDown, Release, Report, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
 from curator.engine.protocol import Call, Done, Failed, Flushed, Output, Ref
@@ -81,7 +81,7 @@ class Harness:
 
     def call_of(self, operator: int) -> Call:
         calls = self.calls_of(operator)
-        assert calls, f"operator {operator} has no call\n{self.state.story()}"
+        assert calls, f"operator {operator} has no call\n{story(self.state)}"
         return calls[0]
 
     def said_of(self, kind: type) -> list:
@@ -122,7 +122,7 @@ class Harness:
         commits = self.said_of(Commit)
         while not self.scheduler.finished:
             self.all_ready()
-            assert self.calls, self.state.story()
+            assert self.calls, story(self.state)
             call = self.calls[0]
             if call.kind == "read":
                 self.read(3, unit=call.units[0][0])

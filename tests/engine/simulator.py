@@ -12,7 +12,7 @@ from itertools import count
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import WrittenFile
-from curator.engine.check import check
+from curator.engine.check import check, story
 from curator.engine.events import (
     Action,
     Commit,
@@ -135,7 +135,7 @@ class Simulator:
     def _next(self) -> list[Action]:
         due = self.scheduler.deadline()
         if not self.heap or (due is not None and due <= self.heap[0][0]):
-            assert due is not None, f"seed {self.scenario.seed} is stuck\n{self.scheduler.state.story()}"
+            assert due is not None, f"seed {self.scenario.seed} is stuck\n{story(self.scheduler.state)}"
             self.now = max(self.now, due)
             self.ticking = True
             return self.scheduler.tick(self.now)
@@ -165,7 +165,7 @@ class Simulator:
 
     def _check(self) -> None:
         self.events += 1
-        assert self.events < 1_000_000, f"seed {self.scenario.seed} does not end\n{self.scheduler.state.story()}"
+        assert self.events < 1_000_000, f"seed {self.scenario.seed} does not end\n{story(self.scheduler.state)}"
         state = self.scheduler.state
         self._measure()
         if self.validate and not self.events % self.validate:
@@ -211,7 +211,7 @@ class Simulator:
             for worker in operator.workers.values() if operator.plan.batch_size is None else ():
                 free = state.nodes[worker.node].has_core(worker.cpus)
                 idle = free and worker.idle and worker.queue in operator.waiting
-                assert not idle or any(state.operators[i].load for i in operator.consumers), state.story()
+                assert not idle or any(state.operators[i].load for i in operator.consumers), story(state)
 
     def _check_refs(self) -> None:
         """Every batch that has reached the scheduler and was not released is in a queue, a group or a call."""
