@@ -155,7 +155,7 @@ LINES = {
     "ngrams": 345,
     "pipeline": 882,
     "stages": 1085,
-    "engine": 3688,
+    "engine": 3686,
     "recipe": 1398,
     "worker": 1979,
     "observe": 2051,
