@@ -269,7 +269,7 @@ def test_examples_show_the_columns_that_stages_declare(tmp_path):
     rows = [{"id": "a", "source": "folder/a.jpg", "caption": "a cat on a mat", "words": "long " * 50, "score": 0.5}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     stats = {"files": [{"path": "a.parquet", "port": "written", "stage": "write"}], "stages": [{"name": "write"}],
-             "example_columns": {"caption": "text", "score": "number", "gone": "image"}}
+             "example_columns": {"caption": "text", "score": "number", "words": "number", "gone": "image"}}
     group, = find_examples(stats, Folder.open(str(tmp_path)))
     assert group.examples == [{"id": "a", "source": "folder/a.jpg", "picture": "", "about": "score 0.5", "excerpt": "a cat on a mat"}]
 

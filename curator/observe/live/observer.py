@@ -27,6 +27,9 @@ LIMIT_S = 60.0  # the same sentence with other numbers is shown anew after so lo
 # What the scheduler reports, as it is called in the log. A kind that is not here keeps its name.
 REPORTS = {"retry": "call_failed", "restart": "unit_restart", "failed": "record_failed", "stopped": "stop", "lost": "worker_lost"}
 
+# Of all that is seen only these have lines, and the calls that `_submit` looks for; the others come by the thousand.
+LOGGED = frozenset({ev.WorkerReady, ev.WorkerLost, ev.NodeUp, ev.NodeDown, DataLost, ev.StartWorker, ev.StopWorker, ev.Commit, ev.Report})
+
 
 class Observer:
     """Is shown by the loop of a run what came in and what was decided. `folder`: the run's `_run`; `run`: the attempt's number.
@@ -95,11 +98,17 @@ class Observer:
 
     def see(self, events: Sequence[ev.Event], actions: Sequence[ev.Action]) -> None:
         """What came in, and what the scheduler made of it."""
+        lost = set()
         for event in events:
-            self._event(event)
-        lost = {event.worker for event in events if isinstance(event, ev.WorkerLost)}
+            if type(event) in LOGGED:
+                self._event(event)
+                if isinstance(event, ev.WorkerLost):
+                    lost.add(event.worker)
         for action in actions:
-            self._action(action, lost)
+            if type(action) is ev.Submit:  # one for every call
+                self._submit(action.call)
+            elif type(action) in LOGGED:
+                self._action(action, lost)
         self.log.flush()
 
     def _event(self, event: ev.Event) -> None:
@@ -131,8 +140,6 @@ class Observer:
                     self._workers.pop(worker, None)
                 else:
                     self._asked.add(worker)
-            case ev.Submit(call=call):
-                self._submit(call)
             case ev.Commit():
                 unit, files = self._units[action.unit], sum(map(len, action.files.values()))
                 failed = sum(c.failed for c in action.counts.values())
@@ -170,12 +177,13 @@ class Observer:
                      places=[[p.node, *p.gpus] for p in action.places] if gang else None)
 
     def _submit(self, call: Call) -> None:
-        name = self._operators[call.operator].name
         if call.kind == "read":
+            name = self._operators[call.operator].name
             unit, attempt = self._units[call.units[0][0]], call.units[0][1]
             self.log.add("unit_read", f"{unit} is read{f', attempt {attempt + 1}' if attempt else ''}", unit=unit,
                          attempt=attempt + 1, operator=name, worker=call.worker)
         elif call.crashes:
+            name = self._operators[call.operator].name
             text = f"{plural(call.rows, 'row')} with {plural(call.crashes, 'death')} go alone through {_short(name)}"
             self.log.add("isolate", text, operator=name, worker=call.worker, rows=call.rows, deaths=call.crashes,
                          units=[self._units[unit] for unit, _ in call.units])

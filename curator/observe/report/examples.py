@@ -109,15 +109,16 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dict[str, str]:
-    declared = {kind: [(c, row[c]) for c, k in shown.items() if k == kind and row.get(c) is not None] for kind in ("text", "number")}
+    declared = [row[c] for c, kind in shown.items() if kind == "text" and isinstance(row.get(c), str)]
+    numbers = {c: row[c] for c, kind in shown.items() if kind == "number" and isinstance(row.get(c), (int, float))}
     texts = [value for name, value in row.items() if isinstance(value, str) and name not in _NOT_CONTENT]
     about = [f"of {row['duplicate_of']}"] if row.get("duplicate_of") else []
     about += [f"{row['similarity']:.2f} alike"] if isinstance(row.get("similarity"), float) else []
-    about += [f"{name} {value:.4g}" for name, value in declared["number"]]
+    about += [f"{name} {value:.4g}" for name, value in numbers.items()]
     source = str(row.get("source") or "")
     content = max(texts, key=len, default="")
-    if declared["text"]:
-        excerpt = shorten(str(declared["text"][0][1]), EXCERPT)
+    if declared:
+        excerpt = shorten(declared[0], EXCERPT)
     else:
         excerpt = short_path(source, SHORT) if picture or len(content) < SHORT else shorten(content, EXCERPT)
     return {"id": str(row.get("id") or ""), "source": source, "picture": picture, "about": ", ".join(about), "excerpt": excerpt}
