@@ -98,12 +98,10 @@ class Observer:
 
     def see(self, events: Sequence[ev.Event], actions: Sequence[ev.Action]) -> None:
         """What came in, and what the scheduler made of it."""
-        lost = set()
         for event in events:
             if type(event) in LOGGED:
                 self._event(event)
-                if isinstance(event, ev.WorkerLost):
-                    lost.add(event.worker)
+        lost = {event.worker for event in events if type(event) is ev.WorkerLost}
         for action in actions:
             if type(action) is ev.Submit:  # one for every call
                 self._submit(action.call)
@@ -177,13 +175,12 @@ class Observer:
                      places=[[p.node, *p.gpus] for p in action.places] if gang else None)
 
     def _submit(self, call: Call) -> None:
+        name = self._operators[call.operator].name
         if call.kind == "read":
-            name = self._operators[call.operator].name
             unit, attempt = self._units[call.units[0][0]], call.units[0][1]
             self.log.add("unit_read", f"{unit} is read{f', attempt {attempt + 1}' if attempt else ''}", unit=unit,
                          attempt=attempt + 1, operator=name, worker=call.worker)
         elif call.crashes:
-            name = self._operators[call.operator].name
             text = f"{plural(call.rows, 'row')} with {plural(call.crashes, 'death')} go alone through {_short(name)}"
             self.log.add("isolate", text, operator=name, worker=call.worker, rows=call.rows, deaths=call.crashes,
                          units=[self._units[unit] for unit, _ in call.units])

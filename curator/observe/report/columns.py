@@ -22,10 +22,6 @@ class Column:
     card: str = ""
 
 
-def _or_nothing(name: str) -> Callable[[Stage, float], str]:
-    return lambda stage, _: count(stage[name]) if stage[name] else ""
-
-
 def _reasons(stage: Stage, _: float) -> str:
     fired = sorted(((rows, reason) for reason, rows in stage["dropped"].items() if rows), reverse=True)
     return "\n".join(f"{reason} {count(rows)}" for rows, reason in fired)
@@ -36,8 +32,8 @@ COLUMNS = (
     Column(lambda stage, _: count(kept(stage)), funnel="records", card="goes on"),
     Column(lambda stage, _: share(kept(stage), stage["in"] + stage["made"]), funnel="share"),
     Column(_reasons, card="dropped"),
-    Column(_or_nothing("duplicate"), card="duplicate"),
-    Column(_or_nothing("failed"), card="failed"),
+    Column(lambda stage, _: count(stage["duplicate"]) if stage["duplicate"] else "", card="duplicate"),
+    Column(lambda stage, _: count(stage["failed"]) if stage["failed"] else "", card="failed"),
     Column(lambda stage, _: duration(stage["busy_s"]), report="work"),
     Column(lambda stage, busy_s: share(stage["busy_s"], busy_s), funnel="time", report="share"),
     Column(lambda stage, _: rate(stage["rows_per_s"]), funnel="rows/s", report="rows/s"),

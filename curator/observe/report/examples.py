@@ -97,15 +97,12 @@ def _parquet(file: BinaryIO, shown: Collection[str]) -> Iterator[tuple[dict[str,
     import pyarrow.parquet as pq
 
     opened = pq.ParquetFile(file, buffer_size=BUFFER_BYTES)
-    names = [f.name for f in opened.schema_arrow if f.name in shown or _is_text(f.type) or f.name in ABOUT]
+    texts = (pa.string(), pa.large_string())
+    names = [f.name for f in opened.schema_arrow if f.name in shown or f.type in texts or f.name in ABOUT]
     for batch in opened.iter_batches(AT_ONCE, columns=names, use_threads=False):
         for at in range(len(batch)):
             row = batch.slice(at, 1)
             yield row.to_pylist()[0], row.nbytes
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dict[str, str]:
