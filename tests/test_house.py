@@ -158,7 +158,7 @@ LINES = {
     "engine": 3686,
     "recipe": 1398,
     "worker": 1979,
-    "observe": 2060,
+    "observe": 2050,
     "testing": 1167,
     "runtime": 1135,
     "run": 2546,
