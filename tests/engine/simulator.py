@@ -84,7 +84,7 @@ class Simulator:
         self.starts: Counter[int] = Counter()  # workers by operator
         self.work_s = 0.0  # cpu seconds that calls took
         self.events = self.lives = 0
-        self.told = 0  # failed rows that ends of the run have kept as evidence
+        self.evidence_rows = 0  # failed rows that ends of the run have kept as evidence
         self.at_start: list[tuple[float, NodeUp | NodeDown]] = []  # changes of nodes, planned by a test
         self.most: Counter[str] = Counter()  # of everything that bounds the bytes alive: the most there was at once
 
@@ -161,7 +161,7 @@ class Simulator:
             wanted = state.units[unit.index].needed
             assert failed == told or wanted is not None, f"seed {self.scenario.seed}: {failed} failed, {told} told of"
         assert all(files.keys() <= steps for files in (e.files for e in self.evidence.values()))
-        self.told += sum(len(f) for e in self.evidence.values() for f in e.files.values())
+        self.evidence_rows += sum(len(f) for e in self.evidence.values() for f in e.files.values())
 
     def _check(self) -> None:
         self.events += 1
@@ -198,7 +198,7 @@ class Simulator:
     def _measure(self) -> None:
         state = self.scheduler.state
         exclusive = [w for w in state.workers.values() if holds_exclusive(state.operators[w.operator])]
-        now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "scarce": len(exclusive),
+        now = {"live": state.live_bytes_max, "calls": len(state.calls), "workers": len(state.workers), "exclusive": len(exclusive),
                "node": max((n.live_bytes - n.node.budget_bytes for n in state.nodes.values()), default=0),
                "groups": sum(len(o.groups) for o in state.operators), "queues": sum(len(o.queues) for o in state.operators),
                "kept": sum(o.ref.nbytes for c in state.calls.values() for o in c.kept)}

@@ -162,7 +162,7 @@ def test_a_full_queue_stops_what_is_before_it_and_not_what_is_after():
     harness.finish()
 
 
-def test_a_waiting_call_takes_no_room_while_the_one_before_it_is_held():
+def test_a_waiting_call_takes_no_room_while_the_one_before_it_is_paused():
     harness = followed()
     running, waiting = harness.calls_of(1)
     harness.state.operators[harness.sink].limit = 1
@@ -341,7 +341,7 @@ def test_a_worker_that_has_no_room_gives_its_gpu_to_the_stage_that_is_full():
     assert stop.worker == call.worker
 
 
-def test_a_held_call_ends_when_what_is_behind_it_waits_for_its_gpu():
+def test_a_paused_call_ends_when_what_is_behind_it_waits_for_its_gpu():
     harness = two_on_a_gpu()
     harness.state.operators[2].limit = 1
     call = harness.call_of(1)
@@ -349,7 +349,7 @@ def test_a_held_call_ends_when_what_is_behind_it_waits_for_its_gpu():
     assert harness.said_of(Resume) == [Resume(call.worker, call.id)]
 
 
-def test_a_held_call_ends_when_everything_waits_for_its_gpu_further_down():
+def test_a_paused_call_ends_when_everything_waits_for_its_gpu_further_down():
     harness = Harness(make_stage(gpus=1), make_stage(), make_stage(gpus=1), gpus=1)
     harness.read(10)
     call = harness.call_of(1)

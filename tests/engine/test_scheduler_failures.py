@@ -417,7 +417,7 @@ def test_a_call_over_its_time_limit_ends_with_its_worker():
     assert harness.reports("failed") == ["a record of unit 0 failed in op1.0: a call took longer than its limit of 50 s"]
 
 
-def test_a_call_that_moves_gets_its_time_anew_and_one_that_is_held_has_all_the_time():
+def test_a_call_that_moves_gets_its_time_anew_and_one_that_is_paused_has_all_the_time():
     harness = Harness(make_stage(timeout_s=50.0))
     harness.read(1)
     call = harness.call_of(1)

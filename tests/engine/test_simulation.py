@@ -100,7 +100,7 @@ def beyond_limits(simulator: Simulator) -> float:
     """Bytes that the limits of queues, or of a node, do not cover."""
     most = simulator.most
     parts = most["calls"] + 2 * (most["calls"] + most["workers"] + most["groups"] + most["queues"])
-    return most["part"] * parts + most["answer"] * most["scarce"] + most["kept"]
+    return most["part"] * parts + most["answer"] * most["exclusive"] + most["kept"]
 
 
 @pytest.mark.parametrize("chunk", range(3))
@@ -219,7 +219,7 @@ def test_more_failures_than_allowed_stop_the_run_and_the_next_one_goes_on(max_fa
         simulator = Simulator(Scenario(seed, Faults(poison=0.1)), validate=1, max_failed=max_failed)
         simulator.run()
         audit(simulator)
-        told += simulator.told  # of all failed rows in open units: the simulator looks after it
+        told += simulator.evidence_rows  # of all failed rows in open units: the simulator looks after it
         if simulator.stops:
             stopped += 1
             assert simulator.stops[0].endswith(f"more than max_failed = {max_failed} allows")
