@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from curator.engine.protocol import Call, DataLost, Discard, Done, Ended, EndProcess, Failed, FromProcess, Request, Send
+from curator.engine import protocol
 from curator.worker.processes import Processes
 from curator.worker.store import Store
 
@@ -51,7 +51,7 @@ class Fetched:
 class Letter:
     """A request to a process. `missing`: batches of its call that are not here yet. `lost`: why one never will be."""
 
-    request: Send | EndProcess
+    request: protocol.Send | protocol.EndProcess
     missing: set[Far] = field(default_factory=set)
     lost: str = ""
 
@@ -71,8 +71,8 @@ class Agent:
         self.fetchers = ThreadPoolExecutor(FETCHES, "fetch")
         self.copies: dict[Far, Copy] = {}
         self.letters: dict[int, deque[Letter]] = {}  # of the processes that wait for a batch
-        self.inbox: SimpleQueue[Request | Fetched] = SimpleQueue()
-        self.said: list[tuple[int, FromProcess]] = []
+        self.inbox: SimpleQueue[protocol.Request | Fetched] = SimpleQueue()
+        self.said: list[tuple[int, protocol.FromProcess]] = []
         self.something = threading.Condition()
         self.told_at = time.monotonic()  # when somebody last listened,
         self.listening = False  # or whether somebody does now
@@ -83,13 +83,13 @@ class Agent:
 
     # -- from other threads ---------------------------------------------------------------------------------
 
-    def do(self, requests: Sequence[Request | Fetched]) -> None:
+    def do(self, requests: Sequence[protocol.Request | Fetched]) -> None:
         """Carry out requests in their order, soon."""
         for request in requests:
             self.inbox.put(request)
         self.processes.wake()
 
-    def hear(self, timeout: float) -> list[tuple[int, FromProcess]]:
+    def hear(self, timeout: float) -> list[tuple[int, protocol.FromProcess]]:
         """What processes have said since; waits for the first word, at most `timeout` seconds.
 
         Raises:
@@ -138,7 +138,7 @@ class Agent:
             with self.something:
                 self.something.notify_all()
 
-    def _say(self, said: list[tuple[int, FromProcess]]) -> None:
+    def _say(self, said: list[tuple[int, protocol.FromProcess]]) -> None:
         if said:
             with self.something:
                 self.said += said
@@ -153,20 +153,19 @@ class Agent:
             match request:
                 case Fetched():
                     self._fetched(request.key, request.path, request.lost)
-                case Send() if request.far:
+                case protocol.Send() if request.far:
                     self._fetch_and_send(request)
-                case Send(message=Call() | Discard()) if request.process in self.letters:  # a `Resume` is for one that has begun
-                    self.letters[request.process].append(Letter(request))
-                case EndProcess(kill=False) if request.process in self.letters:
+                case (protocol.Send(message=protocol.Call() | protocol.Discard()) | protocol.EndProcess(kill=False)
+                      ) if request.process in self.letters:  # not `Resume`, which is for a call that has begun
                     self.letters[request.process].append(Letter(request))
                 case _:
-                    if isinstance(request, EndProcess) and request.kill:
+                    if isinstance(request, protocol.EndProcess) and request.kill:
                         self._discard(request.process)
                     self.processes.do(request)
 
     # -- batches of other nodes -------------------------------------------------------------------------------
 
-    def _fetch_and_send(self, request: Send) -> None:
+    def _fetch_and_send(self, request: protocol.Send) -> None:
         """A call with batches that lie elsewhere."""
         process, call = request.process, request.message
         if process not in self.processes.alive:
@@ -213,25 +212,25 @@ class Agent:
         while letters and not letters[0].missing:
             letter = letters.popleft()
             if letter.lost:
-                self.processes.send(process, DataLost(letter.request.message.id, letter.lost))
+                self.processes.send(process, protocol.DataLost(letter.request.message.id, letter.lost))
             else:
-                if isinstance(letter.request, Send):
+                if isinstance(letter.request, protocol.Send):
                     self._bring_home(letter.request)
                 self.processes.do(letter.request)
         if not letters:
             del self.letters[process]
 
-    def _bring_home(self, request: Send) -> None:
+    def _bring_home(self, request: protocol.Send) -> None:
         """Let a call read our copies."""
         if request.far:
             here = {path: self.copies[node, path].path for path, node in request.far.items()}
             for ref in {s.ref for s in request.message.slices if s.ref is not None}:
                 ref.data = here.get(ref.data, ref.data)
 
-    def _heard(self, process: int, message: FromProcess) -> None:
-        if isinstance(message, (Done, Failed, DataLost)):
+    def _heard(self, process: int, message: protocol.FromProcess) -> None:
+        if isinstance(message, (protocol.Done, protocol.Failed, protocol.DataLost)):
             self._let_go(lambda user: user == (process, message.call))
-        elif isinstance(message, Ended):
+        elif isinstance(message, protocol.Ended):
             self._discard(process)
 
     def _discard(self, process: int) -> None:

@@ -1,4 +1,4 @@
-"""Workers as sets of processes: what the scheduler wants, as requests to nodes, and what processes say, as events.
+"""Workers as groups of processes: what the scheduler wants, as requests to nodes, and what processes say, as events.
 
 What all runtimes with processes share. An ordinary worker is one process. A gang is one for each rank: all of them get every call,
 in the same order; the answer of rank 0 counts, and is told when all have given theirs, since until then they read what was given.
@@ -13,33 +13,8 @@ from itertools import count
 
 import cloudpickle
 
-from curator.api.errors import FirstError
-from curator.api.resources import Place
-from curator.engine.events import Action, Event, Release, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
-from curator.engine.protocol import (
-    Call,
-    DataLost,
-    Discard,
-    Done,
-    Emitted,
-    Ended,
-    EndProcess,
-    Failed,
-    FromProcess,
-    MeetsAt,
-    Output,
-    Progress,
-    Rank,
-    Ready,
-    Ref,
-    ReleaseBatch,
-    Request,
-    Restored,
-    Resume,
-    Send,
-    StartProcess,
-    UnitInfo,
-)
+from curator.engine import events as ev
+from curator.engine import protocol
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
 
@@ -47,45 +22,44 @@ from curator.pipeline.plan import Operator
 class Job:
     """What every runtime must know of a run: the operators, the units, and where sidecars lie.
 
-    `restore(unit)`: the sidecars of a committed unit by step name. `name_of(unit, attempt)`: what its files are called.
+    `unit_of(unit, attempt)`: what to read, and what its files are called. `restore(step, units)`: the sidecars of a stateful step,
+    of the committed units and of those that are done again.
     """
 
-    def __init__(self, operators: Sequence[Operator], unit_of: Callable[[int, int], UnitInfo], sidecars: Folder,
-                 restore: Callable[[str, Sequence[int]], list[Restored]]) -> None:
+    def __init__(self, operators: Sequence[Operator], unit_of: Callable[[int, int], protocol.UnitInfo], sidecars: Folder,
+                 restore: Callable[[str, Sequence[int]], list[protocol.Restored]]) -> None:
         self.operators, self.unit_of, self.sidecars, self.restore = operators, unit_of, sidecars, restore
 
-    def complete(self, call: Call) -> Call:
+    def complete(self, call: protocol.Call) -> protocol.Call:
         """A call with all that its worker is told."""
         if call.kind != "process" or self.operators[call.operator].kind == "sink":
             call.infos = {unit: self.unit_of(unit, attempt) for unit, attempt in call.units}
         return call
 
-    def restored(self, action: StartWorker) -> list[Restored]:
+    def restored(self, action: ev.StartWorker) -> list[protocol.Restored]:
         operator = self.operators[action.operator]
         return self.restore(operator.steps[0].name, action.restore) if operator.kind == "stateful" else []
 
 
-def located(outputs: Sequence[Output], node: int) -> None:
-    """Fill in where the batches of an answer lie; those inside the message lie on no node."""
-    for output in outputs:
-        output.ref.node = None if isinstance(output.ref.data, bytes) else node
+@dataclass(slots=True, eq=False)
+class ProcessGroup:
+    """The processes of one worker, in the order of their ranks. Rank 0 starts first and says where the others find it."""
 
-
-@dataclass(slots=True)
-class Crew:
-    """The processes of one worker, in the order of their ranks."""
-
-    start: StartWorker
-    processes: list[int]
-    living: set[int]
+    start: ev.StartWorker
+    processes: list[int] = field(default_factory=list)
+    living: set[int] = field(default_factory=set)
     setups: list[float] = field(default_factory=list)  # seconds, of the ranks that are ready
     exhausted: bool = False  # of rank 0
-    answers: dict[int, list[tuple[int, Done]]] = field(default_factory=dict)  # by call that not every rank has answered, and rank
+    answers: dict[int, list[tuple[int, protocol.Done]]] = field(default_factory=dict)  # by call that not all ranks have answered
     stopping: bool = False
 
     @property
     def size(self) -> int:
         return len(self.start.places)
+
+    @property
+    def is_ready(self) -> bool:
+        return len(self.setups) == self.size
 
 
 class Workers:
@@ -93,171 +67,156 @@ class Workers:
 
     def __init__(self, job: Job, address_of: Callable[[int], str] = lambda node: "127.0.0.1") -> None:
         self.job, self.address_of = job, address_of
-        self.crews: dict[int, Crew] = {}
-        self.rank_of: dict[int, tuple[int, int]] = {}  # worker and rank of each process
+        self.groups: dict[int, ProcessGroup] = {}  # by worker
+        self.rank_of: dict[int, tuple[ProcessGroup, int]] = {}  # of each process
         self.specs: dict[int, bytes] = {}
-        self.requests: list[tuple[int, Request]] = []
+        self.requests: list[tuple[int, protocol.Request]] = []
         self._numbers = count(1)
 
-    def take_requests(self) -> list[tuple[int, Request]]:
+    def take_requests(self) -> list[tuple[int, protocol.Request]]:
         """What is to be done now, and on which node; asked for after each `do` and `hear`."""
         requests, self.requests = self.requests, []
         return requests
 
     # -- what the scheduler wants ---------------------------------------------------------------------------
 
-    def do(self, action: Action) -> None:
-        match action:
-            case Submit():
-                self._submit(action.call)
-            case Release():
-                self._release(action.ref)
-            case Resume():
-                crew = self.crews.get(action.worker)
-                if crew:  # the other ranks do not wait: nobody takes what they have
-                    self._ask(crew, 0, Send(crew.processes[0], action))
-            case StartWorker():
-                self.crews[action.worker] = crew = Crew(action, [], set())
-                self._start_rank(action.worker, crew, 0, 0)
-            case StopWorker():
-                self._stop(action)
-            case Discard():
-                self._ask_all(action.worker, lambda process: Send(process, action))
-
-    def _submit(self, call: Call) -> None:
-        crew = self.crews.get(call.worker)
-        if crew is None:
+    def do(self, action: ev.Action) -> None:
+        if isinstance(action, ev.Release):
+            self._release(action.ref)
             return
+        if isinstance(action, ev.StartWorker):
+            self.groups[action.worker] = group = ProcessGroup(action)
+            self._start_rank(group, 0, 0)
+            return
+        group = self.groups.get(action.call.worker if isinstance(action, ev.Submit) else action.worker)
+        if group is None:
+            return
+        match action:
+            case ev.Submit():
+                self._submit(group, action.call)
+            case protocol.Resume():  # the other ranks do not wait: nobody takes what they have
+                self._ask(group, 0, protocol.Send(group.processes[0], action))
+            case protocol.Discard():
+                for rank, process in enumerate(group.processes):
+                    self._ask(group, rank, protocol.Send(process, action))
+            case ev.StopWorker():
+                for rank, process in enumerate(group.processes):
+                    self._ask(group, rank, protocol.EndProcess(process, action.kill))
+                group.stopping = True
+                if action.kill:
+                    self._forget(group)
+
+    def _submit(self, group: ProcessGroup, call: protocol.Call) -> None:
         self.job.complete(call)
         lie = {s.ref.data: s.ref.node for s in call.slices if s.ref is not None and s.ref.node is not None}
-        for rank, place in enumerate(crew.start.places):
+        for rank, place in enumerate(group.start.places):
             far = {data: node for data, node in lie.items() if node != place.node}
-            self._ask(crew, rank, Send(crew.processes[rank], call, far))
+            self._ask(group, rank, protocol.Send(group.processes[rank], call, far))
 
-    def _ask(self, crew: Crew, rank: int, request: Request) -> None:
-        self.requests.append((crew.start.places[rank].node, request))
+    def _ask(self, group: ProcessGroup, rank: int, request: protocol.Request) -> None:
+        self.requests.append((group.start.places[rank].node, request))
 
-    def _ask_all(self, worker: int, request_of: Callable[[int], Request]) -> None:
-        crew = self.crews.get(worker)
-        for rank, process in enumerate(crew.processes if crew else ()):
-            self._ask(crew, rank, request_of(process))
-
-    def _release(self, ref: Ref) -> None:
+    def _release(self, ref: protocol.Ref) -> None:
         if ref.node is not None:
-            self.requests.append((ref.node, ReleaseBatch(ref.data)))
+            self.requests.append((ref.node, protocol.ReleaseBatch(ref.data)))
 
-    def _start_rank(self, worker: int, crew: Crew, rank: int, port: int) -> None:
-        start, process = crew.start, next(self._numbers)
-        crew.processes.append(process)
-        crew.living.add(process)
-        self.rank_of[process] = worker, rank
-        place = start.places[rank]
+    def _start_rank(self, group: ProcessGroup, number: int, port: int) -> None:
+        start, process = group.start, next(self._numbers)
+        group.processes.append(process)
+        group.living.add(process)
+        self.rank_of[process] = group, number
+        place = start.places[number]
         nodes = [p.node for p in start.places]
-        visible = tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus)
-        gang = crew.size > 1 or self.job.operators[start.operator].resources.gang
-        which = Rank(worker, place.gpus, visible, gang, rank, crew.size, nodes[:rank].count(place.node), nodes.count(place.node),
-                     self.address_of(nodes[0]), port)
-        self._ask(crew, rank, StartProcess(process, self._spec(start.operator), which, self.job.restored(start)))
+        rank = protocol.Rank(
+            start.worker, place.gpus, visible=tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus),
+            gang=group.size > 1 or self.job.operators[start.operator].resources.gang, number=number, size=group.size,
+            local_rank=nodes[:number].count(place.node), local_size=nodes.count(place.node),
+            address=self.address_of(nodes[0]), port=port)
+        self._ask(group, number, protocol.StartProcess(process, self._spec(start.operator), rank, self.job.restored(start)))
 
     def _spec(self, index: int) -> bytes:
         if index not in self.specs:
             self.specs[index] = cloudpickle.dumps((self.job.operators[index], self.job.sidecars), protocol=5)
         return self.specs[index]
 
-    def _stop(self, action: StopWorker) -> None:
-        self._ask_all(action.worker, lambda process: EndProcess(process, action.kill))
-        if action.worker in self.crews:
-            self.crews[action.worker].stopping = True
-            if action.kill:
-                self._discard(action.worker)
-
     # -- what processes say -----------------------------------------------------------------------------------
 
-    def hear(self, node: int, process: int, message: FromProcess) -> list[Event]:
+    def hear(self, node: int, process: int, message: protocol.FromProcess) -> list[ev.Event]:
         """What the scheduler is told of a message from a process of a node."""
+        if isinstance(message, (protocol.Emitted, protocol.Done)):
+            located(message.outputs, node)
         if process not in self.rank_of:  # its worker was killed: nobody waits for this any more
-            self._drop_answer(node, message)
+            self._drop(message)
             return []
-        worker, rank = self.rank_of[process]
-        crew = self.crews[worker]
+        group, rank = self.rank_of[process]
         match message:
-            case Done():
-                located(message.outputs, node)
-                return self._answered(crew, rank, message)
-            case Emitted():
-                located(message.outputs, node)
+            case protocol.Done():
+                return self._answered(group, rank, message)
+            case protocol.Emitted() | protocol.Progress() | protocol.Failed():
                 return [message]
-            case Progress() | Failed():
-                return [message]
-            case Ready():
-                return self._ready(worker, crew, rank, message)
-            case MeetsAt():
-                for other in range(1, crew.size):
-                    self._start_rank(worker, crew, other, message.port)
-                if crew.stopping:
-                    self._ask_all(worker, EndProcess)
-            case DataLost():
+            case protocol.Ready():
+                group.setups.append(message.setup_s)
+                group.exhausted |= message.exhausted and rank == 0
+                return [ev.WorkerReady(group.start.worker, max(group.setups), group.exhausted)] if group.is_ready else []
+            case protocol.MeetsAt():
+                for other in range(1, group.size):
+                    self._start_rank(group, other, message.port)
+                    if group.stopping:
+                        self._ask(group, other, protocol.EndProcess(group.processes[other]))
+            case protocol.DataLost():
                 # The other ranks may have begun it: the gang is out of step.
-                lost = self._lost(worker, crew, f"rank {rank} lacked data: {message.reason}") if crew.size > 1 else []
-                return [message, *lost]
-            case Ended():
-                return self._ended(worker, crew, process, message)
+                lost = protocol.Ended(f"lacked data: {message.reason}")
+                return [message, *([self._lost(group, rank, lost)] if group.size > 1 else [])]
+            case protocol.Ended():
+                group.living.discard(process)
+                return [] if group.stopping and group.living else [self._lost(group, rank, message)]
         return []
 
-    def _answered(self, crew: Crew, rank: int, answer: Done) -> list[Event]:
-        if crew.size == 1:
+    def _answered(self, group: ProcessGroup, rank: int, answer: protocol.Done) -> list[ev.Event]:
+        if group.size == 1:
             return [answer]
-        answers = crew.answers.setdefault(answer.call, [])
+        answers = group.answers.setdefault(answer.call, [])
         answers.append((rank, answer))
-        if len(answers) < crew.size:
+        if len(answers) < group.size:
             return []
-        return [of_rank for at, of_rank in crew.answers.pop(answer.call) if at == 0]
+        return [found for by, found in group.answers.pop(answer.call) if by == 0]
 
-    def _ready(self, worker: int, crew: Crew, rank: int, ready: Ready) -> list[Event]:
-        crew.setups.append(ready.setup_s)
-        crew.exhausted |= ready.exhausted and rank == 0
-        return [WorkerReady(worker, max(crew.setups), crew.exhausted)] if len(crew.setups) == crew.size else []
-
-    def _ended(self, worker: int, crew: Crew, process: int, told: Ended) -> list[Event]:
-        crew.living.discard(process)
-        if crew.stopping and crew.living:
-            return []
-        reason = f"rank {self.rank_of[process][1]}: {told.reason}" if crew.size > 1 else told.reason
-        return self._lost(worker, crew, reason, told.fatal, told.step, told.first)
-
-    def _lost(self, worker: int, crew: Crew, reason: str, fatal: bool = False, step: int = 0,
-              first: FirstError | None = None) -> list[Event]:
+    def _lost(self, group: ProcessGroup, rank: int, ended: protocol.Ended) -> ev.WorkerLost:
         """A worker is gone, or must go: end what is left of it."""
-        names = [s.name for s in self.job.operators[crew.start.operator].steps]
-        ready, step = len(crew.setups) == crew.size, min(step, len(names) - 1)
-        for rank, process in enumerate(crew.processes):
-            if process in crew.living:
-                self._ask(crew, rank, EndProcess(process, kill=True))
-        self._discard(worker)
+        names = [s.name for s in self.job.operators[group.start.operator].steps]
+        step, first = min(ended.step, len(names) - 1), ended.first
         if first is not None and not first.stage:  # it was raised where no step was begun
             first = replace(first, stage=names[step])
-        return [WorkerLost(worker, reason, setup=not ready, fatal=fatal, step=step, first=first)]
+        self._end(group)
+        return ev.WorkerLost(group.start.worker, f"rank {rank}: {ended.reason}" if group.size > 1 else ended.reason,
+                             setup=not group.is_ready, fatal=ended.fatal, step=step, first=first)
 
-    def _discard(self, worker: int) -> None:
-        crew = self.crews.pop(worker)
-        for process in crew.processes:
+    def _end(self, group: ProcessGroup) -> None:
+        for rank, process in enumerate(group.processes):
+            if process in group.living:
+                self._ask(group, rank, protocol.EndProcess(process, kill=True))
+        self._forget(group)
+
+    def _forget(self, group: ProcessGroup) -> None:
+        del self.groups[group.start.worker]
+        for process in group.processes:
             del self.rank_of[process]
-        for _, answer in (a for answers in crew.answers.values() for a in answers):
-            for output in answer.outputs:
-                self._release(output.ref)
+        for answers in group.answers.values():
+            for _, answer in answers:
+                self._drop(answer)
 
-    def _drop_answer(self, node: int, message: FromProcess) -> None:
-        if isinstance(message, (Emitted, Done)):
-            located(message.outputs, node)
+    def _drop(self, message: protocol.FromProcess) -> None:
+        if isinstance(message, (protocol.Emitted, protocol.Done)):
             for output in message.outputs:
                 self._release(output.ref)
 
     def lose_node(self, node: int) -> None:
         """A node is gone with its processes: what is left of their workers elsewhere ends too."""
-        for worker, crew in list(self.crews.items()):
-            places: tuple[Place, ...] = crew.start.places
-            if any(place.node == node for place in places):
-                for rank, process in enumerate(crew.processes):
-                    if places[rank].node != node and process in crew.living:
-                        self._ask(crew, rank, EndProcess(process, kill=True))
-                self._discard(worker)
+        for group in [g for g in self.groups.values() if any(place.node == node for place in g.start.places)]:
+            self._end(group)  # what is asked of the node itself reaches nobody
+
+
+def located(outputs: Sequence[protocol.Output], node: int) -> None:
+    """Fill in where the batches of an answer lie; those inside the message lie on no node."""
+    for output in outputs:
+        output.ref.node = None if isinstance(output.ref.data, bytes) else node

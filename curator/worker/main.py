@@ -21,25 +21,7 @@ import pyarrow as pa
 
 from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
-from curator.engine.protocol import (
-    Call,
-    DataLost,
-    Discard,
-    Done,
-    Emitted,
-    End,
-    Failed,
-    FromProcess,
-    GaveUp,
-    MeetsAt,
-    Progress,
-    Rank,
-    Ready,
-    Restored,
-    Resume,
-    Setup,
-    ToProcess,
-)
+from curator.engine import protocol
 from curator.io.files.folder import Folder
 from curator.machine.detect import free_port
 from curator.pipeline.plan import Operator
@@ -74,9 +56,9 @@ def serve(fd: int, process: int) -> int:
 class Worker:
     def __init__(self, driver: Connection, process: int) -> None:
         self.driver, self.process = driver, process
-        self.rank = Rank(-1)
-        self.inbox: queue.SimpleQueue[ToProcess | Unreadable] = queue.SimpleQueue()
-        self.later: deque[ToProcess] = deque()  # came while a paused call waited to be resumed
+        self.rank = protocol.Rank(-1)
+        self.inbox: queue.SimpleQueue[protocol.ToProcess | Unreadable] = queue.SimpleQueue()
+        self.later: deque[protocol.ToProcess] = deque()  # came while a paused call waited to be resumed
         self.call = 0
         self.progressed = 0.0
         # Its own thread, so that the driver can send while this worker works, and so that the driver's death is noticed
@@ -94,7 +76,7 @@ class Worker:
             except Exception as error:
                 self.inbox.put(Unreadable(f"a message to it cannot be read: {type(error).__name__}: {error}"))
 
-    def send(self, message: FromProcess) -> None:
+    def send(self, message: protocol.FromProcess) -> None:
         try:
             self.driver.send_bytes(dumps(message))
         except OSError:
@@ -105,7 +87,7 @@ class Worker:
         pa.set_io_thread_count(2)
         first = self.inbox.get()
         if isinstance(first, Unreadable):
-            self.send(GaveUp(first.reason, fatal=True))
+            self.send(protocol.GaveUp(first.reason, fatal=True))
             return 1
         runner = self._set_up(first)
         if runner is None:
@@ -119,7 +101,7 @@ class Worker:
         except OutOfStep:
             return 1  # without `close`, which may wait for the others
 
-    def _set_up(self, setup: Setup) -> Runner | None:
+    def _set_up(self, setup: protocol.Setup) -> Runner | None:
         began = time.perf_counter()
         self.rank = rank = setup.rank
         os.environ["CUDA_VISIBLE_DEVICES"] = setup.devices
@@ -127,18 +109,18 @@ class Worker:
             port = rank.port or free_port()
             os.environ.update(rank.environment(port))
             if rank.number == 0 and rank.size > 1:
-                self.send(MeetsAt(port))
+                self.send(protocol.MeetsAt(port))
         try:
             runner = self._runner(*pickle.loads(setup.spec), setup.folders, setup.restored)
         except Exception as error:
             ours = isinstance(error, CuratorError)
             told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-            self.send(GaveUp(told, ours, first_error(error.stage if isinstance(error, StageError) else "", error)))
+            self.send(protocol.GaveUp(told, ours, first_error(error.stage if isinstance(error, StageError) else "", error)))
             return None
-        self.send(Ready(time.perf_counter() - began, runner.exhausted))
+        self.send(protocol.Ready(time.perf_counter() - began, runner.exhausted))
         return runner
 
-    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], restore: list[Restored]) -> Runner:
+    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], restore: list[protocol.Restored]) -> Runner:
         cpus, rank = operator.resources.cpus, self.rank
         if cpus >= 2:
             os.environ["OMP_NUM_THREADS"] = str(int(cpus))
@@ -154,40 +136,40 @@ class Worker:
         runner.setup(Context(rank.worker, cpus, rank.gpus, rank.number, rank.size), restore, partial(once_on_node, folders[0]))
         return runner
 
-    def _take(self, runner: Runner, message: ToProcess | Unreadable) -> None:
+    def _take(self, runner: Runner, message: protocol.ToProcess | Unreadable) -> None:
         match message:
-            case Call():
+            case protocol.Call():
                 self._call(runner, message)
-            case Discard():
+            case protocol.Discard():
                 runner.discard(message.unit, message.attempt, message.replay)
-            case DataLost():
+            case protocol.DataLost():
                 self.send(message)
             case Unreadable():
-                self.send(GaveUp(message.reason, fatal=True))
+                self.send(protocol.GaveUp(message.reason, fatal=True))
                 raise OutOfStep(message.reason)
-            case End():
+            case protocol.End():
                 raise Hangup
 
-    def _call(self, runner: Runner, call: Call) -> None:
+    def _call(self, runner: Runner, call: protocol.Call) -> None:
         self.call, self.progressed = call.id, 0.0
         first = self.rank.number == 0  # the other ranks' answers are nobody's
         for answer in runner.run(call):
-            if isinstance(answer, Failed) and self.rank.size > 1 and not answer.fatal:
-                self.send(GaveUp(answer.error, fatal=False, first=answer.first))
+            if isinstance(answer, protocol.Failed) and self.rank.size > 1 and not answer.fatal:
+                self.send(protocol.GaveUp(answer.error, fatal=False, first=answer.first))
                 raise OutOfStep(answer.error)
-            if first or isinstance(answer, Failed):
+            if first or isinstance(answer, protocol.Failed):
                 self.send(answer)
-            elif isinstance(answer, Done):
-                self.send(Done(call.id))
-            if first and isinstance(answer, Emitted):
+            elif isinstance(answer, protocol.Done):
+                self.send(protocol.Done(call.id))
+            if first and isinstance(answer, protocol.Emitted):
                 self._wait_for_resume(call.id)
 
     def _wait_for_resume(self, call: int) -> None:
         while True:
             message = self.inbox.get()
-            if isinstance(message, Resume) and message.call == call:
+            if isinstance(message, protocol.Resume) and message.call == call:
                 return
-            if isinstance(message, End):
+            if isinstance(message, protocol.End):
                 raise Hangup
             self.later.append(message)  # in its turn: a unit is not forgotten in the middle of a call over its rows
 
@@ -195,7 +177,7 @@ class Worker:
         now = time.perf_counter()
         if now - self.progressed > PROGRESS_S:
             self.progressed = now
-            self.send(Progress(self.call))
+            self.send(protocol.Progress(self.call))
 
 
 def once_on_node(folder: str, name: str, do: Callable[[], None]) -> None:

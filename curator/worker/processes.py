@@ -1,6 +1,6 @@
 """The worker processes of one node: started, told, heard, ended, and cleaned up after.
 
-It knows processes by the numbers that its caller chose, and messages; of the run it knows nothing. Its owner waits in one place
+It knows processes by the numbers that its owner chose, and messages; of the run it knows nothing. Its owner waits in one place
 for everything: answers of processes, and their deaths, which the fork server reports. Batches stay in shared memory; only their
 names pass through here.
 """
@@ -19,34 +19,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from curator.engine.protocol import (
-    Done,
-    Emitted,
-    End,
-    Ended,
-    EndProcess,
-    FromProcess,
-    GaveUp,
-    Rank,
-    Ready,
-    ReleaseBatch,
-    Request,
-    Restored,
-    Send,
-    Setup,
-    StartProcess,
-    ToProcess,
-)
+from curator.engine import protocol
 from curator.machine.detect import visible_devices
 from curator.machine.folders import clear_folder, make_folders, remove_folder
 from curator.worker.fork_server import EXITED, FORK, KILL, REQUEST
 from curator.worker.pickling import dumps
-from curator.worker.store import Data, Store
+from curator.worker.store import Store
 
 GRACE_S = 10.0  # for processes to close when the run has ended
-FORK_SERVER, WAKE = -1, -2  # where a process number stands otherwise
+FORK_SERVER = -1  # where a process number stands otherwise
 # A process is forked safely only while it has one thread: BLAS libraries and Arrow's second allocator start theirs on import.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
               "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -71,16 +56,14 @@ class Line:
 
     def receive(self) -> tuple[list[bytes], bool]:
         """The whole messages that have come, and whether there may be more. Half a message of a dead process is nothing."""
-        open_ = True
+        more = False
         try:
-            while open_:
-                chunk = self.end.recv(1 << 18)
+            while chunk := self.end.recv(1 << 18):
                 self.inbox += chunk
-                open_ = bool(chunk)
         except BlockingIOError:
+            more = True
+        except OSError:  # it died with words of ours unread
             pass
-        except OSError:
-            open_ = False
         messages, at = [], 0
         while at + SIZE.size <= len(self.inbox):
             end = at + SIZE.size + SIZE.unpack_from(self.inbox, at)[0]
@@ -89,7 +72,18 @@ class Line:
             messages.append(bytes(self.inbox[at + SIZE.size:end]))
             at = end
         del self.inbox[:at]
-        return messages, open_
+        return messages, more
+
+
+@dataclass(slots=True)
+class Process:
+    """A process that was forked. `line`: None when nobody talks to it any more."""
+
+    line: Line | None
+    ready: bool = False
+    ending: bool = False  # it was ready and asked to end, so it does by itself
+    unwanted: bool = False  # killed at our owner's wish: no message follows
+    last: protocol.GaveUp | None = None  # why it ends
 
 
 class Processes:
@@ -101,96 +95,91 @@ class Processes:
     def __init__(self, modules: Sequence[str] = (), keep: Sequence[int] = ()) -> None:
         self.folders = dict(make_folders())
         self.devices = visible_devices()
-        self.lines: dict[int, Line] = {}
-        self.alive: set[int] = set()  # forked and not reported as ended
-        self.ready: set[int] = set()
-        self.asked: set[int] = set()  # of these, the ones that end by themselves
-        self.unwanted: set[int] = set()  # killed at our owner's wish: no message follows
+        self.alive: dict[int, Process] = {}  # by number, until the fork server reports the end
         self.files: set[str] = set()  # batches in shared memory that our owner was told of
-        self.failures: dict[int, GaveUp] = {}  # the last words of processes that have not ended yet
-        self.half = b""
+        self.said: list[tuple[int, protocol.FromProcess]] = []  # for our owner
+        self.half = b""  # a report of the fork server that has not come whole
         self.selector = selectors.DefaultSelector()
         self.woken, self.waker = socket.socketpair()
         for end in (self.woken, self.waker):
             end.setblocking(False)
-        self.selector.register(self.woken, selectors.EVENT_READ, WAKE)
+        self.selector.register(self.woken, selectors.EVENT_READ, lambda mask: self.woken.recv(1 << 12))
         self._start_fork_server(modules, keep)
 
     def _start_fork_server(self, modules: Sequence[str], keep: Sequence[int]) -> None:
-        ours, theirs = socket.socketpair()
-        told = json.dumps({"path": sys.path, "modules": list(modules), "folders": list(self.folders), "keep": list(keep)})
+        self.fork_server, theirs = socket.socketpair()
+        job = json.dumps({"path": sys.path, "modules": list(modules), "folders": list(self.folders), "keep": list(keep)})
         paths = os.pathsep.join(p for p in sys.path if p)
         self.fork_server_process = subprocess.Popen(
-            [sys.executable, "-c", "from curator.worker.fork_server import main; main()", str(theirs.fileno()), told],
+            [sys.executable, "-c", "from curator.worker.fork_server import main; main()", str(theirs.fileno()), job],
             pass_fds=[theirs.fileno(), *keep], start_new_session=True, stdin=subprocess.DEVNULL,
             env={**ONE_THREAD, **os.environ, "PYTHONPATH": paths})
         theirs.close()
-        self.fork_server = ours
-        self.selector.register(ours, selectors.EVENT_READ, FORK_SERVER)
+        self.selector.register(self.fork_server, selectors.EVENT_READ, self._hear_fork_server)
 
     # -- to processes ---------------------------------------------------------------------------------------
 
-    def do(self, request: Request) -> None:
+    def do(self, request: protocol.Request) -> None:
         match request:
-            case Send():
+            case protocol.Send():
                 self.send(request.process, request.message)
-            case ReleaseBatch():
-                self.release(request.data)
-            case StartProcess():
-                self.start(request.process, request.spec, request.rank, request.restored)
-            case EndProcess():
-                self.stop(request.process, request.kill)
+            case protocol.ReleaseBatch():
+                self.files.discard(request.data)
+                Store.release(request.data)
+            case protocol.StartProcess():
+                self._start(request)
+            case protocol.EndProcess():
+                self._end(request.process, request.kill)
 
-    def start(self, process: int, spec: bytes, rank: Rank, restored: list[Restored]) -> None:
-        """Fork a process and set it up. `spec`: the pickled operator, and the folder of sidecars."""
-        ours, theirs = socket.socketpair()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the fork server is gone, and is missed or about to be
-            socket.send_fds(self.fork_server, [REQUEST.pack(FORK, process)], [theirs.fileno()])
-            self.alive.add(process)
-        theirs.close()
-        self.lines[process] = Line(ours)
-        self.selector.register(ours, selectors.EVENT_READ, process)
-        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in rank.visible)
-        self.send(process, Setup(spec, list(self.folders), rank, devices, restored))
-
-    def send(self, process: int, message: ToProcess) -> None:
+    def send(self, number: int, message: protocol.ToProcess) -> None:
         """Give a process a message; one that is gone gets nothing."""
-        if process in self.lines:
-            self._flush(process, dumps(message))
+        process = self.alive.get(number)
+        if process is not None and process.line is not None:
+            self._flush(process.line, dumps(message))
 
-    def stop(self, process: int, kill: bool = False) -> None:
-        """Ask a process to end. `kill`: end it at once, and say nothing more of it."""
-        if not kill:
-            self.asked |= {process} & self.ready  # nobody waits for one that is still loading its model
-            self.send(process, End())
+    def _start(self, request: protocol.StartProcess) -> None:
+        number, (ours, theirs) = request.process, socket.socketpair()
+        try:
+            socket.send_fds(self.fork_server, [REQUEST.pack(FORK, number)], [theirs.fileno()])
+        except (BrokenPipeError, ConnectionResetError):  # the fork server is gone, as we hear soon
+            ours.close()
             return
-        self._hang_up(process)
-        if process in self.alive:
-            self.unwanted.add(process)
-            self._kill(process)
+        finally:
+            theirs.close()
+        self.alive[number] = Process(Line(ours))
+        self.selector.register(ours, selectors.EVENT_READ, partial(self._serve, number))
+        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in request.rank.visible)
+        self.send(number, protocol.Setup(request.spec, list(self.folders), request.rank, devices, request.restored))
 
-    def _kill(self, process: int) -> None:
+    def _end(self, number: int, kill: bool) -> None:
+        """Ask a process to end. `kill`: end it at once, and say nothing more of it."""
+        process = self.alive.get(number)
+        if process is None:
+            return
+        if not kill:
+            process.ending = process.ready  # nobody waits for one that is still loading its model
+            self.send(number, protocol.End())
+        else:
+            self._hang_up(process)
+            process.unwanted = True
+            self._kill(number)
+
+    def _kill(self, number: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.fork_server.sendall(REQUEST.pack(KILL, process))
+            self.fork_server.sendall(REQUEST.pack(KILL, number))
 
-    def release(self, data: Data) -> None:
-        """Remove a batch."""
-        self.files.discard(data)
-        Store.release(data)
-
-    def _flush(self, process: int, message: bytes = b"") -> None:
-        line = self.lines[process]
+    def _flush(self, line: Line, message: bytes = b"") -> None:
         waited = bool(line.outbox)
         line.send(message)
         if bool(line.outbox) != waited:
-            both = selectors.EVENT_READ | selectors.EVENT_WRITE
-            self.selector.modify(line.end, both if line.outbox else selectors.EVENT_READ, process)
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.outbox else 0)
+            self.selector.modify(line.end, events, self.selector.get_key(line.end).data)
 
-    def _hang_up(self, process: int) -> None:
-        line = self.lines.pop(process, None)
-        if line is not None:
-            self.selector.unregister(line.end)
-            line.end.close()
+    def _hang_up(self, process: Process) -> None:
+        if process.line is not None:
+            self.selector.unregister(process.line.end)
+            process.line.end.close()
+            process.line = None
 
     # -- from processes ---------------------------------------------------------------------------------------
 
@@ -199,78 +188,79 @@ class Processes:
         with contextlib.suppress(BlockingIOError):  # enough calls wait already
             self.waker.send(b"\0")
 
-    def wait(self, timeout: float | None) -> list[tuple[int, FromProcess]]:
+    def wait(self, timeout: float | None) -> list[tuple[int, protocol.FromProcess]]:
         """What processes have said; waits for the first word, at most `timeout` seconds.
 
-        The last of a process is `Ended`; from FORK_SERVER: all are lost.
+        The last word of a process is `Ended`; from FORK_SERVER it says that all are lost.
         """
-        said: list[tuple[int, FromProcess]] = []
-        ready = self.selector.select(timeout)
-        for key, mask in ready:
-            if key.data in self.lines and mask & selectors.EVENT_WRITE:
-                self._flush(key.data)
-            if key.data in self.lines and mask & selectors.EVENT_READ:
-                self._hear(key.data, said)
-        for key, _ in ready:
-            if key.data == FORK_SERVER:
-                self._hear_fork_server(said)
-            elif key.data == WAKE:
-                with contextlib.suppress(BlockingIOError):
-                    self.woken.recv(1 << 12)
+        for key, mask in self.selector.select(timeout):
+            key.data(mask)
+        said, self.said = self.said, []
         return said
 
-    def _hear(self, process: int, said: list[tuple[int, FromProcess]]) -> None:
-        messages, more = self.lines[process].receive()
+    def _serve(self, number: int, mask: int) -> None:
+        process = self.alive.get(number)
+        if process is None or process.line is None:  # its end was reported a moment ago
+            return
+        if mask & selectors.EVENT_WRITE:
+            self._flush(process.line)
+        if mask & selectors.EVENT_READ:
+            self._hear(number, process)
+
+    def _hear(self, number: int, process: Process) -> None:
+        messages, more = process.line.receive()
         for raw in messages:
             try:
                 message = pickle.loads(raw)
             except Exception as error:
-                message = GaveUp(f"what it sent cannot be read: {type(error).__name__}: {error}", fatal=True)
-                self._kill(process)
-            if isinstance(message, GaveUp):
-                self.failures[process] = message
+                message = protocol.GaveUp(f"what it sent cannot be read: {type(error).__name__}: {error}", fatal=True)
+                self._kill(number)
+            if isinstance(message, protocol.GaveUp):
+                process.last = message
                 continue
-            if isinstance(message, Ready):
-                self.ready.add(process)
-            self.files.update(named(message))
-            said.append((process, message))
+            process.ready = process.ready or isinstance(message, protocol.Ready)
+            if isinstance(message, (protocol.Emitted, protocol.Done)):
+                self.files.update(output.ref.data for output in message.outputs if isinstance(output.ref.data, str))
+            self.said.append((number, message))
         if not more:
             self._hang_up(process)
 
-    def _hear_fork_server(self, said: list[tuple[int, FromProcess]]) -> None:
+    def _hear_fork_server(self, mask: int) -> None:
         data = b""
         with contextlib.suppress(ConnectionResetError):  # it died with words of ours unread
             data = self.fork_server.recv(1 << 16)
         if not data:
             self.selector.unregister(self.fork_server)
+            for process in self.alive.values():
+                self._hang_up(process)
             self.alive.clear()
-            said.append((FORK_SERVER, Ended("it died")))
+            self.said.append((FORK_SERVER, protocol.Ended("it died")))
         self.half += data
         whole = len(self.half) - len(self.half) % EXITED.size
-        for _, process, status in EXITED.iter_unpack(self.half[:whole]):
-            self._ended(process, status, said)
+        for _, number, status in EXITED.iter_unpack(self.half[:whole]):
+            self._ended(number, status)
         self.half = self.half[whole:]
 
-    def _ended(self, process: int, status: int, said: list[tuple[int, FromProcess]]) -> None:
-        if process in self.lines:  # what it said before it died still counts
-            self._hear(process, said)
+    def _ended(self, number: int, status: int) -> None:
+        process = self.alive[number]
+        if process.line is not None:  # what it said before it died still counts
+            self._hear(number, process)
             self._hang_up(process)
-        step = self._clean(process)
-        told = self.failures.pop(process, None) or GaveUp(_how(status), fatal=False)
-        if process not in self.unwanted:
-            said.append((process, Ended(told.reason, told.fatal, step, told.first)))
-        for known in (self.alive, self.ready, self.asked, self.unwanted):
-            known.discard(process)
+        del self.alive[number]
+        step = self._clean(number)
+        if not process.unwanted:
+            last = process.last or protocol.GaveUp(_how(status), fatal=False)
+            self.said.append((number, protocol.Ended(last.reason, last.fatal, step, last.first)))
 
-    def _clean(self, process: int) -> int:
+    def _clean(self, number: int) -> int:
         """Remove batches that a dead process wrote and could not tell of; gives the step that it was in."""
         step = 0
         for folder in self.folders:
-            for path in Path(folder).glob(f"w{process}-*"):
+            for path in Path(folder).glob(f"w{number}-*"):
                 if str(path) not in self.files:
                     path.unlink(missing_ok=True)
             with contextlib.suppress(FileNotFoundError, IndexError):
-                crumb = Path(folder, f"at-{process}")
+                crumb = Path(folder, f"at-{number}")
                 step = crumb.read_bytes()[0]
                 crumb.unlink()
         return step
@@ -280,8 +270,8 @@ class Processes:
     def clear(self) -> None:
         """End every process and remove all batches; returns when they are gone. New ones may be started then."""
         self._let_end()
-        for process in list(self.alive):
-            self.stop(process, kill=True)
+        for number in list(self.alive):
+            self._end(number, kill=True)
         while self.alive:
             self.wait(None)
         for folder in self.folders:
@@ -291,7 +281,7 @@ class Processes:
     def _let_end(self) -> None:
         """Wait for processes that were asked to end, for a while."""
         until = time.monotonic() + GRACE_S
-        while self.asked & self.alive and time.monotonic() < until:
+        while any(process.ending for process in self.alive.values()) and time.monotonic() < until:
             self.wait(0.1)
 
     def close(self) -> None:
@@ -303,7 +293,7 @@ class Processes:
         except subprocess.TimeoutExpired:
             self.fork_server_process.kill()
             self.fork_server_process.wait()
-        for process in list(self.lines):
+        for process in self.alive.values():
             self._hang_up(process)
         self.selector.close()
         for end in (self.woken, self.waker):
@@ -311,12 +301,6 @@ class Processes:
         for folder, held in self.folders.items():
             remove_folder(folder)  # if the fork server was killed
             os.close(held)
-
-
-def named(message: FromProcess) -> list[str]:
-    """The batches in shared memory that a message tells of."""
-    told = isinstance(message, (Emitted, Done))
-    return [output.ref.data for output in message.outputs if isinstance(output.ref.data, str)] if told else []
 
 
 def _how(status: int) -> str:

@@ -178,7 +178,7 @@ def test_a_worker_that_says_nothing_more_does_not_stop_the_driver(runtime):
     os.kill(first, signal.SIGSTOP)
     for number in (1, 2):
         one.processes.send(number, Setup(b"x" * (4 << 20), [], Rank(1), "", []))
-    wait_until(lambda: one.wait(0.01) == [] and sum(bool(line.outbox) for line in one.processes.lines.values()) == 1)
+    wait_until(lambda: one.wait(0.01) == [] and sum(bool(p.line.outbox) for p in one.processes.alive.values()) == 1)
     one.execute(StopWorker(1, kill=True))
     one.execute(StopWorker(2, kill=True))
     wait_until(lambda: one.wait(0.01) == [] and not one.processes.alive)
