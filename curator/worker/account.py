@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +10,7 @@ import pyarrow.compute as pc
 
 from curator.api.batch import ROW, UNIT, Batch
 from curator.api.counts import ERRORS_MAX, Counts
-from curator.api.errors import ERROR_CHARS as FIRST_ERROR_CHARS
-from curator.api.errors import FirstError, StageError, first_error
+from curator.api.errors import StageError
 from curator.api.stage import SIDE_OUTPUTS, Stage
 from curator.api.summary import ColumnSummary
 
@@ -53,11 +51,7 @@ class Account:
         if port is None:
             return
         for unit, rows in self._tables(answer, port):
-            counts = self._of(unit)
-            count_port(counts, port, rows)
-            if port not in SIDE_OUTPUTS:
-                summarise(counts, rows, self.adds)
-            count_values(counts, port, rows, self.stage.count_by)
+            count_answer(self._of(unit), port, rows, self.adds, self.stage.count_by)
 
     def extra(self, numbers: Mapping[str, int] | None) -> None:
         """Take in numbers that the stage gave beside its rows."""
@@ -115,35 +109,6 @@ class Account:
             yield unit, rows.slice(int(at[0]), len(at)) if adjacent(at) else rows.take(pa.array(at))
 
 
-class FirstErrors:
-    """The first row that failed in each stage, to be told once."""
-
-    def __init__(self) -> None:
-        self._raised: dict[str, FirstError] = {}  # what a stage raised last, until the row that it was about is known
-        self._known: set[str] = set()
-        self._untold: list[FirstError] = []
-
-    def raised(self, stage: str, error: BaseException) -> None:
-        if stage not in self._known:
-            self._raised[stage] = first_error(stage, error)
-
-    def saw(self, stage: str, failed: Batch) -> None:
-        """Rows have failed for good."""
-        if stage in self._known or not len(failed):
-            return
-        self._known.add(stage)
-        names = {"id", "error", "traceback"} & set(failed.rows.column_names)
-        row = {name: failed.rows.column(name)[0].as_py() for name in names}
-        raised, error = self._raised.pop(stage, None), str(row["error"])
-        same = raised is not None and error.startswith(raised.error)
-        told = raised if same else FirstError(stage, error[:FIRST_ERROR_CHARS], str(row.get("traceback") or ""))
-        self._untold.append(replace(told, record=str(row["id"])))
-
-    def take(self) -> tuple[FirstError, ...]:
-        untold, self._untold = tuple(self._untold), []
-        return untold
-
-
 def rows_by_unit(batch: Batch) -> dict[int, np.ndarray]:
     """For each unit the positions of its rows, in their order."""
     units = batch.rows.column(UNIT).to_numpy()
@@ -172,16 +137,14 @@ def count_port(counts: Counts, port: str, rows: pa.Table) -> None:
         counts.out[port] = counts.out.get(port, 0) + rows.num_rows
 
 
-def summarise(counts: Counts, rows: pa.Table, names: tuple[str, ...]) -> None:
-    """Count what the columns of these names hold."""
-    for name in names:
-        if name in rows.column_names:
-            counts.columns.setdefault(name, ColumnSummary()).add(rows.column(name))
-
-
-def count_values(counts: Counts, port: str, rows: pa.Table, names: tuple[str, ...]) -> None:
-    """Count rows on a port by what they have in the columns of these names."""
-    for name in names:
+def count_answer(counts: Counts, port: str, rows: pa.Table, adds: tuple[str, ...], count_by: Iterable[str]) -> None:
+    """Count rows that a stage sent to a port: also what the columns that it `adds` hold, and by the values of those in `count_by`."""
+    count_port(counts, port, rows)
+    if port not in SIDE_OUTPUTS:
+        for name in adds:
+            if name in rows.column_names:
+                counts.columns.setdefault(name, ColumnSummary()).add(rows.column(name))
+    for name in count_by:
         if name in rows.column_names and not pa.types.is_nested(rows.schema.field(name).type):
             for found in pc.value_counts(rows.column(name)).to_pylist():
                 if found["values"] is not None:

@@ -81,10 +81,3 @@ def failed_unit(unit: Unit, index: int, error: BaseException | str, trace: str) 
     """The one row that stands for a unit that could not be read."""
     rows = pa.table({"id": [unit.label], "source": [unit.parts[0].uri], UNIT: pa.array([index], pa.int32())})
     return Batch(rows).with_error(error, trace)
-
-
-def ipc_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()

@@ -36,7 +36,7 @@ def counted() -> Iterator[pa.MemoryPool]:
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 8 * MB)
-    monkeypatch.setattr("curator.worker.runner.HOLD_BYTES", 8 * MB)
+    monkeypatch.setattr("curator.worker.steps.BUFFERED_BYTES", 8 * MB)
 
 
 def runner(*stages: Stage, kind: str = "map", reader=None) -> Runner:
@@ -124,7 +124,7 @@ def test_a_source_that_streams_holds_one_part(monkeypatch):
 def test_a_batch_is_let_go_before_the_source_or_the_stage_makes_the_next(monkeypatch):
     """What was sent on is at the most in the part that is being filled; here each part is one batch."""
     monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 1)
-    monkeypatch.setattr("curator.worker.runner.HOLD_BYTES", 1)
+    monkeypatch.setattr("curator.worker.steps.BUFFERED_BYTES", 1)
     while_making: list[int] = []
 
     def made_anew() -> pa.Array:

@@ -46,7 +46,7 @@ def test_the_rest_of_a_large_batch_is_cut_by_the_size_that_was_just_learned():
     hungry = Hungry(4)
     made = runner(hungry.with_(batch_size=8))
     answer(made, texts(*"a" * 80))
-    assert [size for size in made.stages[0].sizes if size > 4] == [8]
+    assert [size for size in made.stage.sizes if size > 4] == [8]
 
 
 def test_when_there_is_memory_again_batches_grow_to_what_they_were_and_both_are_told():
@@ -68,7 +68,7 @@ def test_when_there_is_memory_again_batches_grow_to_what_they_were_and_both_are_
 
 
 def test_a_call_that_ran_out_after_a_part_was_sent_on_is_told_with_the_next_that_is_answered(monkeypatch):
-    monkeypatch.setattr("curator.worker.runner.HOLD_BYTES", 0)
+    monkeypatch.setattr("curator.worker.steps.BUFFERED_BYTES", 0)
     monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 1)
 
     @stage

@@ -171,7 +171,7 @@ def test_much_output_leaves_in_parts_before_the_call_ends(monkeypatch):
 def test_a_slow_source_sends_each_record_at_once_and_several_to_a_busy_driver(monkeypatch, tmp_path, wait_s, rows):
     write_lines(tmp_path, a=[str(i) for i in range(12)])
     now = 0.0
-    monkeypatch.setattr("curator.worker.runner.time.perf_counter", lambda: now)
+    monkeypatch.setattr("curator.worker.runner.perf_counter", lambda: now)
 
     class Slow(Lines):
         def read(self, unit):

@@ -1,0 +1,184 @@
+"""One step of an operator at work: calls of a size that fits, tried again and halved when they raise, checked and accounted for."""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+
+from curator.api.batch import ROW, Batch
+from curator.api.errors import StageError
+from curator.api.stage import SIDE_OUTPUTS, Outputs
+from curator.pipeline.plan import Step
+from curator.worker.account import Account
+from curator.worker.answer import Answer
+from curator.worker.fitting import Fitting, is_out_of_memory
+from curator.worker.imports import bring_for
+from curator.worker.rows import Waiting, parts
+
+BUFFERED_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
+FULL = (errno.ENOSPC, errno.EDQUOT)  # no row is to blame for a full disk
+
+
+class WorkingStep:
+    """A step of an operator in a worker.
+
+    `begins` is called with the step's number before each `process`. `lockstep`: other ranks make the same calls, so none is tried
+    again here.
+    """
+
+    def __init__(self, index: int, step: Step, answer: Answer, begins: Callable[[int], None], lockstep: bool) -> None:
+        self.index, self.name, self.stage, self.evidence = index, step.name, step.stage, step.evidence
+        self.answer, self.begins, self.lockstep = answer, begins, lockstep
+        self.adds = dict(step.stage.contract().adds)
+        self.checked = False  # whether an answer was held against the contract
+        self.fitting = Fitting()
+        self.waiting = Waiting()  # rows of this call that are not enough yet
+
+    # -- the size of a call -----------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int | None:
+        """The rows that a call may have; None: as suits the engine."""
+        asked, fits = self.stage.batch_size, self.fitting.rows_max
+        return asked if fits is None else min(asked or fits, fits)
+
+    def cut(self, batch: Batch, fit: int | None = None, full: bool = False) -> Iterator[Batch]:
+        """A batch in pieces of the step's size (it may change on the way), or of `fit` rows; with `full` no smaller end."""
+        at, rows = 0, len(batch)
+        while at < rows:
+            size = min(self.size or rows, fit or rows)
+            if full and rows - at < size:
+                return
+            stop = min(at + size, rows)
+            yield batch if stop - at == rows else batch.slice(at, stop)
+            at = stop
+
+    def _refit(self, ran_out: int) -> None:
+        self.answer.refit(self.index, ran_out, self.fitting.rows_max)
+
+    # -- a call -----------------------------------------------------------------------------------------------
+
+    def answers(self, batch: Batch, retries: int = 1) -> Iterator[tuple[str, Batch]]:
+        """What the stage says to a batch, by port. What it raises is retried, then halved until the bad rows are alone.
+
+        Raises:
+            StageError: the stage broke its contract.
+        """
+        sent = False
+        try:
+            for answer in self._call(batch):
+                sent = True
+                yield answer
+                del answer
+            if self.fitting.went_well(len(batch)):
+                self._refit(0)
+            return
+        except StageError:
+            raise
+        except (Exception, SystemExit) as caught:
+            short = not self.lockstep and is_out_of_memory(caught)
+            if short:
+                self.fitting.ran_out(len(batch))
+                self._refit(len(batch))
+            if sent or self.lockstep or (isinstance(caught, OSError) and caught.errno in FULL):
+                raise
+            # In words: the error itself holds the frames that it went through, and what they hold.
+            error, trace = f"{type(caught).__name__}: {caught}", traceback.format_exc()
+            self.answer.errors.raised(self.name, caught)
+        if short and len(batch) > 1:
+            retries = 0
+        if retries:
+            yield from self.answers(batch, retries=0)
+        elif len(batch) > 1:
+            middle = len(batch) // 2
+            for half in (batch.slice(0, middle), batch.slice(middle, len(batch))):
+                yield from self.answers(half, retries=int(len(half) == 1))
+        else:
+            failed = batch.with_error(error, trace)
+            self.answer.failed(self.index, failed)
+            yield "failed", failed
+
+    def _call(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
+        """One `process` call, accounted for: each row in is on a port or absorbed, or it is an error."""
+        self.begins(self.index)
+        bring_for(batch.rows.schema)
+        batch = batch.with_columns({ROW: pa.array(np.arange(len(batch), dtype=np.int32))})
+        account = Account(self.name, self.stage, batch, self.answer.only_unit)
+        buffered: deque[tuple[str, Batch]] | None = deque()
+        buffered_bytes, check = 0, not self.checked
+        began = perf_counter()
+        busy = 0.0
+        for outputs in parts(self.stage.process(batch)):
+            busy += perf_counter() - began
+            for port, answer in self.ports(outputs):
+                if check and port not in SIDE_OUTPUTS:
+                    self.check_adds(answer)
+                account.saw(port, answer)
+                if buffered is None:
+                    yield port, answer
+                else:
+                    buffered.append((port, answer))
+                    buffered_bytes += answer.nbytes if buffered_bytes or len(buffered) > 1 else 0
+                del answer
+            if outputs.absorbed is not None:
+                account.saw(None, outputs.absorbed)
+            account.extra(outputs.counts)
+            del outputs
+            if buffered and buffered_bytes > BUFFERED_BYTES:
+                while buffered:
+                    yield buffered.popleft()
+                buffered = None
+            began = perf_counter()
+        busy += perf_counter() - began
+        for unit, counts in account.close(busy).items():
+            self.answer.count(unit, self.index).add(counts)
+        while buffered:
+            yield buffered.popleft()
+
+    # -- what a stage may answer ------------------------------------------------------------------------------
+
+    def ports(self, outputs: Outputs) -> Iterator[tuple[str, Batch]]:
+        """The rows on each port; those on a side output carry why."""
+        for port, answer in outputs.items():
+            if not isinstance(answer, Batch):
+                raise StageError(self.name, f"answered {type(answer).__name__} on port {port!r}; a batch is wanted")
+            if port not in SIDE_OUTPUTS and port not in self.stage.ports:
+                known = ", ".join(self.stage.ports)
+                raise StageError(self.name, f"answered on port {port!r}, which is none of its ports ({known})")
+            if len(answer):
+                yield port, self.explained(port, answer)
+
+    def explained(self, port: str, batch: Batch) -> Batch:
+        """Rows with their reason, if they are on a side output."""
+        columns = batch.rows.column_names
+        if port == "dropped" and "reason" not in columns:
+            return batch.with_reason(self.name)
+        if port == "failed":
+            batch = batch if "error" in columns else batch.with_error(f"failed in {self.name}")
+            self.answer.errors.saw(self.name, batch)
+        if port == "duplicate" and "duplicate_of" not in columns:
+            raise StageError(self.name, "rows on the port 'duplicate' need the column 'duplicate_of': the id of the record kept")
+        return batch
+
+    def check_adds(self, answer: Batch) -> None:
+        """What the first call answers has the columns that the contract adds, in their types: the plan was checked against it."""
+        self.checked = True
+        schema = answer.rows.schema
+        for added, kind in self.adds.items():
+            at = schema.get_field_index(added)
+            if at < 0 and added not in answer.payloads():
+                raise StageError(self.name, f"its contract adds {added!r}, and its answer has no such column or payload")
+            if at >= 0 and kind is not None and not pa.types.is_null(schema.types[at]) and not schema.types[at].equals(kind):
+                raise StageError(self.name, f"its contract adds {added!r} as {kind}, and its answer has {schema.types[at]}")
+
+    def check_columns(self, batch: Batch) -> None:
+        """Rows that a source or a reduction made have an id and a source."""
+        for name in ("id", "source"):
+            if name not in batch.rows.column_names:
+                raise StageError(self.name, f"gave rows without the column {name!r}")
