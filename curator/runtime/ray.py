@@ -32,10 +32,10 @@ from typing import Any
 from curator.api.errors import CuratorError
 from curator.api.resources import Node
 from curator.engine import events as ev
-from curator.engine.protocol import Send
+from curator.engine import protocol
 from curator.machine.detect import this_machine
 from curator.runtime.agent import Agent
-from curator.runtime.workers import Job, Request, Workers
+from curator.runtime.workers import Job, Workers
 from curator.worker.imports import modules_of
 from curator.worker.pickling import dumps
 from curator.worker.processes import FORK_SERVER
@@ -190,7 +190,7 @@ class Member:
     looks: int = 0  # since it was asked for; not seconds, in which the driver itself may have been stopped
     node: Node | None = None
     address: str = ""
-    outbox: list[Request] = field(default_factory=list)
+    outbox: list[protocol.Request] = field(default_factory=list)
     known: set[int] = field(default_factory=set)
 
 
@@ -290,7 +290,7 @@ class RayRuntime:
                 self.members[node].outbox.append(request)
         for member in self.members.values():
             if member.outbox:
-                needed = {n for request in member.outbox if isinstance(request, Send) for n in request.far.values()}
+                needed = {n for request in member.outbox if isinstance(request, protocol.Send) for n in request.far.values()}
                 new = {n: self.members[n].actor for n in needed - member.known if n in self.members}
                 member.known |= new.keys()
                 member.actor.do.remote(new, dumps(member.outbox))
