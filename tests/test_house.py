@@ -146,7 +146,7 @@ def test_no_error_is_swallowed(path):
 # Physical lines a room: a ratchet. A number is only ever lowered; "." are the files beside the rooms.
 LINES = {
     "api": 1901,
-    "machine": 418,
+    "machine": 413,
     "io": 3775,
     "io/tables": 1690,
     "sql": 378,
@@ -157,10 +157,10 @@ LINES = {
     "stages": 1085,
     "engine": 3686,
     "recipe": 1398,
-    "worker": 1979,
+    "worker": 1948,
     "observe": 2050,
     "testing": 1167,
-    "runtime": 1135,
+    "runtime": 1085,
     "run": 2546,
     "cli": 416,
     ".": 127,
