@@ -122,6 +122,7 @@ class Ledger:
         self.unfinished: dict[str, tuple[str, int, int]] = {}  # and where their lines are: file, offset, length
         self.elapsed: dict[int, float] = {}  # seconds by attempt
         self._alike: dict[Brief, Brief] = {}
+        self._stages: dict[tuple, tuple[Done, ...]] = {}  # likewise
         self._totals: dict[str, Counts] = {}  # of the finished units,
         self._new: dict[str, Counts] = {}  # and of those that were not written down yet
         self._doomed: list[str] = []
@@ -162,8 +163,11 @@ class Ledger:
             raise ValueError(f"a line about {str(line)[:80]}")
 
     def _brief(self, record: Record, depends: Collection[str] = (), rests: Mapping[str, int] = {}) -> Brief:
-        stages = tuple(Done(name, s.key, tuple(s.sidecar.split(record.unit)) if s.sidecar else None, s.replay)
-                       for name, s in record.stages.items())
+        said = tuple([(name, s.key, tuple(s.sidecar.split(record.unit)) if s.sidecar else None, s.replay)
+                      for name, s in record.stages.items()])
+        stages = self._stages.get(said)
+        if stages is None:
+            stages = self._stages[said] = tuple(Done(*stage) for stage in said)
         brief = Brief(stages, b"".join(map(bytes.fromhex, depends)), record.redo, tuple(rests.items()))
         return brief if depends else self._alike.setdefault(brief, brief)
 

@@ -33,7 +33,7 @@ UNIT = b'{"unit"'
 NO_COUNTS = msgspec.Raw(b"{}")
 
 
-class FileRecord(msgspec.Struct, array_like=True):
+class FileRecord(msgspec.Struct, array_like=True, gc=False):
     """A file of a finished unit, relative to the run's folder where it lies below that."""
 
     path: str
@@ -41,7 +41,7 @@ class FileRecord(msgspec.Struct, array_like=True):
     size_bytes: int
 
 
-class StageRecord(msgspec.Struct, omit_defaults=True):
+class StageRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """What a stage did with a unit. `counts`: JSON, as `Counts.to_json` has it. `sidecar`: the name of its snapshot's file.
 
     `replay`: all is to be done again but what the sidecar tells.
@@ -58,7 +58,7 @@ class StageRecord(msgspec.Struct, omit_defaults=True):
         return [f.path for f in self.files] + ([f"_run/state/{self.sidecar}"] if self.sidecar else [])
 
 
-class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
+class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """The line of a finished unit, or with `redo` what is still true of one that an edit does again.
 
     `depends`: keys of units that must be there, else this one is done again; `rests`: so it is, too, if fewer than so
