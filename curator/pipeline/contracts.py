@@ -32,15 +32,10 @@ def check_contracts(nodes: list[Node], names: dict[Node, str], parts: Mapping[No
             continue
         ends = tuple(end for end in node.inputs if parts.get(end.node) is not node)
         before = _columns_at(ends or node.inputs, after)
-        contract = node.stage.contract()
         if before is None:
             after[node] = None
             continue
-        needs = contract.needs if isinstance(contract.needs, Mapping) else dict.fromkeys(contract.needs)
-        if isinstance(node.stage, Reduce):
-            reads = (node.stage.key, *(node.stage.columns or ()))
-            needs = {name: None for name in reads if name is not None} | needs
-        for name, kind in needs.items():
+        for name, kind in _needs(node.stage).items():
             _check_need(node, names[node], name, kind, before)
         try:
             node.stage.check(before)
@@ -48,6 +43,13 @@ def check_contracts(nodes: list[Node], names: dict[Node, str], parts: Mapping[No
             raise type(error)(f"{place_of(node)}stage {names[node]!r}: {error}") from None
         after[node] = node.stage.columns_after(before)
     return after
+
+
+def _needs(stage: Stage) -> dict[str, pa.DataType | None]:
+    """What its contract says; of a `Reduce` also its key and columns."""
+    needs = stage.contract().needs
+    reads = (stage.key, *(stage.columns or ())) if isinstance(stage, Reduce) else ()
+    return {n: None for n in reads if n is not None} | (dict(needs) if isinstance(needs, Mapping) else dict.fromkeys(needs))
 
 
 def wanted_behind(nodes: list[Node], takers: Mapping[tuple[Node, str], list[Node]]) -> dict[Node, frozenset[str] | None]:
@@ -63,19 +65,15 @@ def wanted_behind(nodes: list[Node], takers: Mapping[tuple[Node, str], list[Node
         if None in later or (silent and not isinstance(stage, (Source, Sink))):
             wanted[node] = None
             continue
-        own = {*contract.needs, *((stage.key, *(stage.columns or ())) if isinstance(stage, Reduce) else ())} - {None}
-        wanted[node] = frozenset(own | (set().union(*later) - set(contract.adds)))
+        wanted[node] = frozenset(_needs(stage)) | (frozenset().union(*later) - set(contract.adds))
     return wanted
 
 
 def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict | None:
     """The columns that all of these ends carry."""
-    tables = []
-    for end in ends:
-        columns = after[end.node]
-        if columns is None:
-            return None
-        tables.append({**columns, **SIDE_COLUMNS.get(end.port, {})})
+    if any(after[end.node] is None for end in ends):
+        return None
+    tables = [{**after[end.node], **SIDE_COLUMNS.get(end.port, {})} for end in ends]
     common = dict(tables[0])
     for other in tables[1:]:
         common = {n: (k if other[n] == k else None) for n, k in common.items() if n in other}
@@ -99,9 +97,7 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
 
 def _maker(name: str) -> str:
     """What adds a column; nothing if that is not known."""
-    from curator.registry import (
-        packs,  # only to say what is wrong: every worker imports this module, and metadata take their time
-    )
+    from curator.registry import packs  # here: every worker imports this module, and metadata take their time
 
     if makers := packs.makers(name):
         return f"{' or '.join(makers)} adds it"
@@ -111,10 +107,8 @@ def _maker(name: str) -> str:
 
 def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
     t = pa.types
-    families = (lambda x: t.is_string(x) or t.is_large_string(x) or t.is_null(x),
-                lambda x: t.is_binary(x) or t.is_large_binary(x),
-                lambda x: t.is_integer(x) or t.is_floating(x))
-    return any(same(a) and same(b) for same in families)
+    families = ((t.is_string, t.is_large_string, t.is_null), (t.is_binary, t.is_large_binary), (t.is_integer, t.is_floating))
+    return any(any(is_kind(a) for is_kind in family) and any(is_kind(b) for is_kind in family) for family in families)
 
 
 def place_of(node: Node) -> str:

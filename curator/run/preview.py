@@ -17,7 +17,7 @@ from curator.io.spool import Shard
 from curator.io.tables.jsonl import ToJsonl
 from curator.observe.preview import StagePreview
 from curator.pipeline.graph import Graph
-from curator.pipeline.plan import Operator, Plan, Step, Target, make_plan
+from curator.pipeline.plan import Operator, Step, Target, make_plan
 from curator.worker.runner import Runner
 
 Answers = dict[str, list[Batch]]  # by port
@@ -31,6 +31,7 @@ def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
     """
     plan = make_plan(pipeline >> ToJsonl() if pipeline.ends else pipeline, out="preview")  # no sink is opened
     parts = {step.name: step.part_of for step in plan.steps}
+    sources = sum(isinstance(step.stage, Source) for step in plan.steps)
     answers: dict[tuple[str, str], list[Batch]] = {}
     previews = []
     for operator in (o for phase in plan.phases for o in phase.operators):
@@ -39,7 +40,7 @@ def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
                 continue
             errors: list[FirstError] = []
             if isinstance(step.stage, Source):
-                before, got = None, _read(step, _share(plan, records), errors)
+                before, got = None, _read(step, max(1, records // sources), errors)
             else:
                 batches = [b for end in step.after for b in answers.get(end, ())]
                 before = _table([b for end in step.after if parts.get(end[0]) != step.name for b in answers.get(end, ())])
@@ -49,10 +50,6 @@ def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
             if (before is not None or isinstance(step.stage, Source)) and not step.part_of:
                 previews.append(StagePreview(step.name, outputs, before, next(iter(errors), None)))
     return previews
-
-
-def _share(plan: Plan, records: int) -> int:
-    return max(1, records // sum(isinstance(s.stage, Source) for s in plan.steps))
 
 
 @dataclass(frozen=True)
