@@ -153,7 +153,7 @@ LINES = {
     "registry": 376,
     "models": 423,
     "ngrams": 345,
-    "pipeline": 882,
+    "pipeline": 875,
     "stages": 1085,
     "engine": 3686,
     "recipe": 1398,
