@@ -165,10 +165,9 @@ class Ledger:
     def _brief(self, record: Record, depends: Collection[str] = (), rests: Mapping[str, int] = {}) -> Brief:
         said = tuple([(name, s.key, tuple(s.sidecar.split(record.unit)) if s.sidecar else None, s.replay)
                       for name, s in record.stages.items()])
-        stages = self._stages.get(said)
-        if stages is None:
-            stages = self._stages[said] = tuple(Done(*stage) for stage in said)
-        brief = Brief(stages, b"".join(map(bytes.fromhex, depends)), record.redo, tuple(rests.items()))
+        if said not in self._stages:
+            self._stages[said] = tuple(Done(*stage) for stage in said)
+        brief = Brief(self._stages[said], b"".join(map(bytes.fromhex, depends)), record.redo, tuple(rests.items()))
         return brief if depends else self._alike.setdefault(brief, brief)
 
     @property
