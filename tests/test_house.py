@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
+import re
 from pathlib import Path
 
 import pytest
@@ -206,3 +208,26 @@ def test_the_random_tests_have_the_same_examples_everywhere(request):
     assert settings().derandomize == (asked != "fuzz")
     set_by_tests = [p for p in TESTS if "derandomize=" in p.read_text(encoding="utf-8") and p != Path(__file__)]
     assert not set_by_tests, "`make fuzz` would try the same examples again"
+
+
+def test_the_pages_name_files_that_exist():
+    """Paths in `code` on the pages about the code: below the repository or below curator/."""
+    for page in ("architecture", "durability", "execution"):
+        text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        named = {found for found in re.findall(r"`([\w/]+(?:\.py|\.j2|/))`", text) if not found.startswith(("_run/", "out/", "dropped/",
+                 "duplicate/", "failed/", "clusters/"))}
+        gone = [name for name in sorted(named) if "/" in name and not any((root / name).exists() for root in (ROOT, CORE))]
+        assert not gone, f"docs/{page}.md names {gone}"
+
+
+OLD_WORDS = {"nursery", "janitor", "seat", "seats", "lane", "lanes", "crew", "crews", "salvage", "leaked", "scarce", "affine", "keeper",
+             "keepers", "recalled", "remembered"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_are_the_words_of_the_glossary(path):
+    """The words that docs/architecture.md replaced by those of the field do not come back."""
+    with tokenize.open(path) as file:
+        names = {token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.NAME}
+    old = [name for name in sorted(names) if OLD_WORDS & set(name.lower().split("_"))]
+    assert not old, f"{path.relative_to(ROOT)} says {', '.join(old)}"
