@@ -266,6 +266,7 @@ def test_a_long_chain_of_functions_is_followed_to_its_end(made):
     assert made(code=code.format(1)) == made(code=code.format(1)) != made(code=code.format(2))
 
 
+@pytest.mark.slow
 def test_a_list_of_a_million_words_is_told_fast():
     words = [f"word{n}" for n in range(1_000_000)]
     for value in (words, set(words), dict.fromkeys(words, 1)):

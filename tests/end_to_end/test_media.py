@@ -82,7 +82,7 @@ print(result.records)
 """
 
 
-@pytest.mark.parametrize(("format", "to"), [("files", "webdataset"), ("webdataset", "files")])
+@pytest.mark.parametrize(("format", "to"), [("webdataset", "files"), pytest.param("files", "webdataset", marks=pytest.mark.slow)])
 def test_killed_between_and_run_again(files, tmp_path, format, to):
     path = files
     if format == "webdataset":

@@ -114,7 +114,7 @@ def attempt(rng, script, deadly, calm):
 
 
 @pytest.mark.seeded
-@pytest.mark.parametrize("number", soaked_after(2, range(8)))
+@pytest.mark.parametrize("number", soaked_after(1, range(8)))
 def test_whatever_is_killed_the_result_is_that_of_plain_python(tmp_path, number, first_seed, monkeypatch):
     seed = first_seed + number
     monkeypatch.setenv(TOKEN, str(tmp_path))

@@ -18,6 +18,7 @@ from curator.worker.processes import Processes
 from curator.worker.store import Store
 from tests.engine.driven import Driven, inline, job_of, rows, text_batch
 from tests.engine.small_stages import TOKEN, folders, orphans, wait_until
+from tests.marks import soaked_after
 
 GANG = Resources(cpus=2, gang=True)
 
@@ -111,7 +112,7 @@ def gang(tmp_path, monkeypatch):
     assert not folders(os.getpid())
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", soaked_after(1, [2, 3]))
 def test_ranks_compute_together_and_the_answer_of_rank_0_counts_once(gang, ranks):
     pytest.importorskip("torch")
     one = gang(SumOverRanks(), ranks)

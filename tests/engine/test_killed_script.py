@@ -118,6 +118,7 @@ def kill(process, who):
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_script_that_is_killed_again_and_again_ends_as_if_it_had_not_been(tmp_path, place):
     (tmp_path / "in").mkdir()
     for n in range(FILES):

@@ -104,7 +104,7 @@ def crashes(run):
             return number
 
 
-@pytest.fixture(params=[False, True], ids=["", "merges"])
+@pytest.fixture(params=[pytest.param(False, marks=pytest.mark.slow), True], ids=["", "merges"])
 def merges(request, monkeypatch):
     """With or without: every unit is a file of the ledger, and every two such files are made one."""
     if request.param:

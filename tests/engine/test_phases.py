@@ -40,6 +40,7 @@ from tests.engine.small_stages import (
     written,
 )
 from tests.engine.test_ledger import crashes
+from tests.marks import soaked_after
 
 STARTED: list[int] = []  # processes with a run of their own
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
@@ -249,8 +250,7 @@ def spools(pipeline):
 # -- interruptions and edits ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("often", [False, True])
-@MODES
+@pytest.mark.parametrize(("mode", "often"), soaked_after(1, [("stream", True), ("stream", False), ("batch", True), ("batch", False)]))
 def test_a_run_may_die_at_every_change_of_the_disk_in_every_phase(tmp_path, texts, mode, often, monkeypatch):
     """Also while files of the ledgers are merged."""
     if often:
@@ -280,7 +280,7 @@ print(result.stats["status"], result.stats["message"])
 """
 
 
-@pytest.mark.parametrize("last", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("last", soaked_after(1, [signal.SIGKILL, signal.SIGTERM]))
 def test_killed_in_each_phase_and_started_again_the_result_is_the_same(tmp_path, last):
     """In both phases one unit waits at a gate when the driver is killed; others may be done, or wait in the same call."""
     content = {f"f{i}": [f"text {i % 5} {k % 3}" for k in range(12)] for i in range(9)} | {"last": ["gate"]}

@@ -303,7 +303,7 @@ def ids(out):
                   for line in open_input(f.uri, out.storage_options).read().splitlines())
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow)])
 def place(request, tmp_path):
     if request.param == "s3":
         return Folder.open(request.getfixturevalue("bucket") + "/out", request.getfixturevalue("s3_options"))

@@ -21,6 +21,7 @@ from curator.engine.failures import TRIES
 from curator.pipeline.plan import Target
 from tests.engine.scenario import Faults, Scenario, beside, chain, make_stage
 from tests.engine.simulator import Simulator, port_of
+from tests.marks import soaked_after
 
 PROFILES = {
     "calm": Faults(),
@@ -103,7 +104,7 @@ def beyond_limits(simulator: Simulator) -> float:
     return most["part"] * parts + most["answer"] * most["exclusive"] + most["kept"]
 
 
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", soaked_after(1, range(3)))
 def test_bytes_alive_stay_bounded_where_memory_is_short(chunk):
     for seed in range(chunk * 8, chunk * 8 + 8):
         calm = replay(seed, "calm", tight=True, validate=20)
@@ -144,7 +145,7 @@ def steady(*stages, rows: int = 200, units: int = 12, cpus: int = 4, gpus: int =
     return simulator
 
 
-@pytest.mark.parametrize("slow", [1, 2, 3, 4])
+@pytest.mark.parametrize("slow", soaked_after(2, [3, 1, 2, 4]))
 @pytest.mark.parametrize("budget", [300_000, 1 << 30])
 def test_all_cores_work_whichever_stage_is_the_slow_one(slow, budget):
     done = steady(make_stage(), make_stage(), make_stage(), budget=budget, row_s={0: 0.001, slow: 0.05})
@@ -212,7 +213,7 @@ def test_branches_that_part_and_meet_again_twenty_times_cost_no_more_than_their_
 # -- ends -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("max_failed", [2, 20])
+@pytest.mark.parametrize("max_failed", soaked_after(1, [2, 20]))
 def test_more_failures_than_allowed_stop_the_run_and_the_next_one_goes_on(max_failed):
     stopped = told = 0
     for seed in range(40):

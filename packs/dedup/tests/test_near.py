@@ -77,13 +77,14 @@ def test_one_of_each_family_stays_and_the_others_name_it(rows, files, tmp_path):
     assert {c["id"] for c in clusters if c["duplicate_of"] is None} == {r["duplicate_of"] for r in gone.values()}
 
 
-@pytest.mark.parametrize(("workers", "shards"), [(1, 16), (2, 3), (3, 1), (8, 16)])
+@pytest.mark.parametrize(("workers", "shards"), [
+    (2, 3), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 16), (3, 1), (8, 16)])])
 def test_workers_and_shards_make_no_difference(files, usual, tmp_path, workers, shards):
     run(files, tmp_path / "out", workers=workers, shards=shards)
     assert outcome(tmp_path / "out") == usual
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_the_order_of_the_input_makes_no_difference(rows, usual, tmp_path, seed):
     shuffled = random.Random(seed).sample(rows, len(rows))
     folder = write(shuffled, tmp_path / "in", files=seed)
@@ -208,7 +209,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("phase", [2, 3, 4])
+@pytest.mark.parametrize("phase", [3, *(pytest.param(phase, marks=pytest.mark.slow) for phase in (2, 4))])
 def test_a_run_that_was_killed_goes_on_to_the_same_survivors(files, usual, tmp_path, phase):
     (tmp_path / "go.py").write_text(SCRIPT)
     out = tmp_path / "out"

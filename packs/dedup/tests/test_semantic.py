@@ -82,6 +82,7 @@ def test_neighbours_find_99_percent_of_the_pairs_that_brute_force_finds(tmp_path
     assert found(tmp_path, np.linspace(0.9502, 0.9998, 800), method="neighbours") >= 0.99
 
 
+@pytest.mark.slow
 def test_more_probes_find_more_of_the_pairs(tmp_path):
     """Vectors without any structure are the worst there is for k-means: where a cluster ends, nothing else does."""
     one, two, four = (found(tmp_path / str(n), np.full(800, 0.9502), clusters=30, probes=n) for n in (1, 2, 4))
@@ -90,7 +91,7 @@ def test_more_probes_find_more_of_the_pairs(tmp_path):
     assert four >= 0.99
 
 
-@pytest.mark.parametrize("options", [{"clusters": 8}, {"method": "neighbours"}])
+@pytest.mark.parametrize("options", [{"clusters": 8}, pytest.param({"method": "neighbours"}, marks=pytest.mark.slow)])
 def test_neither_order_nor_files_nor_workers_nor_shards_matter(tmp_path, options):
     random = np.random.default_rng(3)
     vectors = np.concatenate([planted(random, singles=60, groups=20, size=4, cosine=0.974)[0], directions(random, 30, WIDTH)])
