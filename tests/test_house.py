@@ -167,7 +167,7 @@ LINES = {
     "recipe": 1398,
     "worker": 1948,
     "observe": 2050,
-    "testing": 1167,
+    "testing": 1168,
     "runtime": 1085,
     "run": 2546,
     "cli": 416,
@@ -188,7 +188,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12041
-    assert sum(LINES.values()) <= 25684
+    assert sum(LINES.values()) <= 25685
 
 
 def test_nothing_names_a_machine():

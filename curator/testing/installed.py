@@ -45,7 +45,8 @@ def import_faults(pack: Pack) -> Iterator[str]:
     others = {other.module.partition(".")[0]: other for other in packs.installed()}
     own = pack.module.partition(".")[0]
     module = sys.modules[pack.module]
-    for file in [f for place in getattr(module, "__path__", []) for f in Path(place).rglob("*.py")] or [Path(module.__file__ or "")]:
+    alone = [Path(file)] if (file := getattr(module, "__file__", None)) else []
+    for file in [f for place in getattr(module, "__path__", []) for f in Path(place).rglob("*.py")] or alone:
         for line, used in imports_of(file):
             top = used.partition(".")[0]
             if top == "curator" != own and not is_open(used):
