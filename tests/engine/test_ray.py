@@ -144,6 +144,7 @@ def test_no_more_cores_are_leased_than_the_run_may_use(start):
     assert [n.cpus for n in one.runtime.nodes.values()] == [1]
 
 
+@pytest.mark.slow
 def test_what_others_hold_is_left_to_them_and_joins_when_it_is_free(cluster, start):
     class Holder:
         def ping(self):
@@ -214,6 +215,7 @@ def test_a_batch_goes_to_a_worker_on_another_node_and_leaves_no_copy(start):
     wait_until(lambda: one.listen() is not None and not Path(made.data).exists())
 
 
+@pytest.mark.slow
 def test_calls_of_a_worker_keep_their_order_when_one_waits_for_its_batch(start):
     one = start(Frames(), Shout())
     one.start(1, 0, Place(0))
@@ -277,6 +279,7 @@ def test_the_ranks_of_a_gang_meet_over_nodes(start):
 # -- troubles of the cluster ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_list_of_nodes_that_does_not_come_is_asked_for_again(start, monkeypatch):
     good, failed, told = ray.nodes, [], []
 
@@ -348,6 +351,7 @@ def test_an_agent_that_dies_takes_its_node_down_once_and_comes_back_under_a_new_
     wait_until(lambda: not any(Path(folder).exists() for folder in folders))
 
 
+@pytest.mark.slow
 def test_a_node_that_goes_and_one_that_comes_are_told(cluster, start):
     third = cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     one = start(Shout(), nodes=3)
@@ -374,7 +378,7 @@ from tests.engine.test_ray import Sleeps
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_when_the_driver_is_gone_so_are_its_workers_and_their_memory(cluster, tmp_path, number):
     texts, told = write_lines(tmp_path / "in", a=["a"]), tmp_path / "told"
     told.mkdir()
@@ -446,6 +450,7 @@ def test_a_run_goes_on_when_a_node_goes_and_one_comes(cluster, tmp_path):
     assert "node down" in events
 
 
+@pytest.mark.slow
 def test_two_runs_share_a_cluster(cluster, tmp_path):
     """Whoever is second begins with what the first left free, be it nothing, and waits for more."""
     texts = write_lines(tmp_path / "in", **{f"f{f}": ["sleep" for _ in range(30)] for f in range(3)})
@@ -466,6 +471,7 @@ def test_a_stage_that_cannot_be_set_up_is_told_as_on_this_machine(cluster, tmp_p
     assert "the model file is not there" in result.stats["message"]
 
 
+@pytest.mark.slow
 def test_near_duplicates_are_the_same_as_on_this_machine(cluster, tmp_path):
     """Four phases, three of them reductions, of which two are sharded over the nodes."""
     rng = random.Random(2)
@@ -567,6 +573,7 @@ def test_setup_node_is_called_once_on_each_node_of_a_run(cluster, tmp_path):
     assert len(list(told.glob("node-*"))) == 2
 
 
+@pytest.mark.slow
 def test_all_classes_of_a_run_may_stand_in_its_script_also_on_a_cluster(cluster, tmp_path):
     go = GO.replace("workers=WORKERS", f"ray={cluster.address!r}")
     assert go != GO
