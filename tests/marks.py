@@ -10,4 +10,5 @@ import pytest
 
 def soaked_after(count: int, values: Iterable[Any]) -> list[Any]:
     """Parameters of a test, of which `make test` takes the first `count` and `make soak` the others."""
-    return [value if number < count else pytest.param(value, marks=pytest.mark.slow) for number, value in enumerate(values)]
+    return [value if number < count else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
+            for number, value in enumerate(values)]
