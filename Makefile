@@ -20,8 +20,8 @@ demo: $(VENV)/demo.done
 	@test -s demo/corpus.jsonl || $(BIN)/python examples/corpus.py demo/corpus.jsonl
 	$(BIN)/curator run text/documents --set read='{jsonl: {path: demo/corpus.jsonl}}' --out demo/out
 
-# Tests run in as many processes as JOBS says; those that need Ray share one of them, and one cluster.
-JOBS ?= 2
+# Tests run in JOBS processes: one more than two cores, since some wait. Those that need Ray share one of them, and one cluster.
+JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 test: $(VENV)/test.done

@@ -59,6 +59,7 @@ def test_disk(tmp_path):
     check_run_edit_and_growth(str(tmp_path), None, workers=2)
 
 
+@pytest.mark.slow
 def test_s3(monkeypatch):
     boto3 = pytest.importorskip("boto3")
     from moto.server import ThreadedMotoServer

@@ -106,6 +106,7 @@ def test_half_a_message_is_waited_for_and_that_of_a_dead_worker_is_nothing():
 # -- workers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hundreds_of_deaths_leave_no_descriptor_no_process_and_no_file(runtime):
     one = runtime()
     one.execute(StartWorker(0, 0))

@@ -139,6 +139,7 @@ def test_no_worker_is_started_again_and_again_when_rates_waver():
     assert len(late) <= 4
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_ready_first_does_not_rob_the_slow_one_of_its_cores():
     """Ray issue 65540: 128 cores, stages of 0.17 s and 0.21 s a row, and the slower one takes half a minute to start. By hand one
     would give it 70 cores from the beginning, and 56 to the other, which is then ahead for good."""
@@ -152,6 +153,7 @@ def test_at_a_cold_start_fractions_do_not_strand_the_gpus_of_a_whole_one():
     assert done.share() >= 0.97
 
 
+@pytest.mark.slow
 def test_nodes_that_join_are_used():
     scenario = line(0.1, 0.2, cpus=4, gpus=2, needs={2: {"gpus": 1}}, rows=50, units=160)
     done = Watched(scenario)

@@ -67,6 +67,7 @@ def test_a_blank_image_has_no_text_and_a_missing_one_null(engine):
     assert rows[2]["ocr_area_ratio"] == pytest.approx(width * height, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_large_picture_is_read_as_a_small_one_is(engine):
     small = page(("Harbour", 40, 80), ("Old Lighthouse", 60, 220))
     large = np.repeat(np.repeat(small, 4, axis=0), 4, axis=1)

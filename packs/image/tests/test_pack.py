@@ -99,6 +99,7 @@ def head(path):
     return str(path)
 
 
+@pytest.mark.slow  # each stage passes the kit in its own file, too
 def test_the_pack(tmp_path):
     for extra in ("transformers", "rapidocr"):
         pytest.importorskip(extra)
