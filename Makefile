@@ -14,6 +14,9 @@ SEED ?= $(shell $(BIN)/python -c 'import random; print(*random.sample(range(10 *
 RANDOM_TESTS := -m "(hypothesis or seeded) and not ray and not gpu" --hypothesis-profile=fuzz --timeout=3600
 
 # `make dist` builds into dist/, and tries what it built in an environment of its own, away from the sources.
+# Where it is set, each process of the tests would compile all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-core $(PACKS:%=test-%) soak fuzz lint bench dist clean
 
 demo: $(VENV)/demo.done
