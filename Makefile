@@ -13,7 +13,6 @@ ROUNDS ?= 5
 SEED ?= $(shell $(BIN)/python -c 'import random; print(*random.sample(range(10 ** 9), $(ROUNDS)))')
 RANDOM_TESTS := -m "(hypothesis or seeded) and not ray and not gpu" --hypothesis-profile=fuzz --timeout=3600
 
-# `make dist` builds into dist/, and tries what it built in an environment of its own, away from the sources.
 # Where it is set, each process of the tests would compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -49,6 +48,7 @@ lint: $(VENV)/test.done
 bench: $(VENV)/test.done
 	$(BIN)/python benchmarks/local.py
 
+# Builds into dist/, and tries what it built in an environment of its own, away from the sources.
 dist: $(BIN)/python
 	rm -rf dist
 	@for project in . $(wildcard packs/*/); do \
