@@ -164,7 +164,7 @@ LINES = {
     "pipeline": 875,
     "stages": 1085,
     "engine": 3686,
-    "recipe": 1398,
+    "recipe": 1389,
     "worker": 1948,
     "observe": 2050,
     "testing": 1168,
@@ -188,7 +188,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12041
-    assert sum(LINES.values()) <= 25685
+    assert sum(LINES.values()) <= 25676
 
 
 def test_nothing_names_a_machine():

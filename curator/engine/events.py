@@ -83,7 +83,7 @@ Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost
 class StartWorker:
     """Start a worker: a process at each place, rank by rank; an ordinary worker has one.
 
-    `restore`: committed units whose memory a stateful operator needs before its first call.
+    `restore`: committed units whose snapshots a stateful operator needs before its first call.
     """
 
     worker: int

@@ -83,9 +83,8 @@ def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict |
 def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, before: dict) -> None:
     if name not in before:
         near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(before)) or 'none'}"
-        if not near:
-            hint = _maker(name) or hint
+        there_are = f"there are {', '.join(sorted(before)) or 'none'}"
+        hint = f"did you mean {near[0]!r}?" if near else _maker(name) or there_are
         for holder, kind_held in before.items():
             if kind_held is not None and pa.types.is_struct(kind_held) and kind_held.get_field_index(name) >= 0:
                 hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"

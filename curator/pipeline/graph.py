@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -101,8 +101,7 @@ class Graph:
 
     def to(self, sink: Sink) -> Graph:
         """Write the open ends to this sink too, and keep them open."""
-        written = self.then(sink)
-        return replace(self, sinks=written.sinks)
+        return replace(self, sinks=self.then(sink).sinks)
 
     def named(self, name: str, **settings: Any) -> Graph:
         """With a name and changed settings (fields of `Settings`)."""
@@ -125,14 +124,8 @@ class Graph:
     def names(self) -> dict[Node, str]:
         """What each node is called: as its stage, with a number from the second of a name on."""
         names: dict[Node, str] = {}
-        taken: set[str] = set()
         for node in self.nodes():
-            name, count = node.stage.name, 1
-            while name in taken:
-                count += 1
-                name = f"{node.stage.name}-{count}"
-            taken.add(name)
-            names[node] = name
+            names[node] = unique(node.stage.name, names.values())
         return names
 
     def _last(self) -> Node:
@@ -156,3 +149,11 @@ def unite(pipelines: Iterable[Graph]) -> Graph:
     if not found:
         raise RecipeError("nothing to unite")
     return functools.reduce(operator.add, found)
+
+
+def unique(name: str, taken: Collection[str]) -> str:
+    """The name, with a number after it if it is taken: `drop-2`."""
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    return free

@@ -7,12 +7,12 @@ A line is the main one (`read`, `steps`, `write`) or a branch. It starts with it
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
 from curator.io.yaml import Item, Problems
-from curator.pipeline.graph import End, Node
+from curator.pipeline.graph import End, Node, unique
 from curator.registry.names import suggestion
 
 
@@ -99,15 +99,6 @@ def give_names(lines: list[Line], problems: Problems) -> None:
         taken.add(name)
         if name != step.stage.name:
             step.stage = step.stage.with_(name=name)
-
-
-def unique(name: str, taken: Collection[str]) -> str:
-    """The name, with a number after it if it is taken: `drop-2`."""
-    free, count = name, 1
-    while free in taken:
-        count += 1
-        free = f"{name}-{count}"
-    return free
 
 
 def sink_name(branch: str) -> str:

@@ -19,7 +19,6 @@ ROWS = {"text": TEXTS, "lang": ["en", "de", None, "fr"] * 2, "n": [*range(7), No
         "quality": [1.0, 3.0, 2.0, 3.0, None, 0.5, 2.5, 3.0]}
 
 
-
 def batch(**columns):
     rows = len(next(iter(columns.values())))
     return TextBatch(pa.table({"id": [f"r{n}" for n in range(rows)], "source": ["s"] * rows, **columns}))
