@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml constraints.txt $(wildcard packs/*/pyproject.toml)
 PACKS := $(notdir $(patsubst %/,%,$(wildcard packs/*/)))
-MODELS := -e 'packs/image[models,ocr]'
+MODELS := -e 'packs/image[models,ocr]' -e 'packs/audio[models]'
 
 # What `make fuzz` draws from: one seed for each round; `make fuzz SEED=…` replays one.
 ROUNDS ?= 5

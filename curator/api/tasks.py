@@ -26,14 +26,10 @@ class ImageBatch(Batch):
 
 @dataclass
 class AudioBatch(Batch):
-    """Recordings and utterances. `encoded`: the file's bytes. `samples`: float32 in [-1, 1], [n] mono or [channels, n].
-
-    `sample_rate`: Hz, one a row.
-    """
+    """Recordings and utterances. `encoded`: the file's bytes. `samples`: float32 in [-1, 1], channels x n; their rate is a column."""
 
     encoded: list[bytes | None] | None = payload()
     samples: list[np.ndarray | None] | None = payload()
-    sample_rate: list[int | None] | None = payload()
 
 
 @dataclass

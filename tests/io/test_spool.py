@@ -77,7 +77,7 @@ def test_kinds_schemas_and_missing_payloads_stay_apart(tmp_path):
     given = [TextBatch(rows(2, text=["a", None])), TextBatch(rows(1, text=[3])), TextBatch(rows(1)),
              ImageBatch(rows(2), encoded=[b"jpeg", None], pixels=[None, picture]), ImageBatch(rows(1), pixels=[picture[::-1]]),
              VideoBatch(rows(1), frames=[np.asfortranarray(picture[None])], timestamps=[np.array([0.5])]),
-             AudioBatch(rows(1), samples=[np.array([0.1], np.float32)], sample_rate=[16000])]
+             AudioBatch(rows(1), samples=[np.array([[0.1]], np.float32)])]
     back = read_back(tmp_path, spooled(tmp_path, *given))
     described = [(type(b).__name__, b.rows.schema, b.rows.to_pylist()) for b in back]
     assert sorted(described, key=repr) == sorted([(type(b).__name__, b.rows.schema, b.rows.to_pylist()) for b in given], key=repr)

@@ -1,0 +1,17 @@
+"""Audio stages for Curator: decoding, measures, voice activity, utterances, transcripts, speakers, copies."""
+
+from __future__ import annotations
+
+from curator_audio import copies, cut, measures, models, read, sound, voices, words, write
+
+STAGES: tuple[type, ...] = (
+    *read.STAGES,
+    *sound.STAGES,
+    *measures.STAGES,
+    *cut.STAGES,
+    *words.STAGES,
+    *voices.STAGES,
+    *models.STAGES,
+    *copies.STAGES,
+    *write.STAGES,
+)

@@ -1,0 +1,3 @@
+"""What tells that two recordings are the same."""
+
+STAGES: tuple[type, ...] = ()

@@ -1,0 +1,3 @@
+"""Where speech is, and utterances cut out of long recordings."""
+
+STAGES: tuple[type, ...] = ()

@@ -1,0 +1,3 @@
+"""Numbers about a recording that need no model."""
+
+STAGES: tuple[type, ...] = ()

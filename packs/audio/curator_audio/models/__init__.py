@@ -1,0 +1,3 @@
+"""Scores, tags, languages and embeddings by models."""
+
+STAGES: tuple[type, ...] = ()

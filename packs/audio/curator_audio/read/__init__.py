@@ -1,0 +1,3 @@
+"""Recordings from folders, manifests and shards."""
+
+STAGES: tuple[type, ...] = ()

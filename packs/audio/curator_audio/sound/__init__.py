@@ -1,0 +1,3 @@
+"""Samples: decoding, resampling, channels, levels, encoding."""
+
+STAGES: tuple[type, ...] = ()

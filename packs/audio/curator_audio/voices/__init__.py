@@ -1,0 +1,3 @@
+"""Who speaks: embeddings, turns, purity, RTTM."""
+
+STAGES: tuple[type, ...] = ()

@@ -1,0 +1,3 @@
+"""Transcripts: made, compared with each other, held against the sound."""
+
+STAGES: tuple[type, ...] = ()

@@ -1,0 +1,3 @@
+"""Manifests and shards as speech toolkits read them."""
+
+STAGES: tuple[type, ...] = ()
