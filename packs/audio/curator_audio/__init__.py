@@ -15,3 +15,6 @@ STAGES: tuple[type, ...] = (
     *copies.STAGES,
     *write.STAGES,
 )
+
+globals().update({stage.__name__: stage for stage in STAGES})
+__all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

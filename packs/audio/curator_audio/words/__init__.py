@@ -1,3 +1,7 @@
 """Transcripts: made, compared with each other, held against the sound."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.words.hallucination import Hallucination
+from curator_audio.words.rates import Rates
+from curator_audio.words.wer import Wer
+
+STAGES: tuple[type, ...] = (Rates, Wer, Hallucination)
