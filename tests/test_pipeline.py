@@ -10,7 +10,7 @@ from curator.api.errors import RecipeError
 from curator.api.resources import Resources
 from curator.api.stage import Sink, Source, Stage
 from curator.front import Pipeline, from_source
-from curator.pipeline.graph import End, unite
+from curator.pipeline.graph import End
 from curator.pipeline.plan import make_plan
 
 
@@ -84,9 +84,7 @@ def test_branches_merge_in_the_next_stage():
 
 def test_sources_unite_and_one_that_is_united_twice_counts_once():
     a, b = from_source(Lines(path="a")), from_source(Lines(path="b"))
-    assert [end.node.stage.path for end in unite([a, b, a]).ends] == ["a", "b"]
-    with pytest.raises(RecipeError, match="nothing to unite"):
-        unite([])
+    assert [end.node.stage.path for end in (a + b + a).ends] == ["a", "b"]
 
 
 def test_writing_on_the_way_keeps_the_way_open():
@@ -131,7 +129,7 @@ def test_nodes_come_after_their_inputs_and_once(moves):
             made.append(one.to(Files(path=str(len(made)))) if one.ends else one)
         elif one.ends:
             made.append(one >> Clean() if move == "stage" else (one >> Clean()).port("dropped"))
-    nodes = unite(made).nodes()
+    nodes = sum(made[1:], made[0]).nodes()
     place = {node: at for at, node in enumerate(nodes)}
     assert len(place) == len(nodes)
     assert all(place[end.node] < place[node] for node in nodes for end in node.inputs)

@@ -175,18 +175,18 @@ def without_a_type(self, batch):
 
 BROKEN = {
     "raises": (broken(process=lambda self, batch: 1 / 0), r"raises ZeroDivisionError .* for the batch given"),
-    "gives nothing": (broken(process=lambda self, batch: None), "process gave NoneType; give a batch, Outputs"),
-    "gives a list of tables": (broken(process=lambda self, batch: [batch.rows]), "process gave Table"),
-    "an unknown port": (broken(process=lambda self, batch: Outputs(rest=batch)), "port 'rest': no such port; name it in `ports`"),
-    "no batch on a port": (broken(process=lambda self, batch: Outputs(out=batch.rows)), "port 'out': gave Table; give batches"),
-    "loses a row": (broken(process=loses_a_row), r"loses 1 of 4 rows \(records b\): send each row on, to `dropped`"),
-    "drops the engine's columns": (broken(process=drops_the_marks), "_row, _unit got lost"),
-    "renumbers rows": (broken(process=renumbers), "_row was changed"),
+    "gives nothing": (broken(process=lambda self, batch: None), "answered NoneType on port 'out'; a batch is wanted"),
+    "gives a list of tables": (broken(process=lambda self, batch: [batch.rows]), "answered Table on port 'out'; a batch is wanted"),
+    "an unknown port": (broken(process=lambda self, batch: Outputs(rest=batch)), r"port 'rest', which is none of its ports \(out\): name it in `ports`"),
+    "no batch on a port": (broken(process=lambda self, batch: Outputs(out=batch.rows)), "answered Table on port 'out'; a batch is wanted"),
+    "loses a row": (broken(process=loses_a_row), r"1 of 4 rows are on no port; .* on `dropped` if need be, .*\(records b\)"),
+    "drops the engine's columns": (broken(process=drops_the_marks), r"was not made from the one given \(take, filter, "),
+    "renumbers rows": (broken(process=renumbers), "changed the column _row: columns that begin with _ belong"),
     "a number as id": (broken(process=lambda self, batch: self.scored(batch).with_columns({"id": [1] * len(batch)})),
                        "id is int64; make it a string"),
     "an id that is null": (broken(process=lambda self, batch: self.scored(batch).with_columns(
         {"id": pa.nulls(len(batch), pa.string())})), "id is null in some rows"),
-    "a duplicate of nothing": (broken(process=lambda self, batch: Outputs(duplicate=batch)), "wants the column `duplicate_of`"),
+    "a duplicate of nothing": (broken(process=lambda self, batch: Outputs(duplicate=batch)), "need the column 'duplicate_of'"),
     "types that do not join": (broken(process=without_a_type), "cannot be joined: column 'length' is"),
     "cannot travel": (broken(__post_init__=lambda self: setattr(self, "lock", threading.Lock())),
                       "cannot be pickled.*Make in `setup`"),
@@ -195,7 +195,7 @@ BROKEN = {
                              "raises .* for a batch without rows"),
     "rows out of nothing": (broken(process=lambda self, batch: self.scored(batch) if len(batch) else Outputs(
         out=TextBatch(TEXTS.rows.append_column("_row", pa.nulls(4, pa.int32())).append_column("_unit", pa.nulls(4))))),
-        "_row was changed|makes rows"),
+        "changed the column _row|makes rows"),
     "an undeclared column": (broken(process=with_more), "port 'out': more is new, and the contract's `adds` does not name it"),
     "a missing column": (broken(process=lambda self, batch: batch), "length should be there and is not"),
     "a removed column": (broken(process=lambda self, batch: self.scored(batch).without(["other"])), "other should be there"),
@@ -411,7 +411,7 @@ def test_a_source_without_a_fault_passes(tmp_path):
     ("chance", "reads u1 differently the second time"), ("same ids", r"gives several records one id \(0, 1, 2\)"),
     ("ids are numbers", "id is int64; make it a string"), ("no source", "rows lack the column 'source'"),
     ("no column", "'n' is missing, which `columns` or the contract names"), ("type", "column 'n' is double, and .* says int64"),
-    ("hidden", "_x: names that begin with _"), ("port", "port 'rest': no such port"), ("table", "gave Table; give batches")])
+    ("hidden", "_x: names that begin with _"), ("port", "port 'rest', which is none of its"), ("table", "answered Table on")])
 def test_a_broken_source_is_caught(fault, problem):
     with pytest.raises(AssertionError, match=problem):
         check_source(Numbers(faults={fault}))
@@ -544,8 +544,8 @@ def test_a_good_reduction_passes_and_sees_all_of_a_shard_first():
 
 
 @pytest.mark.parametrize(("breaks", "told"), [
-    ("clear", "Forget in `clear`"), ("order", "in another order"), ("lose", "loses 1 of 4"),
-    ("finish", "finish, port 'out': rows lack the column 'source'")])
+    ("clear", "Forget in `clear`"), ("order", "in another order"), ("lose", "1 of 4 rows are on no port"),
+    ("finish", "port 'out': rows lack the column 'source'")])
 def test_a_reduction_that_breaks_a_rule_is_told_so(breaks, told):
     with pytest.raises(AssertionError, match=told):
         check_stage(Share(breaks=breaks), some_texts())

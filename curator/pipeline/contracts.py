@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow as pa
 from curator.api.errors import ContractError, RecipeError
 from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
 from curator.pipeline.graph import End, Node
+from curator.registry.names import suggestion
 
 SIDE_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
     "dropped": {"reason": pa.string()},
@@ -82,9 +82,8 @@ def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict |
 
 def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, before: dict) -> None:
     if name not in before:
-        near = difflib.get_close_matches(name, before, n=1, cutoff=0.6)
         there_are = f"there are {', '.join(sorted(before)) or 'none'}"
-        hint = f"did you mean {near[0]!r}?" if near else _maker(name) or there_are
+        hint = suggestion(name, before, "", quoted=True) or _maker(name) or there_are
         for holder, kind_held in before.items():
             if kind_held is not None and pa.types.is_struct(kind_held) and kind_held.get_field_index(name) >= 0:
                 hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"

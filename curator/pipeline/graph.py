@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -141,14 +139,6 @@ def from_source(source: Source, place: str = "") -> Graph:
         raise RecipeError(f"{source!r} is not a source")
     node = Node(source, (), place)
     return Graph(ends=(End(node),), last=node)
-
-
-def unite(pipelines: Iterable[Graph]) -> Graph:
-    """All pipelines side by side: their open ends and their sinks."""
-    found = list(pipelines)
-    if not found:
-        raise RecipeError("nothing to unite")
-    return functools.reduce(operator.add, found)
 
 
 def unique(name: str, taken: Collection[str]) -> str:

@@ -15,7 +15,6 @@ from curator.io.files.folder import Folder
 from curator.testing.run import (
     Record,
     check_fingerprint,
-    check_rows,
     equal,
     fresh,
     marked,
@@ -109,7 +108,6 @@ def _read(source: Source, unit: Unit, columns: dict[str, pa.DataType | None]) ->
     found: list[Record] = []
     with raising(named(source), f"while reading {unit.label}: what cannot be read is a row on `failed` (with_error)"):
         for port, batch in read_unit(source, unit):
-            check_rows(named(source), port, batch, source.ports)
             names = batch.rows.column_names
             hidden = ", ".join(name for name in names if name.startswith("_"))
             assert not hidden, f"{named(source)}: {hidden}: names that begin with _ belong to the engine; rename the column"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -12,8 +12,14 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from curator.api.batch import HIDDEN, ROW, UNIT, Batch
-from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Reduce, Sink, Source, Stage, Unit
+from curator.api.batch import ROW, UNIT, Batch
+from curator.api.errors import StageError
+from curator.api.stage import Context, Outputs, Reduce, Sink, Source, Stage, Unit
+from curator.pipeline.plan import Operator, Step
+from curator.worker.account import Account
+from curator.worker.answer import Answer
+from curator.worker.rows import parts
+from curator.worker.steps import WorkingStep
 
 Record = dict[str, Any]
 Answers = dict[str, list[tuple[int, Record]]]  # by port: position of the input row, and what became of it
@@ -64,34 +70,22 @@ def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
         if len(batch) and isinstance(batch, stage.absorbs):
             stage.absorb(batch if wanted is None else without(batch.select(wanted), set(batch.payloads()) - set(wanted)))
     made: dict[str, list[Batch]] = {}
-    for outputs in _parts(stage, "finish", stage.finish() or ()):
-        for port, rows in outputs.items():
-            check_rows(f"{named(stage)}: finish", port, rows, stage.ports)
-            made.setdefault(port, []).append(rows)
+    for port, rows in _by_port(stage, stage.finish() or ()):
+        made.setdefault(port, []).append(rows)
     return _joined(stage, made)
 
 
 def call(stage: Stage, batch: Batch) -> Outputs:
-    """One `process` call over marked rows, checked as the engine checks it. What is absorbed is the port `absorbed`."""
+    """One `process` call over marked rows, with the account that a worker keeps of it. What is absorbed is no port."""
     found: dict[str, list[Batch]] = {}
-    seen = [np.empty(0, dtype=np.int32)]
-    for outputs in _parts(stage, "process", stage.process(batch)):
-        absorbed = [] if outputs.absorbed is None else [("absorbed", outputs.absorbed)]
-        for port, answer in [*outputs.items(), *absorbed]:
-            who = f"{named(stage)}, port {port!r}"
-            gone = [] if not isinstance(answer, Batch) else [n for n in HIDDEN if n not in answer.rows.column_names]
-            assert not gone, (f"{who}: {', '.join(gone)} got lost, so that nobody knows which row became which. Make batches "
-                              "from the given one: take, filter, split, explode, with_columns, select")
-            check_rows(named(stage), port, answer, (*stage.ports, "absorbed"))
-            places = answer.rows.column(ROW).to_numpy()
-            assert not len(places) or (places.min() >= 0 and places.max() < len(batch)), (
-                f"{who}: {ROW} was changed; columns that begin with _ belong to the engine")
-            seen.append(places)
-            found.setdefault(port, []).append(answer)
-    lost = np.setdiff1d(np.arange(len(batch)), np.concatenate(seen))
-    ids = ", ".join(batch.rows.column("id").take(pa.array(lost[:5])).to_pylist())
-    assert not len(lost), (f"{named(stage)} loses {len(lost)} of {len(batch)} rows (records {ids}): send each row on, to "
-                           "`dropped` (with_reason) if need be, or name it as absorbed")
+    account = Account(stage.name, stage, batch, None)
+    try:
+        for port, rows in _by_port(stage, stage.process(batch), lambda absorbed: account.saw(None, absorbed)):
+            account.saw(port, rows)
+            found.setdefault(port, []).append(rows)
+        account.close(0.0)
+    except StageError as error:
+        raise AssertionError(str(error)) from error
     return _joined(stage, found)
 
 
@@ -114,30 +108,28 @@ def answers(stage: Stage, batch: Batch, groups: Sequence[np.ndarray] | None = No
 
 def read_unit(source: Source, unit: Unit) -> Iterator[tuple[str, Batch]]:
     """What a source reads of a unit: ports and batches."""
-    for item in source.read(unit):
-        yield from (item if isinstance(item, Outputs) else {"out": item}).items()
+    return _by_port(source, source.read(unit))
 
 
-def check_rows(who: str, port: str, rows: Any, ports: Collection[str]) -> None:
-    """What holds for all rows that come out of a source or stage with these ports."""
-    who = f"{who}, port {port!r}"
-    assert isinstance(rows, Batch), f"{who}: gave {type(rows).__name__}; give batches"
-    assert port in (*ports, *SIDE_OUTPUTS), f"{who}: no such port; name it in `ports`, there are {', '.join(ports) or 'none'}"
-    for name in IDENTITY:
-        assert name in rows.rows.column_names, f"{who}: rows lack the column {name!r}; every record has one"
-        kind = rows.rows.schema.field(name).type
-        assert pa.types.is_string(kind) or pa.types.is_large_string(kind), f"{who}: {name} is {kind}; make it a string"
-        assert not rows.rows.column(name).null_count, f"{who}: {name} is null in some rows; every record has one"
-    if port == "duplicate" and len(rows):
-        assert "duplicate_of" in rows.columns, f"{who}: wants the column `duplicate_of`, the id of the record kept"
-
-
-def _parts(stage: Stage, method: str, result: Any) -> Iterator[Outputs]:
-    whole = isinstance(result, (Batch, Outputs)) or not isinstance(result, Iterable)
-    for item in [result] if whole else result:
-        assert isinstance(item, (Batch, Outputs)), (
-            f"{named(stage)}: {method} gave {type(item).__name__}; give a batch, Outputs, or an iterator of these")
-        yield item if isinstance(item, Outputs) else Outputs(out=item)
+def _by_port(stage: Stage, result: Any, absorb: Callable[[Batch], None] = lambda rows: None) -> Iterator[tuple[str, Batch]]:
+    """The rows of an answer as a worker takes them, port by port. All of them have an identity."""
+    step = Step(stage.name, stage, "")
+    working = WorkingStep(0, step, Answer(Operator(0, "map", (step,)), put=id), begins=id, lockstep=True)
+    for outputs in parts(result):
+        try:
+            ports = list(working.ports(outputs))
+        except StageError as error:
+            raise AssertionError(str(error)) from error
+        for port, rows in ports:
+            who = f"{named(stage)}, port {port!r}"
+            for name in IDENTITY:
+                assert name in rows.rows.column_names, f"{who}: rows lack the column {name!r}; every record has one"
+                kind = rows.rows.schema.field(name).type
+                assert pa.types.is_string(kind) or pa.types.is_large_string(kind), f"{who}: {name} is {kind}; make it a string"
+                assert not rows.rows.column(name).null_count, f"{who}: {name} is null in some rows; every record has one"
+            yield port, rows
+        if outputs.absorbed is not None:
+            absorb(outputs.absorbed)
 
 
 def _joined(stage: Stage, found: Mapping[str, list[Batch]]) -> Outputs:

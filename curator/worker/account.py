@@ -82,7 +82,10 @@ class Account:
                 self._all = True
                 return
             self._seen = np.zeros(self._rows, dtype=bool)
-        self._seen[found] = True
+        try:
+            self._seen[found] = True
+        except IndexError:
+            raise StageError(self.name, f"changed the column {ROW}: columns that begin with _ belong to the engine") from None
 
     def _of(self, unit: int) -> Counts:
         counts = self.counts.get(unit)

@@ -150,7 +150,7 @@ class WorkingStep:
                 raise StageError(self.name, f"answered {type(answer).__name__} on port {port!r}; a batch is wanted")
             if port not in SIDE_OUTPUTS and port not in self.stage.ports:
                 known = ", ".join(self.stage.ports)
-                raise StageError(self.name, f"answered on port {port!r}, which is none of its ports ({known})")
+                raise StageError(self.name, f"answered on port {port!r}, which is none of its ports ({known}): name it in `ports`")
             if len(answer):
                 yield port, self.explained(port, answer)
 
