@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 
 from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
 from curator.io.yaml import Item, Problems
@@ -61,16 +62,11 @@ class Line:
     steps: list[Step | Merge] = field(default_factory=list)
     sinks: list[Step] = field(default_factory=list)
     feeds: list[tuple[Step, str]] = field(default_factory=list)
-    at: int = 0
-    ends: tuple[End, ...] | None = None  # None until what feeds the line is there
+    ends: tuple[End, ...] = ()
 
     @property
     def spoken(self) -> str:
         return f"branch {self.name!r}" if self.name else "the main line"
-
-    @property
-    def finished(self) -> bool:
-        return self.ends is not None and self.at == len(self.steps)
 
 
 def all_steps(lines: list[Line]) -> Iterator[Step]:
@@ -209,38 +205,36 @@ class RecipeGraph:
     # -- joining ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Let each line advance as far as what it waits for allows, until none can."""
-        moved = self.lines
-        while moved:
-            moved = [line for line in self.lines if self._advance(line)]
+        """Do each line step by step, what starts from a step or merges a line after that."""
+        made = {step: (line, at) for line in self.lines for at, step in (*((0, s) for s in line.sources), *enumerate(line.steps, 1))}
+        order: TopologicalSorter[tuple[Line, int]] = TopologicalSorter()
         for line in self.lines:
-            if not line.finished:
-                self._note_cycle(line)
+            order.add((line, 0), *(made[step] for step, _ in line.feeds))
+            for at, step in enumerate(line.steps, 1):
+                merged = [self.branches[label] for label in step.labels] if isinstance(step, Merge) else []
+                order.add((line, at), (line, at - 1), *((branch, len(branch.steps)) for branch in merged))
+        try:
+            for line, at in order.static_order():
+                self._advance(line, at)
+        except CycleError as error:
+            for line, at in dict.fromkeys(error.args[1]):
+                self._note_cycle(line, at, {line for line, _ in error.args[1]})
         if not self.problems.found:
             for line in self.lines:
                 self._finish(line)
 
-    def _advance(self, line: Line) -> bool:
-        if line.ends is None:
-            if any(step.node is None for step, _ in line.feeds):
-                return False
+    def _advance(self, line: Line, at: int) -> None:
+        """What feeds a line (0), or its next step."""
+        step = line.steps[at - 1] if at else None
+        if step is None:
             for source in line.sources:
                 source.node = Node(source.stage, (), source.place)
             line.ends = tuple(dict.fromkeys([*(End(s.node) for s in line.sources),
                                              *(End(step.node, port) for step, port in line.feeds)]))
-            return True
-        if line.finished:
-            return False
-        step = line.steps[line.at]
-        if isinstance(step, Merge):
-            branches = [self.branches[label] for label in step.labels]
-            if not all(branch.finished for branch in branches):
-                return False
-            line.ends = tuple(dict.fromkeys([*line.ends, *(e for b in branches for e in b.ends or ())]))
+        elif isinstance(step, Merge):
+            line.ends = tuple(dict.fromkeys([*line.ends, *(e for label in step.labels for e in self.branches[label].ends)]))
         else:
             self._add(line, step)
-        line.at += 1
-        return True
 
     def _add(self, line: Line, step: Step) -> None:
         if not line.ends:
@@ -261,18 +255,17 @@ class RecipeGraph:
         if line.name in self.merged and not line.ends:
             self.problems.add(line.item, line.path, "no row is left to merge: every port leads elsewhere")
         fed = {(step.node, port) for other in self.lines if other is not line for step, port in other.feeds}
-        loose = [e for e in line.ends or () if (e.node, e.port) not in fed]
+        loose = [e for e in line.ends if (e.node, e.port) not in fed]
         if loose and not line.sinks and line.name not in self.merged:
             ports = ", ".join(f"{e.node.stage.name}.{e.port}" for e in loose)
             self.problems.add(line.item, line.path, f"{line.spoken} leads nowhere ({ports}): give it a write"
                               + (", or merge it into another line" if line.name else ""))
 
-    def _note_cycle(self, line: Line) -> None:
-        if line.ends is None:
+    def _note_cycle(self, line: Line, at: int, lines: set[Line]) -> None:
+        if not at:
             owners = ", ".join(f"{step.stage.name}.{port}" for step, port in line.feeds)
             self.problems.add(line.item, line.path, f"a cycle: {line.spoken} starts from {owners}, which comes after")
-            return
-        step = line.steps[line.at]
-        waits = ", ".join(repr(label) for label in step.labels if not self.branches[label].finished)
-        self.problems.add(step.item, step.path, f"a cycle: branch {waits} is merged here, and starts from what comes "
-                          "after this step")
+        elif isinstance(step := line.steps[at - 1], Merge):
+            waits = ", ".join(repr(label) for label in step.labels if self.branches[label] in lines)
+            self.problems.add(step.item, step.path, f"a cycle: branch {waits} is merged here, and starts from what comes "
+                              "after this step")
