@@ -79,8 +79,8 @@ def shout(batch, times: int = 2):
 @pytest.fixture
 def curator(monkeypatch, tmp_path):
     """Runs a command over two fake packs, `core` and `text`, and what `add` installs."""
-    points = []
-    monkeypatch.setattr(packs, "_entry_points", lambda: tuple(points))
+    claims = []
+    monkeypatch.setattr(packs, "claims", lambda: tuple(claims))
     commands = click.Group(commands={command.name: command for command in COMMANDS})
 
     def run(*args, code=0):
@@ -104,7 +104,7 @@ def curator(monkeypatch, tmp_path):
             module.__spec__ = SimpleNamespace(submodule_search_locations=[str(folder)], origin=None)
             monkeypatch.setitem(sys.modules, folder.name, module)
         monkeypatch.syspath_prepend(str(tmp_path))
-        points.append(SimpleNamespace(name=name, value=folder.name, dist=SimpleNamespace(name=f"d-{name}", version="1.0")))
+        claims.append(packs.Pack(name, folder.name, f"d-{name}", "1.0"))
 
     add("core", (Jsonl, ToJsonl, Route))
     add("text", (Language, shout), files={

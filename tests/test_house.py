@@ -153,7 +153,7 @@ def test_no_error_is_swallowed():
 
 # Physical lines a room: a ratchet. A number is only ever lowered; "." are the files beside the rooms.
 LINES = {
-    "api": 1901,
+    "api": 1886,
     "machine": 413,
     "io": 3775,
     "io/tables": 1690,
@@ -161,13 +161,13 @@ LINES = {
     "registry": 376,
     "models": 423,
     "ngrams": 345,
-    "pipeline": 875,
+    "pipeline": 864,
     "stages": 1085,
     "engine": 3686,
-    "recipe": 1389,
+    "recipe": 1382,
     "worker": 1948,
     "observe": 2050,
-    "testing": 1168,
+    "testing": 1158,
     "runtime": 1085,
     "run": 2546,
     "cli": 416,

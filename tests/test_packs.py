@@ -47,11 +47,11 @@ def shout(batch):
 @pytest.fixture
 def install(monkeypatch, tmp_path):
     """Install packs: `install(text=(Signals,))`, or several claims of one name with `("text", "dist", (…))`."""
-    points = []
-    monkeypatch.setattr(packs, "_entry_points", lambda: tuple(points))
+    claims = []
+    monkeypatch.setattr(packs, "claims", lambda: tuple(claims))
 
     def add(name, stages=(), *, distribution=None, error=None):
-        folder = tmp_path / f"fake_{name}_{len(points)}"
+        folder = tmp_path / f"fake_{name}_{len(claims)}"
         folder.mkdir()
         module = folder.name
         if error is None:
@@ -63,8 +63,7 @@ def install(monkeypatch, tmp_path):
         else:
             (folder / "__init__.py").write_text(error)
             monkeypatch.syspath_prepend(str(tmp_path))
-        dist = SimpleNamespace(name=distribution or f"curator-{name}", version="1.2")
-        points.append(SimpleNamespace(name=name, value=module, dist=dist))
+        claims.append(packs.Pack(name, module, distribution or f"curator-{name}", "1.2"))
         return folder
 
     return add

@@ -10,6 +10,7 @@ Code of another minor version of Python counts as changed.
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import dis
 import enum
@@ -22,11 +23,9 @@ import types
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from curator.api.own_code import installed, installed_class, own_files, version_of
 
@@ -109,18 +108,8 @@ class Fingerprint:
             return self._mapping(value)
         if isinstance(value, (set, frozenset)):
             return _hash("set", self._class(kind) if kind not in (set, frozenset) else "", self._set(value))
-        if isinstance(value, enum.Enum):
-            return _hash("enum", self._class(kind), value.name, self._digest(value.value))
-        if isinstance(value, re.Pattern):
-            return _hash("pattern", self._digest(value.pattern), str(value.flags))
-        if isinstance(value, PurePath):
-            return _hash("path", str(value))
-        if isinstance(value, (pa.DataType, pa.Field)):
-            return _hash("arrow", str(value))
-        if isinstance(value, (bytearray, memoryview)):
-            return _hash(kind.__name__, bytes(value))
-        if isinstance(value, (np.ndarray, np.generic)):
-            return self._array(value)
+        if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+            return _hash("array", str(value.dtype.descr), str(value.shape), value.tobytes())
         if hasattr(kind, "_decides_nothing"):
             return self._stage(value)
         own = getattr(kind, "fingerprint", None)
@@ -154,11 +143,6 @@ class Fingerprint:
             keys.sort(key=_ascii if plain else self._apart)
         return _hash("mapping", self._sequence("keys", keys), self._sequence("values", [values[key] for key in keys]))
 
-    def _array(self, value: Any) -> bytes:
-        if value.dtype.hasobject:
-            return _hash("array", str(value.shape), self._sequence("objects", value.ravel().tolist()))
-        return _hash("array", str(value.dtype.descr), str(value.shape), value.tobytes())
-
     def _stage(self, stage: Any) -> bytes:
         """A class that is installed has a `version`, which its author raises; one of the user's has its code."""
         kind = type(stage)
@@ -168,7 +152,8 @@ class Fingerprint:
     def _object(self, value: Any) -> bytes:
         """By what would be pickled."""
         try:
-            reduced = value.__reduce_ex__(4)
+            special = copyreg.dispatch_table.get(type(value))
+            reduced = special(value) if special else value.__reduce_ex__(4)
         except Exception:  # it says itself that it cannot be taken elsewhere, in an exception of its choice
             return self._cannot(value, _type_name(value))
         if isinstance(reduced, str):

@@ -113,16 +113,22 @@ class Resource:
 # -- packs -----------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def claims() -> tuple[Pack, ...]:
+    """Every pack that a distribution claims to bring; read once a process, as metadata take their time."""
+    found = []
+    for point in importlib.metadata.entry_points(group=GROUP):
+        name, version = (point.dist.name, point.dist.version) if point.dist else ("?", "?")
+        found.append(Pack(point.name, point.value.partition(":")[0].strip(), name, version))  # also where that is no module's name
+    return tuple(found)
+
+
 def installed() -> list[Pack]:
     """Every installed pack, the core first, the others by name. Imports none of them."""
-    claims: dict[tuple[str, str, str], Pack] = {}
-    for point in _entry_points():
-        name, version = (point.dist.name, point.dist.version) if point.dist else ("?", "?")
-        module = point.value.partition(":")[0].strip()  # as it is written, also where that is no module's name
-        claims[(point.name, name, module)] = Pack(point.name, module, name, version)
-    packs = sorted(claims.values(), key=lambda p: (p.name != CORE, p.name, p.distribution))
+    known = {(pack.name, pack.distribution, pack.module): pack for pack in claims()}.values()
+    packs = sorted(known, key=lambda p: (p.name != CORE, p.name, p.distribution))
     for at, pack in enumerate(packs):
-        owners = [f"{p.distribution} {p.version} ({p.module})" for p in claims.values() if p.name == pack.name]
+        owners = [f"{p.distribution} {p.version} ({p.module})" for p in known if p.name == pack.name]
         if len(owners) > 1:
             clash = f"two packs claim the name {pack.name!r}: {' and '.join(sorted(owners))}; uninstall one of them"
             packs[at] = replace(pack, clash=clash)
@@ -277,11 +283,6 @@ def _places_of(module: str) -> list[str]:
     except (ImportError, ValueError):
         return []
     return [] if spec is None else list(spec.submodule_search_locations or [str(Path(spec.origin or "").parent)])
-
-
-@functools.cache
-def _entry_points() -> tuple[Any, ...]:
-    return tuple(importlib.metadata.entry_points(group=GROUP))
 
 
 # -- why a pack cannot be imported, and what to do about it ------------------------------------------------------

@@ -55,7 +55,7 @@ class Site:
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n" + "".join(
             f"Requires-Dist: {requirement}\n" for requirement in requires))
         (metadata / "entry_points.txt").write_text(f"[curator.packs]\n{name} = {module}\n")
-        packs._entry_points.cache_clear()
+        packs.claims.cache_clear()
         own_code._cared_for.cache_clear()
         importlib.invalidate_caches()
         return place
@@ -81,7 +81,7 @@ def site(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     yield Site(folder)
-    packs._entry_points.cache_clear()
+    packs.claims.cache_clear()
     own_code._cared_for.cache_clear()
     for name in [name for name in sys.modules if name.startswith("stranger_")]:
         del sys.modules[name]

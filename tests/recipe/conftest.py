@@ -11,12 +11,11 @@ from tests.recipe import recipe_stages
 
 @pytest.fixture(autouse=True)
 def fake_packs(monkeypatch, tmp_path):
-    points = []
+    claims = []
     for name, stages in (("core", recipe_stages.CORE), ("text", recipe_stages.TEXT)):
         module = ModuleType(f"{recipe_stages.__name__}.fake_{name}")
         module.STAGES = stages
         module.__spec__ = SimpleNamespace(submodule_search_locations=[str(tmp_path / name)], origin=None)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        dist = SimpleNamespace(name=f"curator-{name}", version="1")
-        points.append(SimpleNamespace(name=name, value=module.__name__, dist=dist))
-    monkeypatch.setattr(packs, "_entry_points", lambda: tuple(points))
+        claims.append(packs.Pack(name, module.__name__, f"curator-{name}", "1"))
+    monkeypatch.setattr(packs, "claims", lambda: tuple(claims))

@@ -1,7 +1,6 @@
 """Recipes: what they mean and what is wrong with them."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -328,9 +327,9 @@ def test_discard_and_seed():
 def test_a_pack_that_cannot_be_imported_is_a_problem_of_its_steps_only(monkeypatch, tmp_path):
     (tmp_path / "broken_pack_of_recipes.py").write_text("import a_library_nobody_has\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    broken = SimpleNamespace(name="image", value="broken_pack_of_recipes", dist=SimpleNamespace(name="d-image", version="2"))
-    points = (*packs._entry_points(), broken)
-    monkeypatch.setattr(packs, "_entry_points", lambda: points)
+    broken = packs.Pack("image", "broken_pack_of_recipes", "d-image", "2")
+    claims = (*packs.claims(), broken)
+    monkeypatch.setattr(packs, "claims", lambda: claims)
     text = "read: {jsonl: {path: x}}\nsteps: [text.signals, image.resize]\nwrite: {parquet: {path: o}}\n"
     [problem] = problems(text)
     assert problem.startswith("recipe:2: steps[1].image.resize: pack 'image' (d-image 2) cannot be used")
