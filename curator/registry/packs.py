@@ -116,11 +116,8 @@ class Resource:
 @functools.cache
 def claims() -> tuple[Pack, ...]:
     """Every pack that a distribution claims to bring; read once a process, as metadata take their time."""
-    found = []
-    for point in importlib.metadata.entry_points(group=GROUP):
-        name, version = (point.dist.name, point.dist.version) if point.dist else ("?", "?")
-        found.append(Pack(point.name, point.value.partition(":")[0].strip(), name, version))  # also where that is no module's name
-    return tuple(found)
+    points = importlib.metadata.entry_points(group=GROUP)  # the module as it is written, also where that is no module's name
+    return tuple(Pack(p.name, p.value.partition(":")[0].strip(), p.dist.name, p.dist.version) for p in points)
 
 
 def installed() -> list[Pack]:

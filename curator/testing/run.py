@@ -81,7 +81,11 @@ def call(stage: Stage, batch: Batch) -> Outputs:
     account = Account(stage.name, stage, batch, None)
     try:
         for port, rows in _by_port(stage, stage.process(batch), lambda absorbed: account.saw(None, absorbed)):
-            account.saw(port, rows)
+            try:
+                account.saw(port, rows)
+            except IndexError as error:
+                raise AssertionError(f"{named(stage)}, port {port!r}: {ROW} was changed; columns that begin with _ belong to the "
+                                     "engine") from error
             found.setdefault(port, []).append(rows)
         account.close(0.0)
     except StageError as error:

@@ -82,10 +82,7 @@ class Account:
                 self._all = True
                 return
             self._seen = np.zeros(self._rows, dtype=bool)
-        try:
-            self._seen[found] = True
-        except IndexError:
-            raise StageError(self.name, f"changed the column {ROW}: columns that begin with _ belong to the engine") from None
+        self._seen[found] = True
 
     def _of(self, unit: int) -> Counts:
         counts = self.counts.get(unit)
