@@ -163,7 +163,7 @@ LINES = {
     "ngrams": 345,
     "pipeline": 864,
     "stages": 1085,
-    "engine": 3686,
+    "engine": 3645,
     "recipe": 1382,
     "worker": 1948,
     "observe": 2050,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from curator.engine.parts import ALONE
 from curator.engine.state import State
 
 
@@ -44,25 +43,26 @@ def check(state: State) -> None:
     for operator in state.operators:
         reserved = sum(n for c in state.calls.values() for i, n in c.expected if i == operator.plan.index)
         assert operator.reserved == reserved, operator.plan.name
-        paused = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
-        assert operator.paused.keys() == paused, operator.plan.name
         served = {w.queue for w in operator.workers.values() if operator.sticky and not w.stopping}
         assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, operator.plan.name
         for node, queues in operator.queues_on.items():
             assert all(queue.node == node for queue in queues), operator.plan.name
+        limited = {c.id for w in operator.workers.values() for c in w.calls if c.id in operator.clocks and not c.paused}
+        assert operator.clocks.keys() == limited, operator.plan.name
+        assert list(operator.clocks.values()) == sorted(operator.clocks.values()), operator.plan.name
     _check_workers(state)
 
 
 def _check_workers(state: State) -> None:
     workers = list(state.workers.values())
     assert state.working == sum(w.working for w in workers)
-    assert state.stopping == sum(w.stopping for w in workers)
+    assert state.stopping.keys() == {w.id for w in workers if w.stopping}
     for operator in state.operators:
         mine = list(operator.workers.values())
-        assert operator.starting == sum(not w.ready for w in mine), operator.plan.name
         assert operator.working == sum(w.working for w in mine), operator.plan.name
-        assert {w.id for n in operator.idle.values() for w in n.values()} == {w.id for w in mine if w.idle}
-        assert {w.id for n in operator.prefetch.values() for w in n.values()} == {w.id for w in mine if w.doing == ALONE}
+        for doing, by_node in operator.workers_by.items():
+            found = {(node, number) for node, here in by_node.items() for number in here}
+            assert found == {(w.node, w.id) for w in mine if w.doing == doing}, operator.plan.name
     for index, free in state.free_slots.items():
         taken = Counter(w.places for w in state.operators[index].workers.values() if not w.leaving)
         taken.update(free)

@@ -16,9 +16,9 @@ StopKind = Literal["max_failed", "interrupted", "terminated", "broken", "lost"]
 
 
 @dataclass(slots=True, frozen=True)
-class Stopped:
-    """Why a run ended early: more failures than allowed, Ctrl-C, SIGTERM, something that cannot work ("broken"), or the
-    processes that it worked in are gone ("lost"). `first`: what was raised, if something was."""
+class Stop:
+    """Why a run ends early: more failures than allowed, Ctrl-C, SIGTERM, something that cannot work ("broken"), or the
+    processes that it worked in are gone ("lost"). `first`: what was raised, if something was. As an event: end now."""
 
     kind: StopKind
     message: str
@@ -63,14 +63,6 @@ class NodeDown:
 
     number: int
     reason: str
-
-
-@dataclass(slots=True, frozen=True)
-class Stop:
-    """End now: the user asks for it, or it is `lost`."""
-
-    reason: str
-    kind: StopKind = "interrupted"
 
 
 Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost | NodeUp | NodeDown | Stop

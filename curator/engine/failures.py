@@ -17,7 +17,7 @@ from collections.abc import Collection
 
 from curator.api.counts import Counts
 from curator.api.errors import FirstError
-from curator.engine.events import NodeDown, Report, StopWorker, WorkerLost
+from curator.engine.events import NodeDown, Report, Stop, StopWorker, WorkerLost
 from curator.engine.parts import CallState, Group, OperatorState, UnitState, WorkerState
 from curator.engine.placement import allot, allots
 from curator.engine.protocol import DataLost, Failed, Reason, Slice
@@ -43,7 +43,7 @@ def worker_lost(state: State, event: WorkerLost) -> None:
         operator.setup_failures += 1
     if event.fatal or operator.setup_failures >= TRIES:
         what = f"a worker of {operator.plan.name} cannot go on" if worker.ready else f"{operator.plan.name} cannot be set up"
-        state.end_run("broken", f"{what}: {event.reason}", event.first)
+        state.end_run(Stop("broken", f"{what}: {event.reason}", event.first))
     elif worker.ready:
         reason = Reason(event.reason if event.overdue else f"the worker died: {event.reason}")
         if operator.sticky:
@@ -62,7 +62,7 @@ def call_failed(state: State, event: Failed) -> None:
     state.close_call(call, rows_done=event.fatal)
     operator = state.operators[call.operator]
     if event.fatal:
-        state.end_run("broken", event.error, event.first)
+        state.end_run(Stop("broken", event.error, event.first))
         return
     state.act(Report("retry", f"{operator.plan.name}: {event.error}", operator.plan.index))
     _blame(state, operator, call, 0, Reason(event.error, event.traceback), event.first)
@@ -209,7 +209,7 @@ def _end_if_hopeless(state: State, operator: OperatorState, blamed: Collection[i
                      first: FirstError | None = None) -> bool:
     for index in blamed:
         if state.units[index].blames.get(operator.plan.index, 0) + 1 >= TRIES:
-            told = f"{operator.plan.name} failed {TRIES} times on unit {index}: {reason.error}\n{reason.traceback}".rstrip()
-            state.end_run("broken", told, first)
+            message = f"{operator.plan.name} failed {TRIES} times on unit {index}: {reason.error}\n{reason.traceback}".rstrip()
+            state.end_run(Stop("broken", message, first))
             return True
     return False

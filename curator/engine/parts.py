@@ -65,7 +65,6 @@ class CallState(Call):
     read: int = 0  # rows that a read has told of
     sent: dict[int, int] = field(default_factory=dict)  # rows that went to each consumer
     began: float = 0.0
-    deadline: float | None = None  # if it has a time limit and has begun
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +111,9 @@ class WorkerState:
         if head.paused:
             return PAUSED
         return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.crashes and not self.leaving else BUSY
+
+
+WorkersByNode = dict[int, dict[int, WorkerState]]  # by node and number; no node has an empty dict
 
 
 @dataclass(slots=True, eq=False)
@@ -165,12 +167,13 @@ class OperatorState:
     rows: int = 0  # sum over queues
     nbytes: int = 0  # of rows that are here: sum over queues, groups and the calls of its workers
     blocked: bool = False  # when last tried, there was no room behind it for its rows
-    paused: dict[int, WorkerState] = field(default_factory=dict)  # workers whose first call waits to be resumed
+    clocks: dict[int, float] = field(default_factory=dict)  # when the time limit of each running call ends, the first one first
     working: int = 0  # workers that work
-    starting: int = 0  # workers that are not ready yet
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
-    idle: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those without a call, by node; never empty dicts
-    prefetch: dict[int, dict[int, WorkerState]] = field(default_factory=dict)  # those that may be given a second call, by node
+    idle: WorkersByNode = field(default_factory=dict)  # those without a call,
+    prefetch: WorkersByNode = field(default_factory=dict)  # those that may be given a second call,
+    paused: WorkersByNode = field(default_factory=dict)  # and those whose first call waits to be resumed
+    workers_by: dict[int, WorkersByNode] = field(init=False)  # these, and those that start, by what the workers do
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
     rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
@@ -186,10 +189,18 @@ class OperatorState:
     busy_s: float = 0.0
     calls: int = 0
 
+    def __post_init__(self) -> None:
+        self.workers_by = {IDLE: self.idle, ALONE: self.prefetch, PAUSED: self.paused, STARTING: {}}
+
     @property
     def load(self) -> float:
         """Bytes that are here or on their way."""
         return self.nbytes + self.reserved
+
+    @property
+    def starting(self) -> int:
+        """Workers that are not ready yet."""
+        return sum(len(here) for here in self.workers_by[STARTING].values())
 
     @property
     def has_work(self) -> bool:

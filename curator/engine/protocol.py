@@ -257,14 +257,14 @@ Restored = tuple[int, str, bool]  # a unit, the sidecar with what it taught a st
 
 @dataclass(slots=True, frozen=True)
 class Setup:
-    """The first message to a process. `spec`: the pickled operator and the folder of sidecars. `folders`: shared memory for
-    batches. `devices`: as `CUDA_VISIBLE_DEVICES` names those that it sees."""
+    """The first message to a process, which starts it. `spec`: the pickled operator and the folder of sidecars. Its node fills
+    in `folders`, shared memory for batches, and `devices`, as `CUDA_VISIBLE_DEVICES` names those that it sees."""
 
     spec: bytes
-    folders: list[str]
     rank: Rank
-    devices: str
     restored: list[Restored]
+    folders: tuple[str, ...] = ()
+    devices: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -288,17 +288,9 @@ class MeetsAt:
 
 
 @dataclass(slots=True, frozen=True)
-class GaveUp:
-    """The last word of a process that ends because it cannot go on. `fatal`: another would fare no better."""
-
-    reason: str
-    fatal: bool
-    first: FirstError | None = None
-
-
-@dataclass(slots=True, frozen=True)
 class Ended:
-    """A process has ended, in `step`. `fatal`, `first`: as it said when it gave up."""
+    """A process has ended, or says that it cannot go on. `fatal`: another would fare no better. Its node fills in `step`, in which
+    it ended."""
 
     reason: str
     fatal: bool = False
@@ -307,26 +299,19 @@ class Ended:
 
 
 ToProcess = Setup | Call | Resume | Discard | DataLost | End  # a call whose data is lost is answered in its turn
-FromProcess = Ready | MeetsAt | Emitted | Done | Failed | Progress | DataLost | GaveUp | Ended
+FromProcess = Ready | MeetsAt | Emitted | Done | Failed | Progress | DataLost | Ended
 
 
 # -- requests to a node --------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, frozen=True)
-class StartProcess:
-    process: int
-    spec: bytes
-    rank: Rank
-    restored: list[Restored]
-
-
-@dataclass(slots=True, frozen=True)
 class Send:
-    """Give a process a message. `far`: batches of a call (by `Ref.data`) that have to be fetched first, from these nodes."""
+    """Give a process a message; with `Setup`, start it. `far`: batches of a call (by `Ref.data`) that have to be fetched first,
+    from these nodes."""
 
     process: int
-    message: Call | Resume | Discard
+    message: Setup | Call | Resume | Discard
     far: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -343,4 +328,4 @@ class ReleaseBatch:
     data: str
 
 
-Request = StartProcess | Send | EndProcess | ReleaseBatch
+Request = Send | EndProcess | ReleaseBatch

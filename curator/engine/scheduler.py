@@ -11,7 +11,8 @@ it. After every event `dispatch` gives out what may start now.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from heapq import heappop
+from itertools import islice
+from math import inf
 from typing import Any
 
 from curator.api.resources import Node
@@ -19,7 +20,7 @@ from curator.engine import failures
 from curator.engine.check import story
 from curator.engine.dispatch import dispatch
 from curator.engine.ending import Ending
-from curator.engine.events import Action, Event, NodeDown, NodeUp, Report, Stop, Stopped, StopWorker, WorkerLost, WorkerReady
+from curator.engine.events import Action, Event, NodeDown, NodeUp, Report, Stop, StopWorker, WorkerLost, WorkerReady
 from curator.engine.parts import CallState, OperatorState, WorkerState
 from curator.engine.placement import PRESS, Profile, allot, allot_due, allots, begin_with, start_worker
 from curator.engine.protocol import CountsByUnit, DataLost, Done, Emitted, Failed, Output, Progress, Refitted
@@ -53,10 +54,10 @@ class Scheduler:
             Done: self._done, Emitted: self._emitted, Progress: self._progress, WorkerReady: self._ready,
             WorkerLost: lambda event: failures.worker_lost(state, event), Failed: lambda event: failures.call_failed(state, event),
             DataLost: lambda event: failures.data_lost(state, event), NodeUp: self._node_up,
-            NodeDown: lambda event: failures.node_down(state, event), Stop: lambda event: state.end_run(event.kind, event.reason)}
+            NodeDown: lambda event: failures.node_down(state, event), Stop: state.end_run}
 
     @property
-    def stopped(self) -> Stopped | None:
+    def stopped(self) -> Stop | None:
         """Why the run ends early, if it does."""
         return self.state.stopped
 
@@ -92,10 +93,11 @@ class Scheduler:
     def tick(self, now: float) -> list[Action]:
         """End calls that are over their time limit and workers that do not end, and see if workers should change places."""
         self.state.now = now
-        while not self.finished and (due := self._next_clock()) is not None and due.deadline <= now:
-            limit = self.state.operators[due.operator].plan.timeout_s
-            self.state.act(StopWorker(due.worker, kill=True))
-            self._take[WorkerLost](WorkerLost(due.worker, f"a call took longer than its limit of {limit:g} s", overdue=True))
+        while not self.finished and (due := self._next_clock())[0] <= now:
+            call = self.state.calls[due[1]]
+            limit = self.state.operators[call.operator].plan.timeout_s
+            self.state.act(StopWorker(call.worker, kill=True))
+            self._take[WorkerLost](WorkerLost(call.worker, f"a call took longer than its limit of {limit:g} s", overdue=True))
             self._check_failed()
         while not self.finished and (late := self._next_ending()) is not None and late.ends_by <= now:
             name = self.state.operators[late.operator].plan.name
@@ -109,8 +111,8 @@ class Scheduler:
 
     def deadline(self) -> float | None:
         """When `tick` is next due."""
-        due, late = self._next_clock(), self._next_ending()
-        times = [due.deadline] if due is not None else []
+        due, late = self._next_clock()[0], self._next_ending()
+        times = [due] if due < inf else []
         times += [late.ends_by] if late is not None else []
         times += [self.ending.until] if self.ending is not None and not self.finished else []
         times += [allot_due(self.state)] if self._allots() else []
@@ -119,23 +121,14 @@ class Scheduler:
     def _allots(self) -> bool:
         return self.stopped is None and allots(self.state) and not self.finished
 
-    def _next_clock(self) -> CallState | None:
-        """The running call whose time is up first."""
-        clocks, calls = self.state.clocks, self.state.calls
-        while clocks:
-            deadline, number = clocks[0]
-            call = calls.get(number)
-            if call is not None and not call.paused and call.deadline == deadline:
-                return call
-            heappop(clocks)
-        return None
+    def _next_clock(self) -> tuple[float, int]:
+        """When the time of a running call is up first, and the call."""
+        return min(((deadline, call) for o in self.state.operators for call, deadline in islice(o.clocks.items(), 1)),
+                   default=(inf, -1))
 
     def _next_ending(self) -> WorkerState | None:
         """Of the workers that were asked to end and have not yet, the one that was asked first."""
-        order, workers = self.state.stop_order, self.state.workers
-        while order and order[0].id not in workers:
-            order.popleft()
-        return order[0] if order else None
+        return next(iter(self.state.stopping.values()), None)
 
     def _end(self) -> list[Action]:
         if not self.finished:
@@ -156,7 +149,8 @@ class Scheduler:
         elif not self.state.open:
             self._finish()
         elif idle and self.state.nodes:
-            self.state.end_run("broken", "the run is stuck: nothing works and nothing can be started\n" + story(self.state))
+            stuck = "the run is stuck: nothing works and nothing can be started\n"
+            self.state.end_run(Stop("broken", stuck + story(self.state)))
 
     def _finish(self, kill: bool = False) -> None:
         self.finished = True
@@ -272,7 +266,7 @@ class Scheduler:
             limit *= max(state.read, SHARE_OF)
         if state.failed > limit:
             allowed = f"more than max_failed = {self.max_failed:g} allows"
-            state.end_run("max_failed", f"{state.failed} of {state.read} records failed, {allowed}")
+            state.end_run(Stop("max_failed", f"{state.failed} of {state.read} records failed, {allowed}"))
 
 
 def refitted(operator: OperatorState, change: Refitted) -> Report:

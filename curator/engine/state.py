@@ -10,22 +10,18 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heappush
 from math import inf
 
 from curator.api.counts import Counts
 from curator.api.errors import FirstError
 from curator.api.resources import Node, Place
 from curator.engine.balance.allocation import Allocation
-from curator.engine.events import Action, Release, StopKind, Stopped, StopWorker, Submit
+from curator.engine.events import Action, Release, Stop, StopWorker, Submit
 from curator.engine.parts import (
     ALONE,
     COMMITTED,
-    ENDING,
-    IDLE,
     OFF,
     PAUSED,
-    STARTING,
     CallState,
     Group,
     NodeState,
@@ -65,7 +61,7 @@ class State:
         self.under_way: dict[tuple[int, int], Counts] = {}  # rows and seconds of units that have not ended, by operator and step
         self.read, self.failed = 0, 0  # records of finished units and of those under way
         self.errors: dict[str, FirstError] = {}  # the first of each stage
-        self.stopped: Stopped | None = None  # why the run ends early
+        self.stopped: Stop | None = None  # why the run ends early
         self.repeated = False  # a unit was begun more than once
         self.open = len(units)  # units that are neither committed nor unread
         self.actions: list[Action] = []
@@ -74,9 +70,8 @@ class State:
         self.patient = False  # rows that make a very short call are left for later
         self.claims = 0  # nodes whose free cores are claimed
         self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
-        self.stop_order: deque[WorkerState] = deque()  # asked to end, in this order; those that have ended are skipped
         self.working = 0  # workers that work
-        self.stopping = 0  # workers that were asked to end and have not yet
+        self.stopping: dict[int, WorkerState] = {}  # workers that were asked to end and have not yet, in this order
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
         self.live_bytes_max = 0
         self.calls: dict[int, CallState] = {}  # every call given to a worker and not ended
@@ -87,7 +82,6 @@ class State:
         self.refused: Allocation | None = None  # one that has not paid yet: rates may become surer, and rows more
         self.allotted_at = 0.0  # when the allocation was asked last,
         self.allotted_on: list[tuple[bool, bool, float]] = []  # and what it was told
-        self.clocks: list[tuple[float, int]] = []  # a heap of (deadline, call); what is out of date is skipped
         self.next_call, self.next_worker = itertools.count(1).__next__, itertools.count(1).__next__
         for number, node in nodes.items():
             self.add_node(number, node)
@@ -144,28 +138,15 @@ class State:
         operator = self.operators[worker.operator]
         if (now > PAUSED) != (before > PAUSED):
             self._count_work(operator, worker, 1 if now > PAUSED else -1)
-        if before == IDLE:
-            _take_out(operator.idle, worker)
-        elif before == ALONE:
-            _take_out(operator.prefetch, worker)
-        elif before == ENDING:
-            self.stopping -= 1
-        elif before == PAUSED:
-            del operator.paused[worker.id]
-        elif before == STARTING:
-            operator.starting -= 1
-        if now == IDLE:
-            operator.idle.setdefault(worker.node, {})[worker.id] = worker
-        elif now == ALONE:
-            operator.prefetch.setdefault(worker.node, {})[worker.id] = worker
-            if worker.queue in operator.waiting:
-                operator.moved[worker.queue] = operator.waiting[worker.queue]
-        elif now == ENDING:
-            self.stopping += 1
-        elif now == PAUSED:
-            operator.paused[worker.id] = worker
-        elif now == STARTING:
-            operator.starting += 1
+        if before in operator.workers_by:
+            by_node = operator.workers_by[before]
+            del by_node[worker.node][worker.id]
+            if not by_node[worker.node]:
+                del by_node[worker.node]
+        if now in operator.workers_by:
+            operator.workers_by[now].setdefault(worker.node, {})[worker.id] = worker
+        if now == ALONE and worker.queue in operator.waiting:
+            operator.moved[worker.queue] = operator.waiting[worker.queue]
 
     def _count_work(self, operator: OperatorState, worker: WorkerState, change: int) -> None:
         """A worker begins (1) or ends (-1) to use its cores."""
@@ -237,10 +218,9 @@ class State:
         for error in errors:
             self.errors.setdefault(error.stage, error)
 
-    def end_run(self, kind: StopKind, message: str, first: FirstError | None = None) -> None:
+    def end_run(self, why: Stop) -> None:
         """End early; the first reason counts."""
-        if self.stopped is None:
-            self.stopped = Stopped(kind, message, first)
+        self.stopped = self.stopped or why
 
     def adopt(self, piece: Slice) -> None:
         """Count a new slice: its batch is held and its unit is alive."""
@@ -436,6 +416,7 @@ class State:
         operator = self.operators[worker.operator]
         self.count(worker, gone=True)
         del self.workers[worker.id], operator.workers[worker.id]
+        self.stopping.pop(worker.id, None)
         self.occupy(worker, -1)
         if operator.sticky and operator.queues[worker.queue].worker == worker.id:
             operator.queues[worker.queue].worker = None
@@ -480,7 +461,7 @@ class State:
         operator = self.operators[worker.operator]
         if operator.sticky:
             operator.unserved[worker.queue] = operator.queues[worker.queue]
-        self.stop_order.append(worker)
+        self.stopping[worker.id] = worker
         self.count(worker)
         self.act(StopWorker(worker.id))
 
@@ -519,6 +500,7 @@ class State:
     def pause(self, call: CallState) -> None:
         """A part of a call's answer is sent on; its worker waits to be resumed."""
         call.paused = call.emitted_early = True
+        self.operators[call.operator].clocks.pop(call.id, None)
         self.count(self.workers[call.worker])
 
     def resume(self, operator: OperatorState, worker: WorkerState, call: CallState) -> None:
@@ -553,8 +535,8 @@ class State:
         """The time limit of a call counts from now."""
         limit = operator.plan.timeout_s
         if limit is not None and call.kind != "flush":
-            call.deadline = self.now + limit
-            heappush(self.clocks, (call.deadline, call.id))
+            operator.clocks.pop(call.id, None)
+            operator.clocks[call.id] = self.now + limit
 
     def close_call(self, call: CallState, rows_done: bool = True, lost: bool = False) -> None:
         """A call has ended: take it off its worker; with `rows_done` its rows too."""
@@ -573,8 +555,10 @@ class State:
 
     def end_call(self, call: CallState) -> None:
         """Nothing more is expected of a call."""
+        operator = self.operators[call.operator]
         del self.calls[call.id]
-        self.operators[call.operator].nbytes -= call.nbytes
+        operator.clocks.pop(call.id, None)
+        operator.nbytes -= call.nbytes
         if call.expected:
             self.unreserve(call)
         for output in call.kept:
@@ -589,10 +573,3 @@ class State:
             if unit.attempt == call.units[0][1]:
                 unit.live -= 1
                 unit.stage = "draining"
-
-
-def _take_out(places: dict[int, dict[int, WorkerState]], worker: WorkerState) -> None:
-    at = places[worker.node]
-    del at[worker.id]
-    if not at:
-        del places[worker.node]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from curator.engine.events import Commit, Report
+from curator.engine.events import Commit, Report, Stop
 from curator.engine.parts import UNREAD, CallState, OperatorState, UnitState
 from curator.engine.protocol import Flushed
 from curator.engine.state import State
@@ -71,7 +71,7 @@ def restart(state: State, units: Sequence[UnitState], why: str, blamed: Collecti
         state.waiting[unit.source].appendleft(unit.index)
         state.act(Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}", unit=unit.index))
         if unit.attempt - unit.excused >= ATTEMPTS:
-            state.end_run("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}")
+            state.end_run(Stop("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}"))
 
 
 def leave_unread(state: State, operator: OperatorState) -> None:

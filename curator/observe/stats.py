@@ -5,7 +5,7 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
     name, status ("running" | "finished" | "stopped" | "failed"), message, seconds, out (the run's folder), limit (a sentence)
     records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended; in a run that is not
              finished also {unfinished}: read, and under way or in files that were given up, so they will be read again
-    stopped_by  why it did not end well, as `curator.engine.events.Stopped` has it
+    stopped_by  why it did not end well, as `curator.engine.events.Stop` has it
     first_errors  [{stage, error, traceback, file, line, record}]: the first error of each stage, what matters most first
     stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,

@@ -12,7 +12,7 @@ from curator.api.counts import Counts
 from curator.api.errors import FirstError
 from curator.api.resources import Node
 from curator.api.stage import Stateful, Unit
-from curator.engine.events import Action, Commit, Evidence, Report, StartWorker, Stop, Stopped
+from curator.engine.events import Action, Commit, Evidence, Report, StartWorker, Stop
 from curator.engine.protocol import UnitInfo
 from curator.engine.scheduler import Scheduler
 from curator.io.files.folder import Folder
@@ -125,7 +125,7 @@ class Loop:
 
     # -- from beginning to end ------------------------------------------------------------------------------
 
-    def go(self, context: RunContext, before: tuple[int, int], max_failed: float) -> Stopped | None:
+    def go(self, context: RunContext, before: tuple[int, int], max_failed: float) -> Stop | None:
         """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished units."""
         self.began = time.monotonic()
         folder, operators = self.out.sub("_run"), self.phase.operators

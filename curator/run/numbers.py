@@ -15,7 +15,7 @@ from curator.api.errors import FirstError
 from curator.api.findings import Finding
 from curator.api.stage import Sink, Source
 from curator.engine.balance.allocation import Allocation, in_words
-from curator.engine.events import Stopped
+from curator.engine.events import Stop
 from curator.engine.placement import allocation_of
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS
@@ -89,7 +89,7 @@ class Numbers:
         stats["alive"] = {"host": socket.gethostname(), "pid": os.getpid(), "time": round(time.time(), 3)}
         return stats
 
-    def final(self, stopped: Stopped | None) -> dict[str, Any]:
+    def final(self, stopped: Stop | None) -> dict[str, Any]:
         """The stats at the end. `stopped`: why it did not come to the end of its input."""
         if stopped:
             stats = self._summary("stopped", stopped.message, self._files())
@@ -165,7 +165,7 @@ class Numbers:
         return (f"; most of them in stage {max(failed, key=lambda stage: stage['failed'])['name']}"
                 + (f"; they are in {self.plan.out.path_of('failed')}" if kept else ""))
 
-    def _first_errors(self, stats: dict[str, Any], stopped: Stopped | None) -> list[dict[str, Any]]:
+    def _first_errors(self, stats: dict[str, Any], stopped: Stop | None) -> list[dict[str, Any]]:
         """The first error of each stage; before all others what stopped the run, then by the records that failed."""
         known = self.errors_before | {name: e for loop in self.loops for name, e in loop.errors.items()}
         failed = {s["name"]: s["failed"] for s in stats["stages"] if s["failed"]}

@@ -20,7 +20,7 @@ import pyarrow as pa
 from curator.api.errors import CuratorError, FirstError
 from curator.api.format import listing, plural, short_path, size
 from curator.api.stage import Reduce, Sink, Source, Unit
-from curator.engine.events import Stop, Stopped
+from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF
 from curator.engine.snapshot import snapshot_of
 from curator.io.files.folder import FileInfo
@@ -170,7 +170,7 @@ class _Run:
 
     # -- phase after phase --------------------------------------------------------------------------------------
 
-    def _work(self) -> Stopped | None:
+    def _work(self) -> Stop | None:
         """Gives why it stopped early, or None."""
         # Results of later phases that an edit made untrue are cleared before any work begins.
         for phase in self.plan.phases[1:]:
@@ -199,7 +199,7 @@ class _Run:
                 return stopped
         return None
 
-    def _go_through(self, loop: Loop) -> Stopped | None:
+    def _go_through(self, loop: Loop) -> Stop | None:
         limit, before = self.plan.pipeline.settings.max_failed, self.numbers.read_and_failed()
         if not loop.phase.number:
             self.numbers.read_before = before[0]
@@ -264,7 +264,7 @@ class _Run:
         with contextlib.suppress(CuratorError):  # it may be what the error is about
             if self.loops or not self.out.sub("_run").exists("stats.json"):
                 message = f"{error}" if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
-                stats = self.numbers.final(Stopped("broken", message))
+                stats = self.numbers.final(Stop("broken", message))
                 for first in stats["first_errors"][:1]:
                     error.add_note(str(FirstError(**first)))
                 self._save(stats)
@@ -313,7 +313,7 @@ def _interrupts() -> Iterator[list[Stop]]:
 
     def ask(number: int, frame: Any) -> None:
         by, kind = ("Ctrl-C", "interrupted") if number == signal.SIGINT else ("a termination signal", "terminated")
-        asked.append(Stop(f"stopped by {by}; the same command continues it, and does again only what was under way", kind))
+        asked.append(Stop(kind, f"stopped by {by}; the same command continues it, and does again only what was under way"))
         for each, handler in before.items():
             signal.signal(each, handler)
 

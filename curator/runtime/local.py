@@ -40,7 +40,7 @@ class LocalRuntime:
         """What has happened since; waits for the first event, at most `timeout` seconds."""
         events: list[Event] = []
         for process, message in self.processes.wait(timeout):
-            events += [Stop(FORK_SERVER_DIED, "lost")] if process == FORK_SERVER else self.workers.hear(0, process, message)
+            events += [Stop("lost", FORK_SERVER_DIED)] if process == FORK_SERVER else self.workers.hear(0, process, message)
         self._carry_out()
         return events
 

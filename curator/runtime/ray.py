@@ -238,7 +238,7 @@ class RayRuntime:
         while not self.nodes or (len(self.nodes) < len(self.members) and time.monotonic() < until):
             self.inbox.get()()
             for stop in (e for e in self.events if isinstance(e, ev.Stop)):
-                raise CuratorError(stop.reason)
+                raise CuratorError(stop.message)
             if not self.members and self.last_death:
                 raise CuratorError(f"no worker can be started on this Ray cluster: {self.last_death}")
             if not self.members and not told:
@@ -361,7 +361,7 @@ class RayRuntime:
                                            f"the Ray cluster does not tell its nodes ({error}); asking again"))
                 elif time.monotonic() - silent_since > SILENT_S:
                     self.inbox.put(partial(self.events.append, ev.Stop(
-                        f"the Ray cluster does not answer any more ({error}); what was committed is safe: "
+                        "interrupted", f"the Ray cluster does not answer any more ({error}); what was committed is safe: "
                         "run the same command again")))
                     return
             self.closing.wait(WATCH_S)

@@ -132,7 +132,7 @@ class Workers:
             gang=group.size > 1 or self.job.operators[start.operator].resources.gang, number=number, size=group.size,
             local_rank=nodes[:number].count(place.node), local_size=nodes.count(place.node),
             address=self.address_of(nodes[0]), port=port)
-        self._ask(group, number, protocol.StartProcess(process, self._spec(start.operator), rank, self.job.restored(start)))
+        self._ask(group, number, protocol.Send(process, protocol.Setup(self._spec(start.operator), rank, self.job.restored(start))))
 
     def _spec(self, index: int) -> bytes:
         if index not in self.specs:

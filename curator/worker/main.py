@@ -87,7 +87,7 @@ class Worker:
         pa.set_io_thread_count(2)
         first = self.inbox.get()
         if isinstance(first, Unreadable):
-            self.send(protocol.GaveUp(first.reason, fatal=True))
+            self.send(protocol.Ended(first.reason, fatal=True))
             return 1
         runner = self._set_up(first)
         if runner is None:
@@ -111,11 +111,11 @@ class Worker:
             if rank.number == 0 and rank.size > 1:
                 self.send(protocol.MeetsAt(port))
         try:
-            runner = self._runner(*pickle.loads(setup.spec), setup.folders, setup.restored)
+            runner = self._runner(*pickle.loads(setup.spec), list(setup.folders), setup.restored)
         except Exception as error:
             ours = isinstance(error, CuratorError)
             told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-            self.send(protocol.GaveUp(told, ours, first_error(error.stage if isinstance(error, StageError) else "", error)))
+            self.send(protocol.Ended(told, ours, first=first_error(error.stage if isinstance(error, StageError) else "", error)))
             return None
         self.send(protocol.Ready(time.perf_counter() - began, runner.exhausted))
         return runner
@@ -145,7 +145,7 @@ class Worker:
             case protocol.DataLost():
                 self.send(message)
             case Unreadable():
-                self.send(protocol.GaveUp(message.reason, fatal=True))
+                self.send(protocol.Ended(message.reason, fatal=True))
                 raise OutOfStep(message.reason)
             case protocol.End():
                 raise Hangup
@@ -155,7 +155,7 @@ class Worker:
         first = self.rank.number == 0  # the other ranks' answers are nobody's
         for answer in runner.run(call):
             if isinstance(answer, protocol.Failed) and self.rank.size > 1 and not answer.fatal:
-                self.send(protocol.GaveUp(answer.error, fatal=False, first=answer.first))
+                self.send(protocol.Ended(answer.error, first=answer.first))
                 raise OutOfStep(answer.error)
             if first or isinstance(answer, protocol.Failed):
                 self.send(answer)

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class Process:
     ready: bool = False
     ending: bool = False  # it was ready and asked to end, so it does by itself
     unwanted: bool = False  # killed at our owner's wish: no message follows
-    last: protocol.GaveUp | None = None  # why it ends
+    last: protocol.Ended | None = None  # why it ends
 
 
 class Processes:
@@ -121,13 +121,13 @@ class Processes:
 
     def do(self, request: protocol.Request) -> None:
         match request:
+            case protocol.Send(message=protocol.Setup()):
+                self._start(request.process, request.message)
             case protocol.Send():
                 self.send(request.process, request.message)
             case protocol.ReleaseBatch():
                 self.files.discard(request.data)
                 Store.release(request.data)
-            case protocol.StartProcess():
-                self._start(request)
             case protocol.EndProcess():
                 self._end(request.process, request.kill)
 
@@ -137,8 +137,8 @@ class Processes:
         if process is not None and process.line is not None:
             self._flush(process.line, dumps(message))
 
-    def _start(self, request: protocol.StartProcess) -> None:
-        number, (ours, theirs) = request.process, socket.socketpair()
+    def _start(self, number: int, setup: protocol.Setup) -> None:
+        ours, theirs = socket.socketpair()
         try:
             socket.send_fds(self.fork_server, [REQUEST.pack(FORK, number)], [theirs.fileno()])
         except (BrokenPipeError, ConnectionResetError):  # the fork server is gone, as we hear soon
@@ -148,8 +148,8 @@ class Processes:
             theirs.close()
         self.alive[number] = Process(Line(ours))
         self.selector.register(ours, selectors.EVENT_READ, partial(self._serve, number))
-        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in request.rank.visible)
-        self.send(number, protocol.Setup(request.spec, list(self.folders), request.rank, devices, request.restored))
+        devices = ",".join(self.devices[n] if n < len(self.devices) else str(n) for n in setup.rank.visible)
+        self.send(number, replace(setup, folders=tuple(self.folders), devices=devices))
 
     def _end(self, number: int, kill: bool) -> None:
         """Ask a process to end. `kill`: end it at once, and say nothing more of it."""
@@ -213,9 +213,9 @@ class Processes:
             try:
                 message = pickle.loads(raw)
             except Exception as error:
-                message = protocol.GaveUp(f"what it sent cannot be read: {type(error).__name__}: {error}", fatal=True)
+                message = protocol.Ended(f"what it sent cannot be read: {type(error).__name__}: {error}", fatal=True)
                 self._kill(number)
-            if isinstance(message, protocol.GaveUp):
+            if isinstance(message, protocol.Ended):
                 process.last = message
                 continue
             process.ready = process.ready or isinstance(message, protocol.Ready)
@@ -249,8 +249,7 @@ class Processes:
         del self.alive[number]
         step = self._clean(number)
         if not process.unwanted:
-            last = process.last or protocol.GaveUp(_how(status), fatal=False)
-            self.said.append((number, protocol.Ended(last.reason, last.fatal, step, last.first)))
+            self.said.append((number, replace(process.last or protocol.Ended(_how(status)), step=step)))
 
     def _clean(self, number: int) -> int:
         """Remove batches that a dead process wrote and could not tell of; gives the step that it was in."""

@@ -146,7 +146,7 @@ class Simulator:
             self.now, _, sender, event = heapq.heappop(self.heap)
             events.extend(self._happen(sender, event))
         if self.rng.random() < self.faults.stop:
-            events.append(Stop("the user"))
+            events.append(Stop("interrupted", "the user"))
         return self.scheduler.handle(events, self.now)
 
     def _check_evidence(self) -> None:

@@ -298,7 +298,7 @@ def test_a_list_of_nodes_that_does_not_come_is_asked_for_again(start, monkeypatc
     assert rows(one.until(Done))[0]["loud"] == "A"
     monkeypatch.setattr(ray, "nodes", lambda: good() / 0)
     monkeypatch.setattr(runtime_ray, "SILENT_S", 0.5)
-    assert "does not answer any more" in one.until(Stop).reason
+    assert "does not answer any more" in one.until(Stop).message
 
 
 def test_an_agent_waits_for_a_driver_that_is_busy_and_leaves_when_it_never_comes_back():

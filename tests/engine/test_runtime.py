@@ -178,7 +178,7 @@ def test_a_worker_that_says_nothing_more_does_not_stop_the_driver(runtime):
     first, _ = pids(one)
     os.kill(first, signal.SIGSTOP)
     for number in (1, 2):
-        one.processes.send(number, Setup(b"x" * (4 << 20), [], Rank(1), "", []))
+        one.processes.send(number, Setup(b"x" * (4 << 20), Rank(1), []))
     wait_until(lambda: one.wait(0.01) == [] and sum(bool(p.line.outbox) for p in one.processes.alive.values()) == 1)
     one.execute(StopWorker(1, kill=True))
     one.execute(StopWorker(2, kill=True))
@@ -190,7 +190,7 @@ def test_the_death_of_the_fork_server_is_told_once_and_all_is_cleaned_up(runtime
     one.execute(StartWorker(1, 0))
     until(one, WorkerReady)
     one.processes.fork_server_process.kill()
-    assert "run the same command again" in until(one, Stop)[0].reason
+    assert "run the same command again" in until(one, Stop)[0].message
     one.execute(StartWorker(2, 0))
     one.execute(StopWorker(1, kill=True))
     one.execute(StopWorker(2, kill=True))

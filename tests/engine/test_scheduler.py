@@ -415,10 +415,9 @@ def test_a_worker_that_was_asked_to_end_is_not_asked_again():
     assert len(harness.said_of(StopWorker)) == 3
     harness = Harness(make_stage())
     asked = harness.state.workers[harness.workers[1][0]]
-    asked.stopping = True
-    harness.state.count(asked)
+    harness.state.stop(asked)
     harness.read(0)
-    assert len(harness.said_of(StopWorker)) == 2
+    assert [action.worker for action in harness.said_of(StopWorker)].count(asked.id) == 1
 
 
 def test_a_stage_that_is_larger_than_the_machine_runs_alone():

@@ -476,7 +476,7 @@ def test_rows_behind_a_death_are_dropped_when_their_unit_has_started_again():
 def test_what_comes_after_the_end_is_released():
     harness = Harness(make_stage())
     call = harness.call_of(SOURCE)
-    harness.tell(Stop("stopped by Ctrl-C"))
+    harness.tell(Stop("interrupted", "stopped by Ctrl-C"))
     event = Done(call.id, harness.output(0, ["a"]))
     assert harness.tell(event) == [Release(event.outputs[0].ref)]
     assert harness.tick(1e9) == []
@@ -486,6 +486,6 @@ def test_a_stop_ends_every_worker_at_once():
     harness = Harness(make_stage())
     harness.read(3)
     alive = sorted(w for workers in harness.workers.values() for w in workers)
-    harness.tell(Stop("stopped by Ctrl-C"))
+    harness.tell(Stop("interrupted", "stopped by Ctrl-C"))
     assert harness.scheduler.stopped.message == "stopped by Ctrl-C"
     assert sorted(s.worker for s in harness.said_of(StopWorker) if s.kill) == alive
