@@ -1,3 +1,5 @@
 """Where speech is, and utterances cut out of long recordings."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.cut.vad import Vad
+
+STAGES: tuple[type, ...] = (Vad,)
