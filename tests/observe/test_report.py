@@ -1,0 +1,172 @@
+"""report.html: one page that needs nothing else, with examples from the files of the run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tracemalloc
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curator.api.counts import Counts
+from curator.io.files.folder import Folder
+from curator.observe.report.examples import find_examples
+from curator.observe.report.flow import strips
+from curator.observe.report.page import render_report
+from tests.observe.runs import branched, chain, run_of, small
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is not closed; collects tags and attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("make", [small, branched, lambda: run_of(Counts(), 0)], ids=["small", "branched", "empty"])
+def test_the_report_is_one_well_formed_file_that_needs_nothing_else(make):
+    stats, page = make(), Balanced()
+    html = render_report(stats, "steps: []")
+    page.feed(html)
+    assert page.open == []
+    tags = {tag for tag, _ in page.seen}
+    assert not tags & {"script", "link", "img", "iframe", "object"}
+    assert not any(key in ("src", "href") or key.startswith("on") for _, attrs in page.seen for key in attrs)
+    assert "http://" not in html
+    assert "https://" not in html
+
+
+def test_the_report_escapes_what_comes_from_recipe_and_data():
+    evil = "<script>alert(1)</script>"
+    stats = chain((evil, "source", Counts(30, 0, {"out": 29}, {evil: 1}), [evil]),
+                  ("sink", "sink", Counts(29, 0, {"written": 29})), message=evil, out=evil, limit=evil,
+                  columns={evil: {"language": {"rows": 30, "nulls": 0, "constant": True, "values": {evil: 30}}}})
+    html = render_report(stats, evil)
+    assert evil not in html
+    assert html.count("&lt;script&gt;") >= 8
+
+
+def test_the_report_tells_every_reason_and_the_recipe():
+    html = render_report(branched(), "read: {jsonl: {path: x}}")
+    assert all(f"rule_{i:02}" in html for i in range(30))
+    assert "read: {jsonl: {path: x}}" in html
+
+
+def test_the_report_shows_the_first_error_of_a_stage_with_its_place():
+    error = {"stage": "clean", "error": "ZeroDivisionError: <0>", "traceback": "Traceback of clean", "file": "mine.py",
+             "line": 7, "record": "doc-3"}
+    html = render_report(small() | {"first_errors": [error]}, "steps: []")
+    page = Balanced()
+    page.feed(html)
+    assert page.open == []
+    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", html))
+    assert "clean, record doc-3, mine.py line 7: ZeroDivisionError: &lt;0&gt;" in shown
+    assert "Traceback of clean" in shown
+
+
+@pytest.fixture
+def lossy(tmp_path):
+    """Stats of a run that wrote, dropped and failed records, with its files."""
+    def file(path, port, stage, **columns):
+        count = len(next(iter(columns.values())))
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        table = pa.table({"id": [f"{path[0]}{i}" for i in range(count)], "source": ["folder/doc.txt"] * count, **columns})
+        pq.write_table(table, tmp_path / path)
+        return {"path": path, "rows": count, "size_bytes": 1, "stage": stage, "port": port}
+
+    words = "a text with more than a few words in it, <b>bold</b>, " * 20
+    files = [file("dropped/rule/a.parquet", "dropped", "rule", text=[words] * 9, reason=["short", "long", "long"] * 3),
+             file("b.parquet", "written", "write", text=["red", "green"], thumbnail=[b"\x89PNG" + bytes(20), b"<svg onload=x>"]),
+             file("c.parquet", "written", "write", text=["blue"], thumbnail=[b"\xff\xd8\xff" + bytes(90_000)]),
+             {"path": "gone.jsonl.gz", "rows": 3, "size_bytes": 1, "stage": "write", "port": "written"}]
+    line = json.dumps({"id": "d", "source": "s", "text": "a line of JSON with some words in it"})
+    (tmp_path / "d.jsonl").write_text(line + "\n")
+    files.append({"path": "d.jsonl", "rows": 1, "size_bytes": 1, "stage": "write", "port": "written"})
+    stats = chain(("read", "source", Counts(12, 0, {"out": 12})), ("rule", "stage", Counts(12, 0, {"out": 3}, {"short": 9})),
+                  ("write", "sink", Counts(3, 0, {"written": 3})))
+    return stats | {"files": files, "example_columns": {"thumbnail": "image"}}, Folder.open(str(tmp_path))
+
+
+def test_examples_show_a_few_records_of_each_reason(lossy):
+    stats, out = lossy
+    groups = find_examples(stats, out)
+    assert [(g.port, g.stage, g.reason, len(g.examples)) for g in groups] == [
+        ("written", "write", "", 4), ("dropped", "rule", "short", 3), ("dropped", "rule", "long", 6)]
+    assert [one["picture"][:15] for one in groups[0].examples] == ["data:image/png;", "", "", ""]
+    assert [one["excerpt"] for one in groups[0].examples] == [*["folder/doc.txt"] * 3, "a line of JSON with some words in it"]
+    assert all(100 < len(one["excerpt"]) <= 280 for one in groups[1].examples)
+
+
+@pytest.mark.parametrize("path", ["long.jsonl", "long.parquet"])
+def test_examples_of_long_texts_are_looked_for_in_a_few_of_them(tmp_path, path):
+    rows = [{"id": str(i), "source": "s", "text": chr(97 + i % 26) * (1 << 20)} for i in range(60)]
+    if path.endswith(".jsonl"):
+        (tmp_path / path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / path)
+    del rows
+    stats = {"files": [{"path": path, "port": "written", "stage": "write"}], "stages": [{"name": "write"}]}
+    tracemalloc.start()
+    try:
+        group, = find_examples(stats, Folder.open(str(tmp_path)))
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+    assert [one["id"] for one in group.examples] == list("012345")
+
+
+def test_examples_in_the_report_are_escaped_and_bounded(lossy):
+    stats, out = lossy
+    html = render_report(stats, "", find_examples(stats, out))
+    assert "&lt;b&gt;bold" in html
+    assert "<b>bold" not in html
+    assert "svg onload" not in html
+    assert html.count("<img") == 1
+    assert len(html) < 100_000
+
+
+def test_ribbons_stay_within_the_strip_and_meet_at_its_edges():
+    drawn = strips(branched()["stages"])
+    numbers = [float(x) for strip in drawn for shape in strip.shapes for x in re.findall(r"[\d.]+", shape.path)]
+    assert min(numbers) >= 0
+    assert max(numbers) <= 100
+
+    def ends(strip, y):
+        """Left ends of the ribbons that cross the upper (0) or lower (100) edge."""
+        found = set()
+        for shape in strip.shapes:
+            if shape.kind in ("flow", "waiting", "leaving", "arriving"):
+                found |= set(re.findall(r"^M([\d.]+) 0C" if y == 0 else r"([\d.]+) 100H", shape.path))
+        return found
+
+    for above, below in itertools.pairwise(drawn):
+        assert ends(above, 100) == ends(below, 0)
+    kinds = {strip.stage["name"]: {shape.kind for shape in strip.shapes} for strip in drawn}
+    assert "dropped" in kinds["rules"]
+    assert "dropped" not in kinds["language"]  # its dropped rows go on to a stage
+    assert "sink" in kinds["rest"]
+
+
+def test_examples_show_the_columns_that_stages_declare(tmp_path):
+    rows = [{"id": "a", "source": "folder/a.jpg", "caption": "a cat on a mat", "words": "long " * 50, "score": 0.5}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    stats = {"files": [{"path": "a.parquet", "port": "written", "stage": "write"}], "stages": [{"name": "write"}],
+             "example_columns": {"caption": "text", "score": "number", "words": "number", "gone": "image"}}
+    group, = find_examples(stats, Folder.open(str(tmp_path)))
+    assert group.examples == [{"id": "a", "source": "folder/a.jpg", "picture": "", "about": "score 0.5", "excerpt": "a cat on a mat"}]
