@@ -90,17 +90,13 @@ def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]
     the edge of a field or beside another.
     """
     raw = np.frombuffer(data, np.uint8)
-    ends, returns, quotes = (np.flatnonzero(raw == byte) if byte in data else np.empty(0, np.int64)
-                             for byte in (NEWLINE, RETURN, ord(quote)))
-    if len(returns):
-        ends = np.sort(np.concatenate([ends, returns]), kind="stable")
-    if not len(quotes):
-        return ends, False
+    quotes = np.flatnonzero(raw == ord(quote)) if quote.encode() in data else np.empty(0, np.int64)
     edge = np.zeros(256, bool)
     edge[[NEWLINE, RETURN, ord(delimiter), ord(quote)]] = True
     opening, closing = quotes[::2], quotes[1::2]
     if edge[raw.take(opening - 1, mode="clip")].all() and edge[raw.take(closing + 1, mode="clip")].all():
-        return ends[np.searchsorted(quotes, ends) % 2 == 0], len(quotes) % 2 == 1
+        return _outside(raw, opening, closing), len(quotes) % 2 == 1
+    ends = np.flatnonzero((raw == NEWLINE) | (raw == RETURN))
     mark = re.escape(quote.encode())
     field = re.compile(rb"%b(?:[^%b]++|%b%b)*+(%b?)" % ((mark,) * 5))
     edge[ord(quote)] = False
@@ -112,6 +108,19 @@ def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]
             opened.append(at)
             closed.append(stop)
     return ends[np.searchsorted(opened, ends) == np.searchsorted(closed, ends, side="right")], is_open
+
+
+def _outside(raw: np.ndarray, opening: np.ndarray, closing: np.ndarray) -> np.ndarray:
+    """The newlines and returns that lie behind a closing quote and before the next opening one."""
+    firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]
+    sizes = lasts - firsts
+    total = int(sizes.sum())
+    if total < len(raw) // 8:  # long quoted texts, whose own newlines nobody needs to look at
+        places = np.arange(total) + np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes)
+        found = raw[places]
+        return places[(found == NEWLINE) | (found == RETURN)]
+    ends = np.flatnonzero((raw == NEWLINE) | (raw == RETURN))
+    return ends[np.searchsorted(lasts, ends, side="right") == np.searchsorted(firsts, ends, side="right") - 1]
 
 
 def fields(rows: Rows, dialect: Dialect) -> tuple[pa.Table, np.ndarray, dict[int, str]]:

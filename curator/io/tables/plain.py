@@ -26,7 +26,7 @@ def json_lines(rows: pa.Table) -> bytes:
 
     records = pa.table({name: _plain(rows.column(name)) for name in rows.column_names}).to_pylist()
     for column in rows.schema:
-        shape = None if pa.types.is_timestamp(_stored(column.type)) else _shaper(column.type)
+        shape = _shaper(column.type)
         if shape is not None:
             for record in records:
                 if record[column.name] is not None:
@@ -49,8 +49,6 @@ def _flat(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     plain = _plain(values)
     if pa.types.is_decimal(kind):
         return plain.cast(pa.string())
-    if pa.types.is_duration(kind):
-        return _texts(plain, _shaper(kind))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return _texts(plain, lambda value: base64.b64encode(value).decode())
     return plain
@@ -64,35 +62,50 @@ def as_json_text(values: pa.ChunkedArray) -> pa.Array:
     return _texts(_plain(values), lambda value: dumps(builtins(shape(value) if shape else value, str_keys=True)))
 
 
-def _texts(values: pa.ChunkedArray, write: Callable[[Any], str]) -> pa.Array:
+def _texts(values: pa.ChunkedArray | pa.Array, write: Callable[[Any], str]) -> pa.Array:
     return pa.array([None if value is None else write(value) for value in values.to_pylist()], pa.string())
 
 
-def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = _plain_type(values.type)
-    plain = values if kind.equals(values.type) else values.cast(kind)
-    if pa.types.is_timestamp(_stored(values.type)):
-        return pc.replace_substring(plain, " ", "T", max_replacements=1)
-    return plain
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """What Arrow makes of values before Python has them: times as text, as they have nanoseconds and any year; durations as numbers."""
-    kind = _stored(kind)
+def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Values as Python has them too. At any depth times and durations become text, as they have nanoseconds and any year."""
+    kind = values.type
+    if isinstance(values, pa.ChunkedArray):
+        chunks = [_plain(chunk) for chunk in values.chunks]
+        return pa.chunked_array(chunks) if chunks else _plain(pa.array([], kind))
+    if not _changes(kind):
+        return values
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(values.storage)
+    if pa.types.is_dictionary(kind):
+        return _plain(values.dictionary_decode())
     if pa.types.is_float16(kind):
-        return pa.float32()
+        return values.cast(pa.float32())
     if pa.types.is_duration(kind):
-        return pa.int64()
-    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        return pa.string()
+        return _texts(values.cast(pa.int64()), partial(_iso_duration, per_second=_PER_SECOND[kind.unit]))
+    if pa.types.is_timestamp(kind):
+        return pc.replace_substring(values.cast(pa.string()), " ", "T", max_replacements=1)
+    if pa.types.is_temporal(kind):
+        return values.cast(pa.string())
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+        return pa.StructArray.from_arrays(list(map(_plain, values.flatten())), [f.name for f in kind], mask=values.is_null())
     if pa.types.is_map(kind):
-        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
-    if pa.types.is_nested(kind) and kind.num_fields == 1:
-        inner = _plain_type(kind.value_type)
-        return kind if inner.equals(kind.value_type) else pa.large_list(inner)
-    return kind
+        pairs = values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        offsets = pc.if_else(pa.concat_arrays([values.is_null(), pa.array([False])]), None, _offsets(pairs).cast(pa.int32()))
+        return pa.MapArray.from_arrays(offsets, *map(_plain, pairs.flatten().flatten()))
+    return pa.LargeListArray.from_arrays(_offsets(values), _plain(values.flatten()), mask=values.is_null())
+
+
+def _changes(kind: pa.DataType) -> bool:
+    if pa.types.is_temporal(kind):
+        return not pa.types.is_interval(kind)
+    return isinstance(kind, pa.BaseExtensionType) or pa.types.is_dictionary(kind) or pa.types.is_float16(kind) \
+        or any(_changes(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Where each list begins in the flattened values, which leave out what stands behind a null."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
+    return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
@@ -105,13 +118,9 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 def _shaper(kind: pa.DataType) -> Callable[[Any], Any] | None:
     """What makes of a value of the plain type, which is not null, one as JSON has it; None where that is the same.
 
-    Decimals without places become integers, of any size; maps objects, unless a key comes twice; between date and time stands a `T`.
+    Decimals without places become integers, of any size; maps objects, unless a key comes twice.
     """
     kind = _stored(kind)
-    if pa.types.is_timestamp(kind):
-        return lambda value: value.replace(" ", "T", 1)
-    if pa.types.is_duration(kind):
-        return partial(_iso_duration, per_second=_PER_SECOND[kind.unit])
     if pa.types.is_decimal(kind):
         return int if kind.scale <= 0 else None
     if pa.types.is_map(kind):
