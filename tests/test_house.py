@@ -155,8 +155,8 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1882,
     "machine": 413,
-    "io": 3775,
-    "io/tables": 1690,
+    "io": 3770,
+    "io/tables": 1689,
     "sql": 378,
     "registry": 374,
     "models": 423,
@@ -188,7 +188,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12041
-    assert sum(LINES.values()) <= 25676
+    assert sum(LINES.values()) <= 25670
 
 
 def test_nothing_names_a_machine():

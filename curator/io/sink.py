@@ -254,13 +254,8 @@ def _joined(a: pa.Schema, b: pa.Schema) -> pa.Schema | None:
     """The columns of both, each in a type that holds both, None where there is no such type."""
     if a.equals(b):
         return a
-    kinds = {field.name: field.type for field in a}
-    for field in b:
-        kind = common_type(kinds.get(field.name, field.type), field.type)
-        if kind is None:
-            return None
-        kinds[field.name] = kind
-    return pa.schema(list(kinds.items()))
+    joined = common_type(pa.struct(list(a)), pa.struct(list(b)))
+    return None if joined is None else pa.schema([(field.name, field.type) for field in joined])
 
 
 def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table | None:

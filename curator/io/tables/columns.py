@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -88,7 +89,7 @@ def look_into(files: Sequence[FileInfo], head: Callable[[FileInfo], list[tuple[s
         except InputError as error:
             return error
 
-    chosen = spread(files, HEAD_FILES)
+    chosen = [files[i] for i in np.unique(np.linspace(0, len(files) - 1, HEAD_FILES).round().astype(int))]
     remote = any("://" in file.uri for file in chosen)
     with ThreadPoolExecutor(8 if remote else 1) as pool:
         answers = list(pool.map(answer, chosen))
@@ -104,13 +105,6 @@ def look_into(files: Sequence[FileInfo], head: Callable[[FileInfo], list[tuple[s
 
 class UnfitColumn(InputError):
     """A column of one file that no table can hold. Unlike a file that cannot be read, one such file stops the run."""
-
-
-def spread(files: Sequence[FileInfo], count: int) -> list[FileInfo]:
-    """At most `count` of the files, evenly spread, the first and the last among them."""
-    if len(files) <= count:
-        return list(files)
-    return [files[round(i * (len(files) - 1) / (count - 1))] for i in range(count)]
 
 
 def check_named(parameter: str, names: Iterable[str], columns: Iterable[str], where: str) -> None:

@@ -94,33 +94,32 @@ def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]
     edge = np.zeros(256, bool)
     edge[[NEWLINE, RETURN, ord(delimiter), ord(quote)]] = True
     opening, closing = quotes[::2], quotes[1::2]
-    if edge[raw.take(opening - 1, mode="clip")].all() and edge[raw.take(closing + 1, mode="clip")].all():
-        return _outside(raw, opening, closing), len(quotes) % 2 == 1
-    ends = np.flatnonzero((raw == NEWLINE) | (raw == RETURN))
-    mark = re.escape(quote.encode())
-    field = re.compile(rb"%b(?:[^%b]++|%b%b)*+(%b?)" % ((mark,) * 5))
-    edge[ord(quote)] = False
-    stop, is_open, opened, closed = 0, False, [], []
-    for at in quotes[(quotes == 0) | edge[raw.take(quotes - 1, mode="clip")]].tolist():
-        if at >= stop:
-            found = field.match(data, at)
-            stop, is_open = found.end(), not found[1]
-            opened.append(at)
-            closed.append(stop)
-    return ends[np.searchsorted(opened, ends) == np.searchsorted(closed, ends, side="right")], is_open
-
-
-def _outside(raw: np.ndarray, opening: np.ndarray, closing: np.ndarray) -> np.ndarray:
-    """The newlines and returns that lie behind a closing quote and before the next opening one."""
-    firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]
+    if not (edge[raw.take(opening - 1, mode="clip")].all() and edge[raw.take(closing + 1, mode="clip")].all()):
+        edge[ord(quote)] = False
+        opening, closing = _fields_by_one(data, quote, quotes[(quotes == 0) | edge[raw.take(quotes - 1, mode="clip")]].tolist())
+    firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]  # of what is outside
     sizes = lasts - firsts
-    total = int(sizes.sum())
-    if total < len(raw) // 8:  # long quoted texts, whose own newlines nobody needs to look at
+    if (total := int(sizes.sum())) < len(raw) // 8:  # long quoted texts, whose own newlines nobody needs to look at
         places = np.arange(total) + np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes)
         found = raw[places]
-        return places[(found == NEWLINE) | (found == RETURN)]
-    ends = np.flatnonzero((raw == NEWLINE) | (raw == RETURN))
-    return ends[np.searchsorted(lasts, ends, side="right") == np.searchsorted(firsts, ends, side="right") - 1]
+        ends = places[(found == NEWLINE) | (found == RETURN)]
+    else:
+        ends = np.flatnonzero((raw == NEWLINE) | (raw == RETURN))
+        ends = ends[np.searchsorted(lasts, ends, side="right") == np.searchsorted(firsts, ends, side="right") - 1]
+    return ends, len(opening) > len(closing)
+
+
+def _fields_by_one(data: bytes, quote: str, begins: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Where quoted fields begin and end, given the quotes that stand where a field begins or inside of one."""
+    field = re.compile(rb"%b(?:[^%b]++|%b%b)*+(%b?)" % ((re.escape(quote.encode()),) * 5))
+    stop, opening, closing = 0, [], []
+    for at in begins:
+        if at >= stop:
+            found = field.match(data, at)
+            stop = found.end()
+            opening.append(at)
+            closing += [stop - 1] if found[1] else []
+    return np.array(opening, np.int64), np.array(closing, np.int64)
 
 
 def fields(rows: Rows, dialect: Dialect) -> tuple[pa.Table, np.ndarray, dict[int, str]]:

@@ -184,13 +184,7 @@ def deepest(raw: np.ndarray, starts: np.ndarray) -> int:
     Brackets inside strings count as well, so that this may say too much; a line is then looked at on its own.
     """
     folded = raw | 0x20  # [ and { become {, and ] and } become }
-    opening = np.flatnonzero(folded == _OPEN)
-    first, last = (np.searchsorted(opening, edge) for edge in (starts, np.append(starts[1:], len(raw))))
-    suspects = np.flatnonzero(last - first >= DEPTH_MAX)
-    closing = np.flatnonzero(folded == _CLOSE) if len(suspects) else opening
-    levels = 0
-    for line in suspects:
-        ups = opening[first[line]:last[line]]
-        downs = np.searchsorted(closing, ups) - np.searchsorted(closing, starts[line])
-        levels = max(levels, int((np.arange(1, len(ups) + 1) - downs).max()))
-    return levels
+    edges = np.append(starts, len(raw))
+    brackets = np.diff(np.searchsorted(np.flatnonzero(folded == _OPEN), edges))
+    suspects = (folded[edges[line]:edges[line + 1]] for line in np.flatnonzero(brackets >= DEPTH_MAX))
+    return max((int(np.cumsum(np.where(line[(line == _OPEN) | (line == _CLOSE)] == _OPEN, 1, -1)).max()) for line in suspects), default=0)

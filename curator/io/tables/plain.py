@@ -24,7 +24,8 @@ def json_lines(rows: pa.Table) -> bytes:
     """
     import msgspec
 
-    records = pa.table({name: _plain(rows.column(name)) for name in rows.column_names}).to_pylist()
+    rows = pa.table({name: _plain(rows.column(name)) for name in rows.column_names})
+    records = rows.to_pylist()
     for column in rows.schema:
         shape = _shaper(column.type)
         if shape is not None:
@@ -43,10 +44,10 @@ def flat(rows: pa.Table) -> pa.Table:
 
 
 def _flat(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    kind = _stored(values.type)
-    if pa.types.is_nested(kind):
-        return as_json_text(values)
     plain = _plain(values)
+    kind = plain.type
+    if pa.types.is_nested(kind):
+        return as_json_text(plain)
     if pa.types.is_decimal(kind):
         return plain.cast(pa.string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -58,8 +59,9 @@ def as_json_text(values: pa.ChunkedArray) -> pa.Array:
     """Each value as JSON text, null as null."""
     import msgspec
 
+    values = _plain(values)
     shape, builtins, dumps = _shaper(values.type), msgspec.to_builtins, json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-    return _texts(_plain(values), lambda value: dumps(builtins(shape(value) if shape else value, str_keys=True)))
+    return _texts(values, lambda value: dumps(builtins(shape(value) if shape else value, str_keys=True)))
 
 
 def _texts(values: pa.ChunkedArray | pa.Array, write: Callable[[Any], str]) -> pa.Array:
@@ -108,19 +110,11 @@ def _offsets(lists: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """The type of the values behind extensions and dictionaries."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _stored(kind.storage_type)
-    return _stored(kind.value_type) if pa.types.is_dictionary(kind) else kind
-
-
 def _shaper(kind: pa.DataType) -> Callable[[Any], Any] | None:
     """What makes of a value of the plain type, which is not null, one as JSON has it; None where that is the same.
 
     Decimals without places become integers, of any size; maps objects, unless a key comes twice.
     """
-    kind = _stored(kind)
     if pa.types.is_decimal(kind):
         return int if kind.scale <= 0 else None
     if pa.types.is_map(kind):
