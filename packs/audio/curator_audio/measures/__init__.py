@@ -1,3 +1,5 @@
 """Numbers about a recording that need no model."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.measures.signals import Signals
+
+STAGES: tuple[type, ...] = (Signals,)

@@ -1,0 +1,94 @@
+"""What several measures of one recording look at, made once and only if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+BLOCK = 1 << 17          # samples at a time, so that what is made on the way stays in the cache
+QUIET = 1e-6             # mean square of -60 dBFS: what is below counts as silence for spectra and rhythm
+STEPS_A_SECOND = 100     # steps of 10 ms
+
+
+class Views:
+    """A recording of channels x n samples. Channels that are the same as the first one are looked at once.
+
+    Steps are of 10 ms, or what is next to it in whole samples; a last piece of a step is left out.
+    """
+
+    def __init__(self, samples: np.ndarray, rate: int) -> None:
+        self.all_channels = samples
+        self.rate = rate
+        self.step = max(1, round(rate / STEPS_A_SECOND))
+        self.made: dict[str, object] = {}  # what measures that share it have made, by name
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """The channels that differ, or the first one if none does."""
+        given = self.all_channels
+        return given[:1] if all(np.array_equal(given[0], other) for other in given[1:]) else given
+
+    def blocks(self, overlap: int = 0) -> Iterator[np.ndarray]:
+        """Pieces of one channel after the other, each with the last samples of the one before it."""
+        for channel in self.samples:
+            for start in range(0, len(channel), BLOCK):
+                yield channel[max(0, start - overlap) : start + BLOCK]
+
+    @cached_property
+    def extremes(self) -> list[tuple[float, float]]:
+        """Lowest and highest sample of each channel."""
+        return [(float(channel.min()), float(channel.max())) for channel in self.samples]
+
+    @property
+    def peak(self) -> float:
+        return max(max(-low, high) for low, high in self.extremes)
+
+    @cached_property
+    def means(self) -> list[float]:
+        """Mean of each channel."""
+        return [sum(float(channel[i : i + BLOCK].sum(dtype=np.float64)) for i in range(0, len(channel), BLOCK)) / len(channel)
+                for channel in self.samples]
+
+    @cached_property
+    def zeros(self) -> int:
+        """Samples that are exactly 0, of all channels together."""
+        return self.samples.size - sum(int(np.count_nonzero(block)) for block in self.blocks())
+
+    @cached_property
+    def power(self) -> np.ndarray:
+        """Mean square of each step, over all channels; float64."""
+        count = self.samples.shape[1] // self.step
+        total = np.zeros(count)
+        for channel in self.samples:
+            steps = channel[: count * self.step].reshape(count, self.step)
+            total += np.vecdot(steps, steps)
+        return total / (self.step * len(self.samples))
+
+    @cached_property
+    def crossings(self) -> np.ndarray:
+        """Changes of sign in each step, the mean of the channels; one between two steps belongs to the later one."""
+        count = self.samples.shape[1] // self.step
+        total = np.zeros(count)
+        for channel in self.samples:
+            below = channel < 0
+            places = np.flatnonzero(below[1:] != below[:-1]) + 1
+            total += np.bincount(places // self.step, minlength=count)[:count]
+        return total / len(self.samples)
+
+    @cached_property
+    def frame_power(self) -> np.ndarray:
+        """Mean square of frames of two steps, 20 ms, one a step."""
+        return (self.power[1:] + self.power[:-1]) / 2
+
+    def windows(self, values: np.ndarray) -> np.ndarray:
+        """Values of steps as one row a second, without the seconds that are silent; fewer steps than a second are no row."""
+        rows = len(values) // STEPS_A_SECOND
+        sounding = self.power[: rows * STEPS_A_SECOND].reshape(rows, STEPS_A_SECOND).mean(axis=1) >= QUIET
+        return values[: rows * STEPS_A_SECOND].reshape(rows, STEPS_A_SECOND)[sounding]
+
+
+def decibel(power: float) -> float | None:
+    """Ten times the logarithm of a power, None for 0."""
+    return 10 * float(np.log10(power)) if power > 0 else None
