@@ -189,7 +189,7 @@ BROKEN = {
     "an id that is null": (broken(process=lambda self, batch: self.scored(batch).with_columns(
         {"id": pa.nulls(len(batch), pa.string())})), "id is null in some rows"),
     "a duplicate of nothing": (broken(process=lambda self, batch: Outputs(duplicate=batch)), "need the column 'duplicate_of'"),
-    "types that do not join": (broken(process=without_a_type), "cannot be joined: column 'length' is"),
+    "types that do not join": (broken(process=without_a_type), "cannot be joined: .*Field length has incompatible types: "),
     "cannot travel": (broken(__post_init__=lambda self: setattr(self, "lock", threading.Lock())),
                       "cannot be pickled.*Make in `setup`"),
     "another fingerprint there": (broken(fingerprint=lambda self: f"{id(self)}"), "has another fingerprint after a journey"),

@@ -239,23 +239,7 @@ def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        seen: dict[str, pa.DataType] = {}
-        for table in tables:
-            for column in table.schema:
-                before = seen.setdefault(column.name, column.type)
-                if not _unify(before, column.type):
-                    raise ValueError(
-                        f"column {column.name!r} is {before} in some records and {column.type} in others"
-                    ) from error
         raise ValueError(str(error)) from error
-
-
-def _unify(a: pa.DataType, b: pa.DataType) -> bool:
-    try:
-        pa.unify_schemas([pa.schema([("x", a)]), pa.schema([("x", b)])], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return False
-    return True
 
 
 def _payload_or_nones(batch: Batch, name: str) -> list:

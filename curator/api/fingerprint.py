@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from curator.api.own_code import installed, installed_class, own_files, version_of
+from curator.api.own_code import codes, installed, installed_class, own_files, version_of
 
 PLAIN = frozenset({str, int, float, bool, bytes, complex, type(None)})  # whose `ascii` is short for nothing
 DEPTH = 60  # of values in values
@@ -223,15 +223,13 @@ class Fingerprint:
 
     def _used(self, function: types.FunctionType) -> Iterator[bytes]:
         """What the code takes from its module, and what it imports when it runs."""
-        loaded, imported, names = set(), set(), set()
-        for code in _codes(function.__code__):
-            found = _loads(code)
-            loaded |= found[0]
-            imported |= found[1]
+        loaded, names = set(), set()
+        for code in codes(function.__code__):
+            loaded |= _loaded(code)
             names |= set(code.co_names)
         for name in sorted(loaded & set(function.__globals__)):
             yield _hash(name, self._global(name, function.__globals__[name], names))
-        for path in own_files(imported, names, function.__globals__.get("__package__") or ""):
+        for path in own_files(function.__code__, function.__globals__.get("__package__") or ""):
             yield _hash("file", path.read_bytes())
 
     def _module(self, module: types.ModuleType, names: Iterable[str]) -> bytes:
@@ -326,20 +324,10 @@ def _is_made(cls: type, name: str, value: Any) -> bool:
             and getattr(value, "__wrapped__", value).__code__.co_filename == "<string>")
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            yield from _codes(inner)
-
-
 @functools.lru_cache(maxsize=4096)
-def _loads(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that a code object takes from its module, and the modules that it imports."""
-    found: dict[str, set[str]] = {}
-    for one in dis.get_instructions(code):
-        found.setdefault(one.opname, set()).add(str(one.argval))
-    return frozenset().union(*(found.get(name, ()) for name in LOADS)), frozenset(found.get("IMPORT_NAME", ()))
+def _loaded(code: types.CodeType) -> frozenset[str]:
+    """The names that a code object takes from its module."""
+    return frozenset(str(one.argval) for one in dis.get_instructions(code) if one.opname in LOADS)
 
 
 # -- of a stage -----------------------------------------------------------------------------------------------------

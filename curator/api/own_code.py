@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import dis
 import functools
-import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator
+import types
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that was made by code, not by C
@@ -69,65 +70,65 @@ def version_of(module: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def own_files(imported: Iterable[str], names: Iterable[str], package: str) -> list[Path]:
-    """The user's own files behind what is imported when code runs, and behind what these import; without importing any.
+def own_files(code: types.CodeType, package: str) -> list[Path]:
+    """The user's own files behind what this code imports when it runs, and behind what these import; without importing any.
 
-    `imported`: modules as the code spells them; `names`: what may be taken from them, and may be a module too.
+    `package`: the one that the code is in.
     """
-    found: dict[Path, None] = {}
-    todo = [(name, package) for name in _spelled(imported, names)]
-    seen = set(todo)
+    found: set[Path] = set()
+    todo = [(code, package)]
     while todo:
-        name, package = todo.pop()
-        for path, inside in _files_of(name, package):
-            if path in found:
-                continue
-            found[path] = None
-            with contextlib.suppress(SyntaxError, ValueError):
-                more = {(n, inside) for n in _imports_of(ast.parse(path.read_bytes()))} - seen
-                seen |= more
-                todo += sorted(more)
+        code, package = todo.pop()
+        for path, inside in (found_at for name in _imported(code) for found_at in _files_of(name, package)):
+            if path not in found:
+                found.add(path)
+                with contextlib.suppress(SyntaxError, ValueError):
+                    todo.append((compile(path.read_bytes(), path, "exec"), inside))
     return sorted(found)
 
 
-def _spelled(imported: Iterable[str], names: Iterable[str]) -> set[str]:
-    """The modules, and what may be modules in them."""
-    return {f"{module}.{name}".strip(".") for module in imported for name in ("", *names)}
-
-
-def _imports_of(tree: ast.Module) -> set[str]:
+@functools.lru_cache(maxsize=4096)
+def _imported(code: types.CodeType) -> frozenset[str]:
+    """The modules that code imports, as it spells them, and what it takes from them, which may be modules too."""
     found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= _spelled({node.module or ""}, {alias.name for alias in node.names})
-    return found - {""}
+    for part in codes(code):
+        module = ""
+        for one in dis.get_instructions(part):
+            if one.opname == "IMPORT_NAME":
+                module = one.argval
+                found.add(module)
+            elif one.opname == "IMPORT_FROM":
+                found.add(f"{module}.{one.argval}".strip("."))
+    return frozenset(found - {""})
+
+
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A code object, and those of all functions and classes in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from codes(inner)
 
 
 def _files_of(name: str, package: str) -> Iterator[tuple[Path, str]]:
-    """The file of a module, by its name or from a package around the code; with the package that it is in."""
+    """The user's own file of a module, by its name or from a package around the code; with the package that it is in."""
     parents = package.split(".") if package else []
     for above in ("", *(".".join(parents[:n]) for n in range(len(parents), 0, -1))):
         full = f"{above}.{name}" if above else name
-        path = _path_of(full)
-        if path is not None:
-            yield path, full if path.name == "__init__.py" else full.rpartition(".")[0]
+        top = full.partition(".")[0]
+        spec = None if top in sys.stdlib_module_names or top in _cared_for() else spec_of(full)
+        if spec and spec.origin and spec.origin.endswith(".py") and not _is_installed_path(spec.origin):
+            yield Path(spec.origin), full if spec.submodule_search_locations else full.rpartition(".")[0]
 
 
-def _path_of(name: str) -> Path | None:
-    """The file of a module that is the user's own, found without importing anything."""
-    top, *below = name.split(".")
-    if top in sys.stdlib_module_names or top in _cared_for():
-        return None
+def spec_of(module: str) -> ModuleSpec | None:
+    """Where a module would be imported from, None if it is not there. Imports nothing, not even what it is inside of."""
+    top, *inner = [module] if module in sys.modules else module.split(".")
     try:
         spec = importlib.util.find_spec(top)
-        for number in range(len(below)):
-            if spec is None or spec.submodule_search_locations is None:
-                return None
-            full = ".".join([top, *below[:number + 1]])
-            spec = importlib.machinery.PathFinder.find_spec(full, list(spec.submodule_search_locations))
+        for name in inner:
+            places = spec and spec.submodule_search_locations
+            spec = PathFinder.find_spec(f"{spec.name}.{name}", places) if places else None
     except (ImportError, ValueError, AttributeError):  # `__main__` has no spec
         return None
-    origin = spec.origin if spec is not None else None
-    return Path(origin) if origin and origin.endswith(".py") and not _is_installed_path(origin) else None
+    return spec

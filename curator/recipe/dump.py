@@ -43,10 +43,7 @@ def dump(pipeline: Graph) -> str:
 
     A stage that no installed pack offers is written by its Python name; a comment says that the recipe does not load.
     """
-    nodes = pipeline.nodes()
-    names: dict[Node, str] = {}
-    for node in nodes:
-        names[node] = unique(node.stage.name, names.values())
+    nodes, names = pipeline.nodes(), pipeline.names()
     main, *branches = _lines(nodes, names) or [_Line()]
     about = {key: text for key in ("description", "license") if (text := getattr(pipeline.settings, key))}
     recipe = {"name": pipeline.name} | about | _written(main, names)

@@ -12,17 +12,15 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
-import importlib.util
 import re
-import sys
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from curator.api.errors import PackError, RecipeError
+from curator.api.own_code import spec_of
 from curator.api.stage import FunctionStage, Sink, Source, Stage
 from curator.registry.names import unknown
 
@@ -271,14 +269,8 @@ def _is_a(factory: Any, kind: type[Stage]) -> bool:
 
 
 def _places_of(module: str) -> list[str]:
-    """The folders of a module, or the one that its file lies in. Imports nothing, not even what it is inside of."""
-    top, *inner = [module] if module in sys.modules else module.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-        for name in inner:
-            spec = PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations) if spec else None
-    except (ImportError, ValueError):
-        return []
+    """The folders of a module, or the one that its file lies in. Imports nothing."""
+    spec = spec_of(module)
     return [] if spec is None else list(spec.submodule_search_locations or [str(Path(spec.origin or "").parent)])
 
 
