@@ -41,10 +41,8 @@ from curator.stages import (
 from curator.testing import check_pack
 
 ROOT = Path(__file__).parents[1]
-WORDS = ["one", "river", "runs", "past", "seven", "old", "mills", "before", "it", "meets", "the", "sea", "at", "last"]
-TEXTS = ["a line that stands here\nand another", "a line that stands here", "", None, "a line that stands here\nand another",
-         " ".join(WORDS), f"so {' '.join(WORDS)} again", "A line that stands here"]
-ROWS = {"text": TEXTS, "lang": ["en", "de", None, "fr"] * 2, "n": [*range(7), None],
+ROWS = {"text": ["a line\nand another", "a line", "", None, "a line\nand another", "so", "A line", "é"],
+        "lang": ["en", "de", None, "fr"] * 2, "n": [*range(7), None],
         "quality": [1.0, 3.0, 2.0, 3.0, None, 0.5, 2.5, 3.0]}
 
 

@@ -64,6 +64,12 @@ class Whole(Reduce):
     def fingerprint(self) -> str:
         return self.stage.fingerprint()
 
+    def findings(self, step: str, counts: Any) -> Any:
+        return _expanded(self.stage)[0].stage.findings(step, counts)  # in a run it is the main part that is asked
+
+    def example_columns(self) -> Any:
+        return _expanded(self.stage)[0].stage.example_columns()
+
     def setup(self, ctx: Context) -> None:
         self.main, self.parts = _expanded(self.stage)
         for node in (self.main, *self.parts):
