@@ -167,7 +167,7 @@ LINES = {
     "recipe": 1379,
     "worker": 1948,
     "observe": 2050,
-    "testing": 1168,
+    "testing": 1155,
     "runtime": 1085,
     "run": 2546,
     "cli": 416,

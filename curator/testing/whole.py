@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from curator.api.batch import Batch
-from curator.api.stage import Composite, Context, Contract, Outputs, Reduce, Sink, Stage
+from curator.api.stage import Composite, Context, Outputs, Reduce, Sink, Stage
 from curator.pipeline.expand import expand
 from curator.pipeline.graph import End, Graph, Node, Settings
 from curator.testing.run import call, fresh, joined, learn, marked
@@ -52,23 +52,10 @@ class Whole(Reduce):
     key = None
 
     def __init__(self, stage: Composite) -> None:
-        self.stage = stage
-        self.name, self.ports = stage.name, stage.ports
-
-    def contract(self) -> Contract:
-        return self.stage.contract()
-
-    def columns_after(self, columns: Any) -> Any:
-        return self.stage.columns_after(columns)
-
-    def fingerprint(self) -> str:
-        return self.stage.fingerprint()
-
-    def findings(self, step: str, counts: Any) -> Any:
-        return _expanded(self.stage)[0].stage.findings(step, counts)  # in a run it is the main part that is asked
-
-    def example_columns(self) -> Any:
-        return _expanded(self.stage)[0].stage.example_columns()
+        self.stage, self.name, self.ports = stage, stage.name, stage.ports
+        self.contract, self.columns_after, self.fingerprint = stage.contract, stage.columns_after, stage.fingerprint
+        main = _expanded(stage)[0].stage  # in a run it is the main part that is asked for what people should know
+        self.findings, self.example_columns = main.findings, main.example_columns
 
     def setup(self, ctx: Context) -> None:
         self.main, self.parts = _expanded(self.stage)
