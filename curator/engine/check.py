@@ -47,6 +47,8 @@ def check(state: State) -> None:
         assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, operator.plan.name
         for node, queues in operator.queues_on.items():
             assert all(queue.node == node for queue in queues), operator.plan.name
+        paused = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
+        assert operator.paused.keys() == paused, operator.plan.name
         limited = {c.id for w in operator.workers.values() for c in w.calls if c.id in operator.clocks and not c.paused}
         assert operator.clocks.keys() == limited, operator.plan.name
         assert list(operator.clocks.values()) == sorted(operator.clocks.values()), operator.plan.name

@@ -73,7 +73,7 @@ def _give(state: State, operator: OperatorState, force: int) -> None:
 
 
 def _resume(state: State, operator: OperatorState, force: int) -> bool:
-    for worker in [worker for here in operator.paused.values() for worker in here.values()]:
+    for worker in list(operator.paused.values()):
         call, node = worker.calls[0], state.nodes[worker.node]
         free = node.has_core(worker.cpus) or _reads_ahead(state, operator)
         if not free and not node.claimed and _room(state, operator, call.nbytes, node):
@@ -311,7 +311,7 @@ def _may_send(state: State, operator: OperatorState) -> bool:
         return True
     if operator.groups and _room(state, operator, operator.groups[0].nbytes, None):
         return True
-    if any(_room(state, operator, w.calls[0].nbytes, None) for here in operator.paused.values() for w in here.values()):
+    if any(_room(state, operator, w.calls[0].nbytes, None) for w in operator.paused.values()):
         return True
     return any(_room(state, operator, _bytes_wanted(queue, _rows_wanted(state, operator, queue)), None)
                for queue in operator.waiting.values())

@@ -171,9 +171,9 @@ class OperatorState:
     working: int = 0  # workers that work
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
     idle: WorkersByNode = field(default_factory=dict)  # those without a call,
-    prefetch: WorkersByNode = field(default_factory=dict)  # those that may be given a second call,
-    paused: WorkersByNode = field(default_factory=dict)  # and those whose first call waits to be resumed
-    workers_by: dict[int, WorkersByNode] = field(init=False)  # these, and those that start, by what the workers do
+    prefetch: WorkersByNode = field(default_factory=dict)  # and those that may be given a second call
+    paused: dict[int, WorkerState] = field(default_factory=dict)  # those whose first call waits to be resumed, in this order
+    workers_by: dict[int, WorkersByNode] = field(init=False)  # idle, prefetch and those that start, by what the workers do
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
     rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
@@ -190,7 +190,7 @@ class OperatorState:
     calls: int = 0
 
     def __post_init__(self) -> None:
-        self.workers_by = {IDLE: self.idle, ALONE: self.prefetch, PAUSED: self.paused, STARTING: {}}
+        self.workers_by = {IDLE: self.idle, ALONE: self.prefetch, STARTING: {}}
 
     @property
     def load(self) -> float:

@@ -138,12 +138,16 @@ class State:
         operator = self.operators[worker.operator]
         if (now > PAUSED) != (before > PAUSED):
             self._count_work(operator, worker, 1 if now > PAUSED else -1)
-        if before in operator.workers_by:
+        if before == PAUSED:
+            del operator.paused[worker.id]
+        elif before in operator.workers_by:
             by_node = operator.workers_by[before]
             del by_node[worker.node][worker.id]
             if not by_node[worker.node]:
                 del by_node[worker.node]
-        if now in operator.workers_by:
+        if now == PAUSED:
+            operator.paused[worker.id] = worker
+        elif now in operator.workers_by:
             operator.workers_by[now].setdefault(worker.node, {})[worker.id] = worker
         if now == ALONE and worker.queue in operator.waiting:
             operator.moved[worker.queue] = operator.waiting[worker.queue]
