@@ -83,17 +83,14 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
         number = node.number
         return (operator.sticky or number not in here or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
 
-    picky = holds_exclusive(operator)
-    if wanted is not None and not picky and able(wanted):
-        return [wanted]
-    nodes = state.nodes if anyway or not cpus else state.core_free
-    if picky:
-        return sorted(filter(able, nodes.values()), key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
-    best, least = None, inf
-    for node in nodes.values():
-        used = node.cpus_used - node.node.cpus
-        if (used < least or (used == least and best is not None and node.number < best.number)) and able(node):
-            best, least = node, used
+    nodes = (state.nodes if anyway or not cpus else state.core_free).values()
+    if holds_exclusive(operator):
+        return sorted(filter(able, nodes), key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
+    best, least = wanted if wanted is not None and able(wanted) else None, (inf, 0)
+    for node in nodes if best is None else ():
+        at = node.cpus_used - node.node.cpus, node.number
+        if at < least and able(node):  # asked last: there may be a thousand nodes
+            best, least = node, at
     return [best] if best is not None else []
 
 
@@ -103,16 +100,13 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
 def _free_slot(state: State, operator: OperatorState, slots: Mapping[tuple[Place, ...], int]) -> tuple[Place, ...] | None:
     """A slot that no worker of the operator has taken and nobody else holds."""
     need = operator.plan.resources
-    for slot, left in slots.items():
-        if left > 0 and all(p.node in state.nodes and _fits(state.nodes[p.node], p, need, len(slot)) for p in slot):
-            return slot
-    return None
 
+    def free(place: Place) -> bool:
+        node = state.nodes.get(place.node)
+        return node is not None and _memory_free(node, need.memory_gb / need.ranks, 0.0) \
+            and _fitting_gpus(node, need).keys() >= set(place.gpus)
 
-def _fits(node: NodeState, place: Place, need: Resources, ranks: int) -> bool:
-    share = min(1.0, need.gpus)
-    return all(node.gpu_free[g] >= share - 1e-6 and node.gpu_memory_free[g] >= need.gpu_memory_gb - 1e-6 for g in place.gpus) \
-        and _memory_free(node, need.memory_gb / ranks, 0.0)
+    return next((slot for slot, left in slots.items() if left > 0 and all(map(free, slot))), None)
 
 
 def _free_places(state: State, operator: OperatorState, nodes: list[NodeState]) -> tuple[Place, ...] | None:
@@ -135,14 +129,11 @@ def _free_places(state: State, operator: OperatorState, nodes: list[NodeState]) 
 
 
 def _gang_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] | None:
-    offers: list[list[Place]] = []
-    for node in nodes:
-        if need.gpus:
-            devices = [Place(node.number, (gpu,)) for gpu in range(node.node.gpus)]
-            offer = [place for place in devices if _fits(node, place, need, need.ranks)]
-        else:
-            offer = [Place(node.number)] * int((node.node.cpus - node.cpus_used) * need.ranks / need.cpus + 1e-6)
-        offers.append(offer)
+    if need.gpus:
+        offers = [[Place(n.number, (gpu,)) for gpu in _fitting_gpus(n, need)] for n in nodes
+                  if _memory_free(n, need.memory_gb / need.ranks, 0.0)]
+    else:
+        offers = [[Place(n.number)] * int((n.node.cpus - n.cpus_used) * need.ranks / need.cpus + 1e-6) for n in nodes]
     places = [place for offer in sorted(offers, key=len, reverse=True) for place in offer][:need.ranks]
     return tuple(places) if len(places) == need.ranks else None
 

@@ -10,9 +10,10 @@ it. After every event `dispatch` gives out what may start now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from math import inf
+from operator import itemgetter
 from typing import Any
 
 from curator.api.resources import Node
@@ -91,44 +92,40 @@ class Scheduler:
         return self._end()
 
     def tick(self, now: float) -> list[Action]:
-        """End calls that are over their time limit and workers that do not end, and see if workers should change places."""
+        """Do what is due: end calls that are over their time limit and workers that do not end, ask the allocation again."""
         self.state.now = now
-        while not self.finished and (due := self._next_clock())[0] <= now:
-            call = self.state.calls[due[1]]
-            limit = self.state.operators[call.operator].plan.timeout_s
-            self.state.act(StopWorker(call.worker, kill=True))
-            self._take[WorkerLost](WorkerLost(call.worker, f"a call took longer than its limit of {limit:g} s", overdue=True))
-            self._check_failed()
-        while not self.finished and (late := self._next_ending()) is not None and late.ends_by <= now:
-            name = self.state.operators[late.operator].plan.name
-            self.state.act(Report("lost", f"a worker of {name} did not end when it was asked to"))
-            self.state.kill(late)
-        if self._allots() and allot_due(self.state) <= now:
-            allot(self.state)
-        if self.ending is not None and not self.finished and self.ending.until <= now:
-            self._finish(kill=True)
+        while (due := min(self._timers(), key=itemgetter(0), default=None)) is not None and due[0] <= now:
+            due[1]()
         return self._end()
 
     def deadline(self) -> float | None:
         """When `tick` is next due."""
-        due, late = self._next_clock()[0], self._next_ending()
-        times = [due] if due < inf else []
-        times += [late.ends_by] if late is not None else []
-        times += [self.ending.until] if self.ending is not None and not self.finished else []
-        times += [allot_due(self.state)] if self._allots() else []
-        return min(times, default=None)
+        return min((when for when, _ in self._timers()), default=None)
 
-    def _allots(self) -> bool:
-        return self.stopped is None and allots(self.state) and not self.finished
+    def _timers(self) -> Iterator[tuple[float, Callable[[], None]]]:
+        """What is to be done and when, if nothing happens before: the first of each kind."""
+        if self.finished:
+            return
+        for operator in self.state.operators:
+            for call, deadline in islice(operator.clocks.items(), 1):
+                yield deadline, partial(self._overdue, operator, call)
+        for worker in islice(self.state.stopping.values(), 1):
+            yield worker.ends_by, partial(self._does_not_end, worker)
+        if self.stopped is None and allots(self.state):
+            yield allot_due(self.state), partial(allot, self.state)
+        if self.ending is not None:
+            yield self.ending.until, partial(self._finish, kill=True)
 
-    def _next_clock(self) -> tuple[float, int]:
-        """When the time of a running call is up first, and the call."""
-        return min(((deadline, call) for o in self.state.operators for call, deadline in islice(o.clocks.items(), 1)),
-                   default=(inf, -1))
+    def _overdue(self, operator: OperatorState, call: int) -> None:
+        worker, limit = self.state.calls[call].worker, operator.plan.timeout_s
+        self.state.act(StopWorker(worker, kill=True))
+        self._take[WorkerLost](WorkerLost(worker, f"a call took longer than its limit of {limit:g} s", overdue=True))
+        self._check_failed()
 
-    def _next_ending(self) -> WorkerState | None:
-        """Of the workers that were asked to end and have not yet, the one that was asked first."""
-        return next(iter(self.state.stopping.values()), None)
+    def _does_not_end(self, worker: WorkerState) -> None:
+        name = self.state.operators[worker.operator].plan.name
+        self.state.act(Report("lost", f"a worker of {name} did not end when it was asked to"))
+        self.state.kill(worker)
 
     def _end(self) -> list[Action]:
         if not self.finished:
