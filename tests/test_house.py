@@ -163,7 +163,7 @@ LINES = {
     "ngrams": 345,
     "pipeline": 864,
     "stages": 1085,
-    "engine": 3645,
+    "engine": 3636,
     "recipe": 1379,
     "worker": 1948,
     "observe": 2050,

@@ -276,11 +276,11 @@ def allot(state: State, changed: bool = False) -> None:
     """Ask the allocation if something has changed, and take up what it says if that pays."""
     state.allotted_at = state.now
     demands = demands_of(state)
-    told = [(d.needed, d.unknown, d.rate) for d in demands]
+    asked_on = [(d.needed, d.unknown, d.rate) for d in demands]
     current = [tuple(w.places for w in o.workers.values() if not w.leaving) for o in state.operators]
     new = state.refused
-    if changed or not state.allotted_on or any(_moved(a, b) for a, b in zip(told, state.allotted_on, strict=True)):
-        state.allotted_on = told
+    if changed or not state.allotted_on or any(_moved(a, b) for a, b in zip(asked_on, state.allotted_on, strict=True)):
+        state.allotted_on = asked_on
         new = allocate(demands, {n.number: n.node for n in state.nodes.values()}, current)
     if new is None:
         return
@@ -340,10 +340,10 @@ def _moved(now: tuple[bool, bool, float], before: tuple[bool, bool, float]) -> b
 
 def _take_up(state: State, new: Allocation) -> None:
     names = [o.plan.name for o in state.operators]
-    held = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.exclusive}
-    told = ", ".join(f"{count} of {name}" for name, count in held.items()) or "no worker that holds a GPU"
-    state.act(Report("plan", f"{told}; {in_words(new, names)}", details={"workers": held, "rate": round(new.rate, 3),
-                                                                         "rate_max": round(new.bound, 3)}))
+    counts = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.exclusive}
+    text = ", ".join(f"{count} of {name}" for name, count in counts.items()) or "no worker that holds a GPU"
+    state.act(Report("plan", f"{text}; {in_words(new, names)}",
+                     details={"workers": counts, "rate": round(new.rate, 3), "rate_max": round(new.bound, 3)}))
     state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
     state.slots = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive and i not in new.sharing}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of slots that nobody has taken yet

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
 
@@ -142,14 +143,14 @@ def _sharing(demands: Sequence[Demand], packer: Packer) -> frozenset[int]:
     """Those that do not fit side by side, with those that hold the same devices or memory; memory for one is put aside."""
     nothing, sharing, room = [0.0] * len(demands), set[int](), packer.room
     while True:
-        packer.room = room.copy()
+        packer.room = deepcopy(room)
         if sharing:
             packer.room.memory[packer.room.memory.argmax()] -= max(packer.shapes[i].memory for i in sharing)
         counts = [int(d.needed and i not in sharing) for i, d in enumerate(demands)]
         failed = packer.pack(counts, nothing, counts, go_on=True)[1]
         if not failed:
             break
-        roomy = packer.room.copy()
+        roomy = deepcopy(packer.room)
         roomy.memory[:] = inf
         shapes, lack = packer.shapes, packer.pack(counts, nothing, counts, roomy, go_on=True)[1]
         sharing |= failed
@@ -177,7 +178,7 @@ class _Line:
             if packer.pack(self.least, [0.0] * len(live), self.most)[1]:
                 self.least = [int(on) for on in live]
         vram = [n.gpu_memory_gb for n in nodes.values() if n.gpus]
-        self.takes = [  # a resource, what one worker takes of it, how much there is, whether it is held, and what one more brings
+        self.takes = [  # a resource, what one worker takes of it, how much there is, whether for its life, and what one more brings
             ("gpus", [s.share * s.devices * s.ranks for s in shapes], float(gpus), True, {"gpu": 1.0}),
             ("gpus", [s.vram * s.devices * s.ranks for s in shapes],
              sum(n.gpus * n.gpu_memory_gb for n in nodes.values()) if all(vram) else inf, True, {"gpu": max(vram, default=0.0)}),
@@ -204,8 +205,8 @@ class _Line:
         """The first resource of which `rate` needs more than there is, and what each demand takes; with `whole` workers."""
         busy = [rate * work for work in self.work]
         alive = [max(least, x) for x, least in zip(busy, self.least, strict=True)] if not whole else self.counts(rate)
-        for name, takes, capacity, held, bring in self.takes:
-            used = [n * take for n, take in zip(alive if held else busy, takes, strict=True)]
+        for name, takes, capacity, for_life, bring in self.takes:
+            used = [n * take for n, take in zip(alive if for_life else busy, takes, strict=True)]
             if sum(used) > (capacity + bring.get(more, 0.0)) * (1 + 1e-9):
                 return name, used
         return None

@@ -14,6 +14,7 @@ Cores are leased by the call: a worker that is busy a share `load` of its time c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,12 +53,6 @@ class Room:
         self.share = exists.astype(float)
         self.vram = np.where(exists, vram[:, None], 0.0)
 
-    def copy(self) -> Room:
-        room = Room.__new__(Room)
-        room.width, room.cores = self.width, self.cores
-        room.cpus, room.memory, room.share, room.vram = self.cpus.copy(), self.memory.copy(), self.share.copy(), self.vram.copy()
-        return room
-
     def shape(self, need: Resources) -> Shape:
         """What a rank of such a worker takes on empty nodes. Where no node has a GPU it runs without one."""
         ranks = max(1, int(need.gpus or need.cpus)) if need.gang else 1
@@ -81,13 +76,17 @@ class Room:
 
     def take(self, shape: Shape, load: float, rows: np.ndarray) -> None:
         if shape.devices:
-            held = np.bincount(rows.ravel(), minlength=self.share.size).reshape(self.share.shape)
-            self.share -= shape.share * held
-            if shape.vram:
-                self.vram -= shape.vram * held
+            on_devices = self.on_devices(shape, rows)
+            self.share -= shape.share * on_devices
+            self.vram -= shape.vram * on_devices
         ranks = np.bincount(self.nodes(shape, rows).ravel(), minlength=len(self.cpus))
         self.cpus -= shape.cpus * load * ranks
         self.memory -= shape.memory * ranks
+
+    def on_devices(self, shape: Shape, rows: np.ndarray) -> np.ndarray:
+        """How many ranks are on each device."""
+        count = np.bincount(rows.ravel(), minlength=self.share.size) if shape.devices else np.zeros(self.share.size)
+        return count.reshape(self.share.shape)
 
     def nodes(self, shape: Shape, rows: np.ndarray) -> np.ndarray:
         """The node of each rank."""
@@ -129,12 +128,13 @@ class Packer:
         self.room = Room([nodes[n] for n in self.numbers])
         self._gpus = [nodes[n].gpus for n in self.numbers]
         self.shapes = [self.room.shape(need) for need in needs]
-        self.order = sorted(range(len(needs)), key=lambda i: self._hardness(self.shapes[i]))
+        keys = [(s.ranks == 1, -s.ranks, -s.devices, -s.share, -s.vram, -s.memory, -s.cpus) for s in self.shapes]
+        self.order = sorted(range(len(needs)), key=keys.__getitem__)  # what is hardest to place comes first
         self._index = {number: i for i, number in enumerate(self.numbers)}
         found = [self._rows(s, current[i] if i < len(current) else ()) for i, s in enumerate(self.shapes)]
-        used = sum((self._tenants(s, rows) for s, rows in zip(self.shapes, found, strict=True)), np.zeros(self.room.share.shape))
-        self.held = [self._first_kept(s, rows, used) for s, rows in zip(self.shapes, found, strict=True)]
-        self.nth = [(nth(rows), nth(self.room.nodes(s, rows))) for s, rows in zip(self.shapes, self.held, strict=True)]
+        used = self._tenants(found)
+        self.current = [self._first_kept(s, rows, used) for s, rows in zip(self.shapes, found, strict=True)]
+        self.nth = [(nth(rows), nth(self.room.nodes(s, rows))) for s, rows in zip(self.shapes, self.current, strict=True)]
 
     def pack(self, counts: Sequence[int], loads: Sequence[float], most: Sequence[int], room: Room | None = None,
              go_on: bool = False) -> tuple[list[np.ndarray], set[int]]:
@@ -142,17 +142,16 @@ class Packer:
 
         A need without devices may get more workers than `counts`, up to `most`, where only parts of cores are left.
         """
-        room = (room or self.room).copy()
-        held = [self.held[i][:counts[i]] for i in range(len(counts))]
-        tenants = sum((self._tenants(s, rows) for s, rows in zip(self.shapes, held, strict=True)), np.zeros(room.share.shape))
-        found, failed = list(held), set()
+        room = deepcopy(room or self.room)
+        found, failed = [rows[:count] for rows, count in zip(self.current, counts, strict=True)], set()
+        tenants = self._tenants(found)  # shares of devices that those have who are not dealt with yet
         for i in self.order:
             shape, load, count = self.shapes[i], loads[i], counts[i]
-            tenants -= self._tenants(shape, held[i])
+            tenants -= shape.share * room.on_devices(shape, found[i])
             if not count:
                 continue
             if not shape.devices and shape.ranks == 1:
-                rows, enough = _on_cores(room, shape, load, self.held[i], count, most[i])
+                rows, enough = _on_cores(room, shape, load, self.current[i], count, most[i])
             else:
                 rows = self._keep(room, i, load)[:count]
                 room.take(shape, load, rows)
@@ -181,10 +180,6 @@ class Packer:
         width = self.room.width
         return tuple(Place(self.numbers[rank[0] // width], tuple(d % width for d in rank)) for rank in ranks)
 
-    @staticmethod
-    def _hardness(shape: Shape) -> tuple:
-        return (shape.ranks == 1, -shape.ranks, -shape.devices, -shape.share, -shape.vram, -shape.memory, -shape.cpus)
-
     def _rows(self, shape: Shape, workers: Sequence[tuple[Place, ...]]) -> np.ndarray:
         """The workers that still live on nodes and devices that there are, in the shape that is asked for."""
         seen: dict[int, list[int] | None] = {}  # by identity, which is quicker than by value: a plan has each place once
@@ -206,9 +201,10 @@ class Packer:
             row.extend([node * self.room.width + g for g in place.gpus] or [node])
         return row if len(worker) == shape.ranks else None
 
-    def _tenants(self, shape: Shape, rows: np.ndarray) -> np.ndarray:
-        held = np.bincount(rows.ravel(), minlength=self.room.share.size) if shape.devices else np.zeros(self.room.share.size)
-        return shape.share * held.reshape(self.room.share.shape)
+    def _tenants(self, workers: Sequence[np.ndarray]) -> np.ndarray:
+        """The share of each device that these workers have."""
+        return sum((s.share * self.room.on_devices(s, rows) for s, rows in zip(self.shapes, workers, strict=True)),
+                   np.zeros(self.room.share.shape))
 
     def _first_kept(self, shape: Shape, rows: np.ndarray, used: np.ndarray) -> np.ndarray:
         """On the fullest devices and nodes first, so that those that go leave whole devices and nodes."""
@@ -219,7 +215,7 @@ class Packer:
 
     def _keep(self, room: Room, i: int, load: float) -> np.ndarray:
         """The workers of a need that may stay."""
-        shape, rows, (on_device, on_node) = self.shapes[i], self.held[i], self.nth[i]
+        shape, rows, (on_device, on_node) = self.shapes[i], self.current[i], self.nth[i]
         stays = (on_node < room.most(shape, load)[room.nodes(shape, rows)]).all(axis=1)
         if shape.devices:
             for free, each in ((room.share, shape.share), (room.vram, shape.vram)):
@@ -306,10 +302,10 @@ def _gang(room: Room, shape: Shape, load: float, tenants: np.ndarray) -> np.ndar
     return np.sort(np.array([picked], dtype=np.int64), axis=1)
 
 
-def _on_cores(room: Room, shape: Shape, load: float, held: np.ndarray, count: int, most: int) -> tuple[np.ndarray, bool]:
+def _on_cores(room: Room, shape: Shape, load: float, current: np.ndarray, count: int, most: int) -> tuple[np.ndarray, bool]:
     """Workers without devices, where most cores are free. What is left of the load goes to parts of cores."""
     fits = room.most(shape, load)
-    here = np.minimum(np.bincount(held.ravel(), minlength=len(fits)), fits)
+    here = np.minimum(np.bincount(current.ravel(), minlength=len(fits)), fits)
     each = shape.cpus * load
     given = spread(here, count, room.cpus)
     given += spread(fits - given, count - int(given.sum()), room.cpus - given * each)
