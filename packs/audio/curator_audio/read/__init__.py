@@ -1,3 +1,6 @@
 """Recordings from folders, manifests and shards."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.read.decode import Decode
+from curator_audio.read.files import AudioFiles
+
+STAGES: tuple[type, ...] = (AudioFiles, Decode)

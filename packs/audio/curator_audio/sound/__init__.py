@@ -1,3 +1,5 @@
-"""Samples: decoding, resampling, channels, levels, encoding."""
+"""What changes samples: rate, channels, encoding."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.sound.resample import Resample
+
+STAGES: tuple[type, ...] = (Resample,)
