@@ -36,8 +36,9 @@ class Counts:
     (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the side outputs aside;
     a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
     `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
-    `by_value`: of the columns in the stage's `count_by`, rows by value and port. `extra`: numbers that the stage gave with its
-    answers. `memory`: where it ran short.
+    `by_value`: of the columns in the stage's `count_by`, rows by value and port. `amounts`: sums of columns by what became of the
+    rows (`in`, `out`, `dropped`, `duplicate`, `failed`) and their port or reason ("" where there is none). `extra`: numbers that
+    the stage gave with its answers. `memory`: where it ran short.
     """
 
     rows_in: int = 0
@@ -51,6 +52,7 @@ class Counts:
     errors: dict[str, int] = field(default_factory=dict)
     columns: dict[str, ColumnSummary] = field(default_factory=dict)
     by_value: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    amounts: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     extra: dict[str, int] = field(default_factory=dict)
     memory: MemoryShort | None = None
 
@@ -79,6 +81,11 @@ class Counts:
                 for value, ports in values.items():
                     for port, rows in ports.items():
                         self.saw_value(column, value, port, rows)
+        if other.amounts:
+            for column, ways in other.amounts.items():
+                for way, parts in ways.items():
+                    for part, amount in parts.items():
+                        self.saw_amount(column, way, part, amount)
         if other.extra:
             for name, number in other.extra.items():
                 self.extra[name] = self.extra.get(name, 0) + number
@@ -107,6 +114,11 @@ class Counts:
             ports = values.setdefault(value, {})
             ports[port] = ports.get(port, 0) + rows
 
+    def saw_amount(self, column: str, way: str, part: str, amount: float) -> None:
+        """Add to the sum of a column over rows that went some way."""
+        parts = self.amounts.setdefault(column, {}).setdefault(way, {})
+        parts[part] = parts.get(part, 0.0) + amount
+
     @property
     def unaccounted(self) -> int:
         """Rows that came in or were made and are nowhere; below 0, rows from nowhere. Always 0 unless Curator erred."""
@@ -125,7 +137,8 @@ class Counts:
                  "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
                  "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
                  "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_value": dict(self.by_value),
-                 "extra": dict(self.extra), "memory": asdict(self.memory) if self.memory else None}
+                 "amounts": {n: dict(ways) for n, ways in self.amounts.items()}, "extra": dict(self.extra),
+                 "memory": asdict(self.memory) if self.memory else None}
         return {name: value for name, value in named.items() if value}
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Literal
 
 Level = Literal["error", "warning", "note"]
 Shown = Literal["image", "text", "number"]  # how an example column is shown: a picture, the excerpt, a value beside the id
+Summed = Literal["number", "seconds"]  # how the sum of a column is shown: as it is, or as hours
 
 
 @dataclass(frozen=True)

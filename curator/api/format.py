@@ -55,6 +55,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400:,} d {whole % 86400 // 3600:02} h"
 
 
+def amount(value: float, seconds: bool) -> str:
+    """A sum: `12.3 s`, `2 min 05 s`, `3.4 h`, `101,700 h` of seconds, else as `count`."""
+    if not seconds:
+        return count(value)
+    return duration(value) if value < 3600 else f"{value / 3600:,.1f} h" if value < 3_600_000 else f"{value / 3600:,.0f} h"
+
+
 def short_path(path: str, width: int) -> str:
     """The path in at most `width` characters: its beginning and its last names, the middle left out."""
     if len(path) <= width:

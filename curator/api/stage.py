@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.counts import Counts
-from curator.api.findings import Finding, Shown
+from curator.api.findings import Finding, Shown, Summed
 from curator.api.fingerprint import fingerprint
 from curator.api.resources import Resources
 
@@ -98,7 +98,7 @@ class Stage:
     reports: ClassVar[tuple[str, ...]] = ()
     ports: tuple[str, ...] = ("out",)
     _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s", "count_by", "reports",
-                                                        "findings", "example_columns"})
+                                                        "findings", "example_columns", "amounts"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -136,6 +136,11 @@ class Stage:
 
     def example_columns(self) -> Mapping[str, Shown]:
         """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), texts, numbers."""
+        return {}
+
+    def amounts(self) -> Mapping[str, Summed]:
+        """Columns of numbers whose sum says more than the number of records: seconds of sound, tokens. From this stage on the
+        funnel shows how much of them every stage kept, and lost for which reason."""
         return {}
 
     def setup_node(self, ctx: Context) -> None:

@@ -11,12 +11,13 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers (most at a time)} and, where
              there are any, columns {column: summary} (see `curator.api.summary`), by_value {column: {value: {port: rows}}}, extra
-             {name: number}, memory (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head, rows}]
+             {name: number}, amounts {column: {way: {port or reason: sum}}} (see `Counts`), memory
+             (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head, rows}]
     units    {done, total, skipped}
     outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output that is kept there
     files    [{path, rows, size_bytes, stage, port}]: of each output the first hundred; the ledger names all
     alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first; stage is None for what concerns the whole run
-    example_columns  {column: how it is shown}, as stages declare
+    example_columns  {column: how it is shown}, as stages declare; amounts likewise: {column: how its sum is shown}
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class RunInfo:
     units: Mapping[str, int] = field(default_factory=dict)
     files: Iterable[Mapping[str, Any]] = ()
     example_columns: Mapping[str, str] = field(default_factory=dict)
+    amounts: Mapping[str, str] = field(default_factory=dict)
 
 
 def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[str, Counts],
@@ -93,7 +95,8 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
     stats = {"name": run.name, "status": run.status, "message": run.message, "records": ended,
              "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
              "units": {"done": 0, "total": 0, "skipped": 0, **run.units},
-             "stages": stages, **_outputs(run.files), "example_columns": dict(run.example_columns)}
+             "stages": stages, **_outputs(run.files), "example_columns": dict(run.example_columns),
+             "amounts": dict(run.amounts)}
     stats["alarms"] = sorted([*find_alarms(stats), *alarms], key=lambda alarm: LEVELS.index(alarm["level"]))
     return stats
 
@@ -150,7 +153,8 @@ def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list
 
 
 def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
-    optional = {"by_value": counts.by_value, "extra": counts.extra, "memory": asdict(counts.memory) if counts.memory else None}
+    optional = {"by_value": counts.by_value, "amounts": counts.amounts, "extra": counts.extra,
+                "memory": asdict(counts.memory) if counts.memory else None}
     return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],
             "in": counts.rows_in, "made": counts.made, "out": dict(counts.out),
             "dropped": {**dict.fromkeys(info.reasons, 0), **counts.dropped},

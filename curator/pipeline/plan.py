@@ -43,7 +43,8 @@ class Step:
     side when their keys are equal. `after`: the names of the steps and the ports that feed it. `implicit`: a sink that
     the plan added, for rows on a side output that no stage takes. `spool`: the plan added it to take rows into a later
     phase, or out of an earlier one; it is no stage of the pipeline. `part_of`: the step of the composite stage that this
-    one is a part of. `fingerprint`: of the stage, taken once a plan; empty where the plan added the step.
+    one is a part of. `fingerprint`: of the stage, taken once a plan; empty where the plan added the step. `amounts`: the
+    columns that are summed wherever rows are counted: what all stages of the pipeline declare.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Step:
     spool: bool = False
     part_of: str = ""
     fingerprint: str = ""
+    amounts: tuple[str, ...] = ()
 
     @property
     def evidence(self) -> bool:
@@ -197,6 +199,7 @@ class _Planner:
         self._check_ports()
         self.columns = check_contracts(self.nodes, self.names, parts)
         self.wanted = wanted_behind(self.nodes, self.takers)
+        self.amounts = tuple(dict.fromkeys(name for node in self.nodes for name in node.stage.amounts()))
         self.steps: dict[Node, Step] = {}
         for node in self.nodes:
             self.steps[node] = self._step(node)
@@ -224,7 +227,8 @@ class _Planner:
         name, fingerprint = self.names[node], node.stage.fingerprint()
         after = tuple((self.names[e.node], e.port) for e in node.inputs)
         part_of = self.names[self.parts[node]] if node in self.parts else ""
-        return Step(name, node.stage, _key(name, fingerprint, *above), after, part_of=part_of, fingerprint=fingerprint)
+        return Step(name, node.stage, _key(name, fingerprint, *above), after, part_of=part_of, fingerprint=fingerprint,
+                    amounts=self.amounts)
 
     # -- operators ------------------------------------------------------------------------------------------------
 

@@ -106,11 +106,12 @@ class Numbers:
         by_step = self._by_step(lasting=True)
         counts = with_parts(by_step, self.part_of, self.reports)
         shown = {name: kind for step in self.plan.steps for name, kind in step.stage.example_columns().items()}
+        summed = {name: kind for step in self.plan.steps for name, kind in step.stage.amounts().items()}
         units = [{"done": loop.ledger.done, "total": len(loop.units), "skipped": loop.skipped} for loop in self.loops]
         seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds),
                        out=self.plan.out.uri, limit=self._limit(), files=files,
-                       units=units[0] if units else {}, example_columns=shown)
+                       units=units[0] if units else {}, example_columns=shown, amounts=summed)
         stats = summarise(info, self._infos(), counts, self._findings(by_step | counts))
         if len(self.plan.phases) > 1:
             stats["phases"] = [{"units": u, "seconds": round(s, 3)} for u, s in zip(units, seconds, strict=True)]

@@ -21,8 +21,8 @@ class Account:
     """The account of one `process` call of `stage`, a step called `name`. It keeps which rows were seen and counts by unit,
     never a batch. `only_unit`: the unit of all rows, if it is one."""
 
-    def __init__(self, name: str, stage: Stage, batch: Batch, only_unit: int | None) -> None:
-        self.name, self.stage, self.only_unit = name, stage, only_unit
+    def __init__(self, name: str, stage: Stage, batch: Batch, only_unit: int | None, amounts: tuple[str, ...] = ()) -> None:
+        self.name, self.stage, self.only_unit, self.amounts = name, stage, only_unit, amounts
         self.adds = tuple(stage.contract().adds)
         self.counts: dict[int, Counts] = {}
         self._ids = batch.rows.column("id")
@@ -31,6 +31,9 @@ class Account:
         self._all = False
         for unit, rows in self._sizes(batch):
             self.counts[unit] = Counts(rows_in=rows, made=-rows)
+        if amounts:
+            for unit, rows in self._tables(batch):
+                count_amounts(self.counts[unit], "in", rows, amounts)
 
     def saw(self, port: str | None, answer: Batch) -> None:
         """Take in rows that the stage sent to a port; None: that it absorbed.
@@ -50,8 +53,9 @@ class Account:
                 counts.absorbed += rows
         if port is None:
             return
-        for unit, rows in self._tables(answer, port):
+        for unit, rows in self._tables(answer):
             count_answer(self._of(unit), port, rows, self.adds, self.stage.count_by)
+            count_amounts(self._of(unit), port, rows, self.amounts)
 
     def extra(self, numbers: Mapping[str, int] | None) -> None:
         """Take in numbers that the stage gave beside its rows."""
@@ -98,12 +102,12 @@ class Account:
             for unit, at in rows_by_unit(batch).items():
                 yield unit, len(at)
 
-    def _tables(self, batch: Batch, port: str) -> Iterator[tuple[int, pa.Table]]:
+    def _tables(self, batch: Batch) -> Iterator[tuple[int, pa.Table]]:
         """The columns that are counted by value, for each unit: of text and media no copy is made to count rows."""
         if self.only_unit is not None:
             yield self.only_unit, batch.rows
             return
-        wanted = {UNIT, "reason", "error", *self.stage.count_by, *self.adds}  # a table without columns has no rows
+        wanted = {UNIT, "reason", "error", *self.stage.count_by, *self.amounts, *self.adds}  # a table without columns has no rows
         rows = batch.rows.select([name for name in batch.rows.column_names if name in wanted])
         for unit, at in rows_by_unit(batch).items():
             yield unit, rows.slice(int(at[0]), len(at)) if adjacent(at) else rows.take(pa.array(at))
@@ -135,6 +139,21 @@ def count_port(counts: Counts, port: str, rows: pa.Table) -> None:
         counts.duplicate += rows.num_rows
     else:
         counts.out[port] = counts.out.get(port, 0) + rows.num_rows
+
+
+def count_amounts(counts: Counts, way: str, rows: pa.Table, names: Iterable[str]) -> None:
+    """Add up the columns `names` of rows that came `in` or left on a port, those that are there and have numbers."""
+    for name in names:
+        at = rows.schema.get_field_index(name)
+        if at < 0 or not (pa.types.is_floating(kind := rows.schema.field(at).type) or pa.types.is_integer(kind)):
+            continue
+        if way == "dropped":
+            sums = rows.select([name, "reason"]).group_by("reason").aggregate([(name, "sum")])
+            for reason, amount in zip(*(sums.column(n).to_pylist() for n in ("reason", f"{name}_sum")), strict=True):
+                counts.saw_amount(name, way, str(reason), float(amount or 0))
+        else:
+            port = "" if way == "in" or way in SIDE_OUTPUTS else way
+            counts.saw_amount(name, "out" if port else way, port, float(pc.sum(rows.column(at)).as_py() or 0))
 
 
 def count_answer(counts: Counts, port: str, rows: pa.Table, adds: tuple[str, ...], count_by: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step
-from curator.worker.account import count_answer, count_port
+from curator.worker.account import count_amounts, count_answer, count_port
 from curator.worker.answer import Answer
 from curator.worker.imports import bring_for
 from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Waiting, failed_unit, gathered, joined, parts
@@ -219,6 +219,7 @@ class Runner:
                     batch = step.explained(port, self._stamped(batch))
                     counts.rows_in += len(batch)
                     count_port(counts, port, batch.rows)
+                    count_amounts(counts, port, batch.rows, step.amounts)
                     answer.collect(0, port, batch)
                     del batch
                 if outputs.counts:
@@ -302,6 +303,7 @@ class Runner:
             step.check_adds(batch)
         counts.made += len(batch)
         count_answer(counts, port, batch.rows, tuple(step.adds), step.stage.count_by)
+        count_amounts(counts, port, batch.rows, step.amounts)
         self.answer.collect(0, port, batch)
 
     def _stamped(self, batch: Batch) -> Batch:
@@ -325,7 +327,9 @@ class Runner:
             for batch in joined(batches):
                 bring_for(batch.rows.schema)
                 writers[step].write(batch)
-                self.answer.count(unit, step).add(Counts(rows_in=len(batch), out={WRITTEN: len(batch)}))
+                counts = self.answer.count(unit, step)
+                counts.add(Counts(rows_in=len(batch), out={WRITTEN: len(batch)}))
+                count_amounts(counts, WRITTEN, batch.rows, self.steps[step].amounts)
             self.answer.count(unit, step).busy_s += perf_counter() - began
         return
         yield  # a generator like the others, though a sink sends nothing on

@@ -35,7 +35,7 @@ class WorkingStep:
     def __init__(self, index: int, step: Step, answer: Answer, begins: Callable[[int], None], lockstep: bool) -> None:
         self.index, self.name, self.stage, self.evidence = index, step.name, step.stage, step.evidence
         self.answer, self.begins, self.lockstep = answer, begins, lockstep
-        self.adds = dict(step.stage.contract().adds)
+        self.adds, self.amounts = dict(step.stage.contract().adds), step.amounts
         self.checked = False  # whether an answer was held against the contract
         self.fitting = Fitting()
         self.waiting = Waiting()  # rows of this call that are not enough yet
@@ -109,7 +109,7 @@ class WorkingStep:
         self.begins(self.index)
         bring_for(batch.rows.schema)
         batch = batch.with_columns({ROW: pa.array(np.arange(len(batch), dtype=np.int32))})
-        account = Account(self.name, self.stage, batch, self.answer.only_unit)
+        account = Account(self.name, self.stage, batch, self.answer.only_unit, self.amounts)
         buffered: deque[tuple[str, Batch]] | None = deque()
         buffered_bytes, check = 0, not self.checked
         began = perf_counter()

@@ -1,12 +1,13 @@
-"""The columns in which funnel, report and card show the stages of a run. A line here adds one to all that have room for it."""
+"""The columns in which funnel, report and card show the stages of a run. A line in a table here adds one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-from curator.api.format import count, duration, rate, share
+from curator.api.format import amount, count, duration, rate, share
 from curator.observe.report.graph import Stage, kept
 
 Place = Literal["funnel", "report", "card"]
@@ -27,10 +28,17 @@ def _reasons(stage: Stage, _: float) -> str:
     return "\n".join(f"{reason} {count(rows)}" for rows, reason in fired)
 
 
-COLUMNS = (
+def _goes_on(column: str, kind: str, stage: Stage, _: float) -> str:
+    out = stage.get("amounts", {}).get(column, {}).get("out")
+    return "" if out is None else amount(sum(out.values()), kind == "seconds")
+
+
+RECORDS = (
     Column(lambda stage, _: count(stage["in"]), card="in"),
     Column(lambda stage, _: count(kept(stage)), funnel="records", card="goes on"),
     Column(lambda stage, _: share(kept(stage), stage["in"] + stage["made"]), funnel="share"),
+)
+COLUMNS = (
     Column(_reasons, card="dropped"),
     Column(lambda stage, _: count(stage["duplicate"]) if stage["duplicate"] else "", card="duplicate"),
     Column(lambda stage, _: count(stage["failed"]) if stage["failed"] else "", card="failed"),
@@ -42,7 +50,9 @@ COLUMNS = (
 
 
 def table_of(stats: Mapping[str, Any], place: Place) -> dict[str, dict[str, str]]:
-    """For each stage the cells that this place shows, by title."""
+    """For each stage the cells that this place shows, by title: records, what is summed of them (seconds, tokens), the rest."""
     busy_s = sum(stage["busy_s"] for stage in stats["stages"])
-    shown = [(getattr(column, place), column.cell) for column in COLUMNS if getattr(column, place)]
+    sums = [Column(partial(_goes_on, column, kind), funnel=column, report=column, card=column)
+            for column, kind in stats.get("amounts", {}).items()]
+    shown = [(getattr(column, place), column.cell) for column in (*RECORDS, *sums, *COLUMNS) if getattr(column, place)]
     return {stage["name"]: {title: cell(stage, busy_s) for title, cell in shown} for stage in stats["stages"]}
