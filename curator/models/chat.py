@@ -45,10 +45,10 @@ class Chat:
 
     def __init__(self, url: str, *, key: str | None, connections: int, answer_timeout_s: float, retries: int,
                  backoff_s: float) -> None:
-        self._url, self._key = url.rstrip("/") + "/chat/completions", key
+        self._url, self._key = url.rstrip("/"), key
         self._retries, self._backoff_s = retries, backoff_s
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._pools = urllib3.PoolManager(maxsize=connections, headers=headers, retries=False,
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._pools = urllib3.PoolManager(maxsize=connections, retries=False,
                                           timeout=urllib3.Timeout(connect=10.0, read=answer_timeout_s))
         self._let_in = False  # whether a question was answered
         self._stopped = threading.Event()
@@ -60,10 +60,13 @@ class Chat:
             Rejected: the server refuses this question, breaks off, is silent for too long, or answers nonsense.
             Unavailable: nobody is there, nobody has time, or we are not let in, and trying again did not help.
         """
-        body = json.dumps(question).encode()
+        return reply_of(self.post("/chat/completions", json.dumps(question).encode(), "application/json"))
+
+    def post(self, path: str, body: bytes, content_type: str) -> bytes:
+        """The body of the answer of any other of the server's paths, such as `/audio/transcriptions`; raises as `ask` does."""
         for attempt in range(self._retries + 1):
             try:
-                return self._ask(body)
+                return self._post(self._url + path, body, content_type)
             except _Retry as retry:
                 pause = max(pause_s(attempt, self._backoff_s), retry.pause_s or 0.0)
                 if attempt == self._retries or pause > PATIENCE_S or self._stopped.wait(pause):
@@ -78,21 +81,22 @@ class Chat:
         self.stop()
         self._pools.clear()
 
-    def _ask(self, body: bytes) -> Reply:
+    def _post(self, url: str, body: bytes, content_type: str) -> bytes:
         try:
-            response = self._pools.request("POST", self._url, body=body, redirect=False)
+            response = self._pools.request("POST", url, body=body, redirect=False,
+                                           headers=self._headers | {"Content-Type": content_type})
         except faults.ReadTimeoutError:
             raise Rejected("the server is silent for too long") from None
         except (faults.NewConnectionError, faults.ConnectTimeoutError) as error:
-            raise _Retry(Unavailable(f"no connection to {self._url}: {innermost(error)}")) from error
+            raise _Retry(Unavailable(f"no connection to {url}: {innermost(error)}")) from error
         except (faults.SSLError, faults.LocationValueError) as error:
-            raise Unavailable(f"no connection to {self._url}: {innermost(error)}") from error
+            raise Unavailable(f"no connection to {url}: {innermost(error)}") from error
         except faults.HTTPError as error:
             raise _Retry(Rejected(f"the server broke off: {innermost(error)}")) from error
         if response.status == 200:
             self._let_in = True
-            return reply_of(response.data)
-        message = f"HTTP {response.status} from {self._url}: {self._without_key(message_of(response.data))}"
+            return response.data
+        message = f"HTTP {response.status} from {url}: {self._without_key(message_of(response.data))}"
         if response.status in NOT_HERE or (response.status == 403 and not self._let_in):  # later it is about the question
             raise Unavailable(message)
         if response.status not in TRANSIENT:
