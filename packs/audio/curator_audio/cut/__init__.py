@@ -1,5 +1,6 @@
 """Where speech is, and utterances cut out of long recordings."""
 
+from curator_audio.cut.segment import Segment
 from curator_audio.cut.vad import Vad
 
-STAGES: tuple[type, ...] = (Vad,)
+STAGES: tuple[type, ...] = (Segment, Vad)

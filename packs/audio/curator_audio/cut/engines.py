@@ -46,9 +46,9 @@ class WebRtc:
 
     def scores(self, mono: np.ndarray) -> np.ndarray:
         vad = self._make(self.mode)  # it adapts to what it hears: one for each record
-        data = np.zeros(-(-len(mono) // self.frame) * self.frame, "<i2")
-        data[:len(mono)] = np.rint(np.clip(mono, -1, 1) * 32767)
-        raw, size = data.tobytes(), 2 * self.frame
+        scaled = mono * np.float32(32767)
+        raw, size = np.clip(scaled, -32767, 32767, out=scaled).astype("<i2").tobytes(), 2 * self.frame
+        raw += bytes(-len(raw) % size)  # the last frame is filled with silence
         said = [vad.is_speech(raw[at:at + size], RATE) for at in range(0, len(raw), size)]
         return np.array(said, np.float32)
 
@@ -121,7 +121,7 @@ def mono_16k(samples: np.ndarray, rate: int) -> np.ndarray:
 
     Where channels cancel each other (one is the other turned over), the loudest of them.
     """
-    mono = samples.mean(axis=0, dtype=np.float32)
+    mono = sum(samples[1:], start=samples[0]) * np.float32(1 / len(samples)) if len(samples) > 1 else samples[0]
     if len(samples) > 1 and mono.size:
         powers = np.einsum("cn,cn->c", samples, samples)
         if np.dot(mono, mono) < 0.01 * powers.max():
