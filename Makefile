@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -W ignore -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# The pip that comes with Python 3.11 takes twice as long; Python compiles what is imported, which is a third of all modules.
+INSTALL := $(PIP) --upgrade pip setuptools && $(PIP) --no-compile --no-build-isolation
 PROJECTS := pyproject.toml constraints.txt $(wildcard packs/*/pyproject.toml)
 PACKS := $(notdir $(patsubst %/,%,$(wildcard packs/*/)))
 MODELS := -e 'packs/image[models,ocr]' -e 'packs/audio[models]'
@@ -68,9 +70,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.done: $(PROJECTS) | $(BIN)/python
-	$(PIP) -e . $(PACKS:%=-e packs/%)
+	$(INSTALL) -e . $(PACKS:%=-e packs/%)
 	@touch $@
 
 $(VENV)/test.done: $(PROJECTS) | $(BIN)/python
-	$(PIP) -e ".[dev]" $(PACKS:%=-e packs/%) $(MODELS)
+	$(INSTALL) -e ".[dev]" $(PACKS:%=-e packs/%) $(MODELS)
 	@touch $@ $(VENV)/demo.done
