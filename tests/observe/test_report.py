@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import tracemalloc
@@ -15,7 +14,6 @@ import pytest
 from curator.api.counts import Counts
 from curator.io.files.folder import Folder
 from curator.observe.report.examples import find_examples
-from curator.observe.report.flow import strips
 from curator.observe.report.page import render_report
 from tests.observe.runs import branched, chain, run_of, small
 
@@ -141,26 +139,14 @@ def test_examples_in_the_report_are_escaped_and_bounded(lossy):
     assert len(html) < 100_000
 
 
-def test_ribbons_stay_within_the_strip_and_meet_at_its_edges():
-    drawn = strips(branched()["stages"])
-    numbers = [float(x) for strip in drawn for shape in strip.shapes for x in re.findall(r"[\d.]+", shape.path)]
-    assert min(numbers) >= 0
-    assert max(numbers) <= 100
-
-    def ends(strip, y):
-        """Left ends of the ribbons that cross the upper (0) or lower (100) edge."""
-        found = set()
-        for shape in strip.shapes:
-            if shape.kind in ("flow", "waiting", "leaving", "arriving"):
-                found |= set(re.findall(r"^M([\d.]+) 0C" if y == 0 else r"([\d.]+) 100H", shape.path))
-        return found
-
-    for above, below in itertools.pairwise(drawn):
-        assert ends(above, 100) == ends(below, 0)
-    kinds = {strip.stage["name"]: {shape.kind for shape in strip.shapes} for strip in drawn}
-    assert "dropped" in kinds["rules"]
-    assert "dropped" not in kinds["language"]  # its dropped rows go on to a stage
-    assert "sink" in kinds["rest"]
+def test_each_stage_has_a_bar_of_what_became_of_its_rows():
+    bars = re.findall(r'<div class="stack">(.*?)</div>.*?<b>(\w+)</b>', render_report(branched()), re.S)
+    parts = {name: {kind: float(width) for kind, width in re.findall(r'class="(\w+)" style="width:([\d.]+)%"', bar)} for bar, name in bars}
+    assert parts["rules"] == {"kept": 75.25, "dropped": 4.65}
+    assert parts["best"] == {"written": 70.0}
+    assert parts["warc"] == {"kept": 99.9, "failed": 0.1}
+    assert "dropped" not in parts["language"]  # its dropped rows go on to a stage
+    assert all(sum(part.values()) <= 100 for part in parts.values())
 
 
 def test_examples_show_the_columns_that_stages_declare(tmp_path):

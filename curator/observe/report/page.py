@@ -11,9 +11,8 @@ from curator.api import format as fmt
 from curator.api.stage import SIDE_OUTPUTS
 from curator.observe.report.columns import table_of
 from curator.observe.report.examples import Group
-from curator.observe.report.flow import strips
 from curator.observe.report.funnel import balance, inside
-from curator.observe.report.graph import MAIN, kept, losses, origin, ports, takers
+from curator.observe.report.graph import MAIN, kept, lines, losses, origin, ports, takers
 
 FILES_MAX = 200  # files named one by one; beyond, the folders say enough
 REASONS_MAX = 4  # named beside a stage; the table below has them all
@@ -53,14 +52,17 @@ def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
-    """For each stage its strip and what is said beside it."""
+    """For each stage, in reading order, what is said of it, and its bar: `parts`, in percent of the most rows that a stage had."""
     taken, above, rows = takers(stats["stages"]), None, []
-    for strip in strips(stats["stages"]):
-        stage = strip.stage
+    most = max(1, *(stage["in"] + stage["made"] for stage in stats["stages"]))
+    for line in (line for line in lines(stats["stages"]) if line.port is None):
+        stage = line.stage
         branches = [(port, ports(stage).get(port, 0), ", ".join(names))
                     for (name, port), names in taken.items() if name == stage["name"] and port != MAIN]
-        rows.append({"strip": strip, "stage": stage, "kept": kept(stage), "branches": branches, "origin": origin(stage, above),
-                     "losses": losses(stage, REASONS_MAX)})
+        parts = [("written" if stage["kind"] == "sink" else "kept", kept(stage)),
+                 *(("kept" if (stage["name"], end) in taken else end, n) for end, _, n in losses(stage, 0))]
+        rows.append({"stage": stage, "depth": line.depth, "kept": kept(stage), "branches": branches, "origin": origin(stage, above),
+                     "losses": losses(stage, REASONS_MAX), "parts": [(kind, 100 * n / most) for kind, n in parts if n]})
         above = stage["name"], MAIN
     return rows
 
