@@ -8,10 +8,9 @@ of its shard, and of these only the columns that it wants. Payloads are binary c
 from __future__ import annotations
 
 import hashlib
-import importlib
 import io
 import json
-import operator
+import pkgutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -255,8 +254,8 @@ def kind_of(name: str) -> type[Batch]:
             return kind
         todo += kind.__subclasses__()
     try:
-        found = operator.attrgetter(qualname)(importlib.import_module(module))
-    except (ImportError, AttributeError):
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError):
         found = None
     if not (isinstance(found, type) and issubclass(found, Batch)):
         raise CuratorError(f"spooled rows are of the kind {name}, which cannot be imported here: define it in a module of a pack")

@@ -28,19 +28,19 @@ class Place:
 
 
 def place_of(ctx: Context) -> Place:
-    """The worker's GPU with float16, else as many cores as it was lent with float32.
+    """The worker's GPU with float16, else as many cores as it has with float32.
 
     float16 and not bfloat16: its rounding moves the cosine of two CLIP B/32 embeddings by 2e-4 and not by 1e-3.
 
     Raises:
-        CuratorError: a GPU was lent that the installed torch cannot use.
+        CuratorError: the worker has a GPU that the installed torch cannot use.
     """
     torch = library("torch")
     torch.set_num_threads(max(1, int(ctx.cpus)))
     if not ctx.gpus:
         return Place(torch.device("cpu"), torch.float32)
     if not torch.cuda.is_available():
-        raise CuratorError(f"this worker was lent a GPU that the installed torch {torch.__version__} cannot use: install a "
+        raise CuratorError(f"this worker has a GPU that the installed torch {torch.__version__} cannot use: install a "
                            "torch built for it (https://pytorch.org/get-started), or give the stage `with: {resources: "
                            "{gpus: 0}}`")
     return Place(torch.device("cuda", 0), torch.float16)

@@ -6,14 +6,12 @@ from curator.io.media.webdataset import WebDataset
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
+from curator.stages.columns import Map, Rename, Select
 from curator.stages.drop import Drop
 from curator.stages.fetch.fetch import Fetch
 from curator.stages.limit import Limit
-from curator.stages.map import Map
-from curator.stages.rename import Rename
 from curator.stages.route import Merge, Route
 from curator.stages.sample import Sample
-from curator.stages.select import Select
 from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from curator.io.files.compression import DamagedStream
-from curator.io.tables.lines import BLOCK_BYTES, BOM, NEWLINE, RETURN, Block, Unreadable, line_spans, read_blocks, read_some
+from curator.io.tables.lines import BOM, NEWLINE, RETURN, Block, Unreadable, line_spans, read_blocks, read_some
+
+BLOCK_BYTES = 2 << 20  # half of what JSON is read by: it is gone over several times, so that the cache counts
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]
         opening, closing = _fields_by_one(data, quote, quotes[(quotes == 0) | edge[raw.take(quotes - 1, mode="clip")]].tolist())
     firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]  # of what is outside
     sizes = lasts - firsts
-    if (total := int(sizes.sum())) < len(raw) // 8:  # long quoted texts, whose own newlines nobody needs to look at
+    if (total := int(sizes.sum())) < len(raw) // 8:  # long quoted texts: their own newlines are passed over
         places = np.arange(total) + np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes)
         found = raw[places]
         ends = places[(found == NEWLINE) | (found == RETURN)]
