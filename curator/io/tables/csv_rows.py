@@ -55,8 +55,7 @@ def line_rows(file: BinaryIO, dialect: Dialect, start: int, stop: int | None) ->
 
 def quoted_rows(file: BinaryIO, dialect: Dialect) -> Iterator[Rows | Unreadable]:
     """The rows of a file whose fields may hold newlines. The first one after the header has number 1."""
-    number, rest, mark, limit = 0 if dialect.header else 1, b"", BOM, dialect.max_record_bytes
-    at_end = False
+    number, rest, mark, limit, at_end = 0 if dialect.header else 1, b"", BOM, dialect.max_record_bytes, False
     while not at_end:
         try:
             chunk = read_some(file, max(BLOCK_BYTES, len(rest)))
@@ -103,8 +102,7 @@ def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]
     sizes = lasts - firsts
     if (total := int(sizes.sum())) < len(raw) // 8:  # long quoted texts: their own newlines are passed over
         places = np.arange(total) + np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes)
-        found = raw[places]
-        ends = places[(found == NEWLINE) | (found == RETURN)]
+        ends = places[np.isin(raw[places], (NEWLINE, RETURN))]
     else:
         ends = np.flatnonzero((raw == NEWLINE) | (raw == RETURN))
         ends = ends[np.searchsorted(lasts, ends, side="right") == np.searchsorted(firsts, ends, side="right") - 1]
