@@ -155,18 +155,18 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1881,
     "machine": 413,
-    "io": 3770,
+    "io": 3769,
     "io/tables": 1689,
     "sql": 378,
     "registry": 366,
     "models": 427,
     "ngrams": 345,
     "pipeline": 868,
-    "stages": 1085,
+    "stages": 1048,
     "engine": 3636,
     "recipe": 1379,
     "worker": 1970,
-    "observe": 2074,
+    "observe": 1962,
     "testing": 1165,
     "runtime": 1085,
     "run": 2547,
@@ -188,7 +188,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11987
-    assert sum(LINES.values()) <= 25621
+    assert sum(LINES.values()) <= 25471
 
 
 def test_nothing_names_a_machine():
