@@ -194,6 +194,17 @@ def test_another_module_of_the_users_counts_however_it_is_imported(made):
     assert made(code=ways[0]) == made(code=ways[0])
 
 
+def test_a_module_of_a_package_counts_that_is_named_only_by_the_package(made, tmp_path):
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").touch()
+    code = "@stage\ndef it(b):\n    import own_package\n    return [own_package.words.STOP for _ in b]"
+    found = []
+    for stop in (1, 1, 2):
+        (tmp_path / "own_package" / "words.py").write_text(f"STOP = {stop}\n")
+        found.append(made(code=code))
+    assert found[0] == found[1] != found[2]
+
+
 def test_what_is_not_used_does_not_count(made):
     code = "STOP = {1}\n@stage\ndef it(batch):\n    return batch.STOPPED, STOP\n"
     assert made("STOPPED = threading.Lock()\nSEEN = (n for n in 'a')", code) == made("STOPPED = 3", code)

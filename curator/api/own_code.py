@@ -89,14 +89,18 @@ def own_files(code: types.CodeType, package: str) -> list[Path]:
 
 @functools.lru_cache(maxsize=4096)
 def _imported(code: types.CodeType) -> frozenset[str]:
-    """The modules that code imports, as it spells them, and what it takes from them, which may be modules too."""
+    """The modules that code imports, as it spells them, and what it takes from them, which may be modules too.
+
+    A function takes what it names; a whole module names too much for that.
+    """
     found: set[str] = set()
+    names = {name for part in codes(code) for name in part.co_names} if code.co_name != "<module>" else ()
     for part in codes(code):
         module = ""
         for one in dis.get_instructions(part):
             if one.opname == "IMPORT_NAME":
                 module = one.argval
-                found.add(module)
+                found |= {module, *(f"{module}.{name}".strip(".") for name in names)}
             elif one.opname == "IMPORT_FROM":
                 found.add(f"{module}.{one.argval}".strip("."))
     return frozenset(found - {""})
