@@ -153,7 +153,7 @@ def test_no_error_is_swallowed():
 
 # Physical lines a room: a ratchet. A number is only ever lowered; "." are the files beside the rooms.
 LINES = {
-    "api": 1881,
+    "api": 1880,
     "machine": 413,
     "io": 3769,
     "io/tables": 1689,

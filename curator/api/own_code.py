@@ -52,10 +52,8 @@ def _is_installed_path(path: str) -> bool:
 def installed_class(cls: type) -> bool:
     if not cls.__flags__ & HEAP_TYPE:
         return True
-    module = sys.modules.get(cls.__module__)
-    if module is None or not installed(cls.__module__):
-        return False
-    return cls.__module__ != "builtins"  # what has no name of a module says that
+    module = cls.__module__  # that of the builtins is also said by what has no name of a module
+    return module != "builtins" and module in sys.modules and installed(module)
 
 
 @functools.cache
@@ -89,10 +87,7 @@ def own_files(code: types.CodeType, package: str) -> list[Path]:
 
 @functools.lru_cache(maxsize=4096)
 def _imported(code: types.CodeType) -> frozenset[str]:
-    """The modules that code imports, as it spells them, and what it takes from them, which may be modules too.
-
-    A function takes what it names; a whole module names too much for that.
-    """
+    """What code imports, as it spells it, and what it takes from that, as may be modules too; a function takes what it names."""
     found: set[str] = set()
     names = {name for part in codes(code) for name in part.co_names} if code.co_name != "<module>" else ()
     for part in codes(code):
