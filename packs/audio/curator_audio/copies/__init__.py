@@ -1,3 +1,5 @@
-"""What tells that two recordings are the same."""
+"""Copies of recordings: exact ones by a hash, near ones by a fingerprint."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.copies.hash import Hash
+
+STAGES: tuple[type, ...] = (Hash,)

@@ -125,9 +125,11 @@ def _codec(name: str, sound: soundfile.SoundFile) -> str:
 
 
 def _has_last_page(file: BinaryIO) -> bool:
-    """Whether an Ogg file ends with a whole page that says it is the last one (bit 2 of byte 5 of its header).
+    """Whether an Ogg file ends with a whole page that says it is the last one (bit 2 of byte 5 of its
+    header).
 
-    Source: RFC 3533, section 6: 27 bytes, of which the last is the number of lengths that follow, then the body.
+    Source: RFC 3533, section 6: 27 bytes, of which the last is the number of lengths that follow, then the
+    body.
     """
     place = file.tell()
     size = file.seek(0, 2)

@@ -24,32 +24,36 @@ _READS = ("bytes", "path", "offset", "duration")
 
 @dataclass(kw_only=True)
 class Decode(Stage):
-    """Decode recordings to samples: wav, flac, mp3, ogg, opus, m4a, aiff, …, the sound of video files; what is broken says why.
+    """Decode recordings to samples: wav, flac, mp3, ogg, opus, m4a, aiff, …, the sound of video files; what
+    is broken says why.
 
-    Reads `bytes` (the file), or where that is null or not there, `path`; and where a manifest gives them, `offset` and `duration`
-    in seconds: with an `offset` only that part of the file is decoded. The content decides what a file is, not its name.
+    Reads `bytes` (the file), or where that is null or not there, `path`; and where a manifest gives them,
+    `offset` and `duration` in seconds: with an `offset` only that part of the file is decoded. The content
+    decides what a file is, not its name.
 
-    Adds the payload `samples` (float32, channels x n, from -1 to 1; more where a float file has more) and `sample_rate` (Hz, of
-    them), `source_rate` (Hz, of the file), `channels` (of the file), `duration` (seconds: samples / rate, never what a header
-    says), `start_s` and `end_s` (seconds from the first sample of the file), `declared_duration` (seconds by the manifest, else by
-    the header; null where neither tells: what is guessed by bit rate is not taken), `format` (wav, flac, mp3, ogg, m4a, mp4, …),
-    `codec` (as FFmpeg calls it: pcm_s16le, aac, opus, …), `bits` (of a sample; null where the codec keeps none) and `decode_note`
-    (null where all is well, else of these, joined by a comma: `truncated`, the file ends before what it says; `damaged`, something
-    inside could not be decoded and is left out; `format_changes`, the rate or the channels change, and what follows is left out).
-    Damage that a decoder reads across is not seen.
+    Adds the payload `samples` (float32, channels x n, from -1 to 1; more where a float file has more) and
+    `sample_rate` (Hz, of them), `source_rate` (Hz, of the file), `channels` (of the file), `duration`
+    (seconds: samples / rate, never what a header says), `start_s` and `end_s` (seconds from the first sample
+    of the file), `declared_duration` (seconds by the manifest, else by the header; null where neither tells:
+    what is guessed by bit rate is not taken), `format` (wav, flac, mp3, ogg, m4a, mp4, …), `codec` (as FFmpeg
+    calls it: pcm_s16le, aac, opus, …), `bits` (of a sample; null where the codec keeps none) and
+    `decode_note` (null where all is well, else of these, joined by a comma: `truncated`, the file ends before
+    what it says; `damaged`, something inside could not be decoded and is left out; `format_changes`, the rate
+    or the channels change, and what follows is left out). Damage that a decoder reads across is not seen.
 
-    A file of more than `part_s` becomes several records, `id#0`, `id#1`, …, with `parent` (null for a file that is whole); joined
-    they are the file, to the sample. `bytes` are null in a record that is not a whole file. A part of more than 128 MB of samples
-    is cut sooner.
+    A file of more than `part_s` becomes several records, `id#0`, `id#1`, …, with `parent` (null for a file
+    that is whole); joined they are the file, to the sample. `bytes` are null in a record that is not a whole
+    file. A part of more than 128 MB of samples is cut sooner.
 
-    Empty and broken files, what has no sound, and parts with a sample that is NaN or infinite leave on `failed`; `error` begins
-    with what it is. Half a file gives what can be read of it.
+    Empty and broken files, what has no sound, and parts with a sample that is NaN or infinite leave on
+    `failed`; `error` begins with what it is. Half a file gives what can be read of it.
 
-    `channel`: `mix` is the mean of all, `first`, `loudest` (most energy in the file), `all` keeps them, `split` makes each a
-    record (`id#k`) and adds `channel` (0, 1, …). `rate`: resample to so many Hz, as `audio.resample` does. `part_s`: None never
-    cuts. The cut is the quietest 50 ms in the last 30 s of a part. `max_seconds`: what is longer leaves on `dropped`, reason
-    `too_long`; where a header says less than there is, only the rest does, as a part of its own. `audio_stream`: which one of a
-    file with several, from 0. `storage_options`: what the filesystem of a `path` wants.
+    `channel`: `mix` is the mean of all, `first`, `loudest` (most energy in the file), `all` keeps them,
+    `split` makes each a record (`id#k`) and adds `channel` (0, 1, …). `rate`: resample to so many Hz, as
+    `audio.resample` does. `part_s`: None never cuts. The cut is the quietest 50 ms in the last 30 s of a
+    part. `max_seconds`: what is longer leaves on `dropped`, reason `too_long`; where a header says less than
+    there is, only the rest does, as a part of its own. `audio_stream`: which one of a file with several, from
+    0. `storage_options`: what the filesystem of a `path` wants.
     """
 
     channel: Literal["mix", "first", "all", "loudest", "split"] = "mix"

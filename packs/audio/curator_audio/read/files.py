@@ -21,16 +21,17 @@ SUFFIXES = [".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".
 class AudioFiles(Source):
     """Read audio files as they are, one record a file, for `audio.decode` or for writing them elsewhere.
 
-    Columns: `id` (a hash of the file's path), `source` and `path` (its path), `extension` (its suffix in lower case, without the
-    dot), `size_bytes` (int64) and `bytes` (binary: its content; null where it has more than `inline_bytes`: then only the path
-    travels, and whoever decodes it reads the file bit by bit). In a folder, files that end as sound does: .wav, .flac, .mp3, .ogg,
-    .oga, .opus, .m4a, .aac, .mp4, .webm, .mka, .wma, .aiff, .aif, .au, .caf, .w64, .amr. A glob reads what it names, whatever the
-    suffix. A file that cannot be read leaves on `failed`.
+    Columns: `id` (a hash of the file's path), `source` and `path` (its path), `extension` (its suffix in
+    lower case, without the dot), `size_bytes` (int64) and `bytes` (binary: its content; null where it has
+    more than `inline_bytes`: then only the path travels, and whoever decodes it reads the file bit by bit).
+    In a folder, files that end as sound does: .wav, .flac, .mp3, .ogg, .oga, .opus, .m4a, .aac, .mp4, .webm,
+    .mka, .wma, .aiff, .aif, .au, .caf, .w64, .amr. A glob reads what it names, whatever the suffix. A file
+    that cannot be read leaves on `failed`.
 
-    `path`: files, folders, globs or URLs, one or several. `suffixes`: other suffixes that count in a folder (`[.mkv, .mov]`: of
-    video files the sound is decoded). `inline_bytes`: the largest file whose bytes travel. `storage_options`: what the filesystem
-    wants (keys, endpoint); `audio.decode` wants them too. `unit_bytes`: about how much is read, and done again after a crash, as
-    one.
+    `path`: files, folders, globs or URLs, one or several. `suffixes`: other suffixes that count in a folder
+    (`[.mkv, .mov]`: of video files the sound is decoded). `inline_bytes`: the largest file whose bytes
+    travel. `storage_options`: what the filesystem wants (keys, endpoint); `audio.decode` wants them too.
+    `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
     path: str | list[str] = setting()

@@ -17,8 +17,7 @@ def open_sound(file: BinaryIO, audio_stream: int = 0) -> Sound:
 
     `audio_stream`: which one, of a file with several.
 
-    Raises:
-        BadSound: there is none that can be read.
+    Raises: BadSound: there is none that can be read.
     """
     head = file.read(12)
     if not head:

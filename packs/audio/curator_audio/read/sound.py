@@ -25,8 +25,8 @@ class BadSound(ValueError):
 class About:
     """What a file says of itself.
 
-    `bits`: of a sample, where the codec keeps samples. `declared_s`: seconds by its header. `expected_s`: seconds that it will
-    probably have; None if only decoding tells.
+    `bits`: of a sample, where the codec keeps samples. `declared_s`: seconds by its header. `expected_s`:
+    seconds that it will probably have; None if only decoding tells.
     """
 
     format: str

@@ -14,16 +14,18 @@ from curator_audio.sound.resampler import RATES, resampled
 
 @dataclass(kw_only=True)
 class Resample(Stage):
-    """Bring all recordings to one sample rate, so that tones keep their height and nothing folds down from above.
+    """Bring all recordings to one sample rate, so that tones keep their height and nothing folds down from
+    above.
 
-    Replaces `samples`, `sample_rate` (Hz) and `duration` (seconds: the new samples / `rate`). n samples become
-    ceil(n * rate / sample_rate); the first stays where it is. A recording that has the rate already is left as it is, one without
-    samples too. Samples without a rate, or with one outside 100 Hz to 1 MHz, leave on `failed`.
+    Replaces `samples`, `sample_rate` (Hz) and `duration` (seconds: the new samples / `rate`). n samples
+    become ceil(n * rate / sample_rate); the first stays where it is. A recording that has the rate already is
+    left as it is, one without samples too. Samples without a rate, or with one outside 100 Hz to 1 MHz, leave
+    on `failed`.
 
     `rate`: in Hz. To decode and resample in one pass give `audio.decode` the rate: the answer is the same.
 
-    Of a recording at 44,100 Hz that becomes 16,000, tones up to 7 kHz keep their level within 0.01 dB, 7.5 kHz lose 0.4 dB,
-    7.9 kHz 53 dB, and of those from 8.1 kHz on less than -130 dB is left.
+    Of a recording at 44,100 Hz that becomes 16,000, tones up to 7 kHz keep their level within 0.01 dB, 7.5
+    kHz lose 0.4 dB, 7.9 kHz 53 dB, and of those from 8.1 kHz on less than -130 dB is left.
 
     Source: the SoX Resampler library at its quality HQ (20 bits), https://sourceforge.net/p/soxr.
     """

@@ -13,8 +13,9 @@ RATES = (100, 1_000_000)  # Hz: beyond these a header lies, or the recording is 
 class Resampler:
     """A stream of blocks, float32 [channels, n], from one rate to another.
 
-    Output sample k stands where k / to_rate seconds of the input are; behind its end the input counts as silent, and before it
-    too. Of n samples become ceil(n * to_rate / from_rate), however they are cut into blocks.
+    Output sample k stands where k / to_rate seconds of the input are; behind its end the input counts as
+    silent, and before it too. Of n samples become ceil(n * to_rate / from_rate), however they are cut into
+    blocks.
     """
 
     def __init__(self, from_rate: int, to_rate: int, channels: int) -> None:
