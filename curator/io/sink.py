@@ -94,7 +94,7 @@ class FileSink(Sink):
         """Where the bytes of a file go."""
         return folder.open_file(name, "wb")
 
-    def begin(self, files: OpenFiles, stem: str, schema: pa.Schema) -> Encoder:
+    def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
         """Begin a file, `stem` and the suffix, whose rows are counted, and any others that belong beside it."""
         return self.start(files.add(self.output(files.folder, stem + self.suffix())), schema)
 
@@ -122,30 +122,6 @@ class TextSink(FileSink):
         return compressed(folder.open_file(name, "wb"), _CODECS[self.compression])
 
 
-class OpenFiles:
-    """The files that one encoder writes side by side. They appear when all of them are written."""
-
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
-        self._outputs: list[Output] = []
-
-    def add(self, output: Output) -> Output:
-        """A file more. The first one is that whose rows are counted; one that is closed already appeared earlier."""
-        self._outputs.append(output)
-        return output
-
-    def close(self, rows: int) -> list[WrittenFile]:
-        for output in self._outputs:
-            output.close()
-        return [WrittenFile(output.uri, 0 if at else rows, output.tell()) for at, output in enumerate(self._outputs)]
-
-    def abort(self) -> None:
-        for output in self._outputs:
-            output.abort()  # nothing, where it is closed
-        with suppress(InputError):  # files that no ledger line names are removed later as well
-            self.folder.delete(_below(self.folder, output.uri) for output in self._outputs)
-
-
 class FileWriter(Writer):
     """The files of one unit: `<name>-000<suffix>`, `-001`, … Each appears, whole, when it is finished.
 
@@ -156,15 +132,20 @@ class FileWriter(Writer):
         self._sink, self._name = sink, name
         if sink.path is None:
             raise ValueError(f"{sink.name} has no path: it gets one from the plan of a run")
-        self._folder = Folder.open(sink.path, sink.storage_options)
+        self.folder = Folder.open(sink.path, sink.storage_options)
         self._finished: list[WrittenFile] = []
         self._schema: pa.Schema | None = None  # of the file that is open, or will be opened for what is gathered
         self._gathered: list[pa.Table] = []
         self._gathered_bytes = 0
         self._count = 0  # of the files that were begun
-        self._files: OpenFiles | None = None
+        self._open: list[Output] = []  # side by side; they appear when all of them are written
         self._encoder: Encoder | None = None
         self._rows = self._bytes = 0  # in the open file
+
+    def add(self, output: Output) -> Output:
+        """A file more. The first one is that whose rows are counted; one that is closed already appeared earlier."""
+        self._open.append(output)
+        return output
 
     def write(self, batch: Batch) -> None:
         rows = self._sink.prepare(self._sink.chosen(batch.visible()))
@@ -190,10 +171,11 @@ class FileWriter(Writer):
         self._gathered = []
         if self._encoder is not None:
             self._encoder.abandon()
-        if self._files is not None:
-            self._files.abort()
+        for output in self._open:
+            output.abort()  # nothing, where it is closed
+        written, begin = [*(o.uri for o in self._open), *(f.path for f in self._finished)], len(self.folder.path_of(""))
         with suppress(InputError):  # files that no ledger line names are removed later as well
-            self._folder.delete(_below(self._folder, f.path) for f in self._finished)
+            self.folder.delete(uri[begin:] for uri in written)
 
     def _fits(self, rows: pa.Table) -> bool:
         """Whether the open file can take the rows; if so, its schema becomes wide enough."""
@@ -228,8 +210,7 @@ class FileWriter(Writer):
             tables = [pa.concat_tables([_as(table, self._schema) for table in tables])]
         self._gathered, self._gathered_bytes = [], 0
         if self._encoder is None:
-            self._files = OpenFiles(self._folder)
-            self._encoder = self._sink.begin(self._files, f"{self._name}-{self._count:03d}", self._schema)
+            self._encoder = self._sink.begin(self, f"{self._name}-{self._count:03d}", self._schema)
             self._count += 1
         for table in tables:
             self._bytes += self._encoder.write(table)
@@ -240,14 +221,11 @@ class FileWriter(Writer):
         self._encode()
         if self._encoder is not None:
             self._encoder.finish()
-            self._finished += self._files.close(self._rows)
-        self._schema = self._encoder = self._files = None
+            for output in self._open:
+                output.close()
+            self._finished += [WrittenFile(o.uri, 0 if at else self._rows, o.tell()) for at, o in enumerate(self._open)]
+        self._schema, self._encoder, self._open = None, None, []
         self._rows = self._bytes = 0
-
-
-def _below(folder: Folder, uri: str) -> str:
-    """A file's name relative to the folder that it lies in."""
-    return uri[len(folder.uri.rstrip("/")) + 1:]
 
 
 def _joined(a: pa.Schema, b: pa.Schema) -> pa.Schema | None:

@@ -19,7 +19,7 @@ from curator.io.files.faults import explained
 from curator.io.files.folder import list_files, open_input
 from curator.io.media.sink import MediaFiles, MediaSink, safe
 from curator.io.media.types import extension_of
-from curator.io.sink import Encoder, OpenFiles
+from curator.io.sink import Encoder, FileWriter
 from curator.io.source import LASTING, as_paths
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
 from curator.io.units import TARGET_BYTES, plan_units
@@ -175,12 +175,12 @@ class ToFiles(MediaSink):
     def unasked(self) -> tuple[str, ...]:
         return (*super().unasked(), *([self.by] if self.by else []))
 
-    def begin(self, files: OpenFiles, stem: str, schema: pa.Schema) -> Encoder:
+    def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
         return _FilesOfRecords(self, files, stem)
 
 
 class _FilesOfRecords(MediaFiles):
-    def __init__(self, sink: ToFiles, files: OpenFiles, stem: str) -> None:
+    def __init__(self, sink: ToFiles, files: FileWriter, stem: str) -> None:
         super().__init__(files.add(sink.output(files.folder, stem + sink.suffix())))
         self._sink, self._files, self._stem = sink, files, stem
 

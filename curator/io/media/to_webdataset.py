@@ -16,7 +16,7 @@ from curator.api.stage import Contract
 from curator.io.files.folder import Output
 from curator.io.media.sink import MediaFiles, MediaSink, is_bytes, safe
 from curator.io.media.tar import END, header, padding
-from curator.io.sink import Encoder, OpenFiles
+from curator.io.sink import Encoder, FileWriter
 from curator.io.tables.plain import json_lines
 
 _ENDING = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -75,7 +75,7 @@ class ToWebDataset(MediaSink):
     def unasked(self) -> tuple[str, ...]:
         return (*super().unasked(), self.text, *(self.metadata_only or ()))
 
-    def begin(self, files: OpenFiles, stem: str, schema: pa.Schema) -> Encoder:
+    def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
         shard = files.add(self.output(files.folder, stem + self.suffix()))
         described = files.add(files.folder.open_file(f"{stem}.parquet", "wb")) if self.metadata else None
         return _Shard(self, shard, described)
