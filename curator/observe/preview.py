@@ -15,6 +15,7 @@ from curator.api.format import count, shorten, size
 from curator.observe.report.funnel import PLAIN_WIDTH, STYLES, WIDTH_MAX
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 IDENTITY = ("id", "source", "parent")
@@ -54,25 +55,14 @@ def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, re
     from rich.console import Console
 
     console = Console(file=file, highlight=False)
-    paper = _Paper(min(console.width, WIDTH_MAX), False) if console.is_terminal else _Paper(PLAIN_WIDTH, True)
+    console.width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
     for stage in stages:
-        for line in _stage(stage, paper, records_max):
-            console.print(line, width=paper.width, soft_wrap=False)
+        for line in _stage(stage, console, records_max):
+            console.print(line, soft_wrap=False)
         console.print()
 
 
-@dataclass(frozen=True)
-class _Paper:
-    """What is written on. `plain`: without colours, so that changes are marked by signs."""
-
-    width: int
-    plain: bool
-
-    def style(self, name: str) -> str:
-        return "" if self.plain else name
-
-
-def _stage(stage: StagePreview, paper: _Paper, records_max: int) -> Iterator[Text]:
+def _stage(stage: StagePreview, console: Console, records_max: int) -> Iterator[Text]:
     from rich.text import Text
 
     ports = ", ".join(f"{count(table.num_rows)} {port}" for port, table in stage.outputs.items()) or "nothing out"
@@ -84,7 +74,7 @@ def _stage(stage: StagePreview, paper: _Paper, records_max: int) -> Iterator[Tex
     for port, table in stage.outputs.items():
         unchanged = 0
         for row in _rows(table.slice(0, records_max)):
-            lines = list(_record(row, before.get(row.get("id")) or before.get(row.get("parent")) or {}, port, paper))
+            lines = list(_record(row, before.get(row.get("id")) or before.get(row.get("parent")) or {}, port, console))
             if len(lines) > 1 or port in EXPLANATIONS:
                 yield from lines
             else:
@@ -99,22 +89,22 @@ def _rows(table: pa.Table) -> list[Row]:
     return table.select([name for name in table.column_names if not name.startswith("_")]).to_pylist()
 
 
-def _record(row: Row, before: Row, port: str, paper: _Paper) -> Iterator[Text]:
+def _record(row: Row, before: Row, port: str, console: Console) -> Iterator[Text]:
     """The lines about one record: where it went and why, then what changed in it."""
     from rich.text import Text
 
-    head = Text.assemble("  ", (shorten(str(row.get("id")), paper.width // 2, keep_end=True), "cyan"))
+    head = Text.assemble("  ", (shorten(str(row.get("id")), console.width // 2, keep_end=True), "cyan"))
     if port in EXPLANATIONS:
-        head.append(f"  {port}: {shorten(str(row.get(EXPLANATIONS[port])), paper.width)}", style=STYLES[port])
+        head.append(f"  {port}: {shorten(str(row.get(EXPLANATIONS[port])), console.width)}", style=STYLES[port])
     elif port != "out":
         head.append(f"  {port}", style="bold")
-    head.truncate(paper.width, overflow="ellipsis")
+    head.truncate(console.width, overflow="ellipsis")
     yield head
     if port not in EXPLANATIONS:
-        yield from _changes(row, before, paper)
+        yield from _changes(row, before, console)
         return
     texts = [value for name, value in row.items() if isinstance(value, str) and name not in NO_CONTENT and not _is_label(value)]
-    content = shorten(max(texts, key=len), paper.width - 4) if texts else shorten(row.get("source") or "", paper.width - 4, True)
+    content = shorten(max(texts, key=len), console.width - 4) if texts else shorten(row.get("source") or "", console.width - 4, True)
     if content:
         yield Text(f"    {content}", style="dim")
 
@@ -124,7 +114,7 @@ def _is_label(value: str) -> bool:
     return len(value) <= LABEL_MAX and not any(c.isspace() for c in value)
 
 
-def _changes(row: Row, before: Row, paper: _Paper) -> Iterator[Text]:
+def _changes(row: Row, before: Row, console: Console) -> Iterator[Text]:
     """Changed and new texts a line each, then all other new values together, then the columns that went."""
     from rich.text import Text
 
@@ -134,17 +124,17 @@ def _changes(row: Row, before: Row, paper: _Paper) -> Iterator[Text]:
             continue
         old = before.get(name)
         if isinstance(value, str) and isinstance(old, str) and max(len(value), len(old)) >= TEXT_MIN:
-            yield _difference(name, old, value, paper)
+            yield _difference(name, old, value, console)
         elif isinstance(value, str) and len(value) >= TEXT_MIN:
-            text = f"    + {name}: {shorten(value, paper.width - len(name) - 28)} ({count(len(value))} characters)"
-            yield Text(text, style=paper.style("green"))
+            text = f"    + {name}: {shorten(value, console.width - len(name) - 28)} ({count(len(value))} characters)"
+            yield Text(text, style="green")
         else:
             values.append(f"{name}={_value(old)}->{_value(value)}" if name in before else f"{name}={_value(value)}")
-    yield from _wrapped("    + ", values, paper.width, paper.style("green"))
-    yield from _wrapped("    - ", [name for name in before if name not in row], paper.width, paper.style("red"))
+    yield from _wrapped("    + ", values, console.width, "green")
+    yield from _wrapped("    - ", [name for name in before if name not in row], console.width, "red")
 
 
-def _difference(name: str, old: str, new: str, paper: _Paper) -> Text:
+def _difference(name: str, old: str, new: str, console: Console) -> Text:
     """One line: how the length changed, and the text around the first change, word for word as far as there is room."""
     from rich.text import Text
 
@@ -152,17 +142,17 @@ def _difference(name: str, old: str, new: str, paper: _Paper) -> Text:
     same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - CONTEXT)
     line.append("..." if start else "")
-    first, second = (re.findall(r"\w+|\s+|.", text[start:start + 2 * paper.width]) for text in (old, new))
+    first, second = (re.findall(r"\w+|\s+|.", text[start:start + 2 * console.width]) for text in (old, new))
     for change, i, j, k, n in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         went, came = _visible("".join(first[i:j])), _visible("".join(second[k:n]))
         if change == "equal":
             line.append(came)
             continue
         if went:
-            line.append(f"[-{went}-]" if paper.plain else went, style="red strike")
+            line.append(went if console.is_terminal else f"[-{went}-]", style="red strike")
         if came:
-            line.append(f"{{+{came}+}}" if paper.plain else came, style="green")
-    line.truncate(paper.width, overflow="ellipsis")
+            line.append(came if console.is_terminal else f"{{+{came}+}}", style="green")
+    line.truncate(console.width, overflow="ellipsis")
     return line
 
 
