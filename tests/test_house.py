@@ -155,7 +155,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1880,
     "machine": 413,
-    "io": 3769,
+    "io": 3747,
     "io/tables": 1689,
     "sql": 378,
     "registry": 366,
@@ -166,7 +166,7 @@ LINES = {
     "engine": 3636,
     "recipe": 1379,
     "worker": 1970,
-    "observe": 1962,
+    "observe": 1952,
     "testing": 1165,
     "runtime": 1085,
     "run": 2547,
@@ -188,7 +188,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11987
-    assert sum(LINES.values()) <= 25471
+    assert sum(LINES.values()) <= 25438
 
 
 def test_nothing_names_a_machine():
