@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from curator_audio import Align, Hallucination, Rates, SpokenLanguage, Transcribe, Wer
+from curator_audio import (
+    Align,
+    Hallucination,
+    Rates,
+    SpokenLanguage,
+    Transcribe,
+    Wer,
+)
 
 from curator.testing import check_pack
 from packs.audio.tests.recordings import noise, recordings, sine

@@ -139,11 +139,11 @@ def test_compression_ratio_of_known_texts(text, ratio):
     ("", []),
 ])
 def test_signs_of_texts_alone(text, signs):
-    assert done(Hallucination(), batch(pred_text=texts(text)))["hallucination"] == [signs]
+    assert done(Hallucination(duration=None), batch(pred_text=texts(text)))["hallucination"] == [signs]
 
 
 def test_loops_are_found_in_several_ways():
-    found, = done(Hallucination(), batch(pred_text=texts("I am going to the store. " * 6)))["hallucination"]
+    found, = done(Hallucination(duration=None), batch(pred_text=texts("I am going to the store. " * 6)))["hallucination"]
     assert {"few_unique_words", "compressible"} <= set(found)
     assert repeats(["so", "we", "went", "so", "we", "went", "so", "we", "went"], 3)
     assert not repeats(["so", "we", "went", "so", "we", "went", "home"], 3)
@@ -152,7 +152,8 @@ def test_loops_are_found_in_several_ways():
 def test_a_phrase_that_people_say_counts_where_nobody_speaks():
     given = batch(pred_text=texts("Thank you.", "Thank you.", "Thank you.", "hello there"), duration=pa.array([1.0, 30.0, 1.0, 1.0]),
                   speech_ratio=pa.array([.8, .8, .02, None], pa.float32()), avg_logprob=pa.array([-.2, -1.5, -.2, None], pa.float32()))
-    assert done(Hallucination(), given)["hallucination"] == [
+    stage = Hallucination(speech_ratio="speech_ratio", avg_logprob="avg_logprob")
+    assert done(stage, given)["hallucination"] == [
         [], ["filler_phrase", "low_probability"], ["filler_phrase", "no_speech"], []]
 
 
@@ -165,7 +166,7 @@ def test_phrases_of_a_file_take_the_place_of_ours(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("[always]\nHold the line!\n", "utf-8")
     given = batch(pred_text=texts("hold the line", "Thanks for watching"))
-    assert done(Hallucination(phrases=str(own)), given)["hallucination"] == [["phrase"], []]
+    assert done(Hallucination(phrases=str(own), duration=None), given)["hallucination"] == [["phrase"], []]
     own.with_name("bad.txt").write_text("no heading\n", "utf-8")
     with pytest.raises(InputError, match=r"bad\.txt, line 1"):
         Hallucination(phrases=str(own.with_name("bad.txt"))).setup(Context())

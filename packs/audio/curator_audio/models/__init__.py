@@ -1,3 +1,7 @@
-"""Scores, tags, languages and embeddings by models."""
+"""Scores, tags and embeddings by models."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.models.dnsmos import Dnsmos
+from curator_audio.models.embed import Embed
+from curator_audio.models.tag import Tag
+
+STAGES: tuple[type, ...] = (Dnsmos, Embed, Tag)

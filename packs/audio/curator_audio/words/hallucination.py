@@ -18,7 +18,6 @@ from curator_audio.words.normalize import basic, is_spaced, words_of
 
 REASONS = ("phrase", "filler_phrase", "repeated_ngram", "few_unique_words", "long_word", "compressible", "too_fast", "no_speech",
            "low_probability")
-_OPTIONAL = ("duration", "speech_ratio", "avg_logprob")
 COMPOUNDS = 40  # characters: German, Finnish and Hungarian write compounds as one word
 
 
@@ -41,17 +40,18 @@ class Hallucination(Stage):
     | no_speech | there are words, and `speech_ratio` is under 0.1 |
     | low_probability | `avg_logprob` is under `logprob` |
 
-    The last three and `filler_phrase` need the columns `duration`, `speech_ratio` (`audio.vad`) and `avg_logprob`
-    (`audio.transcribe`); what is not there is not asked.
-
-    `text`: the column. `phrases`: a file with phrases of your own, a line each, in place of the packaged ones in some 30
-    languages. It has two parts, headed `[always]` and `[unless spoken]`.
+    `text`: the column. `duration`: that of the seconds. `speech_ratio`: that of `audio.vad`; None does not ask how much speech there
+    is. `avg_logprob`: that of `audio.transcribe`; None does not ask how sure the model was. `phrases`: a file with phrases of your own,
+    a line each, in place of the packaged ones in some 30 languages. It has two parts, headed `[always]` and `[unless spoken]`.
 
     Source: compression ratio and log-probability: Radford et al. 2022 (arXiv:2212.04356), 4.5; unique words and long words:
     Granary (arXiv:2505.13404). Phrases are compared whole: a prefix would also find "Thank you very much for coming".
     """
 
     text: str = "pred_text"
+    duration: str | None = "duration"
+    speech_ratio: str | None = None
+    avg_logprob: str | None = None
     phrases: str | None = None
     repeats: int = 3
     unique_ratio: float = 0.4
@@ -66,7 +66,7 @@ class Hallucination(Stage):
             raise ValueError(f"unique_ratio is a share, 0 to 1, got {self.unique_ratio}")
 
     def contract(self) -> Contract:
-        return Contract(needs={self.text: pa.string()},
+        return Contract(needs={self.text: pa.string(), **{name: None for name in self._asked() if name}},
                         adds={"hallucination": pa.list_(pa.string()), "compression_ratio": pa.float32()})
 
     def setup(self, ctx: Context) -> None:
@@ -74,12 +74,14 @@ class Hallucination(Stage):
 
     def process(self, batch: Batch) -> Batch:
         texts = batch.column(self.text)
-        known = {name: batch.column(name) if name in batch.columns else [None] * len(batch) for name in _OPTIONAL}
-        found = [None if text is None else list(self._signs(text, *about))
-                 for text, *about in zip(texts, *known.values(), strict=True)]
+        about = [batch.column(name) if name else [None] * len(batch) for name in self._asked()]
+        found = [None if text is None else list(self._signs(text, *known)) for text, *known in zip(texts, *about, strict=True)]
         ratios = [None if text is None else compression_ratio(text) for text in texts]
         return batch.with_columns({"hallucination": pa.array(found, pa.list_(pa.string())),
                                    "compression_ratio": pa.array(ratios, pa.float32())})
+
+    def _asked(self) -> tuple[str | None, ...]:
+        return self.duration, self.speech_ratio, self.avg_logprob
 
     def _signs(self, text: str, seconds: float | None, speech: float | None, logprob: float | None) -> Iterator[str]:
         plain = basic(text)
