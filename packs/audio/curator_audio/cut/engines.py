@@ -116,8 +116,8 @@ def silero_weights() -> Path:
 # -- what they are given, and how loud it is ------------------------------------------------------------------------
 
 
-def mono_16k(samples: np.ndarray, rate: int) -> np.ndarray:
-    """The mean of the channels, [channels, n] at `rate`, as float32 [m] at 16 kHz.
+def mono_at(samples: np.ndarray, rate: int, to: int = RATE) -> np.ndarray:
+    """The mean of the channels, [channels, n] at `rate`, as float32 [m] at the rate `to`.
 
     Where channels cancel each other (one is the other turned over), the loudest of them.
     """
@@ -126,11 +126,11 @@ def mono_16k(samples: np.ndarray, rate: int) -> np.ndarray:
         powers = np.einsum("cn,cn->c", samples, samples)
         if np.dot(mono, mono) < 0.01 * powers.max():
             mono = samples[powers.argmax()]
-    if rate == RATE:
+    if rate == to:
         return np.ascontiguousarray(mono, np.float32)
     import soxr
 
-    return soxr.resample(np.ascontiguousarray(mono, np.float32), rate, RATE, "MQ")
+    return soxr.resample(np.ascontiguousarray(mono, np.float32), rate, to, "MQ")
 
 
 def levelled(mono: np.ndarray, found: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ class Vad(Stage):
                                    "speech_seconds": pa.array(seconds, pa.float64())})
 
     def _spans(self, samples: np.ndarray, rate: int, duration: float) -> np.ndarray:
-        mono = engines.mono_16k(samples, rate)
+        mono = engines.mono_at(samples, rate)
         found = engines.levels(mono)
         scores = self._engine.scores(engines.levelled(mono, found))
         loud = None if self.gate_db is None else engines.loud_stretches(found, self.gate_db)
