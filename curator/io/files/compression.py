@@ -7,6 +7,8 @@ garbage behind the last member, or end without a word in the middle of one, and 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any, BinaryIO
 
 from curator.api.errors import InputError
@@ -67,10 +69,10 @@ def compressed(output: Output, codec: str | None) -> Output:
     """An output written through a codec: None, `gz` or `zst`."""
     if codec is None:
         return output
-    if codec not in ("gz", "zst"):
+    if codec not in _ENCODERS:
         output.abort()
         raise InputError(f"cannot write {codec}: take gz, zst or none")
-    return _Compressed(output, _encoder(codec))
+    return _Compressed(output, _ENCODERS[codec]())
 
 
 class _Decompressed(io.RawIOBase):
@@ -119,7 +121,7 @@ class _Decompressed(io.RawIOBase):
         if self._member is None:
             if self._members and self._codec in ("gz", "xz") and not any(step):  # padding, as gzip(1) and xz(1) have it
                 return
-            self._member = _decoder(self._codec)
+            self._member = _DECODERS[self._codec]()
             self._members += 1
         try:
             self._piece = memoryview(self._member.decompress(step))
@@ -156,33 +158,14 @@ class _Compressed(Output):
         self._output.abort()
 
 
-# The libraries are imported when they are needed: most runs need none of them.
-
-
-def _decoder(codec: str) -> Any:
-    """A decoder of one member."""
-    if codec == "gz":
-        from isal import isal_zlib
-
-        return isal_zlib.decompressobj(wbits=31)
-    if codec == "zst":
-        from zstandard import ZstdDecompressor
-
-        return ZstdDecompressor().decompressobj()
-    if codec == "bz2":
-        from bz2 import BZ2Decompressor
-
-        return BZ2Decompressor()
-    from lzma import LZMADecompressor
-
-    return LZMADecompressor()
-
-
-def _encoder(codec: str) -> Any:
-    if codec == "gz":
-        from isal import isal_zlib
-
-        return isal_zlib.compressobj(level=2, wbits=31)
-    from zstandard import ZstdCompressor
-
-    return ZstdCompressor(level=1).compressobj()
+# The libraries are imported when they are needed: most runs need none of them. A decoder is for one member.
+_DECODERS: dict[str, Callable[[], Any]] = {
+    "gz": lambda: import_module("isal.isal_zlib").decompressobj(wbits=31),
+    "zst": lambda: import_module("zstandard").ZstdDecompressor().decompressobj(),
+    "bz2": lambda: import_module("bz2").BZ2Decompressor(),
+    "xz": lambda: import_module("lzma").LZMADecompressor(),
+}
+_ENCODERS: dict[str, Callable[[], Any]] = {
+    "gz": lambda: import_module("isal.isal_zlib").compressobj(level=2, wbits=31),
+    "zst": lambda: import_module("zstandard").ZstdCompressor(level=1).compressobj(),
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from curator.io.media.sample_table import Sample, SampleTable
 from curator.io.media.tar import Damage, Member, TarReader
 from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen, UnfitColumn
-from curator.io.tables.json_types import scattered_keys
+from curator.io.tables.json_types import wanted_lines
 from curator.io.tables.jsonl import MIXED_FRACTION_MAX
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, as_records, pieces
 
@@ -76,7 +75,7 @@ class WebDataset(FileSource):
             gathered, damages = next(self._gathered(file.uri, HEAD_SAMPLES, HEAD_BYTES), ([], []))
         if damages and not gathered:
             raise InputError(f"{file.uri} is not a tar archive, or a damaged one: {damages[0].error}") from damages[0].error
-        self._refuse_scattered(file.uri, gathered)
+        wanted_lines(file.uri, (s.json for s in gathered if s.json is not None), self.wanted())
         made = SampleTable(file.uri, {}, self.max_record_bytes, self.wanted()).make(gathered)
         if made.mixed > MIXED_FRACTION_MAX * len(gathered):
             first = next(f for f in made.failures if isinstance(f.error, TypeError))
@@ -84,21 +83,6 @@ class WebDataset(FileSource):
         if made.failures and not len(made.positions):
             raise InputError(f"{file.uri}: none of its first {len(gathered)} samples can be read. {made.failures[0].error}")
         return [(column.name, Seen(column.type, file.uri)) for column in made.rows.schema]
-
-    def _refuse_scattered(self, uri: str, gathered: list[Sample]) -> None:
-        wanted, records = self.wanted(), []
-        for sample in gathered:
-            try:
-                record = json.loads(sample.json or b"{}")
-            except (ValueError, RecursionError):  # the table will say what is wrong with it
-                continue
-            if isinstance(record, dict):
-                records.append({name: value for name, value in record.items() if wanted is None or name in wanted})
-        place, count = scattered_keys(records)
-        if place:
-            raise UnfitColumn(f"{uri}: the json objects have {count:,} different keys in {place!r}, few of them in any one "
-                              "sample: these keys are data, not columns. Make them lists of pairs, or leave the column out "
-                              "with `select`")
 
     # -- from members to samples ------------------------------------------------------------------------------------
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
-from curator.io.tables.columns import Seen, common_type
+from curator.io.tables.columns import Seen, UnfitColumn, common_type
 
 DEPTH_MAX = 100  # levels; pyarrow's parser needs quadratic time and at 100,000 levels kills the process
 KEYS_MAX, FILLED_MIN = 1000, 0.1  # more keys than this in a column's objects, and fewer of them in each, are data
@@ -74,15 +75,26 @@ def _depth(value: Any) -> int:
     return level
 
 
-def scattered_keys(records: Sequence[Any]) -> tuple[str, int]:
-    """The column whose objects have more than a thousand keys of which each has few, and how many; "" if there is none.
+def wanted_lines(uri: str, lines: Iterable[bytes], wanted: Collection[str] | None) -> list[bytes]:
+    """The lines with only the columns that are wanted, None for all.
 
-    Each key would be a column, null nearly everywhere: gigabytes for a few megabytes of records.
+    Raises:
+        UnfitColumn: the objects of a column have more than a thousand keys of which each has few. Each key would be a column,
+            null nearly everywhere: gigabytes for a few megabytes of records.
     """
     keys: dict[str, set[str]] = {}
     filled: Counter = Counter()
     objects: Counter = Counter()
-    pending = [("", record) for record in records]
+    pending: list[tuple[str, Any]] = []
+    kept: list[bytes] = []
+    for line in lines:
+        with suppress(ValueError, RecursionError):  # the parser will say what is wrong with it
+            if isinstance(record := json.loads(line), dict):
+                if wanted is not None:
+                    record = {name: value for name, value in record.items() if name in wanted}
+                    line = json.dumps(record).encode()
+                pending.append(("", record))
+        kept.append(line)
     while pending:
         path, value = pending.pop()
         if isinstance(value, list):
@@ -93,8 +105,12 @@ def scattered_keys(records: Sequence[Any]) -> tuple[str, int]:
             objects[path] += 1
             pending += [(f"{path}.{key}" if path else key, child) for key, child in value.items()
                         if isinstance(child, (dict, list))]
-    return next(((path or "(the record)", len(found)) for path, found in keys.items()
-                 if len(found) > KEYS_MAX and filled[path] < len(found) * objects[path] * FILLED_MIN), ("", 0))
+    for path, found in keys.items():
+        if len(found) > KEYS_MAX and filled[path] < len(found) * objects[path] * FILLED_MIN:
+            raise UnfitColumn(f"{uri}: the objects of column {path or '(the record)'!r} have {len(found):,} different keys, few of "
+                              "them in any one record: these keys are data, not columns. Make them lists of pairs, or leave the "
+                              "column out with `select`")
+    return kept
 
 
 # -- which records fit --------------------------------------------------------------------------------------------

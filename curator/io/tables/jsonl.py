@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,7 +19,7 @@ from curator.io.sink import Encoder, TextSink
 from curator.io.source import LineSource, failures
 from curator.io.tables.columns import Seen, UnfitColumn
 from curator.io.tables.json_rows import JsonParser, Parsed
-from curator.io.tables.json_types import scattered_keys
+from curator.io.tables.json_types import wanted_lines
 from curator.io.tables.lines import Block, Unreadable, read_blocks
 from curator.io.tables.plain import json_lines
 from curator.io.tables.records import Failure, as_records, excerpt, pieces
@@ -70,7 +69,7 @@ class Jsonl(LineSource):
         if data.lstrip()[:1] == b"[":
             raise InputError(f"{file.uri} is a JSON array, not JSON Lines. Write one object a line, for example with: "
                              f"jq -c '.[]' {file.uri}")
-        data = self._checked(data, file.uri)
+        data = b"\n".join(wanted_lines(file.uri, data.split(b"\n"), self.wanted()))
         parsed = JsonParser(file.uri, {}, self.max_record_bytes, self.wanted()).parse(data, 0)
         count = len(parsed.positions) + len(parsed.failures)
         if parsed.mixed > MIXED_FRACTION_MAX * count:
@@ -80,26 +79,6 @@ class Jsonl(LineSource):
             raise InputError(f"{file.uri} is not JSON Lines: none of its first {count} lines is a record. "
                              f"{parsed.failures[0].error}")
         return _places(parsed, data, file.uri)
-
-    def _checked(self, data: bytes, uri: str) -> bytes:
-        """The lines with only the columns that are wanted, none of which has a column's worth of data as its keys."""
-        wanted, lines, records = self.wanted(), [], []
-        for line in data.split(b"\n"):
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):  # the parser will say what is wrong with it
-                record = None
-            if isinstance(record, dict) and wanted is not None:
-                record = {name: value for name, value in record.items() if name in wanted}
-                line = json.dumps(record).encode()
-            lines.append(line)
-            records.append(record)
-        place, count = scattered_keys(records)
-        if place:
-            raise UnfitColumn(f"{uri}: the objects of column {place!r} have {count:,} different keys, few of them in any one "
-                             "record: these keys are data, not columns. Make them lists of pairs, or leave the column "
-                             "out with `select`")
-        return b"\n".join(lines)
 
     def _beginning(self, file: FileInfo) -> bytes:
         """The first lines of a file, whole ones only."""
