@@ -155,8 +155,8 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1880,
     "machine": 413,
-    "io": 3747,
-    "io/tables": 1689,
+    "io": 3714,
+    "io/tables": 1684,
     "sql": 378,
     "registry": 366,
     "models": 427,
@@ -188,7 +188,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11987
-    assert sum(LINES.values()) <= 25438
+    assert sum(LINES.values()) <= 25400
 
 
 def test_nothing_names_a_machine():
