@@ -9,9 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curator import RecipeError
-from curator.api.counts import Counts
-from curator.api.findings import Line
-from curator.api.format import duration as in_words
 from curator.api.tasks import AudioBatch
 from curator_audio.cut.pieces import covered
 from curator_audio.cut.spans import SPANS
@@ -145,13 +142,3 @@ def account(totals: Sequence[tuple[int, int]], kept: Sequence[np.ndarray], short
         for name, first, last in zip(found, ms, ms[1:], strict=False):
             found[name] += last - first
     return found
-
-
-def line(counts: Counts, pieces: str, rest: str) -> Line | None:
-    """How long all that is together, in words."""
-    kept, short, left = (counts.extra.get(name, 0) / 1000 for name in ("kept_ms", "short_ms", "rest_ms"))
-    if not kept + short + left:
-        return None
-    return Line(f"{in_words(kept)} of {in_words(kept + short + left)} in {pieces}, {in_words(short)} in pieces that are too short, "
-                f"{in_words(left)} {rest}")
-

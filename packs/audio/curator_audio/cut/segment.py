@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from curator import Contract, Outputs, Stage
-from curator.api.counts import Counts
-from curator.api.findings import Finding
 from curator.api.tasks import AudioBatch
-from curator_audio.cut.children import MADE, OF_FILE, OF_SPEECH, account, check_lists, cut, line, times_of, whole
+from curator_audio.cut.children import times_of
+from curator_audio.cut.cutter import NONE, Cutter, Found
 from curator_audio.cut.pieces import Limits, pieces, quietest_in
-from curator_audio.cut.spans import SPANS, as_lists
 
 BY = ("speech", "turns", "words", "windows")
-NONE = np.empty((0, 2), np.int64)
 
 
 @dataclass(kw_only=True)
-class Segment(Stage):
+class Segment(Cutter):
     """Cut recordings into utterances at pauses; every second of them is in one, too short to be one, or silence.
 
     With `mode: cut` each utterance is a record, `id` of the recording and `#k`, with its own `samples`, `duration`, `start_s`,
@@ -53,6 +49,8 @@ class Segment(Stage):
     also: Sequence[str] = field(default_factory=list)
     text: str | None = None
 
+    listed, without, what, rest = "segments", "no_speech", "segments", "no speech"
+
     def __post_init__(self) -> None:
         if self.by not in BY:
             raise ValueError(f"by is one of {', '.join(BY)}, got {self.by!r}")
@@ -68,56 +66,23 @@ class Segment(Stage):
             raise ValueError(f"text joins the words of each piece: it needs by: words and mode: cut, got {self.by} and {self.mode}")
 
     @property
-    def _lists(self) -> list[str]:
+    def shortest(self) -> float:
+        return self.min
+
+    @property
+    def reads(self) -> list[str]:
+        return [self.by]
+
+    @property
+    def lists(self) -> list[str]:
         return list(dict.fromkeys([self.by, *self.also]))
 
-    def contract(self) -> Contract:
-        needs: dict[str, pa.DataType | None] = dict.fromkeys(("samples", *self._lists)) | {
-            "sample_rate": pa.int32(), "start_s": pa.float64()}
-        if self.mode == "list":
-            return Contract(needs=needs.keys() - {*self.also, "start_s"}, adds={"segments": SPANS})
-        adds = MADE | dict.fromkeys(self._lists) | (OF_SPEECH if "speech" in self._lists else {})
-        adds |= {"speaker": pa.string()} if self.by == "turns" else {}
-        return Contract(needs=needs, adds=adds | ({self.text: pa.string()} if self.text else {}), removes={OF_FILE})
+    @property
+    def labels(self) -> dict[str, pa.DataType | None]:
+        return {"speaker": pa.string()} if self.by == "turns" else {self.text: pa.string()} if self.text else {}
 
-    def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
-        return super().columns_after(columns) | {name: columns[name] for name in self._lists if name in columns}
-
-    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        check_lists("audio.segment", self._lists, columns if self.mode == "cut" else {self.by: columns.get(self.by)})
-
-    def reasons(self) -> tuple[str, ...]:
-        return ("too_short", "no_speech") if self.mode == "cut" else ()
-
-    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
-        said = line(counts, "segments", "in no window" if self.by == "windows" else "without speech")
-        if said:
-            yield said
-
-    def process(self, batch: AudioBatch) -> Iterator[Outputs]:
-        rates = [rate or 0 for rate in batch.column("sample_rate")]
-        payload = batch.samples or [None] * len(batch)
-        totals = [(0 if samples is None else samples.shape[1], rate) for samples, rate in zip(payload, rates, strict=True)]
-        found = list(self._pieces(batch.rows.column(self.by), payload, rates))
-        long = [cuts[:, 1] - cuts[:, 0] >= round(self.min * rate) for (cuts, _), rate in zip(found, rates, strict=True)]
-        kept = [cuts[good] for (cuts, _), good in zip(found, long, strict=True)]
-        counts = account(totals, kept, [cuts[~good] for (cuts, _), good in zip(found, long, strict=True)])
-        if self.mode == "list":
-            spans = [None if samples is None or not rate else cuts / rate
-                     for samples, rate, cuts in zip(payload, rates, kept, strict=True)]
-            yield Outputs(out=batch.with_columns({"segments": as_lists(spans)}), counts=counts)
-            return
-        some = np.array([len(cuts) > 0 for cuts, _ in found], bool)
-        if some.any():
-            children = self._children(batch.filter(some), [one for one in found if len(one[0])])
-            good = np.concatenate(long)
-            ports = {"out": children.filter(good), "dropped": children.filter(~good).with_reason("too_short")}
-            yield Outputs({port: rows for port, rows in ports.items() if len(rows)}, counts=counts)
-        if not some.all():
-            yield Outputs(dropped=self._whole(batch.filter(~some)).with_reason("no_speech"), counts=None if some.any() else counts)
-
-    def _pieces(self, column: pa.ChunkedArray, payload: list, rates: list[int]) -> Iterator[tuple[np.ndarray, list]]:
-        """Where to cut each recording, in samples [k, 2], and who speaks in each piece."""
+    def pieces(self, batch: AudioBatch, payload: list, rates: list[int]) -> Iterator[Found]:
+        column = batch.rows.column(self.by)
         for row, (samples, rate) in enumerate(zip(payload, rates, strict=True)):
             spans = column[row].values if samples is not None and rate and column[row].is_valid else None
             if spans is None:
@@ -129,23 +94,15 @@ class Segment(Stage):
                 cuts, who = pieces(cuts, who, limits, samples.shape[1], quietest_in(samples, rate))
             yield cuts, [names[one] for one in who]
 
-    def _children(self, batch: AudioBatch, found: list[tuple[np.ndarray, list]]) -> AudioBatch:
-        """The pieces, with the speaker of each, or its words as a text."""
-        children = cut(batch, [cuts for cuts, _ in found], self._lists)
+    def children(self, batch: AudioBatch, found: list[Found]) -> AudioBatch:
+        made = super().children(batch, found)
         if self.by == "turns":
-            return children.with_columns({"speaker": pa.array([who for _, names in found for who in names], pa.string())})
+            return made.with_columns({"speaker": pa.array([who for _, names in found for who in names], pa.string())})
         if self.text:
             texts = [None if words is None else " ".join(word["word"] for word in words if word["word"])
-                     for words in children.column("words")]
-            return children.with_columns({self.text: pa.array(texts, pa.string())})
-        return children
-
-    def _whole(self, batch: AudioBatch) -> AudioBatch:
-        """Recordings without a piece, with the columns that pieces have."""
-        made = whole(batch, self._lists)
-        missing = {name: kind for name, kind in self.contract().adds.items() if name in ("parent", "speaker", self.text)
-                   and name not in made.columns}
-        return made.with_columns({name: pa.nulls(len(made), kind) for name, kind in missing.items()})
+                     for words in made.column("words")]
+            return made.with_columns({self.text: pa.array(texts, pa.string())})
+        return made
 
 
 def spans_of(spans: pa.StructArray, rate: int, total: int) -> tuple[np.ndarray, np.ndarray, list[str | None]]:
