@@ -16,7 +16,8 @@ def speech_like(seconds: float = 10.0, rate: int = 16_000, seed: int = 0, floor_
     while at < count:
         length = int(rate * rng.uniform(0.1, 0.22))
         if rng.random() < 0.35:
-            piece = 0.15 * _shaped(rng.standard_normal(length // 2), rate, [(4500, 2500), (6500, 2500)])
+            piece = _hiss(rng.standard_normal(length // 2), rate)
+            piece *= 0.25 / np.abs(piece).max()
         else:
             pitch = rng.uniform(95, 140) * (1 + 0.1 * np.sin(np.linspace(0, 3, length)))
             pulses = np.diff(np.floor(np.cumsum(pitch) / rate), prepend=0) + 0.003 * rng.standard_normal(length)
@@ -37,3 +38,10 @@ def _shaped(source: np.ndarray, rate: int, resonances: list[tuple[float, float]]
     for centre, width in resonances:
         answer = answer * centre**2 / (centre**2 - frequency**2 + 1j * frequency * width)
     return np.fft.irfft(np.fft.rfft(source, 2 * len(source)) * answer)[: len(source)]
+
+
+def _hiss(source: np.ndarray, rate: int) -> np.ndarray:
+    """White noise without what is far below 4 kHz and far above 14 kHz."""
+    frequency = np.fft.rfftfreq(len(source), 1 / rate)
+    answer = (frequency / 4000) ** 2 / (1 + (frequency / 4000) ** 2) / (1 + (frequency / 14_000) ** 8)
+    return np.fft.irfft(np.fft.rfft(source) * answer, len(source))

@@ -82,7 +82,7 @@ def test_shape_does_not_follow_the_level(level):
     loud, quiet = scores(x), scores(x * 10 ** (level / 20))
     assert quiet["centroid"] == pytest.approx(loud["centroid"], rel=0.05)
     assert quiet["low_energy_ratio"] == pytest.approx(loud["low_energy_ratio"], abs=0.05)
-    assert quiet["loudness"] == pytest.approx(loud["loudness"] + level, abs=0.01)
+    assert quiet["loudness"] == pytest.approx(loud["loudness"] + level, abs=0.2)  # the gate of -70 LUFS stays where it is
 
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 24_000, 44_100, 48_000, 96_000])

@@ -22,6 +22,8 @@ WADA = np.array([
 FEWEST = 1600            # samples that are not 0, for a distribution
 LOW_RATE = 2000          # hum is looked for at about this rate
 HUM_SPAN = (10.0, 500.0)  # Hz
+HUM_WINDOW_S = 0.5
+HUM_WITHIN = 2.25        # Hz: a bin on either side, whose places are not quite whole numbers at all rates
 
 
 def snr(views: Views) -> Values:
@@ -52,12 +54,12 @@ def level_range(views: Views) -> Values:
 def hum(views: Views) -> Values:
     """The share of the lasting power from 10 to 500 Hz that lies within 2 Hz of 50 or 60 Hz and three harmonics.
 
-    Lasting: of each frequency what three in four windows of a second reach, so that what comes and goes does not count.
+    Lasting: of each frequency what nine in ten windows of half a second reach, so that what comes and goes does not count.
     Windows of zeros are left out.
     """
     by = max(1, views.rate // LOW_RATE)
     rate = views.rate / by
-    length = round(rate)
+    length = round(rate * HUM_WINDOW_S)
     spectra = []
     for channel in views.samples:
         low = decimated(channel, by)
@@ -70,12 +72,12 @@ def hum(views: Views) -> Values:
     windows = windows[windows.any(axis=1)]
     if not len(windows):
         return {"hum_ratio": None}
-    power = np.percentile(windows, 25, axis=0)
+    power = np.percentile(windows, 10, axis=0)
     frequency = np.arange(len(power)) * rate / length
     total = power[(frequency >= HUM_SPAN[0]) & (frequency <= HUM_SPAN[1])].sum()
     if total <= 0:
         return {"hum_ratio": None}
-    shares = [sum(power[np.abs(frequency - mains * k) <= 2.01].sum() for k in range(1, 5)) / total for mains in (50, 60)]
+    shares = [sum(power[np.abs(frequency - mains * k) <= HUM_WITHIN].sum() for k in range(1, 5)) / total for mains in (50, 60)]
     return {"hum_ratio": float(max(shares))}
 
 

@@ -34,19 +34,23 @@ Ratios are shares of what their name says, 0 to 1. dBFS: relative to a sample of
 
 Null: all where there are no samples, no rate, or values that are not finite; levels in dB of digital silence; loudness of
 less than 0.4 s, its range of less than 3 s, both of silence below -70 LUFS and of rates below 4 kHz; snr_db with less than
-1,600 samples that are not 0; hum_ratio of less than a second; what looks at frequencies where no frame of 32 ms is above
+1,600 samples that are not 0; hum_ratio of less than half a second; what looks at frequencies where no frame of 32 ms is above
 -60 dBFS; what looks at seconds where no whole second is; kind_guess also where its votes do not agree; both of stereo for
 one channel and for digital silence.
 
 Channels. Levels, zeros and clipping count all channels, loudness adds them as BS.1770 says, dropouts are those of the worst
 channel. All else is the mean over the channels, of powers and never of the waves, so that nothing cancels out.
 
-`clipped_ratio` finds clipping also after the level was changed, and none in pure tones; not after a resampling or an encoder
-that loses something, which bend the tops. `dropouts` finds four in five of the gaps that lost packets leave; a synthesiser
-that cuts its sounds together has some, too.
+Measure before you resample. `clipped_ratio` finds clipping also after the level was changed, and none in pure tones, but not
+after a resampling or an encoder that loses something, which bend flat tops; `dropouts`, four in five of the gaps of 20 ms
+that lost packets leave in speech, but not after a resampling either; `bandwidth` is at most half of the rate. A synthesiser
+that cuts its sounds together has dropouts, too.
+
+`hum_ratio` of clean speech is 0.05, up to 0.22, of music up to 0.16; with hum of 20 dB below speech 0.5, of 15 dB 0.75.
 
 `snr_db` takes speech to be distributed as Gamma(0.4) and the noise as Gaussian: music, tones and noise have no meaning there
-(a tone has -20), and clean speech with noise at 10 dB comes out at 8.5, at 30 dB at 26. Exact zeros are left out (Kim and
+(a tone has -20). Recorded prompts of 3 s and more with noise at 0, 10, 20 and 30 dB have a median of -2, 8, 16 and 23, and
+half of them lie within 2 dB of it up to 20 dB; with babble of other speakers 5, 11, 20 and 27. Exact zeros are left out (Kim and
 Stern do not), for a padded recording would count as clean: half of it zeros turn 12.8 dB into 100.
 
 `bandwidth` skips frames below -60 dBFS, and what lies below four times the power of rounding to 16 bits; frames are not
