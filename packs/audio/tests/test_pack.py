@@ -7,9 +7,13 @@ import pytest
 from curator_audio import (
     Align,
     Hallucination,
+    Loudness,
     Rates,
+    Signals,
     SpokenLanguage,
     Transcribe,
+    Trim,
+    Waveform,
     Wer,
 )
 
@@ -27,7 +31,13 @@ def of_words(folder):
         Transcribe(model=heard, max_new_tokens=3), Transcribe(model=framed), Align(model=framed), SpokenLanguage(model=heard)))
 
 
+def of_measures():
+    spans = pa.array([[{"start": 0.1, "end": 0.5}], None, [], None], pa.list_(pa.struct([("start", pa.float64()), ("end", pa.float64())])))
+    given = recordings(noise(1.2), None, sine(300, .4), noise(.8, seed=1), speech=spans)
+    yield from ((stage, given) for stage in (Signals(), Trim(), Loudness(), Waveform(speech="speech")))
+
+
 @pytest.mark.slow  # each stage passes the kit in its own file, too
 def test_the_pack(tmp_path):
     pytest.importorskip("transformers")
-    check_pack("audio", [*of_words(tmp_path)])
+    check_pack("audio", [*of_words(tmp_path), *of_measures()])
