@@ -80,7 +80,7 @@ def _summed(stage: Stage, kinds: Mapping[str, str], way: str, part: str = "") ->
         yield "" if found is None else amount(found, kind == "seconds")
 
 
-def _details(line: Line, reasons_max: int, kinds: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _details(line: Line, reasons_max: int, kinds: Mapping[str, str]) -> Iterator[tuple[tuple[RenderableType, ...], str]]:
     """The lines below a stage: their cells and style."""
     stage, indent = line.stage, "  " * line.depth + "    "
     if stage["made"]:
@@ -88,7 +88,15 @@ def _details(line: Line, reasons_max: int, kinds: Mapping[str, str]) -> Iterator
     for ending, reason, n in losses(stage, reasons_max):
         yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}", share(n, stage["in"]),
                *_summed(stage, kinds, ending, reason)), STYLES[ending]
-    yield from (((f"{indent}{text}",), "dim") for text in stage.get("lines", ()))
+    yield from (((_folded(text, len(indent)),), "dim") for text in stage.get("lines", ()))
+
+
+def _folded(text: str, indent: int) -> RenderableType:
+    """A sentence in the column of names, which are cut off where they are too long."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text, no_wrap=False, overflow="fold"), (0, 0, 0, indent))
 
 
 def _outputs(stats: Stats, width: int) -> Iterator[RenderableType]:

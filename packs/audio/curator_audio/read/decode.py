@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curator.api.errors import ContractError
+from curator.api.findings import Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import AudioBatch, Batch
 from curator_audio.read.sound import Piece, Wanted
@@ -93,6 +94,9 @@ class Decode(Stage):
 
     def reasons(self) -> tuple[str, ...]:
         return () if self.max_seconds is None else ("too_long",)
+
+    def amounts(self) -> Mapping[str, Summed]:
+        return {"duration": "seconds"}
 
     def setup(self, ctx: Context) -> None:
         from curator_audio.read.reading import Decoder
