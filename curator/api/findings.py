@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["error", "warning", "note"]
-Shown = Literal["image", "text", "number"]  # how an example column is shown: a picture, the excerpt, a value beside the id
+# How an example column is shown: a picture, a player, the excerpt, a value beside the id.
+Shown = Literal["image", "audio", "text", "number"]
 Summed = Literal["number", "seconds"]  # how the sum of a column is shown: as it is, or as hours
 
 

@@ -135,7 +135,8 @@ class Stage:
         return ()
 
     def example_columns(self) -> Mapping[str, Shown]:
-        """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), texts, numbers."""
+        """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), sounds (FLAC, WAV, MP3, Ogg),
+        texts, numbers."""
         return {}
 
     def amounts(self) -> Mapping[str, Summed]:

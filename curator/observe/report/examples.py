@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tarfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,16 +26,21 @@ AT_ONCE = 16  # of Parquet
 FILE_BYTES = 8 << 20  # or so many bytes of them: a text may be a book
 PICTURE_BYTES = 48 << 10
 PICTURES_BYTES = 3 << 20  # of all pictures: the report is to open fast, and to be sent around
+SOUND_BYTES = 512 << 10
+SOUNDS_BYTES = 8 << 20  # of all sounds
 EXCERPT = 280  # characters
 SHORT = 24  # characters: a text below is a label, and tells less than where the record comes from
 ABOUT = ("reason", "error", "duplicate_of", "similarity")
 _NOT_CONTENT = frozenset({"id", "source", "key", "traceback", "parent", *ABOUT})
-_KINDS = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif", b"RIFF": "webp"}  # by how a file begins
+# By how a file begins.
+_PICTURES = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"GIF8": "image/gif", b"RIFF": "image/webp"}
+_SOUNDS = {b"fLaC": "audio/flac", b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"ID3": "audio/mpeg", b"\xff\xfb": "audio/mpeg",
+           b"\xff\xf3": "audio/mpeg"}
 
 
 @dataclass
 class Group:
-    """Examples of one reason. `port`: written, dropped, duplicate or failed. Each: id, source, excerpt, about, picture."""
+    """Examples of one reason. `port`: written, dropped, duplicate or failed. Each: id, source, excerpt, about, picture, sound."""
 
     port: str
     stage: str
@@ -48,18 +54,19 @@ def find_examples(stats: Mapping[str, Any], out: Folder) -> list[Group]:
     Files that cannot be read any more give none.
     """
     groups: dict[tuple[str, str, str], Group] = {}
-    left, shown = PICTURES_BYTES, stats.get("example_columns", {})
+    left, sounds_left, shown = PICTURES_BYTES, SOUNDS_BYTES, stats.get("example_columns", {})
+    archives = {file["path"] for file in stats["files"] if file["path"].endswith(".tar")} if "audio" in shown.values() else set()
     for (port, stage), paths in _files(stats):
-        for row in (row for path in paths[:FILES_MAX] for row in _rows(out, path, shown)):
+        for row in (row for path in paths[:FILES_MAX] for row in _rows(out, path, shown, archives)):
             reason = str(row.get("reason") or row.get("error") or "")
             if len(groups) == GROUPS_MAX and (port, stage, reason) not in groups:
                 continue
             group = groups.setdefault((port, stage, reason), Group(port, stage, shorten(reason, 100)))
             if len(group.examples) < EXAMPLES_MAX:
-                pictures = (_picture(row.get(column), left) for column, kind in shown.items() if kind == "image")
-                picture = next(filter(None, pictures), "")
-                left -= len(picture)
-                group.examples.append(_example(row, picture, shown))
+                picture = _first(row, shown, "image", _PICTURES, min(PICTURE_BYTES, left))
+                sound = _first(row, shown, "audio", _SOUNDS, min(SOUND_BYTES, sounds_left))
+                left, sounds_left = left - len(picture), sounds_left - len(sound)
+                group.examples.append(_example(row, picture, shown) | {"sound": sound})
     return list(groups.values())
 
 
@@ -73,20 +80,39 @@ def _files(stats: Mapping[str, Any]) -> list[tuple[tuple[str, str], list[str]]]:
     return sorted(found.items(), key=lambda item: (("written", *SIDE_OUTPUTS).index(item[0][0]), order.get(item[0][1], len(order))))
 
 
-def _rows(out: Folder, path: str, shown: Collection[str]) -> Iterator[dict[str, Any]]:
-    """The first rows of a file, one at a time, of Parquet without large columns."""
+def _rows(out: Folder, path: str, shown: Collection[str], archives: Collection[str]) -> Iterator[dict[str, Any]]:
+    """The first rows of a file, one at a time, of Parquet without large columns. With the media of the first ones, where they lie
+    in an archive beside it."""
     uri = path if "://" in path or path.startswith("/") else out.path_of(path)
+    archive = path.removesuffix(".parquet") + ".tar"
     try:
+        media = _media(uri.removesuffix(".parquet") + ".tar", out) if archive in archives else {}
         with open_input(uri, out.storage_options) as file:
             left = FILE_BYTES
             for row, nbytes in islice(_parquet(file, shown) if path.endswith(".parquet") else _lines(file), ROWS_MAX):
+                if row.get("key") in media:
+                    row["bytes"] = media[row["key"]]
                 yield row
                 del row
                 left -= nbytes
                 if left <= 0:
                     return
-    except (InputError, OSError, ValueError, pa.ArrowException):
+    except (InputError, OSError, ValueError, pa.ArrowException, tarfile.TarError):
         return
+
+
+def _media(archive: str, out: Folder) -> dict[str, bytes]:
+    """The first member of each of the first samples of an archive, if it is not too large to be shown, by the name before the dot."""
+    found: dict[str, bytes] = {}
+    with open_input(archive, out.storage_options) as file, tarfile.open(fileobj=file, mode="r|") as members:
+        for member in members:
+            key = member.name.partition(".")[0]
+            if key not in found:
+                if len(found) == EXAMPLES_MAX:
+                    break
+                content = members.extractfile(member) if member.size <= SOUND_BYTES else None
+                found[key] = content.read() if content is not None else b""
+    return found
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
@@ -98,11 +124,21 @@ def _parquet(file: BinaryIO, shown: Collection[str]) -> Iterator[tuple[dict[str,
 
     opened = pq.ParquetFile(file, buffer_size=BUFFER_BYTES)
     texts = (pa.string(), pa.large_string())
-    names = [f.name for f in opened.schema_arrow if f.name in shown or f.type in texts or f.name in ABOUT]
+    names = [f.name for f in opened.schema_arrow
+             if (f.name in shown and not _is_large(opened.metadata, f.name)) or f.type in texts or f.name in ABOUT]
     for batch in opened.iter_batches(AT_ONCE, columns=names, use_threads=False):
         for at in range(len(batch)):
             row = batch.slice(at, 1)
             yield row.to_pylist()[0], row.nbytes
+
+
+def _is_large(file: Any, column: str) -> bool:
+    """Whether a column has far more than would be shown, in the first rows of a Parquet file."""
+    if not file.num_row_groups:
+        return False
+    group = file.row_group(0)
+    sizes = [group.column(at).total_uncompressed_size for at in range(group.num_columns) if group.column(at).path_in_schema == column]
+    return sum(sizes) > 4 * SOUND_BYTES * max(1, group.num_rows)
 
 
 def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dict[str, str]:
@@ -121,9 +157,11 @@ def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dic
     return {"id": str(row.get("id") or ""), "source": source, "picture": picture, "about": ", ".join(about), "excerpt": excerpt}
 
 
-def _picture(data: Any, left: int) -> str:
-    """A data URI, "" where there is no picture that a browser shows, or no room left."""
-    if not isinstance(data, bytes) or not 0 < len(data) <= min(PICTURE_BYTES, left):
-        return ""
-    kind = next((kind for start, kind in _KINDS.items() if data.startswith(start)), None)
-    return "" if kind is None else f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+def _first(row: Mapping[str, Any], shown: Mapping[str, str], kind: str, types: Mapping[bytes, str], most: int) -> str:
+    """The first column of a kind as a data URI, "" where there is none that a browser shows, or no room left."""
+    for column in (column for column, as_kind in shown.items() if as_kind == kind):
+        data = row.get(column)
+        media = next((media for start, media in types.items() if data.startswith(start)), None) if isinstance(data, bytes) else None
+        if media is not None and len(data) <= most:
+            return f"data:{media};base64,{base64.b64encode(data).decode()}"
+    return ""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curator.api.errors import ContractError
-from curator.api.findings import Summed
+from curator.api.findings import Shown, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import AudioBatch, Batch
 from curator_audio.read.sound import Piece, Wanted
@@ -94,6 +94,9 @@ class Decode(Stage):
 
     def reasons(self) -> tuple[str, ...]:
         return () if self.max_seconds is None else ("too_long",)
+
+    def example_columns(self) -> Mapping[str, Shown]:
+        return {"bytes": "audio"}
 
     def amounts(self) -> Mapping[str, Summed]:
         return {"duration": "seconds"}
