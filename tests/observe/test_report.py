@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
+import tarfile
 import tracemalloc
 from html.parser import HTMLParser
 
@@ -155,4 +158,24 @@ def test_examples_show_the_columns_that_stages_declare(tmp_path):
     stats = {"files": [{"path": "a.parquet", "port": "written", "stage": "write"}], "stages": [{"name": "write"}],
              "example_columns": {"caption": "text", "score": "number", "words": "number", "gone": "image"}}
     group, = find_examples(stats, Folder.open(str(tmp_path)))
-    assert group.examples == [{"id": "a", "source": "folder/a.jpg", "picture": "", "about": "score 0.5", "excerpt": "a cat on a mat"}]
+    assert group.examples == [{"id": "a", "source": "folder/a.jpg", "picture": "", "about": "score 0.5", "excerpt": "a cat on a mat",
+                               "sound": ""}]
+
+
+def test_sounds_are_played_from_columns_and_from_archives(tmp_path):
+    (tmp_path / "dropped").mkdir()
+    lost = {"id": ["quiet"], "source": ["a"], "reason": ["quiet"], "bytes": [b"fLaC quiet"]}
+    pq.write_table(pa.table(lost), tmp_path / "dropped/a.parquet")
+    pq.write_table(pa.table({"id": ["x", "y"], "source": ["b", "b"], "key": ["x", "y"]}), tmp_path / "b.parquet")
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        for name, data in (("x.flac", b"fLaC kept"), ("x.json", b"{}"), ("y.opus", b"OggS too"), ("y.json", b"{}")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    files = [{"path": path, "port": port, "stage": "s"} for path, port in (
+        ("b.tar", "written"), ("b.parquet", "written"), ("dropped/a.parquet", "dropped"))]
+    stats = {"files": files, "stages": [{"name": "s"}], "example_columns": {"bytes": "audio"}}
+    written, dropped = find_examples(stats, Folder.open(str(tmp_path)))
+    played = [base64.b64decode(one["sound"].partition("base64,")[2]) for one in (*written.examples, *dropped.examples)]
+    assert played == [b"fLaC kept", b"OggS too", b"fLaC quiet"]
+    assert written.examples[1]["sound"].startswith("data:audio/ogg;")

@@ -28,9 +28,19 @@ def _reasons(stage: Stage, _: float) -> str:
     return "\n".join(f"{reason} {count(rows)}" for rows, reason in fired)
 
 
+def summed(stage: Stage, kinds: Mapping[str, str], way: str, part: str | None = None) -> list[str]:
+    """What each column that is an amount sums up to over rows that went some way (`in`, `out`, `dropped`, …), on one port or for one
+    reason, or all."""
+    found = []
+    for column, kind in kinds.items():
+        sums = stage.get("amounts", {}).get(column, {}).get(way, {})
+        value = sum(sums.values()) if sums and part is None else sums.get(part)
+        found.append("" if value is None else amount(value, kind == "seconds"))
+    return found
+
+
 def _goes_on(column: str, kind: str, stage: Stage, _: float) -> str:
-    out = stage.get("amounts", {}).get(column, {}).get("out")
-    return "" if out is None else amount(sum(out.values()), kind == "seconds")
+    return summed(stage, {column: kind}, "out")[0]
 
 
 RECORDS = (

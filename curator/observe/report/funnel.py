@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-from curator.api.format import amount, count, duration, plural, rate, share, short_path, size
+from curator.api.format import count, duration, plural, rate, share, short_path, size
 from curator.api.stage import SIDE_OUTPUTS
-from curator.observe.report.columns import table_of
-from curator.observe.report.graph import MAIN, Line, Stage, lines, losses, origin, ports, takers
+from curator.observe.report.columns import summed, table_of
+from curator.observe.report.graph import MAIN, Line, lines, losses, origin, ports, takers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,18 +66,11 @@ def _funnel(stats: Stats, reasons_max: int) -> Table:
         else:
             rows, to = ports(stage).get(line.port, 0), ", ".join(taken[stage["name"], line.port])
             table.add_row(f"{indent}  > {line.port} to {to}", count(rows), share(rows, stage["in"]),
-                          *_summed(stage, kinds, "out", line.port), style="cyan")
+                          *summed(stage, kinds, "out", line.port), style="cyan")
         above = stage["name"], line.port or MAIN
     total = "" if records["made"] else share(records["written"], records["in"])
     table.add_row("records written", count(records["written"]), total, style="bold")
     return table
-
-
-def _summed(stage: Stage, kinds: Mapping[str, str], way: str, part: str = "") -> Iterator[str]:
-    """What was summed of the rows that went some way."""
-    for column, kind in kinds.items():
-        found = stage.get("amounts", {}).get(column, {}).get(way, {}).get(part)
-        yield "" if found is None else amount(found, kind == "seconds")
 
 
 def _details(line: Line, reasons_max: int, kinds: Mapping[str, str]) -> Iterator[tuple[tuple[RenderableType, ...], str]]:
@@ -87,7 +80,7 @@ def _details(line: Line, reasons_max: int, kinds: Mapping[str, str]) -> Iterator
         yield (f"{indent}made", f"+{count(stage['made'])}"), "dim"
     for ending, reason, n in losses(stage, reasons_max):
         yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}", share(n, stage["in"]),
-               *_summed(stage, kinds, ending, reason)), STYLES[ending]
+               *summed(stage, kinds, ending, reason if ending == "dropped" else "")), STYLES[ending]
     yield from (((_folded(text, len(indent)),), "dim") for text in stage.get("lines", ()))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from curator.api import format as fmt
 from curator.api.stage import SIDE_OUTPUTS
-from curator.observe.report.columns import table_of
+from curator.observe.report.columns import summed, table_of
 from curator.observe.report.examples import Group
 from curator.observe.report.funnel import balance, inside
 from curator.observe.report.graph import MAIN, kept, lines, losses, origin, ports, takers
@@ -53,7 +53,7 @@ def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
     """For each stage, in reading order, what is said of it, and its bar: `parts`, in percent of the most rows that a stage had."""
-    taken, above, rows = takers(stats["stages"]), None, []
+    taken, above, rows, kinds = takers(stats["stages"]), None, [], stats.get("amounts", {})
     most = max(1, *(stage["in"] + stage["made"] for stage in stats["stages"]))
     for line in (line for line in lines(stats["stages"]) if line.port is None):
         stage = line.stage
@@ -62,7 +62,10 @@ def _flow(stats: Stats) -> list[dict[str, Any]]:
         parts = [("written" if stage["kind"] == "sink" else "kept", kept(stage)),
                  *(("kept" if (stage["name"], end) in taken else end, n) for end, _, n in losses(stage, 0))]
         rows.append({"stage": stage, "depth": line.depth, "kept": kept(stage), "branches": branches, "origin": origin(stage, above),
-                     "losses": losses(stage, REASONS_MAX), "parts": [(kind, 100 * n / most) for kind, n in parts if n]})
+                     "losses": [(ending, reason, n, ", ".join(filter(None, summed(stage, kinds, ending, reason))))
+                                for ending, reason, n in losses(stage, REASONS_MAX)],
+                     "amounts": ", ".join(filter(None, summed(stage, kinds, "out"))),
+                     "parts": [(kind, 100 * n / most) for kind, n in parts if n]})
         above = stage["name"], MAIN
     return rows
 
@@ -85,9 +88,12 @@ def _times(stats: Stats) -> Grid:
 
 def _reasons(stats: Stats) -> Grid:
     """Every reason of every stage, in pipeline order, the most frequent first; rules that never fired last."""
-    rows = ((stage["name"], reason, n, stage["in"]) for stage in stats["stages"]
-            for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0])))
-    return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage"], _parts(rows), "dropped")
+    kinds = stats.get("amounts", {})
+    fired = [(stage, reason, n) for stage in stats["stages"]
+             for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
+    rows = [(names, bar, [*numbers, *summed(stage, kinds, "dropped", reason)]) for (stage, reason, _), (names, bar, numbers) in
+            zip(fired, _parts((stage["name"], reason, n, stage["in"]) for stage, reason, n in fired), strict=True)]
+    return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds], rows, "dropped")
 
 
 def _tables(stats: Stats) -> list[Grid]:
