@@ -163,7 +163,7 @@ LINES = {
     "ngrams": 345,
     "pipeline": 868,
     "stages": 1048,
-    "engine": 3636,
+    "engine": 3630,
     "recipe": 1379,
     "worker": 1970,
     "observe": 2007,

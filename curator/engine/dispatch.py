@@ -24,6 +24,7 @@ from curator.engine.parts import CALL_BYTES, CallState, NodeState, OperatorState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_exclusive, start_worker
 from curator.engine.protocol import Slice
 from curator.engine.state import State
+from curator.engine.units import begin_read
 
 CALL_S = (0.2, 1.0)  # aim for calls this long: as long as makes the gap between two of them small,
 GAPS = 100  # so many times the gap
@@ -101,11 +102,7 @@ def _read(state: State, operator: OperatorState, force: int) -> bool:
         _start(state, operator, None, force)
         return False
     worker = _first(operator.idle[min(nodes, key=lambda n: (n.live_bytes + n.reserved, n.number)).number])
-    unit = state.units[state.waiting[operator.plan.index].popleft()]
-    unit.stage, unit.live = "reading", unit.live + 1
-    call = CallState(state.next_call(), operator.plan.index, "read", units=((unit.index, unit.attempt),), rows=1,
-                best_effort=unit.blames.get(operator.plan.index, 0) >= 2)
-    state.submit(operator, worker, call)
+    begin_read(state, operator, worker)
     return True
 
 
@@ -119,8 +116,8 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
                 break
             group = state.unpark(operator)
             units = tuple(dict.fromkeys((s.unit, s.attempt) for s in group.slices))
-            call = CallState(state.next_call(), operator.plan.index, "process", group.slices, units, crashes=group.crashes,
-                        rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
+            call = state.new_call(operator, "process", slices=group.slices, units=units, crashes=group.crashes,
+                                  rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
             state.submit(operator, _first(operator.idle[node.number]), call)
             if force:
                 return True
@@ -350,8 +347,7 @@ def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> Ca
         rows -= piece.rows or 1
         room -= piece.nbytes
     state.grow(operator, queue, -gone_rows, -gone_bytes)
-    return CallState(state.next_call(), operator.plan.index, "process", tuple(taken), tuple(units), rows=wanted - rows,
-                nbytes=CALL_BYTES - room)
+    return state.new_call(operator, "process", slices=tuple(taken), units=tuple(units), rows=wanted - rows, nbytes=CALL_BYTES - room)
 
 
 # -- whether ----------------------------------------------------------------------------------------------------

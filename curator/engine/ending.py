@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from curator.engine.events import Evidence, NodeDown, NodeUp, WorkerLost
-from curator.engine.parts import CallState, OperatorState, UnitState, WorkerState
+from curator.engine.parts import CallState, UnitState, WorkerState
 from curator.engine.protocol import DataLost, Failed
 from curator.engine.state import State
 
@@ -21,14 +20,14 @@ ENDING_S = 10.0  # who stops a run, a person or a scheduler of jobs, does not wa
 
 
 class Ending:
-    """From `stopped` to `finished`. A unit is "flushing" if it will be committed, "ending" if its failed rows are awaited, and
-    "ended" when nothing more comes of it."""
+    """From `stopped` to `finished`. `units`: those of which more comes. True: it will be committed as always; False: its failed
+    rows are awaited."""
 
     def __init__(self, state: State) -> None:
         self.state, self.until = state, state.now + ENDING_S
         self.sink = next(o for o in state.operators if o.plan.kind == "sink")
         self.steps = {at for at, step in enumerate(self.sink.plan.steps) if step.evidence}
-        self.units: set[int] = set()  # those that are "flushing" or "ending"
+        self.units: dict[int, bool] = {}
         self.take: dict[type, Callable[[Any], None]] = {  # what is taken in otherwise than in a run that goes on
             Failed: self._call_failed, DataLost: self._call_failed, WorkerLost: self._worker_lost,
             NodeDown: self._node_down, NodeUp: lambda event: None}
@@ -36,50 +35,47 @@ class Ending:
             queue.clear()
         for worker in list(state.workers.values()):
             if worker.operator != self.sink.plan.index:
-                self._end_worker(worker)
+                self._drop_calls(worker)
                 state.kill(worker)
         state.purge(lambda operator, piece: operator is not self.sink or piece.target not in self.steps)
-        flushes = Counter(call.units[0] for call in state.calls.values() if call.kind == "flush")
-        for queue in self.sink.queues.values():
-            for unit in (state.units[u] for u in queue.units):
-                asked = flushes[unit.index, unit.attempt]
-                if unit.stage != "flushing" or unit.flushing > asked:  # it is a flush that failed
-                    unit.flushing = asked
-                    unit.stage = "ending" if any(c.failed for c in unit.counts.values()) else "ended"
-                if unit.stage != "ended":
-                    self.units.add(unit.index)
-        for index in sorted(self.units):
-            self.go_on(state.units[index])
+        for unit in [state.units[u] for queue in self.sink.queues.values() for u in queue.units]:
+            whole = unit.stage == "flushing" and unit.flushing == self._flushes(unit)  # else a flush has failed
+            if whole or any(c.failed for c in unit.counts.values()):
+                self.units[unit.index] = whole
+        self._go_on(self.units)
 
     # -- units ----------------------------------------------------------------------------------------------
 
-    def go_on(self, unit: UnitState) -> None:
+    def _flushes(self, unit: UnitState) -> int:
+        """Flush calls that are under way."""
+        return sum(c.kind == "flush" and c.units[0] == (unit.index, unit.attempt) for c in self.state.calls.values())
+
+    def _go_on(self, indices: Iterable[int]) -> None:
         """When the failed rows of a unit are written: have their files closed, and when they are, tell of them."""
-        if unit.stage != "ending" or unit.live or unit.flushing:
-            return
-        queue = self.sink.queues[unit.touched[self.sink.plan.index]]
-        worker = self.sink.workers.get(queue.worker) if queue.worker is not None else None
-        if unit.flushed or worker is None or worker.stopping:
-            self._end(unit)
-        else:
-            self.state.submit_flush(self.sink, worker, unit, best_effort=True)
+        for unit in [self.state.units[u] for u in sorted(indices) if self.units.get(u) is False]:
+            if unit.live or self._flushes(unit):
+                continue
+            queue = self.sink.queues[unit.touched[self.sink.plan.index]]
+            worker = self.sink.workers.get(queue.worker) if queue.worker is not None else None
+            if unit.flushed or worker is None or worker.stopping:
+                self._end(unit)
+            else:
+                self.state.submit_flush(self.sink, worker, unit, best_effort=True)
 
     def answered(self, call: CallState) -> None:
         for index, attempt in call.units:
             unit = self.state.units[index]
             if unit.stage == "committed":
-                self.units.discard(index)
+                self.units.pop(index, None)
             elif unit.attempt == attempt:
-                self.go_on(unit)
+                self._go_on([index])
 
     def _end(self, unit: UnitState) -> None:
         steps = self.sink.plan.steps
         files = {steps[at].name: list(found) for index, kept in unit.flushed if index == self.sink.plan.index
                  for at, found in kept.files.items() if at in self.steps}
-        if unit.stage == "ending" and any(files.values()):
+        if self.units.pop(unit.index, None) is False and any(files.values()):
             self.state.act(Evidence(unit.index, unit.attempt, files))
-        unit.stage = "ended"
-        self.units.discard(unit.index)
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -91,16 +87,14 @@ class Ending:
         for index, attempt in call.units:
             unit = self.state.units[index]
             if unit.attempt == attempt and call.kind == "flush":
-                unit.flushing -= 1
                 self._end(unit)
             elif unit.attempt == attempt:
-                self.go_on(unit)
+                self._go_on([index])
 
     def _worker_lost(self, event: WorkerLost) -> None:
         worker = self.state.workers.get(event.worker)
         if worker is not None:
-            self._end_worker(worker)
-            self.state.remove_worker(worker)
+            self._lose(worker)
 
     def _node_down(self, event: NodeDown) -> None:
         state = self.state
@@ -110,30 +104,20 @@ class Ending:
         gone = [w for w in state.workers.values() if w.node == event.number]
         state.remove_node(event.number)
         for worker in gone:
-            self._end_worker(worker)
-            state.remove_worker(worker)
-        for index in sorted(self.units):
-            self.go_on(state.units[index])
+            self._lose(worker)
+        self._go_on(self.units)
 
-    def _end_worker(self, worker: WorkerState) -> None:
-        """Its calls end, and with a sink's worker the units whose files it has open."""
-        state, operator = self.state, self.state.operators[worker.operator]
+    def _drop_calls(self, worker: WorkerState) -> None:
         for call in list(worker.calls):
-            state.end_call(call)
-            state.drop_call(call)
-            for index, attempt in call.units if call.kind == "flush" else ():
-                unit = state.units[index]
-                if unit.attempt == attempt:
-                    unit.flushing -= 1
-                    unit.stage = "ended" if operator is self.sink else "ending"
-        worker.calls.clear()
-        if operator is self.sink:
-            self._lose(operator, worker.queue)
+            self.state.end_call(call)
+            self.state.drop_call(call)
 
-    def _lose(self, operator: OperatorState, queue: int) -> None:
-        units = operator.queues[queue].units
-        self.state.purge(lambda of, piece: of is operator and piece.unit in units)
-        for index in sorted(units & self.units):
-            unit = self.state.units[index]
-            unit.flushed = []
-            self._end(unit)
+    def _lose(self, worker: WorkerState) -> None:
+        """With a sink's worker the units end whose files it has open."""
+        self._drop_calls(worker)
+        self.state.remove_worker(worker)
+        if worker.operator == self.sink.plan.index:
+            units = self.sink.queues[worker.queue].units
+            self.state.purge(lambda operator, piece: operator is self.sink and piece.unit in units)
+            for index in units:
+                self.units.pop(index, None)

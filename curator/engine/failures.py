@@ -22,7 +22,7 @@ from curator.engine.parts import CallState, Group, OperatorState, UnitState, Wor
 from curator.engine.placement import allot, allots
 from curator.engine.protocol import DataLost, Failed, Reason, Slice
 from curator.engine.state import State
-from curator.engine.units import flush_if_drained, read_on, restart
+from curator.engine.units import excuse, flush_if_drained, read_on, restart, void
 
 TRIES = 3  # of a unit that is to blame for its failures, and of an operator's setup
 
@@ -94,8 +94,7 @@ def node_down(state: State, event: NodeDown) -> None:
         if operator.sticky and operator.exhausted:
             read_on(state, operator)
         _give_back(state, operator, calls, lost)
-    for unit in state.units.values():  # nothing goes round in circles as long as it is nodes that go
-        unit.excused = unit.attempt + (unit.index in lost)
+    excuse(state, lost)
     restart(state, [state.units[u] for u in sorted(lost)], f"node {event.number} is gone")
     if allots(state):
         allot(state, changed=True)
@@ -193,8 +192,7 @@ def _quarantine(state: State, operator: OperatorState, piece: Slice, step: int, 
 def _give_up(state: State, operator: OperatorState, unit: UnitState, reason: Reason, first: FirstError | None) -> None:
     """A unit that cannot be read ends as one failed record."""
     state.purge(lambda _, piece: piece.unit == unit.index)
-    state.void(unit, replay=False)
-    unit.stage = "draining"
+    void(state, unit, "draining")
     state.count_rows(unit, operator, 0, Counts(rows_in=1, failed=1))
     state.saw(first or FirstError(operator.plan.steps[0].name, reason.error))
     state.act(Report("failed", f"unit {unit.index} cannot be read: {reason.error}", operator.plan.index, unit.index))

@@ -242,8 +242,7 @@ class OperatorState:
             self.s_per_row = pace if self.s_per_row is None else 0.6 * self.s_per_row + 0.4 * pace
 
 
-# The last two in a run that ends early.
-UnitStage = Literal["waiting", "reading", "draining", "flushing", "committed", "unread", "ending", "ended"]
+UnitStage = Literal["waiting", "reading", "draining", "flushing", "committed", "unread"]
 
 
 @dataclass(slots=True)

@@ -107,7 +107,8 @@ class Scheduler:
         if self.finished:
             return
         for operator in self.state.operators:
-            for call, deadline in islice(operator.clocks.items(), 1):
+            if operator.clocks:
+                call, deadline = next(iter(operator.clocks.items()))
                 yield deadline, partial(self._overdue, operator, call)
         for worker in islice(self.state.stopping.values(), 1):
             yield worker.ends_by, partial(self._does_not_end, worker)
@@ -178,13 +179,10 @@ class Scheduler:
     def _ready(self, event: WorkerReady) -> None:
         worker = self.state.workers.get(event.worker)
         if worker is not None:
-            worker.ready = True
-            self.state.count(worker)
             operator = self.state.operators[worker.operator]
             operator.setup_failures, operator.setup_s = 0, event.setup_s
             self._exhausted(operator, event.exhausted)
-            if worker.leaving and not worker.stopping:
-                self.state.stop(worker)
+            self.state.ready(worker)
 
     def _emitted(self, event: Emitted) -> None:
         call = self.state.calls.get(event.call)

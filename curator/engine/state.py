@@ -1,8 +1,9 @@
 """What the scheduler knows, and the moves that keep it consistent.
 
-Rows and bytes, cores and devices, workers, calls and queues are changed here and nowhere else: each move also changes all that is
-counted over them. Beside it, `units` and `ending` say what stage a unit is in, `placement` which GPU slots there are, and `dispatch`
-which cores are claimed. Each field's comment is an invariant, which `check` asserts.
+Who changes what: rows and bytes, cores and devices, workers, calls and queues are changed here and nowhere else, since each move
+also changes all that is counted over them. What stage a unit is in is changed by `units`, which GPU slots there are by `placement`,
+which cores are claimed by `dispatch`, what was measured by the scheduler. `failures` and `ending` decide, and ask these. Each
+field's comment is an invariant, which `check` asserts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
+from typing import Any
 
 from curator.api.counts import Counts
 from curator.api.errors import FirstError
@@ -19,7 +21,6 @@ from curator.engine.balance.allocation import Allocation
 from curator.engine.events import Action, Release, Stop, StopWorker, Submit
 from curator.engine.parts import (
     ALONE,
-    COMMITTED,
     OFF,
     PAUSED,
     CallState,
@@ -33,7 +34,7 @@ from curator.engine.parts import (
     operator_state,
     workers_of_node,
 )
-from curator.engine.protocol import CountsByUnit, Discard, Output, Reason, Ref, Resume, Slice
+from curator.engine.protocol import CallKind, CountsByUnit, Output, Reason, Ref, Resume, Slice
 from curator.pipeline.plan import Operator, Target
 
 QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
@@ -365,42 +366,6 @@ class State:
             lost |= {u for call in worker.calls if call.emitted_early or call.kind == "read" for u, _ in call.units}
         return {u for u in lost if self.units[u].stage in ("reading", "draining", "flushing")}
 
-    def discard(self, unit: UnitState, replay: bool) -> None:
-        """Tell sinks and stateful operators what becomes of this attempt of a unit: `replay`, its records come once more."""
-        queues = dict(unit.touched)
-        if not replay:  # an earlier attempt may have been where this one was not
-            queues |= {o.plan.index: 0 for o in self.operators if o.plan.kind == "stateful"}
-        for index, at in queues.items():
-            queue = self.operators[index].queues[at]
-            queue.units.discard(unit.index)
-            if queue.worker is not None:
-                self.act(Discard(queue.worker, unit.index, unit.attempt, replay))
-        unit.touched.clear()
-
-    def void(self, unit: UnitState, replay: bool) -> None:
-        """Everything of this attempt of a unit counts no more; its slices are out of the queues."""
-        self.take_counts(unit, void=True)
-        self.discard(unit, replay)
-        unit.flushed, unit.flushing = [], 0
-        if unit.stage == "reading":
-            for worker in list(self.operators[unit.source].workers.values()):
-                if worker.head and worker.head.kind == "read" and worker.head.units[0][0] == unit.index:
-                    for call in worker.calls:  # nobody wants its answers any more
-                        self.end_call(call)
-                    self.kill(worker)
-        unit.attempt += 1
-        self.repeated = True
-        unit.live = 0
-
-    def end_unit(self, unit: UnitState) -> None:
-        """A unit is committed: nothing of it is left."""
-        for index, at in unit.touched.items():
-            self.operators[index].queues[at].units.discard(unit.index)
-        unit.touched.clear()
-        unit.stage = "committed"
-        self.open -= 1
-        self.units.end(unit.index, COMMITTED)
-
     def add_worker(self, operator: OperatorState, queue: Queue | None, places: tuple[Place, ...], share: float) -> WorkerState:
         """A worker starts at these places, with a share of each of its devices; `queue`: that it serves, of a sticky operator."""
         index = queue.index if queue is not None and operator.sticky else places[0].node
@@ -459,6 +424,13 @@ class State:
             worker.leaving = True
             self.count(worker)
 
+    def ready(self, worker: WorkerState) -> None:
+        """A worker is set up; one that was asked to leave meanwhile ends."""
+        worker.ready = True
+        self.count(worker)
+        if worker.leaving and not worker.stopping:
+            self.stop(worker)
+
     def stop(self, worker: WorkerState) -> None:
         """Ask a worker without a call to end; `WorkerLost` follows."""
         worker.stopping, worker.ends_by = True, self.now + CLOSE_S
@@ -475,6 +447,9 @@ class State:
 
     # -- calls ----------------------------------------------------------------------------------------------
 
+    def new_call(self, operator: OperatorState, kind: CallKind, **fields: Any) -> CallState:
+        return CallState(self.next_call(), operator.plan.index, kind, **fields)
+
     def submit(self, operator: OperatorState, worker: WorkerState, call: CallState) -> None:
         """Give a worker a call, behind those that it has."""
         call.worker, call.node = worker.id, worker.node
@@ -490,7 +465,7 @@ class State:
         """Ask a worker to finish what it keeps of a unit; with `best_effort` only what failed."""
         unit.flushing += 1
         units = ((unit.index, unit.attempt),)
-        self.submit(operator, worker, CallState(self.next_call(), operator.plan.index, "flush", units=units, best_effort=best_effort))
+        self.submit(operator, worker, self.new_call(operator, "flush", units=units, best_effort=best_effort))
 
     def begin(self, operator: OperatorState, call: CallState) -> None:
         """A call runs from now on. Not before does room count as taken: behind a paused call it would be for nothing."""

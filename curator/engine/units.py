@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from curator.engine.events import Commit, Report, Stop
-from curator.engine.parts import UNREAD, CallState, OperatorState, UnitState
-from curator.engine.protocol import Flushed
+from curator.engine.parts import COMMITTED, UNREAD, CallState, OperatorState, UnitState, WorkerState
+from curator.engine.protocol import Discard, Flushed
 from curator.engine.state import State
 from curator.pipeline.plan import Target
 
@@ -54,8 +55,22 @@ def _commit(state: State, unit: UnitState) -> None:
         if (o.plan.index == unit.source or unit.source in o.upstream)
         and (unit.wants(Target(o.plan.index, s)) or o.plan.kind == "source")
     )
-    state.end_unit(unit)
+    for index, at in unit.touched.items():
+        state.operators[index].queues[at].units.discard(unit.index)
+    unit.touched.clear()
+    unit.stage = "committed"
+    state.open -= 1
+    state.units.end(unit.index, COMMITTED)
     state.act(Commit(unit.index, unit.attempt, counts, files, snapshots, frozenset(depends), ran, rests))
+
+
+def begin_read(state: State, operator: OperatorState, worker: WorkerState) -> None:
+    """A worker reads the next unit."""
+    unit = state.units[state.waiting[operator.plan.index].popleft()]
+    unit.stage, unit.live = "reading", unit.live + 1
+    call = state.new_call(operator, "read", units=((unit.index, unit.attempt),), rows=1,
+                          best_effort=unit.blames.get(operator.plan.index, 0) >= 2)
+    state.submit(operator, worker, call)
 
 
 def restart(state: State, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
@@ -64,14 +79,43 @@ def restart(state: State, units: Sequence[UnitState], why: str, blamed: Collecti
     indices = {u.index for u in units}
     state.purge(lambda _, piece: piece.unit in indices)
     for unit in units:
-        state.void(unit, replay=True)
+        void(state, unit, "waiting")
         if unit.index in blamed:
             unit.blames[by] = unit.blames.get(by, 0) + 1
-        unit.stage = "waiting"
         state.waiting[unit.source].appendleft(unit.index)
         state.act(Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}", unit=unit.index))
         if unit.attempt - unit.excused >= ATTEMPTS:
             state.end_run(Stop("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}"))
+
+
+def void(state: State, unit: UnitState, stage: Literal["waiting", "draining"]) -> None:
+    """Everything of this attempt of a unit counts no more; its slices are out of the queues. It waits to be read again, or
+    (draining) only what is said of it now is still to come."""
+    state.take_counts(unit, void=True)
+    queues = dict(unit.touched)
+    if stage == "draining":  # an earlier attempt may have been where this one was not
+        queues |= {o.plan.index: 0 for o in state.operators if o.plan.kind == "stateful"}
+    for index, at in queues.items():
+        queue = state.operators[index].queues[at]
+        queue.units.discard(unit.index)
+        if queue.worker is not None:
+            state.act(Discard(queue.worker, unit.index, unit.attempt, replay=stage == "waiting"))
+    unit.touched.clear()
+    unit.flushed, unit.flushing = [], 0
+    if unit.stage == "reading":
+        for worker in list(state.operators[unit.source].workers.values()):
+            if worker.head and worker.head.kind == "read" and worker.head.units[0][0] == unit.index:
+                for call in worker.calls:  # nobody wants its answers any more
+                    state.end_call(call)
+                state.kill(worker)
+    unit.attempt, unit.live, unit.stage = unit.attempt + 1, 0, stage
+    state.repeated = True
+
+
+def excuse(state: State, lost: Collection[int]) -> None:
+    """Attempts until now are not counted: nothing goes round in circles as long as it is nodes that go."""
+    for unit in state.units.values():
+        unit.excused = unit.attempt + (unit.index in lost)
 
 
 def leave_unread(state: State, operator: OperatorState) -> None:
