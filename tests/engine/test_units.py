@@ -18,7 +18,7 @@ from curator.engine.scheduler import Scheduler
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Phase
 from curator.run.folder.ledger import Ledger
-from curator.run.folder.ledger_files import MERGE, LedgerFiles
+from curator.run.folder.ledger_files import MERGE, LedgerFiles, State
 from tests.engine.scenario import chain, make_stage
 from tests.marks import soaked_after
 
@@ -87,29 +87,44 @@ def test_files_of_a_ledger_stay_few_and_their_lines_are_not_written_over_and_ove
     files, written = LedgerFiles(Folder.open(str(tmp_path))), 0
     add = files.add
 
-    def counted(lines):
+    def counted(lines, state):
         nonlocal written
-        name = add(lines)
+        name = add(lines, state)
         written += files.sizes[name]
         return name
 
     files.add = counted
     for number in range(300):
-        files.add([line(number, 1), b'{"sum":{"a":{"in":1}}}', b'{"run":1,"elapsed":%d.0}' % number])
-        files.merge()
+        state = State(elapsed={1: float(number)}, done=number + 1, totals={"a": {"in": number + 1}})
+        files.add([line(number, 1)], lambda state=state: state)
+        files.merge(state)
     assert len(list(tmp_path.iterdir())) == len(files.sizes) <= 4 * MERGE
     assert written < 12 * sum(files.sizes.values())
-    found, total = set(), 0
-    for _, block in LedgerFiles(Folder.open(str(tmp_path))).scan():
-        found |= {unit for _, unit in block.units}
-        total += block.sums["a"]["in"] if block.sums else 0
-    assert (len(found), total) == (300, 300)
+    read = LedgerFiles(Folder.open(str(tmp_path)))
+    assert len({line for _, _, line in read.units()}) == 300
+    assert read.states[0] == state
 
 
 def test_of_a_unit_the_newest_line_counts_and_only_that(tmp_path):
     files = LedgerFiles(Folder.open(str(tmp_path)))
-    files.add([line(1, 1), line(2, 10), b'{"sum":{"a":{"in":11}}}'])
-    files.add([line(1, 100), b'{"sum":{"a":{"in":100}}}'])
-    lines = list(files.copied())
-    assert sorted(one for one in lines if one.startswith(b'{"unit"')) == sorted([line(1, 100), line(2, 10)])
-    assert lines[-1] == b'{"sum":{"a":{"in":110}}}'
+    files.add([line(1, 1), line(2, 10)], State)
+    files.add([line(1, 100)], State)
+    assert sorted(line for _, _, line in files.units()) == sorted([line(1, 100), line(2, 10)])
+
+
+@pytest.mark.parametrize("left", ["merged", "rewritten"])
+def test_old_files_that_a_death_left_count_neither_twice_nor_again(tmp_path, monkeypatch, left):
+    """A merge or a rewriting was cut short before it deleted a large file that it stands for; then small ones are merged."""
+    monkeypatch.setattr("curator.run.folder.ledger_files.MERGE", 2)
+    monkeypatch.setattr("curator.run.folder.ledger_files.SMALL_BYTES", 1000)
+    folder, old = Folder.open(str(tmp_path)), [line(number, 1) for number in range(20)]
+    LedgerFiles(folder).add(old, lambda: State(done=20))
+    again = old if left == "merged" else old[:1]
+    LedgerFiles(folder).add(again, lambda: State(done=len(again), reset=left == "rewritten"))
+    files = LedgerFiles(folder)
+    for number in range(20, 26):
+        assert [one for _, _, one in files.units()][-len(again):] == again
+        again.insert(0, line(number, 1))
+        files.add(again[:1], State)
+        files.merge(State())
+    assert sorted(one for _, _, one in LedgerFiles(folder).units()) == sorted(again)

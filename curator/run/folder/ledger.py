@@ -1,16 +1,7 @@
 """What is finished: one line a unit, beside the output. With it a run can be killed at any moment and started again.
 
-`_run/ledger/` holds files of JSON lines, each written once (`ledger_files`), on a disk and on an object store alike. A
-line is one of
-
-    {"run": 3, "elapsed": 12.5, "whole": 70}     how long the third attempt has worked; what was to be removed is gone.
-                                                 `whole`: it has ended with so many units, and left no file unnamed
-    {"reset": true}                              files before this one count no more (written when results are cleared)
-    {"remove": [path, ...]}                      files of results that were cleared, to be deleted
-    {"unit": key, ...}                           a `Record`
-    {"sum": {name: counts}}                      of units before it
-    {"evidence": [path, ...]}                    of a run that stopped early: what failed in units that were not finished.
-                                                 The next attempt removes it, and does these units again
+`_run/ledger/` holds files of JSON lines, each written once (`ledger_files`), on a disk and on an object store alike: a
+`Record` for each unit, and a `State` of all together.
 
 In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read again when
 somebody asks for more. The newest line of a unit is the true one. A stage of a unit is done when its line has that stage
@@ -26,9 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from curator.api.counts import Counts
 from curator.api.stage import Sink, Stateful, Unit, WrittenFile
@@ -41,10 +33,11 @@ from curator.run.folder.ledger_files import (
     LedgerFiles,
     Record,
     StageRecord,
+    State,
     add_counts,
+    counts_in,
     counts_of,
     is_marked,
-    sum_line,
     to_line,
     to_record,
     unit_of,
@@ -120,47 +113,35 @@ class Ledger:
     def _load(self) -> None:
         self.records: dict[str, Brief] = {}
         self.unfinished: dict[str, tuple[str, int, int]] = {}  # and where their lines are: file, offset, length
-        self.elapsed: dict[int, float] = {}  # seconds by attempt
         self._alike: dict[Brief, Brief] = {}
         self._stages: dict[tuple, tuple[Done, ...]] = {}  # likewise
-        self._totals: dict[str, Counts] = {}  # of the finished units,
-        self._new: dict[str, Counts] = {}  # and of those that were not written down yet
-        self._doomed: list[str] = []
         self._pending: list[bytes] = []
-        whole_with = -1  # units
-        newest = next(reversed(self.files.sizes), None)
-        for name, block in self.files.scan():
-            lines, whole, line = [], True, b""
+        for name, offset, line in self.files.units():
             try:
-                for other in block.others:
-                    self._take(other, name == newest)
-                    whole_with = max(whole_with, other.get("whole", -1)) if name == newest else whole_with
-                for offset, line in block.units:
-                    record = to_record(line)
-                    if record.unit in self.records:
-                        whole = whole and record.redo
-                        continue
-                    self.records[record.unit] = self._brief(record, record.depends, record.rests)
-                    if record.redo:
-                        self.unfinished[record.unit] = name, offset, len(line)
-                    else:
-                        lines.append(line)
-                add_counts(self._totals, block.total(lines, whole))
-            except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+                record = to_record(line)
+                self.records[record.unit] = self._brief(record, record.depends, record.rests)
+            except (ValueError, TypeError, msgspec.MsgspecError) as error:
                 raise self.files.damaged(name, line, error) from error
+            if record.redo:
+                self.unfinished[record.unit] = name, offset, len(line)
+        newest, *older = self.files.states or [State()]
+        self.elapsed = dict(newest.elapsed)  # seconds by attempt
+        for run, seconds in (item for state in older for item in state.elapsed.items()):
+            self.elapsed[run] = max(seconds, self.elapsed.get(run, 0.0))
+        self._totals: dict[str, Counts] = {}  # of the finished units
+        if newest.done == self.done:
+            self._totals = {name: Counts.from_json(counts) for name, counts in newest.totals.items()}
+        else:  # somebody has removed a file of the ledger
+            for _, _, line in self.files.units():
+                self._count(line)
+        self._doomed = newest.remove
+        self._tidy = newest.whole and newest.done == len(self.records)
         self._pinned = max((name for name, _, _ in self.unfinished.values()), default="")
-        self._tidy = whole_with == len(self.records)  # else somebody died, or has removed a file of the ledger
         self._replaces = bool(self.unfinished)  # sidecars: the old ones are there until the next attempt begins
 
-    def _take(self, line: dict, newest: bool) -> None:
-        if "run" in line:
-            self.elapsed[line["run"]] = max(line["elapsed"], self.elapsed.get(line["run"], 0.0))
-        elif "remove" in line:
-            self._doomed = line["remove"] if newest else []  # else they are gone
-        elif "evidence" in line:
-            self._doomed += line["evidence"] if newest else []
-        elif "reset" not in line:
-            raise ValueError(f"a line about {str(line)[:80]}")
+    def _count(self, line: bytes) -> None:
+        if not is_marked(line):
+            add_counts(self._totals, counts_in(to_record(line)))
 
     def _brief(self, record: Record, depends: Collection[str] = (), rests: Mapping[str, int] = {}) -> Brief:
         said = tuple([(name, s.key, tuple(s.sidecar.split(record.unit)) if s.sidecar else None, s.replay)
@@ -204,7 +185,7 @@ class Ledger:
         record = Record(unit=unit.key, label=unit.label, uris=uris, stages=stages, depends=tuple(sorted(depends)),
                         rests={**rests, **commit.rests})
         self.records[unit.key] = self._brief(record)
-        add_counts(self._new, counts)
+        add_counts(self._totals, counts)
         self._pending.append(to_line(record))
 
     def _file(self, file: WrittenFile) -> FileRecord:
@@ -218,39 +199,44 @@ class Ledger:
         """Write what was added, and how long this attempt has worked. `whole`: it has ended, and left nothing to remove."""
         self.elapsed[self.run] = elapsed
         self.confirm()
-        ended = {"whole": len(self.records)} if whole and not self._replaces else {}
-        lines = [to_line({"run": self.run, "elapsed": round(elapsed, 3), **ended}), *self._pending]
-        lines += [sum_line(self._new)] if self._pending else []
-        lines += [to_line({"evidence": [file.path for _, file in self.evidence]})] if self.evidence else []
-        self.files.add(lines)
-        add_counts(self._totals, self._new)
-        self._pending, self._new = [], {}
-        self.files.merge(behind=self._pinned)  # lines that will be asked for stay where they are
+        state = self._state(whole=whole and not self._replaces, remove=[file.path for _, file in self.evidence])
+        self.files.add(self._pending, lambda: state)
+        self._pending = []
+        self.files.merge(state, behind=self._pinned)  # lines that will be asked for stay where they are
+
+    def _state(self, **more: Any) -> State:
+        return State(elapsed=self.elapsed, totals={name: counts.to_json() for name, counts in self._totals.items()},
+                     done=self.done, **more)
 
     @property
     def pending(self) -> int:
         return len(self._pending)
 
-    def _rewrite(self, edit: Callable[[Record], Record | None], units: Container[str]) -> None:
+    def _rewrite(self, edit: Callable[[Record], Record | None], units: Collection[str]) -> None:
         """Make the present lines all there is, in one file. `edit` gives what becomes of the records of these units."""
 
-        def edited(unit: str, line: bytes) -> bytes | None:
-            if unit not in units:
-                return line
-            record = edit(to_record(line))
-            return None if record is None else to_line(record)
+        done = 0
 
         def lines() -> Iterator[bytes]:
-            yield to_line({"reset": True})
-            for run, seconds in self.elapsed.items():
-                yield to_line({"run": run, "elapsed": seconds})
-            yield from self.files.copied(None, edited, times=False)
-            yield to_line({"remove": self._doomed})
+            nonlocal done
+            for _, _, line in self.files.units():
+                unit = unit_of(line)
+                if unit in units:
+                    record = edit(to_record(line))
+                    if record is None:
+                        continue
+                    line = to_line(record)
+                done += not is_marked(line)
+                if recount or unit in units:
+                    self._count(line)
+                yield line
 
         assert not self._pending  # nobody would copy it
         self.confirm()
+        if recount := any(unit not in self.unfinished for unit in units):  # of a sum nothing can be taken away
+            self._totals = {}
         run, elapsed = self.run, self.elapsed
-        self.files.replace(list(self.files.sizes), lines())
+        self.files.replace(list(self.files.sizes), lines(), lambda: replace(self._state(remove=self._doomed, reset=True), done=done))
         self._load()
         self.run, self.elapsed = run, elapsed
 
@@ -422,17 +408,10 @@ class Ledger:
 
     def _lines(self) -> Iterator[bytes]:
         """The true line of each unit that was written down."""
-        seen: set[str] = set()
-        for _, block in self.files.scan():
-            for _, line in block.units:
-                unit = unit_of(line)
-                if unit not in seen:
-                    seen.add(unit)
-                    yield line
+        return (line for _, _, line in self.files.units())
 
     def counts(self) -> dict[str, Counts]:
         """The counts of all finished units, by stage; the caller's own copy."""
         copy: dict[str, Counts] = {}
         add_counts(copy, self._totals)
-        add_counts(copy, self._new)
         return copy

@@ -4,15 +4,12 @@ Lines are added as a new file. When there are `MERGE` files of about a size at t
 carry when one counts, so a line is written anew a few times, however many there are. Who dies before the old files are
 deleted leaves the same lines twice, and of a unit's lines the one in the newest file counts.
 
-A unit's line begins with `{"unit": key`. Behind some of them stands the sum of their counts, `{"sum": {name: counts}}`:
-of the units before it in this file, back to the sum before, without those marked "redo". So nobody has to read a
-million counts to know what they add up to.
+A unit's line begins with `{"unit": key`. The last line of a file is a `State`, and that of the newest file counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -24,12 +21,9 @@ from curator.io.files.folder import Folder
 MERGE = 8
 SMALL_BYTES = 256 << 10  # files below this are of one size; then each `MERGE` times as many bytes are another,
 LARGE_BYTES = 16 << 20  # and files from this on are left alone: nobody waits long for a merge
-SUM_UNITS = 1000  # a sum stands behind about so many units: to take a unit away is to sum up so many others
 CHUNK = 4 << 20  # bytes that are read at a time
 NEAR = 1 << 20  # bytes that are read for a single line: the next one asked for is often behind it
 UNIT = b'{"unit"'
-
-
 NO_COUNTS = msgspec.Raw(b"{}")
 
 
@@ -78,26 +72,28 @@ to_record = msgspec.json.Decoder(Record).decode
 to_line = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class Block:
-    """Lines of a file up to a sum.
+class State(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """What is true of all units together when a file is written.
 
-    `units`: where each line begins, and the line. `sums`: counts by stage, None if there are none. `others`: lines that
-    are about no unit.
+    `elapsed`: how many seconds each attempt has worked. `totals`: the counts of the `done` finished units by stage, so
+    that nobody has to read a million of them; with another number of units they are counted anew. `whole`: the attempt
+    has ended, and left no file unnamed. `remove`: files to be deleted when the next attempt begins: results that were
+    cleared, and what shows why a run stopped early. `reset`: older files count no more.
     """
 
-    units: list[tuple[int, bytes]] = field(default_factory=list)
-    sums: dict[str, dict] | None = None
-    others: list[dict[str, Any]] = field(default_factory=list)
+    elapsed: dict[int, float] = {}
+    totals: dict[str, dict[str, Any]] = {}
+    done: int = 0
+    whole: bool = False
+    remove: list[str] = []
+    reset: bool = False
 
-    def total(self, lines: Iterable[bytes], whole: bool) -> dict[str, Counts]:
-        """What the unmarked ones of these lines add up to. `whole`: they are those of the block."""
-        if whole and self.sums is not None:
-            return {name: Counts.from_json(counts) for name, counts in self.sums.items()}
-        total: dict[str, Counts] = {}
-        for record in (to_record(line) for line in lines if not is_marked(line)):
-            add_counts(total, {n: counts_of(s) for n, s in record.stages.items()})
-        return total
+
+to_state = msgspec.json.Decoder(State).decode
+
+
+def counts_in(record: Record) -> dict[str, Counts]:
+    return {name: counts_of(stage) for name, stage in record.stages.items()}
 
 
 def counts_of(stage: StageRecord) -> Counts:
@@ -119,10 +115,6 @@ def add_counts(total: dict[str, Counts], more: dict[str, Counts]) -> None:
         total.setdefault(name, Counts()).add(counts)
 
 
-def sum_line(total: dict[str, Counts]) -> bytes:
-    return to_line({"sum": {name: counts.to_json() for name, counts in total.items()}})
-
-
 class LedgerFiles:
     """The lines of a folder.
 
@@ -133,6 +125,7 @@ class LedgerFiles:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.sizes = dict.fromkeys(sorted(n for n in folder.names() if n.endswith(".jsonl")), 0)  # in the order of writing
+        self.states: list[State] = []
         self._near: list[tuple[str, int, bytes]] = []  # what was read for single lines last: file, from where, bytes
 
     @property
@@ -142,33 +135,26 @@ class LedgerFiles:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def scan(self, names: Collection[str] | None = None) -> Iterator[tuple[str, Block]]:
-        """All blocks, the newest file first: of a unit, the line that comes first counts. `names`: in these files only."""
-        for name in reversed(self.sizes if names is None else [n for n in self.sizes if n in names]):
-            last = False
-            for block in self._blocks(name):
-                last = last or any("reset" in line for line in block.others)
-                yield name, block
-            if last:
-                return
+    def units(self, names: Collection[str] | None = None) -> Iterator[tuple[str, int, bytes]]:
+        """The line of each unit that counts, with its file and where it begins there; the newest file comes first.
 
-    def _blocks(self, name: str) -> Iterator[Block]:
-        block, line = Block(), b""
-        try:
-            for offset, line in self._lines(name):
-                if line.startswith(UNIT):
-                    block.units.append((offset, line))
-                    continue
-                other = msgspec.json.decode(line)
-                if "sum" not in other:
-                    block.others.append(other)
-                    continue
-                block.sums = other["sum"]
-                yield block
-                block = Block()
-            yield block
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, msgspec.MsgspecError) as error:
-            raise self.damaged(name, line, error) from error
+        `names`: in these files only. When all is read, `states` has those of the files, the newest first.
+        """
+        self.states = []
+        seen: set[str] = set()
+        for name in reversed(self.sizes if names is None else [n for n in self.sizes if n in names]):
+            line = b""
+            try:
+                for offset, line in self._lines(name):
+                    if not line.startswith(UNIT):
+                        self.states.append(to_state(line))
+                    elif (unit := unit_of(line)) not in seen:
+                        seen.add(unit)
+                        yield name, offset, line
+            except (ValueError, IndexError, msgspec.MsgspecError) as error:
+                raise self.damaged(name, line, error) from error
+            if any(state.reset for state in self.states):
+                return
 
     def damaged(self, name: str, line: bytes, error: Exception) -> CuratorError:
         return CuratorError(f"{self.folder.path_of(name)} is damaged, or of another version ({error!r} at {line[:80]!r}). "
@@ -199,30 +185,34 @@ class LedgerFiles:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def add(self, lines: Iterable[bytes]) -> str:
-        """Write lines, as one new file; its name."""
+    def add(self, lines: Iterable[bytes], state: Callable[[], State]) -> str:
+        """Write lines, as one new file; its name. `state`: asked for behind the last line."""
         name = f"{int(next(reversed(self.sizes)).split('.')[0]) + 1 if self.sizes else 1:08d}.jsonl"
         with self.folder.open_file(name, "wb") as file:
             for line in lines:
                 file.write(line + b"\n")
+            file.write(to_line(state()) + b"\n")
             size = file.tell()
         self.sizes[name] = size
         return name
 
-    def replace(self, old: Sequence[str], lines: Iterable[bytes]) -> None:
+    def replace(self, old: Sequence[str], lines: Iterable[bytes], state: Callable[[], State]) -> None:
         """Write lines that stand for those of files that then go."""
-        self.add(lines)
+        self.add(lines, state)
         self.folder.delete(old)
         for name in old:
             del self.sizes[name]
 
-    def merge(self, behind: str = "") -> None:
-        """Make few files of many. `behind`: of those after this one."""
+    def merge(self, state: State, behind: str = "") -> None:
+        """Make few files of many. `state`: of the newest. `behind`: of files after this one."""
         while names := self._alike(behind):
-            self.replace(names, self.copied(names))
+            self.replace(names, (line for _, _, line in self.units(names)), lambda: state)
 
     def _alike(self, behind: str) -> list[str]:
-        """The files at the end that are no larger than the last one, by size as merges know it; if they are enough."""
+        """The files at the end that are no larger than the last one, by size as merges know it; if they are enough.
+
+        Files that a reset hides were not read, so they have no size, and go with the file that says it.
+        """
         last = self.sizes[next(reversed(self.sizes))] if self.sizes else LARGE_BYTES
         if last >= LARGE_BYTES:
             return []
@@ -232,47 +222,6 @@ class LedgerFiles:
                 break
             found.insert(0, name)
         return found if len(found) >= MERGE else []
-
-    def copied(self, names: Collection[str] | None = None,
-               edit: Callable[[str, bytes], bytes | None] | None = None, times: bool = True) -> Iterator[bytes]:
-        """The lines that these files (None: all) add up to, with new sums, and with `times` how long attempts have worked.
-
-        `edit` gives for a unit's line what takes its place: the line itself where nothing changes, None for nothing;
-        what changes and counts no more it marks. Removals have been made by now: they are left out.
-        """
-        seen: set[str] = set()
-        others: dict[str, list[dict[str, Any]]] = {}  # by file
-        elapsed: dict[int, float] = {}
-        ended: dict[str, Any] = {}  # true until the next attempt begins
-        total: dict[str, Counts] = {}
-        units, newest = 0, next(reversed(self.sizes), None)
-        for name, block in self.scan(names):
-            kept, whole = [], True
-            for _, line in block.units:
-                key, edited = unit_of(line), None
-                if key not in seen:
-                    seen.add(key)
-                    edited = line if edit is None else edit(key, line)
-                if edited is not None:
-                    kept.append(edited)
-                    yield edited
-                whole = whole and (edited is line or (is_marked(line) and (edited is None or is_marked(edited))))
-            units += len(kept)
-            add_counts(total, block.total(kept, whole))
-            for line in block.others:
-                if "run" in line:
-                    elapsed[line["run"]] = max(line["elapsed"], elapsed.get(line["run"], 0.0))
-                    ended = ended or (line if name == newest and "whole" in line else {})
-                elif "remove" not in line and ("evidence" not in line or name == newest):
-                    others.setdefault(name, []).append(line)
-            if units >= SUM_UNITS:
-                yield sum_line(total)
-                total, units = {}, 0
-        yield sum_line(total)
-        for run, seconds in sorted(elapsed.items()) if times else ():
-            yield to_line({**(ended if ended.get("run") == run else {}), "run": run, "elapsed": seconds})
-        for name in reversed(others):
-            yield from map(to_line, others[name])
 
 
 def _rank(size: int) -> int:
