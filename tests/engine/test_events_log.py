@@ -173,7 +173,8 @@ def test_every_event_and_action_has_its_documented_fields(tmp_path):
         ev.Commit(0, 1, {}, {"out": ["f"]}, {}, frozenset(), frozenset()),
         ev.Report("plan", "2 of ocr", details={"workers": {"ocr": 2}, "rate": 1.5, "rate_max": 2.0}),
         refitted(operator, Refitted(1, 64, 32)), refitted(operator, Refitted(1, 0, None)),
-        *(ev.Report(kind, "told") for kind in ("preempt", "limit", "crowded", "waiting", "shared_folder", "failed", "stopped"))])
+        *(ev.Report(kind, "told") for kind in ("preempt", "limit", "crowded", "waiting", "shared_folder", "failed", "stopped",
+                                                "node up", "node down"))])
     observer.end("stopped", "by Ctrl-C", {"in": 3})
     events = told(tmp_path)
     check_documented(events)

@@ -447,7 +447,7 @@ def test_a_run_goes_on_when_a_node_goes_and_one_comes(cluster, tmp_path):
     assert result.ok, result.stats["message"]
     assert len(written(out)) == len({row["id"] for row in written(out)}) == 320
     events = [json.loads(line)["event"] for line in (out / "_run" / "events.jsonl").read_text().splitlines()]
-    assert "node down" in events
+    assert "node_down" in events
 
 
 @pytest.mark.slow

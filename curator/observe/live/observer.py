@@ -189,8 +189,8 @@ class Observer:
         if report.kind == "lost":
             self.dead += 1
             self.deaths = self.deaths or [report.text]
-            if report.details.get("worker") in lost:
-                return
+        if report.details.get("worker") in lost or report.kind in ("node up", "node down"):
+            return  # its event has a line, which says more
         operator = None if report.operator is None else self._operators[report.operator].name
         unit = None if report.unit is None else self._units[report.unit]
         self.log.add(REPORTS.get(report.kind, report.kind), report.text, operator=operator, unit=unit, **report.details)
