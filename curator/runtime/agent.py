@@ -10,9 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from curator.engine import protocol
@@ -32,28 +32,10 @@ User = tuple[int, int]  # a process, and the number of a call
 
 @dataclass(slots=True)
 class Copy:
-    """A batch of another node. `users`: calls that were given it, or wait for it; without any it goes."""
+    """A batch of another node, here or on its way. `users`: calls that were given it, or wait for it; without any it goes."""
 
-    path: str | None = None
+    path: Future[str]
     users: set[User] = field(default_factory=set)
-
-
-@dataclass(slots=True, frozen=True)
-class Fetched:
-    """A batch of another node is here, at `path`; or it never will be, because it is `lost`."""
-
-    key: Far
-    path: str | None
-    lost: str
-
-
-@dataclass(slots=True)
-class Letter:
-    """A request to a process. `missing`: batches of its call that are not here yet. `lost`: why one never will be."""
-
-    request: protocol.Send | protocol.EndProcess
-    missing: set[Far] = field(default_factory=set)
-    lost: str = ""
 
 
 class Agent:
@@ -70,8 +52,9 @@ class Agent:
         self.fetch = fetch
         self.fetchers = ThreadPoolExecutor(FETCHES, "fetch")
         self.copies: dict[Far, Copy] = {}
-        self.letters: dict[int, deque[Letter]] = {}  # of the processes that wait for a batch
-        self.inbox: SimpleQueue[protocol.Request | Fetched] = SimpleQueue()
+        # Requests to processes that wait for a batch, each with the copies that it needs, by path.
+        self.letters: dict[int, deque[tuple[protocol.Send | protocol.EndProcess, dict[str, Copy]]]] = {}
+        self.inbox: SimpleQueue[protocol.Request] = SimpleQueue()
         self.said: list[tuple[int, protocol.FromProcess]] = []
         self.something = threading.Condition()
         self.told_at = time.monotonic()  # when somebody last listened,
@@ -83,7 +66,7 @@ class Agent:
 
     # -- from other threads ---------------------------------------------------------------------------------
 
-    def do(self, requests: Sequence[protocol.Request | Fetched]) -> None:
+    def do(self, requests: Sequence[protocol.Request]) -> None:
         """Carry out requests in their order, soon."""
         for request in requests:
             self.inbox.put(request)
@@ -145,87 +128,49 @@ class Agent:
                 self.something.notify_all()
 
     def _carry_out(self) -> None:
-        while True:
-            try:
-                request = self.inbox.get_nowait()
-            except Empty:
-                return
+        while not self.inbox.empty():
+            request = self.inbox.get()
             match request:
-                case Fetched():
-                    self._fetched(request.key, request.path, request.lost)
                 case protocol.Send() if request.far:
-                    self._fetch_and_send(request)
+                    if request.process in self.processes.alive:
+                        user = request.process, request.message.id
+                        copies = {path: self._copy((node, path), user) for path, node in request.far.items()}
+                        self.letters.setdefault(request.process, deque()).append((request, copies))
                 case (protocol.Send(message=protocol.Call() | protocol.Discard()) | protocol.EndProcess(kill=False)
                       ) if request.process in self.letters:  # not `Resume`, which is for a call that has begun
-                    self.letters[request.process].append(Letter(request))
+                    self.letters[request.process].append((request, {}))
                 case _:
                     if isinstance(request, protocol.EndProcess) and request.kill:
                         self._discard(request.process)
                     self.processes.do(request)
+        for process in list(self.letters):
+            self._send_letters(process)
 
     # -- batches of other nodes -------------------------------------------------------------------------------
 
-    def _fetch_and_send(self, request: protocol.Send) -> None:
-        """A call with batches that lie elsewhere."""
-        process, call = request.process, request.message
-        if process not in self.processes.alive:
-            return
-        letter = Letter(request)
-        for path, node in request.far.items():
-            key = node, path
-            if key not in self.copies:
-                self.copies[key] = Copy()
-                self.fetchers.submit(self._fetch, key)
-            copy = self.copies[key]
-            copy.users.add((process, call.id))
-            if copy.path is None:
-                letter.missing.add(key)
-        self.letters.setdefault(process, deque()).append(letter)
-        self._send_letters(process)
-
-    def _fetch(self, key: Far) -> None:
-        """In a thread of its own."""
-        path, lost = None, ""
-        try:
-            path = self.store.copy(self.fetch(*key))
-        except Exception as error:
-            lost = f"a batch on another node could not be fetched: {error}"
-        self.do([Fetched(key, path, lost)])
-
-    def _fetched(self, key: Far, path: str | None, lost: str) -> None:
-        copy = self.copies[key]
-        copy.path = path
-        if path is None or not copy.users:
-            del self.copies[key]
-            if path is not None:
-                Store.release(path)
-        for process in list(self.letters):
-            for letter in self.letters[process]:
-                if key in letter.missing:
-                    letter.missing.discard(key)
-                    letter.lost = letter.lost or lost
-            self._send_letters(process)
+    def _copy(self, key: Far, user: User) -> Copy:
+        copy = self.copies.get(key)
+        if copy is None or (copy.path.done() and copy.path.exception()):
+            copy = self.copies[key] = Copy(self.fetchers.submit(lambda: self.store.copy(self.fetch(*key))))
+            copy.path.add_done_callback(lambda _: self.processes.wake())
+        copy.users.add(user)
+        return copy
 
     def _send_letters(self, process: int) -> None:
         """Send what is complete, in its turn."""
         letters = self.letters[process]
-        while letters and not letters[0].missing:
-            letter = letters.popleft()
-            if letter.lost:
-                self.processes.send(process, protocol.DataLost(letter.request.message.id, letter.lost))
-            else:
-                if isinstance(letter.request, protocol.Send):
-                    self._bring_home(letter.request)
-                self.processes.do(letter.request)
+        while letters and all(copy.path.done() for copy in letters[0][1].values()):
+            request, copies = letters.popleft()
+            lost = next((error for copy in copies.values() if (error := copy.path.exception())), None)
+            if lost is not None:
+                reason = f"a batch on another node could not be fetched: {lost}"
+                self.processes.send(process, protocol.DataLost(request.message.id, reason))
+                continue
+            for ref in {s.ref for s in request.message.slices if s.ref is not None} if copies else ():
+                ref.data = copies[ref.data].path.result() if ref.data in copies else ref.data
+            self.processes.do(request)
         if not letters:
             del self.letters[process]
-
-    def _bring_home(self, request: protocol.Send) -> None:
-        """Let a call read our copies."""
-        if request.far:
-            here = {path: self.copies[node, path].path for path, node in request.far.items()}
-            for ref in {s.ref for s in request.message.slices if s.ref is not None}:
-                ref.data = here.get(ref.data, ref.data)
 
     def _heard(self, process: int, message: protocol.FromProcess) -> None:
         if isinstance(message, (protocol.Done, protocol.Failed, protocol.DataLost)):
@@ -240,8 +185,12 @@ class Agent:
     def _let_go(self, ended: Callable[[User], bool]) -> None:
         """Remove copies that no call needs any more; one that is still on its way is removed when it is here."""
         for key, copy in list(self.copies.items()):
-            if copy.users:
-                copy.users = {user for user in copy.users if not ended(user)}
-                if not copy.users and copy.path is not None:
-                    del self.copies[key]
-                    Store.release(copy.path)
+            copy.users = {user for user in copy.users if not ended(user)}
+            if not copy.users:
+                del self.copies[key]
+                copy.path.add_done_callback(_release)
+
+
+def _release(path: Future[str]) -> None:
+    if not path.cancelled() and path.exception() is None:
+        Store.release(path.result())

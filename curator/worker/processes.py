@@ -185,7 +185,7 @@ class Processes:
 
     def wake(self) -> None:
         """Make `wait` return, from any thread."""
-        with contextlib.suppress(BlockingIOError):  # enough calls wait already
+        with contextlib.suppress(OSError):  # enough calls wait already; or it is closed
             self.waker.send(b"\0")
 
     def wait(self, timeout: float | None) -> list[tuple[int, protocol.FromProcess]]:
