@@ -5,7 +5,7 @@
 
 In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read again when
 somebody asks for more. The newest line of a unit is the true one. A stage of a unit is done when its line has that stage
-with its present key. Files of ours that no line names (`removal`) are removed when the next attempt begins, and when a
+with its present key. Files of ours that no line names are removed when the next attempt begins, and when a
 run ends that stopped early or in which units were begun more than once.
 
 Each phase of a run has a ledger of its own: the first one `ledger/`, the others `ledger-2/` and so on. A ledger touches
@@ -26,7 +26,7 @@ from curator.api.counts import Counts
 from curator.api.stage import Sink, Stateful, Unit, WrittenFile
 from curator.engine.events import Commit
 from curator.io.files.folder import FileInfo, Folder
-from curator.pipeline.plan import SPOOLS, Phase, Plan, Step
+from curator.pipeline.plan import SPOOLS, Phase, Plan, Step, Target
 from curator.run.folder.ledger_files import (
     NO_COUNTS,
     FileRecord,
@@ -43,9 +43,9 @@ from curator.run.folder.ledger_files import (
     unit_of,
 )
 from curator.run.folder.lock import Lock
-from curator.run.folder.needs import Need, kept, needed
-from curator.run.folder.owner import Owner
-from curator.run.folder.removal import Removal
+from curator.run.folder.owner import Owner, Removal
+
+Need = frozenset[Target] | bool | None  # the steps to run; True for nothing, None for everything
 
 FOLDER = "ledger"
 COMPACT_FILES = 64  # more small ledger files than this are made one when a run begins
@@ -415,3 +415,33 @@ class Ledger:
         copy: dict[str, Counts] = {}
         add_counts(copy, self._totals)
         return copy
+
+
+# -- what is left to do of a unit, from the keys of the steps that were done with it, and the present plan ---------------
+
+
+def needed(phase: Phase, source: int, done: Mapping[str, str]) -> Need:
+    """The steps that are not done with their present key, and all that lead to one. `done`: keys by step.
+
+    An operator runs as a whole or not at all; of the sinks each for itself.
+    """
+    reached = {source}
+    for operator in phase.operators:
+        if operator.index in reached:
+            reached |= phase.consumers(operator.index)
+    found: set[Target] = set()
+    for operator in reversed([o for o in phase.operators if o.index in reached]):
+        stale = {at for at, step in enumerate(operator.steps) if done.get(step.name) != step.key}
+        stale |= {at for (at, _), targets in operator.routes.items() if not found.isdisjoint(targets)}
+        if stale and operator.kind != "sink":
+            stale = set(range(len(operator.steps)))
+        found |= {Target(operator.index, at) for at in stale}
+    return frozenset(found) if found else True
+
+
+def kept(phase: Phase, need: Need) -> frozenset[str]:
+    """The steps whose results stay."""
+    if need is None:
+        return frozenset()
+    return frozenset(step.name for operator in phase.operators for at, step in enumerate(operator.steps)
+                     if need is True or Target(operator.index, at) not in need)
