@@ -168,8 +168,8 @@ LINES = {
     "worker": 1970,
     "observe": 2007,
     "testing": 1165,
-    "runtime": 1085,
-    "run": 2547,
+    "runtime": 1034,
+    "run": 2464,
     "cli": 416,
     ".": 127,
 }
@@ -187,8 +187,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 11988
-    assert sum(LINES.values()) <= 25457
+    assert sum(LINES[room] for room in SLIM_CORE) <= 11854
+    assert sum(LINES.values()) <= 25323
 
 
 def test_nothing_names_a_machine():
