@@ -16,7 +16,7 @@ from curator.api.batch import Batch
 from curator.api.errors import InputError, RecipeError
 from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.faults import explained
-from curator.io.files.folder import list_files, open_input
+from curator.io.files.folder import Output, list_files, open_input
 from curator.io.media.sink import MediaFiles, MediaSink, safe
 from curator.io.media.types import extension_of
 from curator.io.sink import Encoder, FileWriter
@@ -150,9 +150,8 @@ class ToFiles(MediaSink):
     The files are `<name>/<key>.<extension>`, and beside that folder is `<name>.parquet`, whose column `file_name` (string) is
     the file's path below `path`, null where `media` is. With `by`, a column, they are
     `<value>/<name>-<key>.<extension>`: a folder for each value, as loaders of labelled folders want it (`null` for those
-    without). The key is the column `key`, else the
-    `id`, made safe as a file's name; where `extension` is no ending, the file has none. A column `file_name` that was there
-    before is replaced.
+    without). The key is the column `key`, else the `id`, made safe as a file's name; where `extension` is no ending, the file
+    has none. A column `file_name` that was there before is replaced.
 
     Files appear one by one; those of a unit that was not finished are removed when the run begins again. Many thousands of
     records are better kept as `webdataset`: each file costs a sync of the disk, and a line in the ledger of the run.
@@ -176,31 +175,32 @@ class ToFiles(MediaSink):
         return (*super().unasked(), *([self.by] if self.by else []))
 
     def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
-        return _FilesOfRecords(self, files, stem)
+        return FilesOfRecords(files, stem, self.media, self.by, files.add(self.output(files.folder, stem + self.suffix())))
 
 
-class _FilesOfRecords(MediaFiles):
-    def __init__(self, sink: ToFiles, files: FileWriter, stem: str) -> None:
-        super().__init__(files.add(sink.output(files.folder, stem + sink.suffix())))
-        self._sink, self._files, self._stem = sink, files, stem
+class FilesOfRecords(MediaFiles):
+    """A file a record, named as `ToFiles` says. `described`: where the Parquet file goes, None for none."""
+
+    def __init__(self, files: FileWriter, stem: str, media: str, by: str | None = None, described: Output | None = None) -> None:
+        super().__init__(described)
+        self._files, self._stem, self._media, self._by = files, stem, media, by
 
     def put(self, rows: pa.Table) -> pa.Table:
-        contents = rows.column(self._sink.media).to_pylist()
-        naming = rows.select([name for name in ("id", "key", "extension", self._sink.by) if name in rows.column_names])
-        names = [None if content is None else self._name(record)
-                 for content, record in zip(contents, naming.to_pylist(), strict=True)]
+        contents = rows.column(self._media).to_pylist()
+        naming = rows.select([name for name in ("id", "key", "extension", self._by) if name in rows.column_names]).to_pylist()
+        names = [None if content is None else self._name(one) for content, one in zip(contents, naming, strict=True)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._put, names, contents))
-        about = rows.drop_columns([n for n in (FILE_NAME, self._sink.media) if n in rows.column_names])
+        about = rows.drop_columns([n for n in (FILE_NAME, self._media) if n in rows.column_names])
         return about.append_column(FILE_NAME, pa.array(names, pa.string()))
 
     def _name(self, record: dict[str, Any]) -> str:
         extension = str(record.get("extension") or "").lstrip(".")
         key = self.names.unique(safe(str(record["id"] if record.get("key") is None else record["key"])))
         name = f"{key}.{extension}" if _ENDING.fullmatch(extension) else key
-        if self._sink.by is None:
+        if self._by is None:
             return f"{self._stem}/{name}"
-        value = record[self._sink.by]
+        value = record[self._by]
         return f"{'null' if value is None else safe(str(value))}/{self._stem}-{name}"
 
     def _put(self, name: str | None, content: bytes | None) -> None:

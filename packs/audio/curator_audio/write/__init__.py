@@ -1,3 +1,5 @@
 """Manifests and shards as speech toolkits read them."""
 
-STAGES: tuple[type, ...] = ()
+from curator_audio.write.to_nemo import ToNemo
+
+STAGES: tuple[type, ...] = (ToNemo,)
