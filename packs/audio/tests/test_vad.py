@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -136,6 +139,49 @@ def test_silero_carries_its_state_from_stretch_to_stretch(silero, monkeypatch):
     assert silero.scores(heard[:0]).shape == (0,)
     monkeypatch.setattr(engines, "SILERO_FRAMES", 7)
     np.testing.assert_allclose(silero.scores(heard), whole, atol=2e-6)
+
+
+SAY = """
+import ctypes, sys, espeakng_loader, numpy
+library, heard = ctypes.CDLL(espeakng_loader.get_library_path()), []
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+def take(samples, count, events):
+    heard.extend(samples[:count] if samples and count > 0 else [])
+    return 0
+rate = library.espeak_Initialize(1, 0, espeakng_loader.get_data_path().encode(), 0)
+library.espeak_SetSynthCallback(take)
+library.espeak_SetVoiceByName(b"en")
+said = []
+for text in sys.argv[2:]:
+    heard.clear()
+    library.espeak_Synth(text.encode(), len(text) + 1, 0, 1, 0, 1, None, None)
+    library.espeak_Synchronize()
+    said.append(numpy.array(heard, numpy.float32) / 32768)
+numpy.savez(sys.argv[1], rate, *said)
+"""
+TEXTS = ("The quick brown fox jumps over the lazy dog.", "She sells sea shells by the sea shore.", "Good morning.")
+
+
+@pytest.fixture(scope="module")
+def read_aloud(tmp_path_factory):
+    """Three sentences read by a machine at (1, 3.49), (4.99, 6.91) and (7.11, 7.77), in 9.8 s at 22,050 Hz."""
+    pytest.importorskip("espeakng_loader")
+    file = tmp_path_factory.mktemp("said") / "said.npz"
+    subprocess.run([sys.executable, "-c", SAY, str(file), *TEXTS], check=True)  # it says the same in each process, not in each call
+    rate, *said = np.load(file).values()
+    pauses = [np.zeros(round(seconds * rate), np.float32) for seconds in (1.0, 1.5, 0.2, 2.0)]
+    return np.concatenate([part for both in zip(pauses, [*said, pauses[0][:0]], strict=True) for part in both]), int(rate)
+
+
+def test_sentences_read_aloud(read_aloud):
+    """The last two are 0.2 s apart, which is less than their fading ends leave."""
+    assert_near(found(*read_aloud), [(1, 3.45), (4.99, 7.77)], within=0.06)
+    assert_near(found(*read_aloud, min_pause=0.1, gate_db=None), [(1, 3.55), (4.99, 7.02), (7.11, 7.86)], within=0.06)
+
+
+def test_silero_answers_as_its_own_package(silero, read_aloud):
+    row = found(*read_aloud, engine="silero", min_pause=0.1, gate_db=None)
+    assert_near(row, [(1.026, 3.582), (5.058, 7.006), (7.106, 7.838)], within=0.001)  # silero-vad 6.2.3
 
 
 # -- frames to spans ------------------------------------------------------------------------------------------------

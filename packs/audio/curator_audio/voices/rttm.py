@@ -24,7 +24,7 @@ class Rttm(Stage):
 
     Adds `turns` (list of start, end, speaker; seconds of the record), `speaker_count` (int32) and `overlap_s` (float64, seconds in which
     two or more speak). Null for records that no RTTM names. The turns of a file are cut to what the record has of it, from
-    `start_s` to `end_s`, as `audio.decode` tells. `audio.segment` with `from: turns` cuts by them.
+    `start_s` to `end_s`, as `audio.decode` tells. `audio.segment` with `by: turns` cuts by them.
 
     `path`: RTTM files, folders or globs. `key`: the column whose value the RTTM has in its second field; None for the name of the
     record's file, without folder and ending.

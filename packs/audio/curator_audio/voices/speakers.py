@@ -27,7 +27,7 @@ class Speakers(Stage):
 
     Adds `turns` (list of start, end, speaker; seconds of the record, speakers numbered `s0`, `s1`, … as they come), `speaker_count`
     (int32; 0 without speech) and `speaker_purity` (float32, 0 to 1: mean cosine of the windows to the mean of their speaker). Null
-    without samples; purity also without speech. `audio.segment` with `from: turns` cuts by them.
+    without samples; purity also without speech. `audio.segment` with `by: turns` cuts by them.
 
     Numbers hold within a record: of the parts of a long file each has its own. Speech of two at once goes to one of them. Good enough to
     find records with one voice; for exact turns take a diarisation model and read its RTTM (`audio.rttm`).
