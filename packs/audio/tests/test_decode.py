@@ -291,6 +291,8 @@ def test_bytes_or_a_path_are_wanted():
     Decode().check({"id": pa.string(), "path": pa.string()})
     with pytest.raises(ContractError, match="needs `bytes`"):
         Decode().check({"id": pa.string(), "text": pa.string()})
+    with pytest.raises(ContractError, match=r"put `map: {bytes: audio.bytes, path: audio.path}` before"):
+        Decode().check({"audio": pa.struct([("bytes", pa.binary()), ("path", pa.string())])})
     with pytest.raises(ContractError, match="is to be binary"):
         Decode().check({"bytes": pa.struct([("bytes", pa.binary())])})
 

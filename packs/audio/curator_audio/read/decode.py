@@ -86,6 +86,10 @@ class Decode(Stage):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         if columns.keys().isdisjoint(("bytes", "path")):
+            for name, kind in columns.items():
+                if kind is not None and pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+                    raise ContractError(f"needs `bytes` or `path`, and {name!r} has them inside: put "
+                                        f"`map: {{bytes: {name}.bytes, path: {name}.path}}` before, or read with audio.manifest")
             raise ContractError("needs `bytes` (the encoded file) or `path` (where it lies); readers such as audio.files, "
                                 "audio.manifest and webdataset give them")
         kind = columns.get("bytes")
@@ -117,6 +121,7 @@ class Decode(Stage):
             for piece in self._pieces(row, data if data is None else data.as_py(), path, offset, duration):
                 waiting.append(piece)
                 size += 0 if piece.samples is None else piece.samples.nbytes
+                del piece
                 if size >= ANSWER_BYTES:
                     yield self._answer(batch, waiting)
                     waiting, size = [], 0

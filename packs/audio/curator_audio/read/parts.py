@@ -39,19 +39,25 @@ class Parts:
         needed = self._filled + block.shape[1]
         if needed > self._buffer.shape[1]:
             size = max(needed, 2 * self._buffer.shape[1])
-            grown = np.empty((self._channels, size if self._most is None else min(size, self._most + 1)), np.float32)
-            grown[:, :self._filled] = self._buffer[:, :self._filled]
-            self._buffer = grown
+            if self._most is not None:  # what is not written to costs no memory, so that a long one is made but once
+                size = self._most + 1 if 8 * size > self._most else size
+            self._move(size, 0)
         self._buffer[:, self._filled:needed] = block
         self._filled = needed
 
     def _take(self, count: int) -> np.ndarray:
-        part = self._buffer[:, :count].copy()
-        rest = self._filled - count
-        self._buffer[:, :rest] = self._buffer[:, count:self._filled].copy()
-        self._filled = rest
+        whole, filled = self._buffer, self._filled
+        self._move(max(self._rate, filled - count) + 1, count)
         self.given += count
-        return part
+        part = whole[:, :count]
+        return part if len(part) == 1 and 2 * count > whole.shape[1] else part.copy()
+
+    def _move(self, size: int, start: int) -> None:
+        """A buffer of another size, with what is there from `start` on."""
+        made = np.empty((self._channels, size), np.float32)
+        rest = self._filled - start
+        made[:, :rest] = self._buffer[:, start:self._filled]
+        self._buffer, self._filled = made, rest
 
     def _quiet_place(self) -> int:
         """The middle of the quietest 50 ms before the end of a part; the last one of several."""

@@ -64,7 +64,10 @@ class Reading:
                 yield Piece(self._row, "dropped", self._number or None, why="too_long")  # the rest, if parts are given already
                 return
             for part in parts.add(block):
-                yield from self._records(part, first, divided=True)
+                records = self._records(part, first, divided=True)
+                del part  # of a long file one part is held here, or none while it is worked on
+                while records:
+                    yield records.pop(0)
                 first = parts.given
         rest = parts.finish()
         if not seen:
@@ -118,7 +121,7 @@ class Reading:
             self._faults.append((math.floor(bad[0] * scale), math.floor(bad[-1] * scale)))
         return np.nan_to_num(block, nan=0, posinf=0, neginf=0)
 
-    def _records(self, part: np.ndarray, first: int, *, divided: bool, last: bool = False) -> Iterator[Piece]:
+    def _records(self, part: np.ndarray, first: int, *, divided: bool, last: bool = False) -> list[Piece]:
         """The records of one part, whose first sample is number `first` of all."""
         channels = len(part) if self._wanted.channel == "split" else 1
         end = first + part.shape[1]
@@ -127,17 +130,19 @@ class Reading:
         if fault is not None:
             where = max(fault, first) / self._rate + self._start / self._sound.about.rate
             why = f"not finite: samples that are NaN or infinite, the first at {where:.3f} s"
+        records = []
         for channel in range(channels):
             number = self._number if divided or self._wanted.channel == "split" else None
             self._number += 1
             if fault is not None:
-                yield Piece(self._row, "failed", number, why=why)
+                records.append(Piece(self._row, "failed", number, why=why))
                 continue
             samples = part[channel:channel + 1] if self._wanted.channel == "split" else part
-            yield Piece(self._row, "out", number, samples, {**columns, "channel": channel})
+            records.append(Piece(self._row, "out", number, samples, {**columns, "channel": channel}))
         if not last:
             self._faults = [(begin, stop) for begin, stop in self._faults if stop >= end]
             self._sound.notes = []  # told of the part in which it was found
+        return records
 
     def _columns(self, first: int, count: int) -> dict[str, Any]:
         about = self._sound.about
