@@ -166,3 +166,15 @@ def test_flipped_bytes_are_no_exception(name, data):
 
 
 MADE = {name: make() for name, make in MAKERS.items() if name in ("wav", "flac", "mp3", "faststart", "vorbis", "aiff", "caf", "mka")}
+
+
+def test_frames_of_many_planes_are_not_touched():
+    """PyAV counts more planes than there are, and reading one of these ends the process."""
+    from types import SimpleNamespace
+
+    from curator_audio.read.by_av import _as_float
+    from curator_audio.read.sound import BadSound
+
+    frame = SimpleNamespace(format=SimpleNamespace(name="fltp", is_planar=True), layout=SimpleNamespace(channels=range(38)))
+    with pytest.raises(BadSound, match="too many channels: 38"):
+        _as_float(frame)

@@ -18,6 +18,7 @@ _CONTAINERS = ("aac,ac3,aiff,amr,ape,asf,au,avi,caf,dts,eac3,flac,flv,m4a,matros
 _NAMES = {"matroska,webm": "mkv", "mpegts": "ts", "asf": "wma", "rm": "rm"}
 _TELLS_LENGTH = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "flac", "wav", "aiff", "caf", "au", "w64", "ape", "tta", "wv")
 _SEEKS_EXACTLY = ("mp3", "mov,mp4,m4a,3gp,3g2,mj2", "flac")
+_MOST_PLANES = 8  # of a frame with a plane a channel PyAV counts more than there are, beyond 8, and reads where nothing is
 _PRE_ROLL_S = 0.5  # MP3 borrows bits of frames before (up to 511 bytes), AAC overlaps with the one before
 _SHORT_S = 0.1  # a file may lack so much of what it says: frames are 10 to 60 ms long
 _SCALES = {"u8": (128, 128.0), "s16": (0, 32768.0), "s32": (0, 2.0**31), "s64": (0, 2.0**63), "flt": (0, 1.0), "dbl": (0, 1.0)}
@@ -89,6 +90,8 @@ class AvSound:
         if self._number >= len(streams):
             raise BadSound(f"no such audio stream: {self._number}, the file has {len(streams)}, which count from 0")
         self._stream = streams[self._number]
+        if self._stream.codec_context is None:
+            raise BadSound(f"no decoder for the sound of this {self._container.format.name.partition(',')[0]}")
         self._stream.codec_context.thread_count = 1  # the engine runs a worker on each core
         self._fresh = True
 
@@ -133,8 +136,8 @@ class AvSound:
         while True:
             try:
                 packet = next(packets, None)
-            except FFmpegError:
-                failed = True  # of the container, which ends here
+            except (FFmpegError, IndexError):  # PyAV does not know of streams that come later
+                failed = True
                 break
             if packet is None:
                 break
@@ -213,6 +216,8 @@ def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 def _as_float(frame: Any) -> np.ndarray:
     """The samples of a frame, float32 [channels, n], full scale at 1."""
     name, channels = frame.format.name, len(frame.layout.channels)
+    if frame.format.is_planar and channels > _MOST_PLANES:
+        raise BadSound(f"too many channels: {channels} (of this kind at most {_MOST_PLANES} are read)")
     offset, scale = _SCALES[name.rstrip("p")]
     values = frame.to_ndarray()
     if not frame.format.is_planar:

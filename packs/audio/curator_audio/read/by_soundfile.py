@@ -35,7 +35,7 @@ class FileSound:
     def __init__(self, file: BinaryIO) -> None:
         file.seek(0)
         try:
-            self._sound = soundfile.SoundFile(file)
+            self._sound = soundfile.SoundFile(_Patient(file))
         except (soundfile.LibsndfileError, TypeError, ValueError) as error:
             raise BadSound(_explained(file, error), malformed=getattr(error, "code", None) == _MALFORMED) from error
         self._file, self.notes = file, []
@@ -110,6 +110,20 @@ class FileSound:
             sample_bytes = (_BITS.get(self._sound.subtype) or 4) / 8 * self._sound.channels  # 4: what ADPCM has
             return seconds + (int(said[1]) - int(said[2])) / sample_bytes / self._sound.samplerate
         return seconds
+
+
+class _Patient:
+    """A file that stays where it is when a broken header has libsndfile go before its beginning."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.read, self.readinto, self.tell = file.read, file.readinto, file.tell
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except (ValueError, OSError):
+            return self._file.tell()
 
 
 def _codec(name: str, sound: soundfile.SoundFile) -> str:
