@@ -259,7 +259,7 @@ def test_killed_at_any_moment_and_started_again_the_result_is_the_same(tmp_path,
         kills += 1
         process = start_run(texts, tmp_path / "out")
         with contextlib.suppress(subprocess.TimeoutExpired):  # on a slow one it needs ever more time to get on
-            told = process.communicate(timeout=rng.uniform(0.4, 1.6) * 1.2**kills)
+            told = process.communicate(timeout=rng.uniform(0.4, 1.6) * 1.4**kills)
     assert process.returncode == 0, told
     undisturbed = start_run(texts, tmp_path / "calm")
     assert undisturbed.wait(120) == 0, undisturbed.communicate()
