@@ -228,7 +228,7 @@ def test_every_millisecond_is_somewhere(mode):
         [listed((0, 20), (100, 101), (200, 230)), [], None], SPANS))
     counts, said = counted(batch, pad=0.0, mode=mode)
     assert counts == {"kept_ms": 50_000, "short_ms": 1_000, "rest_ms": 7_149_000 + 10_000}
-    assert said == ["50.0 s of 2 h 00 min in segments", "too short 1.0 s, no speech 1 h 59 min"]
+    assert said == ["50.0 s in segments, 1 h 59 min without speech, 1.0 s too short"]
 
 
 def test_nothing_is_said_of_nothing():

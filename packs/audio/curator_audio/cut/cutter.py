@@ -81,8 +81,7 @@ class Cutter(Stage):
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         kept, short, left = (counts.extra.get(name, 0) / 1000 for name in ("kept_ms", "short_ms", "rest_ms"))
         if kept + short + left:
-            yield Line(f"{duration(kept)} of {duration(kept + short + left)} in {self.what}")
-            yield Line(f"too short {duration(short)}, {self.rest} {duration(left)}")
+            yield Line(f"{duration(kept)} in {self.what}, {duration(left)} {self.rest}, {duration(short)} too short")
 
     def process(self, batch: AudioBatch) -> Iterator[Outputs]:
         rates = [rate or 0 for rate in batch.column("sample_rate")]

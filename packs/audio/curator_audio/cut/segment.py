@@ -49,7 +49,7 @@ class Segment(Cutter):
     also: Sequence[str] = field(default_factory=list)
     text: str | None = None
 
-    listed, without, what, rest = "segments", "no_speech", "segments", "no speech"
+    listed, without, what, rest = "segments", "no_speech", "segments", "without speech"
 
     def __post_init__(self) -> None:
         if self.by not in BY:

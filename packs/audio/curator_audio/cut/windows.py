@@ -46,7 +46,7 @@ class Windows(Cutter):
     mode: Literal["cut", "list"] = "cut"
     also: Sequence[str] = field(default_factory=list)
 
-    listed, without, what, rest = "windows", "no_window", "windows", "in none"
+    listed, without, what, rest = "windows", "no_window", "windows", "in no window"
 
     def __post_init__(self) -> None:
         if self.by not in ("time", "turns"):
