@@ -15,7 +15,7 @@ from curator.stages.drop import Drop
 from curator.stages.rules import load_rules
 from curator.testing import run_stage
 from packs.audio.tests.recordings import noise, recordings, sine
-from packs.audio.tests.speech_like import speech_like
+from packs.audio.tests.speech_like import in_a_room, speech_like
 
 FOLDER = Path(curator_audio.__file__).parent / "rules"
 SETS = ("quality", "speech", "tts")
@@ -137,6 +137,7 @@ TTS = {
     "length": CLEAN[: 2 * RATE],
     "narrow": limited(CLEAN, 8000),
     "noisy": CLEAN + noise(6.0, RATE, -38),
+    "reverberant": in_a_room(speech_like(6.0, RATE, seed=1), 0.7, RATE),
     "clipped": np.clip(2.2 * CLEAN, -1, 1),
     "gaps": with_gaps(CLEAN),
     "mostly_silent": np.concatenate([CLEAN, noise(9.0, RATE, -80)]),

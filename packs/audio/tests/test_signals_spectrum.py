@@ -9,7 +9,7 @@ from curator_audio.measures.signals import COLUMNS
 from curator_audio.measures.spectrum import frame_size
 
 from packs.audio.tests.recordings import noise, sine
-from packs.audio.tests.speech_like import speech_like
+from packs.audio.tests.speech_like import in_a_room, speech_like
 
 
 def scores(samples, rate=16_000):
@@ -117,3 +117,16 @@ def test_the_kind_is_guessed():
     assert [scores(x)["kind_guess"] for x in (tune(), noise(5.0), silence, noise(0.5))] == ["music", "noise", "silence", None]
     assert scores(np.stack([speech_like(), speech_like()]))["kind_guess"] == "speech"
     assert scores(speech_like() + noise(10.0, level_db=-27))["kind_guess"] != "music"
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
+def test_decays_are_those_of_the_room(rate):
+    dry = speech_like(8.0, rate)
+    found = [scores(in_a_room(dry, seconds, rate), rate)["decay_s"] for seconds in (0.2, 0.4, 0.6, 0.8)]
+    assert found == pytest.approx([0.26, 0.42, 0.53, 0.6], abs=0.05)
+    assert scores(dry, rate)["decay_s"] < 0.25
+    assert scores(0.1 * dry, rate)["decay_s"] == pytest.approx(scores(dry, rate)["decay_s"], abs=0.05)
+
+
+def test_what_does_not_fade_has_no_decay():
+    assert [scores(x)["decay_s"] for x in (noise(5.0), sine(500, 5.0), np.zeros(80_000), speech_like(0.2))] == [None] * 4

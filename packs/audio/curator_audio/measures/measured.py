@@ -9,6 +9,7 @@ import numpy as np
 from curator_audio.measures import levels, loudness, noise, rhythm, spectrum, stereo
 from curator_audio.measures.kind import kind
 from curator_audio.measures.levels import Values
+from curator_audio.measures.room import decay
 from curator_audio.measures.views import Views
 
 MEASURES: dict[tuple[str, ...], Callable[[Views], Values]] = {
@@ -27,6 +28,7 @@ MEASURES: dict[tuple[str, ...], Callable[[Views], Values]] = {
     ("zcr", "zcr_std"): rhythm.crossings,
     ("low_energy_ratio", "modulation_4hz"): rhythm.envelope,
     ("kind_guess",): kind,
+    ("decay_s",): decay,
     ("stereo_correlation", "fake_stereo"): stereo.stereo,
 }
 

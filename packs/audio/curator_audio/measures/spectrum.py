@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -16,6 +17,7 @@ FRAMES = 256             # at a time, so that what is made on the way stays in t
 DROP_DB = 50.0           # of bandwidth, below the strongest frequency
 ROLLOFF = 0.85
 LOWEST_BIN = 2           # the two below hold the offset
+BANDS_HZ = (200, 400, 630, 920, 1270, 1720, 2320, 3150, 3800)
 FLAT_HZ = 4000.0         # flatness is that of what lies below, so that recordings of all rates compare
 
 
@@ -24,13 +26,14 @@ class Spectra:
     """Of the frames that are not silent.
 
     `power`: mean of each bin. `rounding`: four times what rounding to 16 bits puts into each bin. `flatness`, `flux`: a value
-    a frame, flux NaN in silence.
+    a frame, flux NaN in silence. `bands`: of all frames the mean square in each band of BANDS_HZ, frames x bands.
     """
 
     power: np.ndarray
     rounding: float
     flatness: np.ndarray
     flux: np.ndarray
+    bands: np.ndarray
     bin_hz: float
     hop_s: float
 
@@ -54,12 +57,14 @@ def _spectra(views: Views) -> Spectra | None:
     ones = np.ones(size // 2 + 1, np.float32)
     band = slice(LOWEST_BIN, min(len(ones), round(FLAT_HZ * size / views.rate) + 1))
     width = len(ones[band])
-    total, flatness, flux, before = np.zeros(len(ones)), [], [], None
+    to_bands = _bands(size, views.rate) * np.float32(QUIET / quiet)  # to mean squares
+    total, flatness, flux, bands, before = np.zeros(len(ones)), [], [], [], None
     for start in range(0, frames.shape[1], FRAMES):
         power = _power(frames[0, start : start + FRAMES], taper)
         for channel in range(1, channels):
             power += _power(frames[channel, start : start + FRAMES], taper)
         power /= channels
+        bands.append(power @ to_bands)
         sums = power @ ones
         sounding = sums >= quiet
         total += sounding.astype(np.float32) @ power
@@ -74,7 +79,16 @@ def _spectra(views: Views) -> Spectra | None:
     if not len(found):
         return None
     rounding = 4 / (12 * 32768**2) * float(np.square(taper).sum())
-    return Spectra(total / len(found), rounding, found, np.concatenate(flux), views.rate / size, size / 2 / views.rate)
+    return Spectra(total / len(found), rounding, found, np.concatenate(flux), np.concatenate(bands), bin_hz=views.rate / size,
+                   hop_s=size / 2 / views.rate)
+
+
+@lru_cache(maxsize=16)
+def _bands(size: int, rate: int) -> np.ndarray:
+    """Bins x bands; the bands that the rate holds."""
+    frequency = np.arange(size // 2 + 1) * rate / size
+    held = [edge for edge in BANDS_HZ if edge < rate / 2]
+    return np.array([(frequency >= low) & (frequency < high) for low, high in pairwise(held)], np.float32).reshape(-1, len(frequency)).T
 
 
 def _power(frames: np.ndarray, taper: np.ndarray) -> np.ndarray:

@@ -72,9 +72,14 @@ class Views:
         count = self.samples.shape[1] // self.step
         total = np.zeros(count)
         for channel in self.samples:
-            below = channel < 0
-            places = np.flatnonzero(below[1:] != below[:-1]) + 1
-            total += np.bincount(places // self.step, minlength=count)[:count]
+            for start in range(0, len(channel), BLOCK):
+                begin = max(0, start - 1)
+                below = channel[begin : start + BLOCK] < 0
+                places = (np.flatnonzero(below[1:] != below[:-1]) + begin + 1) // self.step
+                if len(places):
+                    first = places[0]
+                    found = np.bincount(places - first)[: max(0, count - first)]
+                    total[first : first + len(found)] += found
         return total / len(self.samples)
 
     @cached_property

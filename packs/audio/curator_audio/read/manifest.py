@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
+from curator.api.findings import Summed
 from curator.api.stage import Contract, Outputs, Source, Unit, setting
 from curator.io.files.folder import list_files
 from curator.io.media.types import extension_of
@@ -70,6 +71,9 @@ class Manifest(Source):
 
     def contract(self) -> Contract:
         return Contract(adds={"path": pa.string(), "extension": pa.string(), "bytes": pa.binary()})
+
+    def amounts(self) -> dict[str, Summed]:
+        return {"duration": "seconds"}
 
     def units(self) -> list[Unit]:
         self.columns()

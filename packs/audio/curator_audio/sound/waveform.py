@@ -115,6 +115,6 @@ def png(picture: np.ndarray) -> bytes:
     lines = np.zeros((height, width + 1), np.uint8)  # each begins with its filter: none
     lines[:, 1:] = picture
     parts = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)), (b"PLTE", bytes(sum(COLOURS, ()))),
-             (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+             (b"IDAT", zlib.compress(lines.tobytes())), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts)

@@ -32,8 +32,8 @@ class ToNemo(MediaSink):
     the manifest `<name>.json`, whose `audio_filepath` is relative to it. `audio: tar` writes
     `<name>-audio_<N>.tar` and `sharded_manifests/<name>-manifest_<N>.json`, with the name in the tar as
     `audio_filepath`, and N, a number made of the file's name, as `shard_id`. `audio: source` copies nothing:
-    `audio_filepath` is the column `path`, and `offset` (from `start_s`) and `duration` say which part of that
-    file the record is. The same records give the same bytes.
+    `audio_filepath` is the column `path`, and `offset` (from `start_s`, or where nothing was decoded from `offset`)
+    and `duration` say which part of that file the record is. The same records give the same bytes.
 
     Other columns of plain values (text, numbers, yes and no, dates) are keys of the line; with `select` those
     that it names, lists and objects too. `sample_rate` only if `select` names it: NeMo takes it for the rate
@@ -80,7 +80,7 @@ class ToNemo(MediaSink):
             raise RecipeError(f"duration is {kind} and is to be seconds, as audio.decode gives them")
 
     def unasked(self) -> tuple[str, ...]:
-        return self._audio(), "id", "key", "extension", "duration", "start_s", self.text, self.lang
+        return self._audio(), "id", "key", "extension", "duration", "start_s", "offset", self.text, self.lang
 
     def chosen(self, rows: pa.Table) -> pa.Table:
         chosen = super().chosen(rows)
@@ -132,7 +132,8 @@ class _Manifest(Encoder):
         paths, durations = self._paths(rows), rows.column("duration").to_pylist()
         known: list[dict[str, Any]] = [{"audio_filepath": path, "duration": seconds}
                                        for path, seconds in zip(paths, durations, strict=True)]
-        given = {"offset": "start_s"} if self._sink.audio == "source" else {}
+        begins = "start_s" if "start_s" in rows.column_names else "offset"  # of what was decoded, or as a manifest has it
+        given = {"offset": begins} if self._sink.audio == "source" else {}
         said = (("text", self._sink.text), ("lang", self._sink.lang))
         given |= {key: name for key, name in said if name in rows.column_names}
         for key, name in given.items():
