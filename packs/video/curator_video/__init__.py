@@ -1,0 +1,16 @@
+"""Video stages for Curator: probing, shots, clips, motion, measures, hashes, previews."""
+
+from __future__ import annotations
+
+from curator_video import clips, copies, measures, read, shots
+
+STAGES: tuple[type, ...] = (
+    *read.STAGES,
+    *shots.STAGES,
+    *clips.STAGES,
+    *measures.STAGES,
+    *copies.STAGES,
+)
+
+globals().update({stage.__name__: stage for stage in STAGES})
+__all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

@@ -1,0 +1,3 @@
+"""Clips cut out of films, their frames, sound and previews."""
+
+STAGES: tuple[type, ...] = ()

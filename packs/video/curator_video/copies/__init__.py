@@ -1,0 +1,3 @@
+"""What tells that two clips are the same."""
+
+STAGES: tuple[type, ...] = ()

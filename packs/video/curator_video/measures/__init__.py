@@ -1,0 +1,3 @@
+"""Numbers about a clip that need no model."""
+
+STAGES: tuple[type, ...] = ()

@@ -1,0 +1,3 @@
+"""Films: found, opened, looked over without decoding, decoded once."""
+
+STAGES: tuple[type, ...] = ()

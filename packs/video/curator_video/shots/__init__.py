@@ -1,0 +1,3 @@
+"""Where one shot ends and the next begins; spans of clips."""
+
+STAGES: tuple[type, ...] = ()
