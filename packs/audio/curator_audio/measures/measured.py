@@ -43,5 +43,5 @@ def measure(samples: np.ndarray | None, rate: int | None, wanted: Collection[str
         return values
     for columns, function in MEASURES.items():
         if not set(wanted).isdisjoint(columns):
-            values |= function(views)
+            values |= views.once(function)
     return values

@@ -22,22 +22,23 @@ def decay(views: Views) -> Values:
 
     Source: Wen, Habets and Naylor 2008, who tell the time by the distribution of such slopes.
     """
-    found = spectra(views)
+    found = views.once(spectra)
     if found is None or views.rate <= 2 * BANDS_HZ[-1] or len(found.bands) < SMOOTH + FALLING:
         return {"decay_s": None}
     sums = np.concatenate([np.zeros((1, found.bands.shape[1])), np.cumsum(found.bands, axis=0, dtype=np.float64)])
     level = 10 * np.log10(np.maximum((sums[SMOOTH:] - sums[:-SMOOTH]) / SMOOTH, LOWEST * 1e-2))
     floor = np.maximum(np.percentile(level, 10, axis=0) + ABOVE_DB, 10 * np.log10(LOWEST))
-    times = np.concatenate([_times(band, least) for band, least in zip(level.T, floor, strict=True)])
+    times = _times(level.T, floor[:, None])
     return {"decay_s": float(np.percentile(times, QUARTILE) * found.hop_s) if len(times) >= FEWEST else None}
 
 
-def _times(level: np.ndarray, floor: float) -> np.ndarray:
-    """Of each decay of one band the frames that it would take for 60 dB."""
-    falling = np.zeros(len(level) + 1, bool)
-    falling[1:-1] = (np.diff(level) < 0) & (level[1:] > floor)
-    turns = np.flatnonzero(falling[1:] != falling[:-1])
-    first, last = turns[::2], turns[1::2]
-    fall = level[first] - level[last]
+def _times(level: np.ndarray, floor: np.ndarray) -> np.ndarray:
+    """Of each decay the frames that it would take for 60 dB. The levels are bands x frames."""
+    falling = np.zeros((len(level), level.shape[1] + 1), bool)  # ends with no fall, so that no decay goes on in the next band
+    falling[:, 1:-1] = (np.diff(level) < 0) & (level[:, 1:] > floor)
+    turns = np.flatnonzero(np.diff(falling.ravel()))
+    first, last = turns[::2], turns[1::2]  # in the levels, each band with one value more
+    values = np.pad(level, ((0, 0), (0, 1))).ravel()
+    fall = values[first] - values[last]
     long = (last - first >= FALLING) & (fall >= FALL_DB)
     return 60 * (last - first)[long] / fall[long]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import cast
 
 import numpy as np
 
@@ -39,14 +38,10 @@ class Spectra:
 
 
 def spectra(views: Views) -> Spectra | None:
-    """The spectra of a recording, made once; None where no frame is louder than -60 dBFS."""
-    if "spectra" not in views.made:
-        views.made["spectra"] = _spectra(views)
-    return cast("Spectra | None", views.made["spectra"])
+    """The spectra of a recording, None where no frame is louder than -60 dBFS. Power is the mean over the channels.
 
-
-def _spectra(views: Views) -> Spectra | None:
-    """In pieces, so that no more is held of a frame than three numbers. Power is the mean over the channels."""
+    Made in pieces, so that of a frame no more is held than its bands and two numbers.
+    """
     size = frame_size(views.rate)
     channels, count = views.samples.shape
     if count < size:
@@ -115,7 +110,7 @@ def _smooth(number: int) -> bool:
 
 def shape(views: Views) -> Values:
     """Bandwidth, rolloff and centroid of the mean power, in Hz."""
-    found = spectra(views)
+    found = views.once(spectra)
     names = ("bandwidth", "rolloff", "centroid")
     if found is None:
         return dict.fromkeys(names)
@@ -133,7 +128,7 @@ def shape(views: Views) -> Values:
 
 def texture(views: Views) -> Values:
     """Flatness: mean of the frames. Variation of the flux: its standard deviation within a second, mean over the seconds."""
-    found = spectra(views)
+    found = views.once(spectra)
     if found is None:
         return {"flatness": None, "flux_std": None}
     a_second = round(1 / found.hop_s)

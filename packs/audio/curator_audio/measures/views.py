@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 BLOCK = 1 << 17          # samples at a time, so that what is made on the way stays in the cache
 QUIET = 1e-6             # mean square of -60 dBFS: what is below counts as silence for spectra and rhythm
@@ -22,7 +25,13 @@ class Views:
         self.all_channels = samples
         self.rate = rate
         self.step = max(1, round(rate / STEPS_A_SECOND))
-        self.made: dict[str, object] = {}  # what measures that share it have made, by name
+        self._made: dict[Callable[[Views], Any], Any] = {}
+
+    def once(self, function: Callable[[Views], T]) -> T:
+        """What a function makes of this recording, made when it is first asked for."""
+        if function not in self._made:
+            self._made[function] = function(self)
+        return self._made[function]
 
     @cached_property
     def samples(self) -> np.ndarray:
