@@ -42,8 +42,8 @@ def test_audio_beside_the_manifest(tmp_path):
     files = written(tmp_path)
     first, second, last = lines(tmp_path / "part-a-000.json")
     assert first == {"audio_filepath": "part-a-000/a_b_1.wav", "duration": 1.5, "text": "ja", "lang": "de",
-                     "id": "a.b/1", "source": "s", "path": "/in/x.wav", "extension": "wav",
-                     "start_s": 0.0, "snr_db": 20.5}
+                     "id": "a.b/1", "source": "s", "extension": "wav", "start_s": 0.0,
+                     "snr_db": 20.5}
     assert list(first)[:4] == ["audio_filepath", "duration", "text", "lang"]
     assert (second["text"], second["snr_db"]) == ('say "ü"', None)
     assert (last["audio_filepath"], last["_skipme"]) == ("", True)

@@ -1,5 +1,6 @@
 """Manifests and shards as speech toolkits read them."""
 
 from curator_audio.write.to_nemo import ToNemo
+from curator_audio.write.to_shar import ToShar
 
-STAGES: tuple[type, ...] = (ToNemo,)
+STAGES: tuple[type, ...] = (ToNemo, ToShar)

@@ -36,9 +36,9 @@ class ToNemo(MediaSink):
     and `duration` say which part of that file the record is. The same records give the same bytes.
 
     Other columns of plain values (text, numbers, yes and no, dates) are keys of the line; with `select` those
-    that it names, lists and objects too. `sample_rate` only if `select` names it: NeMo takes it for the rate
-    of the file. A record without audio or without `duration` has `_skipme: true`, by which NeMo passes over
-    it.
+    that it names, lists and objects too. `sample_rate` and `path` only if `select` names them: readers take
+    the one for the rate of the file, the other for where it lies. A record without audio or without
+    `duration` has `_skipme: true`, by which NeMo passes over it.
 
     For NeMo make one manifest of all: `cat out/data/part-*.json > out/data/all.json`. With tars `cat
     out/data/sharded_manifests/*.json > out/all.json`, and beside it give NeMo the list of tars: by their
@@ -99,7 +99,7 @@ class ToNemo(MediaSink):
         fixed = {*_OWN, self.text, self.lang, self.media}
         if self.select is not None:
             return [name for name in dict.fromkeys(["id", *self.select]) if name not in fixed]
-        fixed |= {*_RATES, *(("path",) if self.audio == "source" else ())}
+        fixed |= {*_RATES, "path"}  # readers might take it for audio_filepath
         return [name for name in names if name not in fixed and _is_plain(schema.field(name).type)]
 
     def _audio(self) -> str:
