@@ -201,6 +201,15 @@ def test_lists_that_would_be_wrong_in_a_piece_are_refused():
         Segment().check({"speech": pa.string()})
 
 
+@pytest.mark.parametrize("kind", [pa.large_list(SPANS.value_type), pa.list_(pa.struct([("end", pa.int64()), ("start", pa.int64())]))])
+def test_spans_of_other_readers(kind):
+    batch = recordings(ramp(20), None, ramp(3), speech=pa.array([[{"start": 3, "end": 8}], [], None], kind))
+    answer = segmented(batch, pad=0.5)
+    assert answer["out"].column("speech") == [listed((0.5, 5.5))]
+    assert answer["dropped"].column("reason") == ["no_speech"] * 2
+    check_stage(Segment(), batch)
+
+
 def test_a_piece_has_no_bytes_of_the_file():
     batch = of(5, [(0, 4)], bytes=pa.array([b"RIFF"], pa.binary()), snr_db=12.5).with_payloads(encoded=[b"RIFF"])
     answer = segmented(batch)["out"]

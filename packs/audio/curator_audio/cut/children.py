@@ -58,9 +58,9 @@ def moved(column: pa.ChunkedArray, parents: np.ndarray, begins: np.ndarray, ends
 
     One without a time (a word that was not found in the sound) goes where `times_of` would have it, and still has none.
     """
-    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_null(lists.type):
-        return pa.nulls(len(parents), SPANS)
+    lists, kind = column.combine_chunks(), type_moved(column.type)
+    if not pa.types.is_list(lists.type):  # of nulls only, or large
+        lists = lists.cast(kind)
     valid, offsets, spans = lists.is_valid().to_numpy(zero_copy_only=False), lists.offsets.to_numpy(), lists.values
     start, end = (spans.field(name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in ("start", "end"))
     chosen = []
@@ -74,11 +74,18 @@ def moved(column: pa.ChunkedArray, parents: np.ndarray, begins: np.ndarray, ends
     shift, most = np.repeat(begins, sizes), np.repeat(ends - begins, sizes)
     times = {"start": np.maximum(start[at] - shift, 0), "end": np.minimum(end[at] - shift, most)}
     taken = spans.take(pa.array(at))
-    fields = [pa.array(times[field.name], from_pandas=True).cast(field.type) if field.name in times else taken.field(field.name)
-              for field in spans.type]
-    made = pa.StructArray.from_arrays(fields, fields=list(spans.type))
-    return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *sizes]), pa.int32()), made, type=lists.type,
-                                    mask=pa.array(~valid[parents]))
+    fields = [pa.array(times[field.name], from_pandas=True) if field.name in times else taken.field(field.name)
+              for field in kind.value_type]
+    made = pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *sizes]), pa.int32()), made, type=kind, mask=pa.array(~valid[parents]))
+
+
+def type_moved(kind: pa.DataType) -> pa.DataType:
+    """The type of a list of spans in pieces: its times are float64, whatever they were in the recording."""
+    if not _is_spans(kind):  # of nulls only
+        return SPANS
+    fields = [field.with_type(pa.float64()) if field.name in ("start", "end") else field for field in kind.value_type]
+    return pa.list_(kind.value_field.with_type(pa.struct(fields)))
 
 
 def times_of(spans: pa.StructArray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +131,7 @@ def check_lists(stage: str, lists: Sequence[str], columns: Mapping[str, pa.DataT
 
 
 def _is_spans(kind: pa.DataType) -> bool:
-    inner = kind.value_type if pa.types.is_list(kind) else None
+    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
     return inner is not None and pa.types.is_struct(inner) and min(inner.get_field_index(n) for n in ("start", "end")) >= 0
 
 

@@ -13,7 +13,7 @@ from curator.api.counts import Counts
 from curator.api.findings import Finding, Line
 from curator.api.format import duration
 from curator.api.tasks import AudioBatch
-from curator_audio.cut.children import MADE, OF_FILE, OF_SPEECH, account, check_lists, cut, whole
+from curator_audio.cut.children import MADE, OF_FILE, OF_SPEECH, account, check_lists, cut, type_moved, whole
 from curator_audio.cut.spans import SPANS, as_lists
 
 NONE = np.empty((0, 2), np.int64)
@@ -66,8 +66,8 @@ class Cutter(Stage):
         return Contract(needs=needs | dict.fromkeys(self.lists) | {"start_s": pa.float64()}, adds=adds, removes={OF_FILE})
 
     def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
-        kept = {name: columns[name] for name in self.lists if name in columns} if self.mode == "cut" else {}
-        return super().columns_after(columns) | kept
+        known = {name: columns[name] for name in self.lists if columns.get(name) is not None} if self.mode == "cut" else {}
+        return super().columns_after(columns) | {name: type_moved(kind) for name, kind in known.items()}
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         if self.mode == "cut":

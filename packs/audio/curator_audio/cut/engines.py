@@ -123,9 +123,9 @@ def mono_at(samples: np.ndarray, rate: int, to: int = RATE) -> np.ndarray:
     """
     mono = sum(samples[1:], start=samples[0]) * np.float32(1 / len(samples)) if len(samples) > 1 else samples[0]
     if len(samples) > 1 and mono.size:
-        powers = np.einsum("cn,cn->c", samples, samples)
-        if np.dot(mono, mono) < 0.01 * powers.max():
-            mono = samples[powers.argmax()]
+        powers = [np.dot(channel, channel) for channel in samples]
+        if np.dot(mono, mono) < 0.01 * max(powers):
+            mono = samples[int(np.argmax(powers))]
     if rate == to:
         return np.ascontiguousarray(mono, np.float32)
     import soxr
