@@ -1,6 +1,7 @@
 """Manifests and shards as speech toolkits read them."""
 
+from curator_audio.write.to_hf import ToHf
 from curator_audio.write.to_nemo import ToNemo
 from curator_audio.write.to_shar import ToShar
 
-STAGES: tuple[type, ...] = (ToNemo, ToShar)
+STAGES: tuple[type, ...] = (ToNemo, ToShar, ToHf)
