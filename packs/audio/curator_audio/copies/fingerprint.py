@@ -27,7 +27,9 @@ class Fingerprint(Stage):
     are found by `{threshold: 0.2, bands: 56, rows: 2}`. Others have less than 0.1 in common. A piece is as similar to the whole as
     its share of it. Not found: another speed or pitch, another take of the same words.
 
-    `hashes`: values of a signature, `seed`: which; only signatures of the same two can be compared.
+    `hashes`: values of a signature.
+    `seed`: which; only signatures of the same `hashes` and `seed` can be compared.
+    `min_count`: landmarks.
 
     Source: see `curator_audio.copies.landmarks`: Wang 2003.
     """

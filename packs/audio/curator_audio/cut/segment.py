@@ -27,12 +27,19 @@ class Segment(Cutter):
     with `no_speech`. `bytes`, those of the file, are taken away. With `mode: list` recordings stay whole and get the column
     `segments` (list of `start` and `end`, seconds from their first sample).
 
-    `by`: the column of spans. `speech` of `audio.vad`, `turns` (a piece has one `speaker`, a column that is added), `words`
-    (never cut through), or `windows`, which are cut as they are. `also`: other lists of spans, each piece gets its part of.
-    Spans nearer to each other than `merge_gap` make one piece. One that is longer than `max` is cut at its longest pause that
-    leaves no part below `min`; where there is no pause at all, at the quietest place. `pad`: of what is around, at both ends,
-    no further than half of the pause; so pieces overlap only where turns or windows do. All in seconds. `text`: a column that gets
-    the words of a piece with spaces between them; with `by: words`.
+    Spans with pauses of up to `merge_gap` between them are one piece. One that is longer than `max` is cut at the longest of
+    its pauses that leave no part below `min`, else at the longest of all; where there is no pause, at the quietest place.
+
+    `by`: the column of spans. `speech` of `audio.vad`; `turns`, where a piece has one `speaker` (a column that is added); `words`,
+    which are never cut through; or `windows`, which are cut as they are.
+    `min`, `max`: seconds of a piece.
+    `merge_gap`: seconds.
+    `pad`: seconds of what is around that a piece gets at both ends, no further than half of the pause. So pieces overlap only
+    where turns or windows do.
+    `mode`: `cut` or `list`.
+    `also`: other lists of spans, of which each piece gets its part.
+    `text`: a column that gets the words of each piece with spaces between them, in place of the text of the whole recording. For
+    `by: words`.
 
     Known: a pause is what the spans leave free; where WebRTC hears speech through music there is none, and the quietest place
     may lie in a word. A word cut by the part limit of `audio.decode` stays cut.

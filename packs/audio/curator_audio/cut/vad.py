@@ -26,14 +26,18 @@ class Vad(Stage):
     `speech_seconds` (their sum) and `speech_ratio` (of the duration, 0 to 1). A record without speech has an empty list and 0; null
     only where there are no samples (`speech_ratio` also where there are none to divide by).
 
-    `engine`: `webrtc`, fast, and `mode` 0 to 3 says how strict. `silero`, a small network (`pip install 'curator-audio[models]'`),
-    the one to take where there is music; `threshold` is the probability from which it is speech. `energy`: whatever is louder
-    than what is around it. `frame_ms`: 10, 20 or 30, of webrtc. `gate_db`: what is not louder than the noise floor by so many dB
-    is no speech, whatever the engine says; null for no such gate. `min_speech`: a shorter span is none. `min_pause`: a shorter
-    pause is none. `pad`: added at both ends, no further than half of the pause. All in seconds.
-
     The channels are mixed, brought to 16 kHz behind a low-pass filter, and to one level (the loud parts to -20 dB), so that a
     quiet recording is heard like a loud one. What is below -70 dB is silence.
+
+    `engine`: `webrtc`, which is fast; `silero`, a small network (`pip install 'curator-audio[models]'`), the one to take where there
+    is music; or `energy`, for whatever is louder than what is around it.
+    `mode`: of webrtc, 0 lets most through, 3 least.
+    `frame_ms`: of webrtc, 10, 20 or 30.
+    `threshold`: of silero, the probability from which it is speech.
+    `gate_db`: what is not louder than the noise floor by so many dB is no speech, whatever the engine says; null for no gate.
+    `min_speech`: seconds; a shorter span is none.
+    `min_pause`: seconds; a shorter pause is none.
+    `pad`: seconds added at both ends of a span, no further than half of the pause.
 
     Known: WebRTC alone calls nearly all music speech, and hiss as well. The gate takes away what is steady (hiss, hum, a held
     tone or chord), nothing that rises and falls: music with a beat, clicks, a barking dog remain, and so they do with `energy`.

@@ -19,17 +19,23 @@ class Windows(Cutter):
     """Cut recordings into windows: of one length, or, for models of conversation, of whole turns of several speakers.
 
     With `mode: cut` each window is a record, as `audio.segment` makes them; with `mode: list` recordings stay whole and get the
-    column `windows` (list of `start` and `end`, seconds from their first sample). `also`: lists of spans, each window gets its
-    part of.
+    column `windows` (list of `start` and `end`, seconds from their first sample).
 
-    `by: time`: a window of `length` begins every `hop` (null: where the last one ends). The last one of a recording may be
-    shorter, down to `min` (null: half of `length`); shorter ones are dropped as `too_short`.
+    By turns (the column of `audio.speakers`), windows begin and end between turns and cut none. A window has `speaker_count`
+    (int32, a column that is added). Of those that have too much in common, the one that is nearest to `length` stays.
 
-    `by: turns` (the column of `audio.speakers`): windows that begin and end between turns and cut none, `length` long give or
-    take the share `tolerance`, with so many `speakers`, at least and at most, and `min_turns` turns or more. Of those that have
-    more than the share `overlap` in common, the one that is nearest to `length` stays. Adds `speaker_count` (int32) of each window.
+    `length`: seconds.
+    `by`: `time` or `turns`.
+    `hop`: by time, seconds from the beginning of a window to that of the next; null for `length`.
+    `min`: by time, seconds of the last window of a recording, below which it is dropped as `too_short`; null for half of `length`.
+    `tolerance`: by turns, the share of `length` by which a window may differ from it.
+    `speakers`: by turns, the fewest and the most.
+    `min_turns`: by turns, the fewest.
+    `overlap`: by turns, the share of the shorter of two windows that they may have in common.
+    `mode`: `cut` or `list`.
+    `also`: other lists of spans, of which each window gets its part.
 
-    A recording without any window is dropped as `no_window`. All in seconds.
+    A recording without any window is dropped as `no_window`.
 
     Source: NeMo Curator's windows for audio language models, with `length: 120`, whose `tolerance`, `speakers` and `min_turns`
     these are. Known difference: a window cuts no turn.
