@@ -190,7 +190,7 @@ class FilesOfRecords(MediaFiles):
         naming = rows.select([name for name in ("id", "key", "extension", self._by) if name in rows.column_names]).to_pylist()
         names = [None if content is None else self._name(one) for content, one in zip(contents, naming, strict=True)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self._put, names, contents))
+            list(pool.map(self.put_file, names, contents))
         about = rows.drop_columns([n for n in (FILE_NAME, self._media) if n in rows.column_names])
         return about.append_column(FILE_NAME, pa.array(names, pa.string()))
 
@@ -203,7 +203,7 @@ class FilesOfRecords(MediaFiles):
         value = record[self._by]
         return f"{'null' if value is None else safe(str(value))}/{self._stem}-{name}"
 
-    def _put(self, name: str | None, content: bytes | None) -> None:
+    def put_file(self, name: str | None, content: bytes | None) -> None:
         if name is not None:
             with self._files.add(self._files.folder.open_file(name, "wb")) as output:
                 output.write(content)
