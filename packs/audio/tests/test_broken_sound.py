@@ -175,6 +175,6 @@ def test_frames_of_many_planes_are_not_touched():
     from curator_audio.read.by_av import _as_float
     from curator_audio.read.sound import BadSound
 
-    frame = SimpleNamespace(format=SimpleNamespace(name="fltp", is_planar=True), layout=SimpleNamespace(channels=range(38)))
+    frame = SimpleNamespace(format=SimpleNamespace(name="fltp", is_planar=True), layout=SimpleNamespace(nb_channels=38))
     with pytest.raises(BadSound, match="too many channels: 38"):
         _as_float(frame)

@@ -251,6 +251,21 @@ def test_a_piece_is_that_of_the_whole(name):
         assert row["bytes"] == data
 
 
+@pytest.mark.parametrize("name", ["wav", "flac", "opus", "mp3", "m4a", "mka"])
+def test_pieces_of_one_path_are_read_in_any_order(name, tmp_path):
+    path = tmp_path / "sound"
+    path.write_bytes(EXACT[name][0])
+    whole = one(EXACT[name][0])[1]
+    offsets = [2.0, 0.0, 1.7, 0.6, 1.7, None, 2.5, 9.0, 0.1]
+    batch = files(*[None] * len(offsets), path=pa.array([str(path)] * len(offsets)), offset=pa.array(offsets, pa.float64()),
+                  duration=pa.array([0.3] * len(offsets)))
+    outputs = run_stage(Decode(), batch)
+    assert outputs["failed"].column("id") == ["7"]
+    for offset, samples in zip([o for o in offsets if o != 9.0], outputs["out"].samples, strict=True):
+        start, stop = (0, None) if offset is None else (round(offset * RATE), round((offset + 0.3) * RATE))
+        assert np.abs(samples - whole[:, start:stop]).max() < 1e-6
+
+
 def test_a_duration_without_an_offset_is_only_declared():
     row, samples = run_one(EXACT["wav"][0], duration=2.5)
     assert samples.shape[1] == len(SOUND)

@@ -147,7 +147,7 @@ class AvSound:
                 failed = failed or not isinstance(error, EOFError)
                 continue
             for frame in frames:
-                if frame.sample_rate != self.about.rate or len(frame.layout.channels) != self.about.channels:
+                if frame.sample_rate != self.about.rate or frame.layout.nb_channels != self.about.channels:
                     self.notes.append("format_changes")
                     return
                 if failed and "damaged" not in self.notes:
@@ -214,16 +214,18 @@ def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 
 
 def _as_float(frame: Any) -> np.ndarray:
-    """The samples of a frame, float32 [channels, n], full scale at 1."""
-    name, channels = frame.format.name, len(frame.layout.channels)
-    if frame.format.is_planar and channels > _MOST_PLANES:
+    """The samples of a frame, float32 [channels, n], full scale at 1; maybe the decoder's own memory."""
+    kind, channels = frame.format.name, frame.layout.nb_channels
+    if channels > _MOST_PLANES and kind.endswith("p"):
         raise BadSound(f"too many channels: {channels} (of this kind at most {_MOST_PLANES} are read)")
-    offset, scale = _SCALES[name.rstrip("p")]
+    if channels == 1 and kind in ("fltp", "flt"):
+        return np.frombuffer(frame.planes[0], np.float32, frame.samples)[None]
     values = frame.to_ndarray()
-    if not frame.format.is_planar:
+    if not kind.endswith("p"):
         values = values.reshape(-1, channels).T
     if values.dtype == np.float32:
         return values
+    offset, scale = _SCALES[kind.rstrip("p")]
     wide = values.astype(np.float64) if values.dtype.itemsize > 2 else values.astype(np.float32)
     return ((wide - offset) / scale).astype(np.float32)
 

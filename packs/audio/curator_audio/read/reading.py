@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,22 +19,47 @@ from curator_audio.sound.resampler import Resampler
 
 
 class Decoder:
-    """Decodes one file after the other."""
+    """Decodes one file after the other. That of a path stays open until another is wanted: of an MP3 of hours
+    FFmpeg looks for a place for half a second, and then knows where all before it are.
+    """
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
+        self._path: str | None = None
+        self._file: BinaryIO | None = None
+        self._sound: Sound | None = None
 
     def pieces(self, row: int, data: bytes | None, path: str | None, offset: Any, duration: Any) -> Iterator[Piece]:
         """What becomes of a record: at least one piece."""
         try:
             begin, asked = _seconds("offset", offset), _seconds("duration", duration)
-            with _opened(data, path, self._wanted.storage_options) as file, closing(
-                    open_sound(file, self._wanted.audio_stream)) as sound:
-                yield from Reading(self._wanted, row, sound, begin, asked).pieces()
+            yield from Reading(self._wanted, row, self._opened(data, path), begin, asked).pieces()
         except BadSound as error:
             yield Piece(row, "failed", why=str(error))
         except (InputError, OSError, MemoryError) as error:
+            self.release()
             yield Piece(row, "failed", why=f"cannot be read: {error}")
+
+    def release(self) -> None:
+        """Close what is open."""
+        for opened in (self._sound, self._file):
+            if opened is not None:
+                opened.close()
+        self._path = self._file = self._sound = None
+
+    def _opened(self, data: bytes | None, path: str | None) -> Sound:
+        if data is None and path and path == self._path and self._sound is not None:
+            return self._sound
+        self.release()
+        if data is not None:
+            self._file = io.BytesIO(data)
+        elif path:
+            self._file = open_input(path, self._wanted.storage_options, compression=None)
+        else:
+            raise BadSound("no bytes: the record has neither `bytes` nor a `path`")
+        self._sound = open_sound(self._file, self._wanted.audio_stream)
+        self._path = path if data is None else None
+        return self._sound
 
 
 class Reading:
@@ -113,7 +137,7 @@ class Reading:
     def _finite(self, block: np.ndarray, before: int) -> np.ndarray:
         """The block with zeros where samples are no numbers, and a note of where these were."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(block.sum(dtype=np.float64)):  # NaN and infinity stay in a sum
+            if all(math.isfinite(np.dot(row, row)) for row in block):  # NaN and infinity stay in a sum
                 return block
         bad = np.flatnonzero(~np.isfinite(block).all(axis=0)) + before
         if len(bad):
@@ -166,11 +190,3 @@ def _seconds(name: str, value: Any) -> float | None:
     if not 0 <= seconds < 1e9:
         raise BadSound(f"no such place: {name} is {seconds:g} seconds")
     return seconds
-
-
-def _opened(data: bytes | None, path: str | None, storage_options: dict[str, Any] | None) -> BinaryIO:
-    if data is not None:
-        return io.BytesIO(data)
-    if not path:
-        raise BadSound("no bytes: the record has neither `bytes` nor a `path`")
-    return open_input(path, storage_options, compression=None)
