@@ -34,11 +34,14 @@ class AudioBatch(Batch):
 
 @dataclass
 class VideoBatch(Batch):
-    """Videos or clips. `encoded`: the container's bytes. `frames`: T x H x W x 3, uint8, RGB.
+    """Videos or clips. `encoded`: the container's bytes. `frames`: T x H x W x 3, uint8, RGB, upright.
 
-    `timestamps`: T seconds from the start of the source, float64, one a frame.
+    `timestamps`: T seconds from the first picture of the source, float64, one a frame. `thumbs`: of every picture, at the
+    source's own rate, its luma as T x 36 x 64, uint8; `thumb_times`: their T seconds.
     """
 
     encoded: list[bytes | None] | None = payload()
     frames: list[np.ndarray | None] | None = payload()
     timestamps: list[np.ndarray | None] | None = payload()
+    thumbs: list[np.ndarray | None] | None = payload()
+    thumb_times: list[np.ndarray | None] | None = payload()

@@ -1,0 +1,329 @@
+"""One film, open: its pictures in order with exact times, upright, of any part, and what is wrong with it.
+
+Ours, and not a reader of frames by number: times are those of the file (never frame / rate), a jump is verified, and
+what is damaged is passed over and counted.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import av
+import numpy as np
+from av.error import FFmpegError
+from av.stream import Disposition
+from av.video.reformatter import VideoReformatter
+
+from curator.api.errors import InputError
+from curator.io.files.folder import open_input
+from curator_video.read.pixels import Pixels, matrix_of
+
+# Containers that know themselves by their first bytes and lead to no other file. Without such a list a playlist would
+# make FFmpeg open what it names. Those of sound are there so that a file with sound only is called what it is.
+CONTAINERS = ("apng,asf,av1,avi,dv,flv,gif,h264,hevc,ivf,m4v,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegts,mpegvideo,mxf,nut,obu,"
+              "ogg,rm,swf,webp_anim,wtv,yuv4mpegpipe,"
+              "aac,ac3,aiff,amr,ape,au,caf,dts,eac3,flac,mp3,tta,voc,w64,wav,wv")
+MAX_PIXELS = 8192 * 8192
+MAX_STREAMS = 64  # more is a bomb
+EPSILON_S = 1e-6  # spans are compared to it, as times are sums of float64
+_BUFFER = 1 << 16  # bytes of one read
+_NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before
+_BACK_S = (0, 1, 2, 4, 8, 16, 32)  # how much earlier a jump is tried again that came out too late: open GOP, mpegts
+_JUMP_S = 10.0  # a gap as long as this is looked at twice: the time of one picture may be damaged
+_PATIENCE = 50  # demuxing errors in a row, after which there is nothing more to come
+_STILL = 2_000  # packets without one picture, after which there is none to come: some 30 seconds
+
+
+class BadFilm(ValueError):
+    """What is wrong with a file; the text begins with what it is: `empty`, `not_media`, `no_video`, `no_frames`,
+    `too_large`, `no_decoder`, `unreadable`."""
+
+
+class Film:
+    """A film by its path, or by its bytes. Opening it decodes the first picture; `with` closes it.
+
+    `width`, `height`: upright, in square pixels. `rotation`: 0, 90, 180 or 270, how far a player turns the pictures
+    clockwise, after it has mirrored them left to right if `mirrored`. `first_s`: the time of the first picture in the
+    file; all others are seconds from it. `container`: the open container of PyAV, `stream`: the video stream, for what
+    lies in their headers. `by_count`: the file has no times (raw streams) or not those of its pictures (AVI with B
+    frames): then they are number / rate.
+
+    While pictures are read these count: `corrupt`, packets that cannot be decoded and pictures that the decoder marks as
+    damaged; `backward`, pictures left out since their time is not after the one before; `truncated`, the file ends
+    inside what it says.
+
+    Raises:
+        BadFilm: it is none.
+    """
+
+    def __init__(self, source: str | bytes, storage_options: dict[str, Any] | None = None, *, max_pixels: int = MAX_PIXELS,
+                 skip_frame: str = "DEFAULT") -> None:
+        self._max_pixels, self._skip_frame = max_pixels, skip_frame
+        self.corrupt = self.backward = 0
+        self.truncated = False
+        self.container: Any = None
+        self._file = _opened(source, storage_options)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of file and decoder."""
+        if self.container is not None:
+            self.container.close()
+            self.container = None
+        self._file.close()
+
+    # -- what is to be had -------------------------------------------------------------------------------------------
+
+    def frames(self, start_s: float = 0.0, end_s: float | None = None) -> Iterator[tuple[float, Any]]:
+        """Pictures with start_s <= time < end_s, in order, with their times.
+
+        Spans that follow each other give each picture once. Going through spans in order is cheapest.
+        """
+        start, end = start_s - EPSILON_S, math.inf if end_s is None else end_s - EPSILON_S
+        if not self._in_reach(start):
+            self._go_to(start)
+        while self._pending is not None:
+            time, frame = self._pending
+            if time >= end:
+                return
+            self._advance()
+            if time >= start:
+                yield time, frame
+
+    def upright(self, frame: Any, size: tuple[int, int] | None = None) -> np.ndarray:
+        """A frame as RGB, uint8 [height, width, 3], turned and with square pixels. `size`: another (width, height)."""
+        return self._pixels.rgb(frame, size or (self.width, self.height))
+
+    def thumb(self, frame: Any) -> np.ndarray:
+        """The luma of an upright frame, uint8 36 x 64, each the mean of its area; black is 16 and white 235, whatever the
+        file's range. The whole picture, with its bars, whatever its aspect."""
+        return self._pixels.thumb(frame)
+
+    def chroma(self, frame: Any) -> np.ndarray:
+        """U and V of an upright frame, uint8 2 x 18 x 32, by area; grey is 128."""
+        return self._pixels.chroma(frame)
+
+    def fitted(self, size: int, side: str = "long") -> tuple[int, int]:
+        """(width, height) whose longer (`long`) or shorter (`short`) side has `size`, both even; never larger than it is."""
+        reference = max(self.width, self.height) if side == "long" else min(self.width, self.height)
+        scale = min(1.0, size / reference)
+        return tuple(max(2, 2 * round(scale * one / 2)) for one in (self.width, self.height))  # type: ignore[return-value]
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._open()
+        self._rate: Fraction = self.stream.average_rate or self.stream.guessed_rate or Fraction(25)
+        self.by_count, self._origin, self._count = False, None, 0
+        raw = self._decoded()
+        _, first = next(raw, (None, None))
+        if first is None:
+            raise BadFilm(f"no_frames: not one picture of the {self.format} can be decoded")
+        if first.width * first.height > self._max_pixels:
+            raise BadFilm(f"too_large: pictures of {first.width} x {first.height}, more than {self._max_pixels:,} pixels")
+        self.by_count = first.pts is None or (self.format == "avi" and self.stream.has_b_frames)
+        base = self.stream.time_base or Fraction(1, 1_000_000)
+        self._num, self._den = base.numerator, base.denominator
+        self._origin = first.pts
+        self.first_s = 0.0 if self.by_count else first.pts * self._num / self._den
+        self.mirrored, self.rotation = matrix_of(first)
+        sar = self.stream.codec_context.sample_aspect_ratio or self.stream.sample_aspect_ratio or Fraction(1)
+        sar = sar if Fraction(1, 10) < sar < 10 else Fraction(1)
+        self.coded = (first.width, first.height)
+        self.sar = sar
+        shown = (round(first.width * sar), first.height)
+        self.width, self.height = shown if self.rotation % 180 == 0 else shown[::-1]
+        self._pixels = Pixels(self.rotation, self.mirrored, VideoReformatter())
+        self._restart(_chained(first, raw))
+
+    def _open(self) -> None:
+        """The container from its beginning."""
+        if self.container is not None:
+            self.container.close()
+        try:
+            self._file.seek(0)
+            self.container = av.open(self._file, metadata_errors="replace", buffer_size=_BUFFER, options={
+                "format_whitelist": CONTAINERS, "protocol_whitelist": "pipe", "max_streams": str(MAX_STREAMS)})
+        except (FFmpegError, ValueError, OSError, IndexError) as error:
+            raise BadFilm(f"not_media: no known format, or broken from the start ({_words(error)})") from error
+        self.format: str = self.container.format.name.partition(",")[0]
+        self.stream = self._chosen()
+        self.stream.codec_context.thread_type = "NONE"  # the engine runs a worker on each core, and threads cost more in all
+        self.stream.codec_context.thread_count = 1
+        self.stream.codec_context.options = {"max_pixels": str(self._max_pixels)}
+        self.stream.codec_context.skip_frame = self._skip_frame
+        size = _pixels(self.stream)
+        try:
+            self.stream.codec_context.open(strict=False)
+        except (FFmpegError, ValueError) as error:
+            if size > self._max_pixels:
+                raise BadFilm(f"too_large: {size:,} pixels, more than {self._max_pixels:,}") from error
+            raise BadFilm(f"no_decoder: for {self.stream.codec_context.name} ({_words(error)})") from error
+
+    def _chosen(self) -> Any:
+        """The largest video stream that is no attached picture: not the one that is marked as default."""
+        streams = [one for one in self.container.streams.video if not one.disposition & Disposition.attached_pic]
+        if not streams:
+            has = "a picture is attached to the sound" if self.container.streams.video else \
+                "sound only" if self.container.streams.audio else "the header is damaged, or names no stream"
+            raise BadFilm(f"no_video: {has} ({self.format})")
+        usable = [one for one in streams if one.codec_context is not None]
+        if not usable:
+            raise BadFilm(f"no_decoder: for the pictures of this {self.format}")
+        return max(usable, key=_pixels)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _in_reach(self, start: float) -> bool:
+        """Whether decoding on gives all pictures from `start` on, sooner than a jump."""
+        if self._last >= start:
+            return False
+        return self._pending is None or self.by_count or self._pending[0] <= start + _NEAR_S or self._pending[0] >= start
+
+    def _go_to(self, start: float) -> None:
+        """Pending is then a picture at `start` or before, unless that is before the first."""
+        if self.by_count:
+            self._from_beginning()
+            return
+        for back in _BACK_S:
+            wanted = start - back + self.first_s
+            if wanted <= self.first_s:
+                break
+            try:
+                self.container.seek(math.floor(wanted * self._den / self._num), stream=self.stream)
+            except (FFmpegError, OSError):
+                break
+            self._restart(self._decoded(jumped=True))
+            if self._pending is not None and self._pending[0] <= start + 2 * EPSILON_S:
+                self._last = self._pending[0] - 2 * EPSILON_S
+                return
+        self._from_beginning()
+
+    def _from_beginning(self) -> None:
+        self._open()
+        self._count = 0
+        self._restart(self._decoded())
+
+    def _restart(self, pictures: Iterator[tuple[int | None, Any]]) -> None:
+        self._last = -math.inf  # the latest picture that was passed; all after it are still to come
+        self._flow = self._ordered(pictures)
+        self._pending = next(self._flow, None)
+
+    def _advance(self) -> None:
+        assert self._pending is not None
+        self._last = self._pending[0]
+        self._pending = next(self._flow, None)
+
+    def _ordered(self, pictures: Iterator[tuple[int | None, Any]]) -> Iterator[tuple[float, Any]]:
+        """Pictures with times from the first, each after the one before."""
+        last, held = -math.inf, None
+        for pts, frame in pictures:
+            if self.by_count:
+                time = self._count * self._rate.denominator / self._rate.numerator
+                self._count += 1
+            elif pts is None:
+                self.backward += 1
+                continue
+            else:
+                time = (pts - self._origin) * self._num / self._den
+            if held is not None:
+                if last < time < held[0]:
+                    self.backward += 1
+                else:
+                    last = held[0]
+                    yield held
+                held = None
+            if time <= last:
+                self.backward += 1
+            elif time > last + _JUMP_S and last >= 0:
+                held = (time, frame)
+            else:
+                last = time
+                yield time, frame
+        if held is not None:
+            yield held
+
+    def _decoded(self, jumped: bool = False) -> Iterator[tuple[int | None, Any]]:
+        """Pictures with their pts as the decoder gives them out. After a jump nothing before a keyframe is decoded."""
+        failures = silent = 0
+        packets = self.container.demux(self.stream)
+        while True:
+            try:
+                packet = next(packets, None)
+            except (FFmpegError, OSError, ValueError, IndexError) as error:  # PyAV does not know streams that come later
+                failures += 1
+                self.corrupt += 1
+                if failures > _PATIENCE or (isinstance(error, OSError) and not isinstance(error, FFmpegError)):
+                    packet = None
+                else:
+                    packets = self.container.demux(self.stream)
+                    continue
+            if packet is None:
+                self.truncated |= failures > 0
+                break
+            flush = packet.size == 0 and packet.dts is None
+            if jumped and not flush:
+                if not packet.is_keyframe:
+                    continue
+                jumped = False
+            failures = 0
+            found = 0
+            for frame in self._tried(packet):
+                found += 1
+                yield frame.pts, frame
+            silent = 0 if found else silent + 1
+            if silent > _STILL:
+                return
+        if failures:  # without it the end has flushed the decoder
+            for frame in self._tried(None):
+                yield frame.pts, frame
+
+    def _tried(self, packet: Any) -> list[Any]:
+        try:
+            frames = self.stream.codec_context.decode(packet) if packet is None else packet.decode()
+        except EOFError:
+            return []
+        except (FFmpegError, ValueError):
+            self.corrupt += 1
+            return []
+        self.corrupt += sum(frame.is_corrupt for frame in frames)
+        return frames
+
+
+def _opened(source: str | bytes, storage_options: dict[str, Any] | None) -> BinaryIO:
+    if isinstance(source, str):
+        try:
+            return open_input(source, storage_options, compression=None)
+        except (InputError, OSError) as error:
+            raise BadFilm(f"unreadable: {error}") from error
+    if not source:
+        raise BadFilm("empty: it has no bytes")
+    return io.BytesIO(source)
+
+
+def _pixels(stream: Any) -> int:
+    return (stream.codec_context.width or 0) * (stream.codec_context.height or 0)
+
+
+def _chained(first: Any, rest: Iterator[tuple[int | None, Any]]) -> Iterator[tuple[int | None, Any]]:
+    yield first.pts, first
+    yield from rest
+
+
+def _words(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,119 @@
+"""From decoded frames to arrays: RGB that stands upright, small luma and chroma."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+from av.video.reformatter import Interpolation, VideoReformatter
+
+THUMB = (64, 36)  # width and height: what shots, motion and hashes look at
+CHROMA = (32, 18)
+_PLANAR = ("yuv420p", "yuv422p", "yuv444p", "yuv440p", "yuv411p", "yuv410p", "yuvj420p", "yuvj422p", "yuvj444p", "yuvj440p", "nv12",
+           "nv16", "nv21", "yuva420p", "yuva422p", "yuva444p")
+_DEEP = {f"yuv{kind}p{bits}le": bits - 8 for kind in (420, 422, 444) for bits in (9, 10, 12, 14, 16)}
+_HD = 720  # rows: from here on what names no matrix is meant as BT.709
+_UNSPECIFIED, _BT709 = 2, 1
+_LIMITED, _FULL = 1, 2  # AVCOL_RANGE_MPEG, AVCOL_RANGE_JPEG
+_NARROW = np.round(16 + np.arange(256) * 219 / 255).astype(np.uint8)  # full range luma to the usual one
+_NARROW_CHROMA = np.round(128 + (np.arange(256) - 128) * 224 / 255).astype(np.uint8)
+
+
+class Pixels:
+    """Makes arrays of the frames of one film."""
+
+    def __init__(self, rotation: int, mirrored: bool, scaler: VideoReformatter) -> None:
+        self._turns, self._mirrored, self._scaler = rotation // 90, mirrored, scaler
+        self._small = VideoReformatter()
+
+    def rgb(self, frame: Any, size: tuple[int, int]) -> np.ndarray:
+        """uint8 [height, width, 3], `size` being (width, height) of what comes out."""
+        width, height = size if self._turns % 2 == 0 else size[::-1]
+        matrix = _BT709 if frame.colorspace == _UNSPECIFIED and frame.height >= _HD else None
+        way = Interpolation.AREA if width < frame.width or height < frame.height else Interpolation.BICUBIC
+        made = self._scaler.reformat(frame, width, height, "rgb24", src_colorspace=matrix, interpolation=way, threads=1)
+        return self._turned(made.to_ndarray())
+
+    def thumb(self, frame: Any) -> np.ndarray:
+        """uint8 36 x 64."""
+        plane = self._plane(frame, 0)
+        if plane is None:
+            return self._turned(self._by_scaler(frame)[0])
+        small = _shrunk(plane, self._target(THUMB), _DEEP.get(frame.format.name, 0))
+        return self._turned(_NARROW[small] if _is_full(frame) else small)
+
+    def chroma(self, frame: Any) -> np.ndarray:
+        """uint8 2 x 18 x 32."""
+        made = np.empty((2, CHROMA[1], CHROMA[0]), np.uint8)
+        name = frame.format.name
+        planar = len(frame.planes) >= 3 and self._plane(frame, 0) is not None
+        if not planar:
+            u, v = self._by_scaler(frame)[1:]
+            planes = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in (u, v)]
+        else:
+            planes = [_shrunk(self._plane(frame, k), self._target(CHROMA), _DEEP.get(name, 0)) for k in (1, 2)]
+            if _is_full(frame):
+                planes = [_NARROW_CHROMA[one] for one in planes]
+        for one, plane in zip(made, planes, strict=True):
+            one[:] = self._turned(plane)
+        return made
+
+    def _target(self, size: tuple[int, int]) -> tuple[int, int]:
+        return size if self._turns % 2 == 0 else size[::-1]
+
+    def _turned(self, picture: np.ndarray) -> np.ndarray:
+        if self._mirrored:
+            picture = picture[:, ::-1]
+        return np.ascontiguousarray(np.rot90(picture, -self._turns)) if self._turns or self._mirrored else picture
+
+    @staticmethod
+    def _plane(frame: Any, number: int) -> np.ndarray | None:
+        """A plane as it lies in the frame, without a copy; None where there is none of luma."""
+        name = frame.format.name
+        if name not in _PLANAR and name not in _DEEP and name != "gray":
+            return None
+        plane = frame.planes[number]
+        if plane.line_size <= 0:
+            return None
+        kind = np.dtype("<u2") if name in _DEEP else np.dtype(np.uint8)
+        rows = np.frombuffer(plane, kind, plane.height * plane.line_size // kind.itemsize)
+        return rows.reshape(plane.height, -1)[:, :plane.width]
+
+    def _by_scaler(self, frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Luma and chroma of what has no planes of them: GIF, PNG, packed YUV."""
+        width, height = self._target(THUMB)
+        made = self._small.reformat(frame, width, height, "yuv444p", interpolation=Interpolation.AREA, threads=1)
+        luma, u, v = made.to_ndarray()
+        return luma, u, v
+
+
+def matrix_of(frame: Any) -> tuple[bool, int]:
+    """Whether a player mirrors the picture left to right, and how far it turns it clockwise then: 0, 90, 180, 270.
+
+    Read from the display matrix itself: `frame.rotation` says 180 of a picture that is mirrored.
+    """
+    found = [bytes(one) for one in frame.side_data if one.type.name == "DISPLAYMATRIX"]
+    if not found or len(found[0]) != 36:
+        return False, 0
+    a, b, _, c, d, *_ = np.frombuffer(found[0], "<i4").astype(float)
+    mirrored = a * d - b * c < 0
+    sign = -1 if mirrored else 1
+    return bool(mirrored), round(np.degrees(np.arctan2(sign * b, sign * a)) / 90) * 90 % 360
+
+
+def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
+    """By area to (width, height), 8 bits. Large ones are halved first: that is twice as fast, and a level apart."""
+    if shift == 0:
+        height, width = plane.shape
+        while width >= 8 * size[0] and height >= 8 * size[1] and width % 2 == height % 2 == 0:
+            plane = cv2.resize(plane, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
+            height, width = plane.shape
+        return cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
+    small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
+    return (small >> shift).astype(np.uint8)
+
+
+def _is_full(frame: Any) -> bool:
+    return frame.color_range == _FULL or frame.format.name.startswith("yuvj") or (
+        frame.format.name == "gray" and frame.color_range != _LIMITED)  # as libswscale takes it

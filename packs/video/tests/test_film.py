@@ -1,0 +1,269 @@
+"""Open films: exact times and jumps in any container, upright pictures, and files that are hostile."""
+
+from __future__ import annotations
+
+import io
+import os
+from fractions import Fraction
+from itertools import pairwise
+
+import av
+import numpy as np
+import pytest
+from curator_video.read.film import BadFilm, Film
+
+from packs.video.tests.films import film, number_of, numbered, pan, sine, sound_only, texture
+
+X264 = {"crf": "20", "preset": "veryfast", "g": "20", "keyint_min": "20", "sc_threshold": "0"}
+COUNT = 90
+
+
+def numbers(opened, start_s=0.0, end_s=None):
+    return [number_of(opened.upright(frame)) for _, frame in opened.frames(start_s, end_s)]
+
+
+def made(**options):
+    return film(numbered(COUNT), 25, **{"options": X264, **options})
+
+
+# -- jumps ------------------------------------------------------------------------------------------------------------
+
+FILMS = {
+    "mp4": {},
+    "faststart": {"container_options": {"movflags": "faststart"}},
+    "no b frames": {"options": {**X264, "bf": "0"}},
+    "open gop": {"options": {**X264, "x264-params": "open-gop=1:keyint=20:min-keyint=20:scenecut=0:bframes=3"}},
+    "one key": {"options": {**X264, "g": "250"}},
+    "hevc": {"codec": "libx265", "options": {"preset": "ultrafast", "x265-params": "keyint=20:log-level=none"}},
+    "vp9": {"codec": "libvpx-vp9", "container": "webm", "options": {"deadline": "realtime", "cpu-used": "8", "g": "20"}},
+    "mkv": {"container": "matroska"},
+    "ts": {"container": "mpegts"},
+    "mpeg": {"codec": "mpeg2video", "container": "mpeg", "options": {"g": "12", "bf": "2", "q:v": "4"}},
+    "avi": {"codec": "mpeg4", "container": "avi", "options": {"g": "20"}},
+    "avi with b frames": {"container": "avi"},
+    "flv": {"container": "flv"},
+    "raw": {"container": "h264"},
+}
+
+
+@pytest.mark.parametrize("name", FILMS)
+def test_any_span_is_exact(name):
+    with Film(made(**FILMS[name])) as opened:
+        assert [round(time * 25, 6) for time, _ in opened.frames()] == list(range(COUNT))
+        assert numbers(opened) == list(range(COUNT))
+        for start, end in ((1.96, 2.16), (0.04, 0.12), (2.4, 2.48), (0.0, 0.04), (3.56, 9.0), (1.99, 2.05), (0.76, 0.92)):
+            first, behind = -round(-start * 25 // 1), -round(-min(end, COUNT / 25) * 25 // 1)
+            assert numbers(opened, start, end) == list(range(first, behind)), (start, end)
+        assert numbers(opened, 4.0, 5.0) == []
+        assert (opened.corrupt, opened.backward, opened.truncated) == (0, 0, False)
+        assert opened.by_count == (name in ("raw", "avi with b frames"))
+
+
+def test_spans_that_follow_each_other_give_each_picture_once():
+    with Film(made()) as opened:
+        spans = list(pairwise([0.0, 0.5, 1.28, 1.28, 3.0, 3.6]))
+        assert [n for span in spans for n in numbers(opened, *span)] == list(range(COUNT))
+        assert [n for span in reversed(spans) for n in numbers(opened, *span)][:15] == list(range(75, 90))
+
+
+def test_a_walk_that_is_left_may_be_begun_anew():
+    with Film(made()) as opened:
+        for time, _ in opened.frames(1.0):
+            if time > 1.5:
+                break
+        assert numbers(opened, 1.6, 1.8) == [40, 41, 42, 43, 44]
+        assert numbers(opened, 1.0, 1.1) == [25, 26, 27]
+
+
+def test_times_are_those_of_the_file():
+    pts = [*range(60), *range(60, 120, 3), *(149 + k for k in range(30))]
+    data = film(numbered(110), 30, pts=pts, time_base=Fraction(1, 30), options=X264)
+    with Film(data) as opened:
+        assert np.allclose([time for time, _ in opened.frames()], np.array(pts) / 30)
+        assert numbers(opened, 5.0 - 0.04, 5.0) == [80]
+    later = film(numbered(60), 25, pts=list(range(100, 160)), container="matroska", options=X264)
+    with Film(later) as opened:
+        assert opened.first_s == pytest.approx(4.0)
+        assert numbers(opened, 1.0, 1.2) == [25, 26, 27, 28, 29]
+
+
+def test_rates_that_are_no_whole_numbers_do_not_drift():
+    with Film(film(numbered(60), Fraction(30000, 1001))) as opened:
+        times = [time for time, _ in opened.frames()]
+    assert times[-1] == pytest.approx(59 * 1001 / 30000)
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rotate", "mirrored"), [(0, False), (90, False), (180, False), (270, False), (0, True), (90, True)])
+def test_pictures_stand_upright(rotate, mirrored):
+    picture = texture(3, 120, 160)
+    data = film([picture] * 3, rotate=rotate, mirrored=mirrored, options={"crf": "10"})
+    with Film(data) as opened:
+        _, frame = next(opened.frames())
+        found, thumb, chroma = opened.upright(frame), opened.thumb(frame), opened.chroma(frame)
+    wanted = np.rot90(picture[:, ::-1] if mirrored else picture, -rotate // 90)
+    assert (opened.rotation, opened.mirrored) == (rotate, mirrored)
+    assert found.shape == wanted.shape == (opened.height, opened.width, 3)
+    assert np.abs(found.astype(int) - wanted).mean() < 6
+    with Film(film([np.ascontiguousarray(wanted)] * 3, options={"crf": "10"})) as straight:
+        _, frame = next(straight.frames())
+        assert np.abs(thumb.astype(int) - straight.thumb(frame)).mean() < 2
+        assert np.abs(chroma.astype(int) - straight.chroma(frame)).mean() < 2
+    assert thumb.shape == (36, 64)
+    assert chroma.shape == (2, 18, 32)
+
+
+def test_pixels_are_square():
+    with Film(film(pan(1, 3, 0), sar=Fraction(4, 3))) as opened:
+        assert (opened.width, opened.height) == (427, 240)
+        _, frame = next(opened.frames())
+        assert opened.upright(frame).shape == (240, 427, 3)
+        assert opened.fitted(200) == (200, 112)
+        assert opened.fitted(120, "short") == (214, 120)
+        assert opened.fitted(4000) == (428, 240)
+
+
+@pytest.mark.parametrize(("pix_fmt", "codec"), [("yuv420p", "libx264"), ("yuv444p", "libx264"), ("yuv420p10le", "libx264"),
+                                                ("yuvj420p", "mjpeg"), ("bgr0", "ffv1"), ("rgb8", "gif")])
+def test_luma_is_the_same_in_any_format(pix_fmt, codec):
+    picture = texture(5)
+    container = {"gif": "gif"}.get(codec, "matroska")
+    options = {"crf": "12"} if codec == "libx264" else {"q:v": "2"}
+    with Film(film([picture] * 2, pix_fmt=pix_fmt, codec=codec, container=container, options=options)) as opened:
+        _, frame = next(opened.frames())
+        thumb, chroma, rgb = opened.thumb(frame), opened.chroma(frame), opened.upright(frame)
+    weights = np.array([0.299, 0.587, 0.114])
+    true = 16 + (picture @ weights) * 219 / 255
+    assert abs(thumb.mean() - true.mean()) < 3
+    assert np.abs(chroma.astype(int) - 128).mean() < 40
+    assert np.abs(rgb.astype(int) - picture).mean() < (25 if codec == "gif" else 6)
+
+
+def test_the_largest_film_is_taken_and_covers_are_none():
+    file = io.BytesIO()
+    with av.open(file, "w", format="matroska") as out:
+        streams = []
+        for width, height in ((160, 120), (320, 240)):
+            stream = out.add_stream("libx264", rate=25)
+            stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+            streams.append(stream)
+        for stream in streams:
+            for k, picture in enumerate(pan(1, 5, 0, stream.height, stream.width)):
+                frame = av.VideoFrame.from_ndarray(picture, "rgb24")
+                frame.pts, frame.time_base = k, Fraction(1, 25)
+                out.mux(stream.encode(frame))
+            out.mux(stream.encode(None))
+    with Film(file.getvalue()) as opened:
+        assert (opened.width, opened.height) == (320, 240)
+        assert len(list(opened.frames())) == 5
+
+
+# -- hostile files ----------------------------------------------------------------------------------------------------
+
+WHOLE = film(numbered(100), 25, options=X264, sound=sine(440, 4.0), container_options={"movflags": "faststart"})
+
+
+@pytest.mark.parametrize(("data", "begins"), [
+    (b"", "empty"),
+    (b"x", "not_media"),
+    (b"no film at all, but text\n" * 100, "not_media"),
+    (b"<html><body>404</body></html>" * 50, "not_media"),
+    (bytes(100_000), "not_media"),
+    (np.random.default_rng(0).bytes(100_000), "not_media"),
+    (b"#EXTM3U\n#EXT-X-VERSION:3\n#EXTINF:1,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n", "not_media"),
+    (b"ffconcat version 1.0\nfile /etc/passwd\n", "not_media"),
+    (film(numbered(20))[:-400], "no"),
+    (WHOLE[:900], "no"),
+    (sound_only(), "no_video"),
+    (sound_only("mp4", "aac"), "no_video"),
+    (sound_only("mp4", "aac", picture=texture(1, 64, 64)), "no_video"),
+], ids=["no bytes", "one byte", "text", "html", "zeros", "random", "playlist", "concat", "no moov", "cut in moov", "wav", "m4a", "cover"])
+def test_what_is_no_film_says_what_it_is(data, begins):
+    with pytest.raises(BadFilm) as caught:
+        Film(data)
+    assert str(caught.value).startswith(begins)
+
+
+def test_a_header_without_pictures():
+    moov = WHOLE.index(b"mdat")
+    with pytest.raises(BadFilm, match=r"^no_frames"):
+        Film(WHOLE[:moov + 4] + bytes(200))
+
+
+def test_bombs_are_refused():
+    with pytest.raises(BadFilm, match=r"^too_large"):
+        Film(WHOLE, max_pixels=160 * 120 - 1)
+    gif = bytearray(film(numbered(2), codec="gif", container="gif", pix_fmt="rgb8"))
+    gif[6:10] = b"\xff\xff\xff\xff"
+    with pytest.raises(BadFilm):
+        Film(bytes(gif))
+
+
+def test_the_content_decides_and_not_the_name(tmp_path):
+    path = tmp_path / "film.mp4"
+    path.write_bytes(made(container="matroska"))
+    with Film(str(path)) as opened:
+        assert (opened.format, len(list(opened.frames()))) == ("matroska", COUNT)
+    with pytest.raises(BadFilm, match=r"^unreadable"):
+        Film(str(tmp_path / "none.mp4"))
+
+
+@pytest.mark.parametrize(("container", "least"), [("mp4", 40), ("matroska", 40), ("mpegts", 40)])
+def test_half_a_film_gives_what_it_has(container, least):
+    extra = {"container_options": {"movflags": "faststart"}} if container == "mp4" else {}
+    data = film(pan(1, 100, 2), 25, options=X264, container=container, **extra)
+    with Film(data[:len(data) * 6 // 10]) as opened:
+        times = [time for time, _ in opened.frames()]
+    assert least <= len(times) < 100
+    assert np.allclose(times, np.arange(len(times)) / 25)
+
+
+def test_corrupt_packets_are_counted():
+    data = bytearray(film(pan(1, 100, 2), 25, options=X264))
+    start = bytes(data).index(b"mdat")
+    rng = np.random.default_rng(0)
+    for at in rng.integers(start + len(data) // 5, len(data) - len(data) // 5, 20):
+        data[at] ^= 0xFF
+    with Film(bytes(data)) as opened:
+        times = [time for time, _ in opened.frames()]
+        assert opened.corrupt > 0
+    assert len(times) > 60
+    assert np.all(np.diff(times) > 0)
+
+
+def test_a_duration_that_lies_is_not_believed():
+    data = bytearray(WHOLE)
+    for box in (b"mvhd", b"tkhd", b"mdhd"):
+        at = bytes(data).index(box) + {b"mvhd": 20, b"tkhd": 24, b"mdhd": 20}[box]
+        data[at:at + 4] = (2**31 - 1).to_bytes(4, "big")
+    with Film(bytes(data)) as opened:
+        assert len(list(opened.frames())) == 100
+        assert numbers(opened, 3.9) == [98, 99]
+
+
+def test_times_that_go_back_are_left_out():
+    data = film(numbered(50), 25, container="mpegts", options=X264)
+    with Film(data + data) as opened:
+        times = [time for time, _ in opened.frames()]
+        assert opened.backward > 0
+    assert np.all(np.diff(times) > 0)
+
+
+def test_one_time_far_off_does_not_end_a_film():
+    with Film(made()) as opened:
+        opened._num, opened._den, opened._origin = 1, 25, 0
+        pictures = [(k, None) for k in [*range(10), 1_000_000, *range(11, 20)]]
+        times = [time for time, _ in opened._ordered(iter(pictures))]
+        gap = [time for time, _ in opened._ordered(iter([(0, None), (1, None), (5_000, None), (5_001, None)]))]
+    assert np.allclose(np.array(times) * 25, [*range(10), *range(11, 20)])
+    assert gap == [0, 0.04, 200, 200.04]
+
+
+def test_many_are_opened_and_closed():
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(30):
+        with Film(WHOLE) as opened:
+            next(opened.frames(1.0))
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
