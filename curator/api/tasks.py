@@ -34,11 +34,8 @@ class AudioBatch(Batch):
 
 @dataclass
 class VideoBatch(Batch):
-    """Videos or clips. `encoded`: the container's bytes. `frames`: T x H x W x 3, uint8, RGB, upright.
-
-    `timestamps`: T seconds from the first picture of the source, float64, one a frame. `thumbs`: of every picture, at the
-    source's own rate, its luma as T x 36 x 64, uint8; `thumb_times`: their T seconds.
-    """
+    """Videos or clips. `encoded`: the container's bytes. `frames`: T x H x W x 3, uint8, RGB, upright, with `timestamps`, seconds
+    from the source's first picture, float64. `thumbs`: of every picture its luma, T x 36 x 64, uint8, with `thumb_times`."""
 
     encoded: list[bytes | None] | None = payload()
     frames: list[np.ndarray | None] | None = payload()
