@@ -233,3 +233,11 @@ def test_wrong_parameters_are_refused():
         Shar(path="x", max_record_bytes=0)
     with pytest.raises(RecipeError, match="words: "):
         ToShar(path="x").check({"bytes": pa.binary(), "words": pa.string()})
+
+
+def test_cuts_that_end_too_early(tmp_path):
+    shard(tmp_path, [cut(name) for name in "abc"], [(f"{name}.{ending}", b"x") for name in "abc" for ending in ("flac", "json")])
+    path = tmp_path / "cuts.000000.jsonl.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:150])[:-12])
+    assert {row["id"] for row in read(tmp_path)} <= {"a"}
+    assert any("is damaged" in row["error"] for row in read(tmp_path, "failed"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from curator.api.errors import InputError
 from curator.io.files.folder import FileInfo
 from curator.io.media.sample_table import Sample
-from curator_audio.read.shards import MISSING, Field, Gathered, ShardSource, lines_of
+from curator_audio.read.shards import MISSING, Field, Gathered, Places, ShardSource, lines_of
 
 _CUTS = (None, "MonoCut", "MultiCut")
 _GIVEN = ("source", "extension", "key")  # custom fields that say what else would be made up
@@ -64,21 +65,18 @@ class Shar(ShardSource):
         for (folder, number), found in shards.items():
             if missing := sorted(fields - found.keys()):
                 beside = next(iter(found.values())).uri
-                raise InputError(f"{folder} has no {missing[0]}.{number}… beside {beside}, and other shards have one: fetch "
-                                 "it, or name the files to read")
+                raise InputError(f"{folder} has no {missing[0]}.{number}… beside {beside}, and other shards have one: "
+                                 "fetch it, or name the files to read")
         order = sorted(fields, key=lambda name: (name != "cuts", name != "recording", name))
         return [tuple(found[field] for field in order) for found in shards.values()]
 
     def gather(self, uris: Sequence[str]) -> Iterator[Gathered]:
-        found = Gathered()
-        cuts: Any = ((at, _parsed(line)) for at, line in lines_of(uris[0], self.storage_options, found.faults))
-        order: dict[str, int] = {}
-        if len(uris) > 1:
-            cuts = list(cuts)
-            order = {cut["id"]: at for at, (_, cut) in enumerate(cuts) if is_cut(cut)}
-        fields = [Field(uri, order, self.storage_options, self.wanted(), self.max_record_bytes) for uri in uris[1:]]
-        for position, (offset, cut) in enumerate(cuts):
-            sample = self._sample(position, offset, cut, fields)
+        found, damages = Gathered(), []
+        places = Places(partial(_ids, uris[0], self.storage_options))
+        fields = [Field(uri, places, self.storage_options, self.wanted(), self.max_record_bytes)
+                  for uri in uris[1:]]
+        for position, (offset, line) in enumerate(lines_of(uris[0], self.storage_options, damages)):
+            sample = self._sample(position, offset, _parsed(line), fields)
             if found.is_full(sample.size):
                 yield found
                 found = Gathered()
@@ -87,6 +85,7 @@ class Shar(ShardSource):
                 found.faults += field.faults()
         for field in fields:
             found.faults += field.finish()
+        found.faults += damages
         yield found
 
     def _sample(self, position: int, offset: int, cut: Any, fields: Sequence[Field]) -> Sample:
@@ -126,9 +125,17 @@ def _parsed(line: bytes) -> Any:
         return f"not JSON, {error}"
 
 
+def _ids(uri: str, options: dict[str, Any] | None) -> Iterator[str | None]:
+    """The id of each cut, None for a line that has none."""
+    for _, line in lines_of(uri, options, []):
+        cut = _parsed(line)
+        yield cut["id"] if is_cut(cut) else None
+
+
 def is_cut(cut: Any) -> bool:
     """Whether it is a cut of one recording."""
-    return isinstance(cut, dict) and isinstance(cut.get("id"), str) and cut.get("type") in _CUTS and "tracks" not in cut
+    return isinstance(cut, dict) and isinstance(cut.get("id"), str) and cut.get("type") in _CUTS \
+        and "tracks" not in cut
 
 
 def flat(cut: Mapping[str, Any], fields: Collection[str], supervisions: str) -> dict[str, Any]:
@@ -158,23 +165,25 @@ def flat(cut: Mapping[str, Any], fields: Collection[str], supervisions: str) -> 
 
 def _columns(said: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What supervisions say, in order of time, as columns; those without a value are left out."""
-    texts = [one["text"] for one in said if one.get("text") is not None]
-    made: dict[str, Any] = {"text": " ".join(texts)} if texts else {}
-    for name in ("speaker", "language", "gender"):
-        values = {one.get(name) for one in said}
-        if len(values) == 1 and None not in values:
-            made[name] = values.pop()
+    made: dict[str, Any] = {}
+    for name in ("text", "speaker", "language", "gender"):
+        values = [value for one in said if (value := one.get(name)) is not None]
+        if name == "text" and values:
+            made[name] = " ".join(values)
+        elif values and (len(said) == 1 or (len(values) == len(said) and len(set(values)) == 1)):
+            made[name] = values[0]
     aligned = [one["alignment"]["word"] for one in said if "word" in (one.get("alignment") or {})]
     if aligned:
         made["words"] = [_word(*item) for items in aligned for item in items]
     if len(said) > 1 and all(one.get("speaker") for one in said):
-        made["turns"] = [{"start": float(one["start"]), "end": _sum(one["start"], one["duration"]), "speaker": one["speaker"]}
-                         for one in said]
+        made["turns"] = [{"start": float(one["start"]), "end": _sum(one["start"], one["duration"]),
+                          "speaker": one["speaker"]} for one in said]
     return made
 
 
 def _word(symbol: str, start: float | None, seconds: float | None, score: float | None = None) -> dict[str, Any]:
-    return {"word": symbol, "start": start, "end": None if start is None or seconds is None else _sum(start, seconds), "score": score}
+    end = None if start is None or seconds is None else _sum(start, seconds)
+    return {"word": symbol, "start": start, "end": end, "score": score}
 
 
 def _listed(one: Mapping[str, Any]) -> dict[str, Any]:

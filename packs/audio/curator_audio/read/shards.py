@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -111,11 +111,13 @@ class ShardSource(FileSource):
         self._shards = {shard[0].uri: shard for shard in shards}
         return [shard[0] for shard in shards]
 
-    def _records(self, uri: str, table: SampleTable, samples: Sequence[Sample]) -> tuple[list[Batch], list[Failure]]:
+    def _records(self, uri: str, table: SampleTable,
+                 samples: Sequence[Sample]) -> tuple[list[Batch], list[Failure]]:
         if not samples:
             return [], []
         made = table.make(samples)
-        rows = made.rows.select([name for name in made.rows.column_names if name != "key" or name in self.seen])
+        named = [name for name in made.rows.column_names if name != "key" or name in self.seen]
+        rows = made.rows.select(named)
         return list(pieces(as_records(rows, uri, made.positions, self.id_column))), list(made.failures)
 
 
@@ -130,13 +132,27 @@ class Found:
     value: Any = None
 
 
-class Field:
-    """A file of a shard, read beside its cuts. `order`: where each cut stands among them."""
+class Places:
+    """Where each cut stands in its shard; looked up when something is not where it belongs, as that reads all."""
 
-    def __init__(self, uri: str, order: Mapping[str, int], options: dict[str, Any] | None,
+    def __init__(self, ids: Callable[[], Iterable[str | None]]) -> None:
+        self._ids = ids
+        self._places: dict[str | None, int] | None = None
+
+    def __getitem__(self, key: str) -> int:
+        """Its last place, -1 for no cut of the shard."""
+        if self._places is None:
+            self._places = {one: at for at, one in enumerate(self._ids())}
+        return self._places.get(key, -1)
+
+
+class Field:
+    """A file of a shard, read beside its cuts."""
+
+    def __init__(self, uri: str, places: Places, options: dict[str, Any] | None,
                  wanted: Collection[str] | None, most_bytes: int) -> None:
         self.uri, self.name = uri, uri.rpartition("/")[2].partition(".")[0]
-        self._order, self._options, self._most_bytes = order, options, most_bytes
+        self._places, self._options, self._most_bytes = places, options, most_bytes
         self._column = "bytes" if self.name == "recording" else self.name
         self._wanted = wanted is None or self._column in wanted
         self._in_archive = ".tar" in uri.rpartition("/")[2]
@@ -148,7 +164,7 @@ class Field:
         """`Found` for the cut of this id, at this place among the cuts; MISSING, or the error that it has."""
         while self._next is not None:
             name, offset, found = self._next
-            if name != key and self._order.get(name, -1) > position:
+            if name != key and self._places[name] > position:
                 break  # it belongs to a later cut
             self._next = next(self._pairs, None)
             if name == key:
@@ -159,7 +175,8 @@ class Field:
     def finish(self) -> list[Failure]:
         """What is left belongs to no cut."""
         while self._next is not None:
-            self._fault(self._next[1], ValueError(f"{self._next[0]!r} belongs to no cut, or not in this place"))
+            name, offset, _ = self._next
+            self._fault(offset, ValueError(f"{name!r} belongs to no cut, or not in this place"))
             self._next = next(self._pairs, None)
         return self.faults()
 

@@ -12,6 +12,7 @@ from curator.api.errors import InputError
 from curator.io.files.folder import FileInfo, open_input
 from curator.io.media.sample_table import Sample
 from curator.io.media.tar import Damage, Member, TarReader
+from curator.io.media.types import extension_of
 from curator_audio.read.shards import Gathered, ShardSource, fault, lines_of, too_large
 
 # As NeMo finds the number of a shard in the names of its files.
@@ -50,12 +51,14 @@ class Tarred(ShardSource):
         manifests = _numbered(files, _MANIFEST)
         archives = _numbered(files, _ARCHIVE)
         if not manifests or not archives:
-            raise InputError(f"{self.path} has no {'archives named audio_0.tar' if manifests else 'manifests named manifest_0.json'} "
-                             "or the like; NeMo's convert_to_tarred_audio_dataset.py makes both (with --shard_manifests)")
+            lacking = "archives named audio_0.tar" if manifests else "manifests named manifest_0.json"
+            raise InputError(f"{self.path} has no {lacking} or the like; NeMo's convert_to_tarred_audio_dataset.py makes "
+                             "both (with --shard_manifests)")
         for found, others, what in ((archives, manifests, "manifest"), (manifests, archives, "archive")):
             for key, file in found.items():
                 if key not in others:
-                    raise InputError(f"{file.uri} has no {what} with the number {key[1]}: fetch it, or name the files to read")
+                    raise InputError(f"{file.uri} has no {what} with the number {key[1]}: fetch it, or name the files "
+                                     "to read")
         return [(manifest, archives[key]) for key, manifest in manifests.items()]
 
     def gather(self, uris: Sequence[str]) -> Iterator[Gathered]:
@@ -89,7 +92,8 @@ class Tarred(ShardSource):
                 found.faults.append(fault(uris[0], entry.offset, why, entry.line))
         yield found
 
-    def _samples(self, uri: str, member: Member, entries: Sequence[Entry], reader: TarReader) -> Iterator[tuple[Sample, str | None]]:
+    def _samples(self, uri: str, member: Member, entries: Sequence[Entry],
+                 reader: TarReader) -> Iterator[tuple[Sample, str | None]]:
         """What becomes of a member: a record for each of its lines, each with the reason if it is dropped."""
         if not entries:
             about = json.dumps({"id": f"{uri}:byte={member.offset}", "audio_filepath": member.name}).encode()
@@ -110,7 +114,7 @@ class Tarred(ShardSource):
                 sample.fail(error)
             elif not entry.skipped:
                 sample.parts, sample.size = {"bytes": content}, len(content or b"")
-                sample.extension = member.name.rpartition("/")[2].rpartition(".")[2].lower() if "." in member.name else None
+                sample.extension = extension_of(member.name) or None
             yield sample, "skipme" if entry.skipped else None
 
 
@@ -151,7 +155,8 @@ class _Lines:
     def of(self, name: str) -> list[Entry]:
         """The lines of a member that none before it has taken."""
         name = name.removeprefix("./")
-        found = [entry for entry in [*self.exact.get(name, ()), *self.parts.get(name, ())] if not entry.is_found]
+        named = [*self.exact.get(name, ()), *self.parts.get(name, ())]
+        found = [entry for entry in named if not entry.is_found]
         for entry in found:
             entry.is_found = True
         return found
@@ -169,6 +174,7 @@ def _numbered(files: Sequence[FileInfo], pattern: re.Pattern) -> dict[tuple[str,
             continue
         key = folder.removesuffix("/sharded_manifests"), int(match[1])
         if key in found:
-            raise InputError(f"{found[key].uri} and {file.uri} both have the number {key[1]}: name the files to read")
+            raise InputError(f"{found[key].uri} and {file.uri} both have the number {key[1]}: name the files to "
+                             "read")
         found[key] = file
     return found

@@ -49,26 +49,27 @@ class Layout:
 
 def srt(said: Said, layout: Layout) -> str:
     """SubRip: numbered, with a comma before the milliseconds."""
-    found = enumerate(cues(said, layout), 1)
-    return "".join(f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{_two_lines(cue.text, layout.max_chars)}\n\n"
-                   for number, cue in found)
+    return "".join(f"{number}\n{_times(cue, ',')}\n{_two_lines(cue.text, layout.max_chars)}\n\n"
+                   for number, cue in enumerate(cues(said, layout), 1))
 
 
 def vtt(said: Said, layout: Layout) -> str:
     """Source: W3C, WebVTT: The Web Video Text Tracks Format."""
     return "WEBVTT\n\n" + "".join(
-        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_two_lines(cue.text, layout.max_chars).translate(_VTT)}\n\n"
+        f"{_times(cue, '.')}\n{_two_lines(cue.text, layout.max_chars).translate(_VTT)}\n\n"
         for cue in cues(said, layout))
 
 
 def ctm(said: Said) -> str:
     """Source: NIST, SCTK: file, channel, start, duration, word, confidence."""
-    return "".join(f"{_plain(said.name)} 1 {word.start:.3f} {word.end - word.start:.3f} {_plain(word.text)}{_confidence(word)}\n"
-                   for word in sorted(said.words, key=lambda one: (one.start, one.end)) if word.end > word.start)
+    name, words = _plain(said.name), sorted(said.words, key=lambda one: (one.start, one.end))
+    return "".join(f"{name} 1 {word.start:.3f} {word.end - word.start:.3f} {_plain(word.text)}{_confidence(word)}\n"
+                   for word in words if word.end > word.start)
 
 
 def rttm(said: Said) -> str:
-    return "".join(rttm_line(said.name, turn) for turn in sorted(said.turns, key=lambda one: (one.start, one.end)))
+    turns = sorted(said.turns, key=lambda one: (one.start, one.end))
+    return "".join(rttm_line(said.name, turn) for turn in turns)
 
 
 def textgrid(said: Said) -> str:
@@ -78,7 +79,8 @@ def textgrid(said: Said) -> str:
     """
     speakers = dict.fromkeys(turn.speaker for turn in said.turns)
     tiers = [("words", said.words), ("text", [span for span, _ in said.texts])]
-    tiers += [(name, [Word(turn.start, turn.end, name) for turn in said.turns if turn.speaker == name]) for name in speakers]
+    tiers += [(name, [Word(turn.start, turn.end, name) for turn in said.turns if turn.speaker == name])
+              for name in speakers]
     tiers = [(name, spans) for name, spans in tiers if spans]
     end = max([said.end, *(span.end for _, spans in tiers for span in spans)])
     lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", *_span(0, end, ""), "tiers? <exists>",
@@ -155,13 +157,19 @@ def _filled(spans: Sequence[Word], end: float) -> Iterator[Word]:
         yield Word(at, end, "")
 
 
+def _times(cue: Word, point: str) -> str:
+    return f"{_clock(cue.start, point)} --> {_clock(cue.end, point)}"
+
+
 def _clock(seconds: float, point: str) -> str:
-    whole = max(0, round(1000 * seconds))
-    return f"{whole // 3_600_000:02d}:{whole // 60_000 % 60:02d}:{whole // 1000 % 60:02d}{point}{whole % 1000:03d}"
+    minutes, rest = divmod(max(0, round(1000 * seconds)), 60_000)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d}{point}{rest % 1000:03d}"
 
 
 def _confidence(word: Word) -> str:
-    return "" if word.score is None or not math.isfinite(word.score) else f" {math.exp(min(0.0, word.score)):.4f}"
+    if word.score is None or not math.isfinite(word.score):
+        return ""
+    return f" {math.exp(min(0.0, word.score)):.4f}"
 
 
 def _plain(text: str) -> str:

@@ -66,7 +66,8 @@ class ToShar(MediaSink):
         super().check(columns)
         kind = columns.get(self.words)
         if kind is not None and not _has_times(kind):
-            raise RecipeError(f"words: the column {self.words!r} is {kind}, not a list of objects with word, start and end")
+            raise RecipeError(f"words: the column {self.words!r} is {kind}, not a list of objects with word, start "
+                              "and end")
 
     def unasked(self) -> tuple[str, ...]:
         return (*super().unasked(), *_DERIVED, *self.said())
@@ -83,7 +84,8 @@ class _Shard(Encoder):
     def __init__(self, sink: ToShar, files: FileWriter, stem: str) -> None:
         self._sink = sink
         folder, _, number = stem.rpartition("-")
-        self._cuts = files.add(compressed(files.folder.open_file(f"{folder}/cuts.{int(number):06d}.jsonl.gz", "wb"), "gz"))
+        cuts = files.folder.open_file(f"{folder}/cuts.{int(number):06d}.jsonl.gz", "wb")
+        self._cuts = files.add(compressed(cuts, "gz"))
         self._tar = files.add(files.folder.open_file(f"{folder}/recording.{int(number):06d}.tar", "wb"))
         self._ids: set[str] = set()
 
@@ -91,7 +93,7 @@ class _Shard(Encoder):
         sink = self._sink
         about = {name: _values(rows, name) for name in ("id", "extension", *_DERIVED, *sink.said())}
         beside = {"id", "extension", sink.media, *_DERIVED, *sink.said()}
-        custom = [column.name for column in rows.schema if column.name not in beside and not is_bytes(column.type)]
+        custom = [one.name for one in rows.schema if one.name not in beside and not is_bytes(one.type)]
         objects = json_lines(rows.select(custom)).split(b"\n") if custom else [b"{}"] * len(rows)
         for at, content in enumerate(rows.column(sink.media)):
             record = {name: values[at] for name, values in about.items()}
@@ -135,7 +137,8 @@ class _Shard(Encoder):
         self._ids.add(key)
         return key
 
-    def _supervisions(self, record: dict[str, Any], key: str, seconds: float, channel: Any) -> list[dict[str, Any]]:
+    def _supervisions(self, record: dict[str, Any], key: str, seconds: float,
+                      channel: Any) -> list[dict[str, Any]]:
         text, speaker, language, gender, words = (record[name] for name in self._sink.said())
         if text is speaker is language is gender is words is None:
             return []
@@ -150,7 +153,8 @@ class _Shard(Encoder):
 def is_path(key: str) -> bool:
     """Whether a file can be called so, and lhotse finds the same again in the name of a member."""
     path = PurePosixPath(f"{key}.x")
-    return key.isprintable() and not key.startswith("/") and ".." not in path.parts and str(path.parent / path.stem) == key
+    return key.isprintable() and not key.startswith("/") and ".." not in path.parts \
+        and str(path.parent / path.stem) == key
 
 
 def _recording(key: str, record: dict[str, Any], data: memoryview) -> dict[str, Any]:
@@ -160,8 +164,8 @@ def _recording(key: str, record: dict[str, Any], data: memoryview) -> dict[str, 
         rate, channels = int(_number(record["sample_rate"])), int(_number(record["channels"])) or 1
         count = round(_number(record["duration"]) * rate)
     ids = list(range(channels))
-    return {"id": key, "sources": [{"type": "shar", "channels": ids, "source": ""}], "sampling_rate": rate, "num_samples": count,
-            "duration": count / rate if rate else _number(record["duration"]), "channel_ids": ids}
+    return {"id": key, "sources": [{"type": "shar", "channels": ids, "source": ""}], "sampling_rate": rate,
+            "num_samples": count, "duration": count / rate if rate else _number(record["duration"]), "channel_ids": ids}
 
 
 def header_of(data: memoryview) -> tuple[int, int, int] | None:

@@ -22,7 +22,8 @@ from curator_audio.write.subtitles import Layout, Said, Word, ctm, rttm, srt, te
 ENDINGS = {"srt": "srt", "vtt": "vtt", "textgrid": "TextGrid", "ctm": "ctm", "rttm": "rttm"}
 _AT_ONCE = 8  # files that are written side by side
 _WORDS, _TEXTS = ("alignment", "words"), ("text", "transcript")  # the first that says something is taken
-_WANT = {"srt": "words or a text", "vtt": "words or a text", "ctm": "words", "rttm": "turns", "textgrid": "words, a text or turns"}
+_WANT = {"srt": "words or a text", "vtt": "words or a text", "ctm": "words", "rttm": "turns",
+         "textgrid": "words, a text or turns"}
 
 
 @dataclass(kw_only=True)
@@ -80,9 +81,9 @@ class ToSubtitles(FileSink):
         turns = [self.turns] if _is_list(columns, self.turns, {"start", "end", "speaker"}) else []
         found = {"ctm": lists, "rttm": turns, "textgrid": lists + texts + turns}.get(self.format, lists + texts)
         if not found:
-            raise RecipeError(f"{self.format} is made of {_WANT[self.format]}, and there is no such column: words (list of word, start, "
-                              "end) come of audio.transcribe and audio.align, turns (list of start, end, speaker) of audio.speakers and "
-                              f"audio.rttm. There are {', '.join(columns)}")
+            raise RecipeError(f"{self.format} is made of {_WANT[self.format]}, and there is no such column: words (list "
+                              "of word, start, end) come of audio.transcribe and audio.align, turns (list of start, "
+                              f"end, speaker) of audio.speakers and audio.rttm. There are {', '.join(columns)}")
 
     def word_columns(self) -> tuple[str, ...]:
         return _WORDS if self.words is None else (self.words,)
@@ -91,9 +92,12 @@ class ToSubtitles(FileSink):
         return _TEXTS if self.text is None else (self.text,)
 
     def chosen(self, rows: pa.Table) -> pa.Table:
-        read = ["id", "key", "duration", "start_s", self.by, self.turns, *self.word_columns(), *self.text_columns()]
-        names = rows.column_names if self.select is None else [*self.select, *(one for one in read if one in rows.column_names)]
-        return rows.select([name for name in dict.fromkeys(names) if not is_bytes(rows.schema.field(name).type)])
+        names = rows.column_names
+        if self.select is not None:
+            read = ("id", "key", "duration", "start_s", self.by, self.turns)
+            read += self.word_columns() + self.text_columns()
+            names = dict.fromkeys([*self.select, *(name for name in read if name in names)])
+        return rows.select([name for name in names if not is_bytes(rows.schema.field(name).type)])
 
     def room(self, rows: pa.Table, written: int, written_bytes: int) -> int:
         return rows.num_rows
@@ -121,7 +125,8 @@ class _Subtitles(FilesOfRecords):
             key = record["id"] if record.get("key") is None else record["key"]
             if sink.by is not None:
                 value = record[sink.by]
-                key = "null" if value is None else posixpath.splitext(posixpath.basename(str(value).rstrip("/")))[0]
+                last = posixpath.basename(str(value).rstrip("/"))
+                key = "null" if value is None else posixpath.splitext(last)[0]
             shared = len(names) if sink.by is None else record[sink.by]
             if shared not in self._said:
                 self._said[shared] = Said(self.names.unique(safe(str(key))))
