@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from curator_audio import (
     Align,
+    AudioFiles,
+    Decode,
+    Encode,
     Hallucination,
+    Hash,
     Loudness,
+    Manifest,
+    Mono,
     Rates,
+    Resample,
     Signals,
     SpokenLanguage,
     Transcribe,
@@ -19,6 +27,7 @@ from curator_audio import (
 
 from curator.testing import check_pack
 from packs.audio.tests.recordings import noise, recordings, sine
+from packs.audio.tests.sound_files import by_soundfile, files
 from packs.audio.tests.tiny_recognisers import ctc, whisper
 
 
@@ -37,7 +46,19 @@ def of_measures():
     yield from ((stage, given) for stage in (Signals(), Trim(), Loudness(), Waveform(speech="speech")))
 
 
+def of_files(folder):
+    folder.mkdir()
+    sounds = [by_soundfile(noise(.5), 16_000), by_soundfile(sine(300, .4), 16_000, "FLAC")]
+    for name, data in zip(("a.wav", "b.flac"), sounds, strict=True):
+        (folder / name).write_bytes(data)
+    (folder / "list.jsonl").write_text('{"audio_filepath": "a.wav"}\n{"audio_filepath": "b.flac", "offset": 0.1}\n')
+    yield from ((AudioFiles(path=str(folder)),), (Manifest(path=str(folder / "list.jsonl")),))
+    yield Decode(), files(*sounds, None, b"no sound"), {"skip": {"needs"}}  # bytes or a path, whichever is there
+    stereo = recordings(noise(1.2), None, np.stack([sine(300, .4), sine(500, .4)]), noise(.8, seed=1))
+    yield from ((stage, stereo) for stage in (Resample(rate=8_000), Mono(), Hash(), Encode()))
+
+
 @pytest.mark.slow  # each stage passes the kit in its own file, too
 def test_the_pack(tmp_path):
     pytest.importorskip("transformers")
-    check_pack("audio", [*of_words(tmp_path), *of_measures()])
+    check_pack("audio", [*of_words(tmp_path), *of_measures(), *of_files(tmp_path / "files")])

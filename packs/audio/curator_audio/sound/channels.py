@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 MODES = ("mix", "first", "all", "loudest", "split")
+_BLOCK = 1 << 15  # samples that are multiplied at once: they stay in the cache
+_NOTHING = 1e-14  # mean square: -140 dB, below what 24 bits hold
 ANTI_PHASE = -0.5  # correlation of two channels below which their mean loses most of the sound
 
 
@@ -33,9 +35,15 @@ def energies(block: np.ndarray) -> np.ndarray:
 
 
 def correlation(samples: np.ndarray) -> float | None:
-    """Of the first two channels: 1 equal, -1 inverted, 0 unrelated; None with one channel, or where one is silent or constant."""
+    """Of the first two channels: 1 equal, -1 inverted, 0 unrelated or one silent; None with one channel, or where both are."""
     if len(samples) < 2 or samples.shape[1] < 2:
         return None
-    left, right = (row.astype(np.float64) - row.mean(dtype=np.float64) for row in samples[:2])
-    power = float(np.dot(left, left)) * float(np.dot(right, right))
-    return float(np.clip(np.dot(left, right) / power**0.5, -1, 1)) if power > 0 else None
+    means = samples[:2].mean(axis=1, dtype=np.float64, keepdims=True)
+    products = np.zeros((2, 2))
+    for start in range(0, samples.shape[1], _BLOCK):
+        centred = samples[:2, start:start + _BLOCK] - means
+        products += centred @ centred.T
+    heard = products.diagonal() > _NOTHING * samples.shape[1]
+    if not heard.all():
+        return 0.0 if heard.any() else None
+    return float(np.clip(products[0, 1] / np.sqrt(products[0, 0] * products[1, 1]), -1, 1))

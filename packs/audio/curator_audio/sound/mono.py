@@ -18,8 +18,8 @@ class Mono(Stage):
 
     Replaces `samples` (1 x n: the mean of the channels). Adds `stereo_correlation` (float32, -1 to 1: of the
     first two channels; 1 is mono in two channels, 0 unrelated, below 0 partly inverted; null with one
-    channel, without samples, or where one of the two is silent). Where recordings are not to be mixed but
-    measured, take `audio.decode: {channel: all}` before.
+    channel, without samples, or where both are silent). Where recordings are not to be mixed but measured,
+    take `audio.decode: {channel: all}` before.
 
     `anti_phase`: what is done where the correlation is below -0.5, as when one channel was inverted by
     mistake, so that the mean would be near silence: `first` takes the first channel, `mix` mixes all the

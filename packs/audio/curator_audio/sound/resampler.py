@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 QUALITY = "HQ"  # 20 bits; see `curator_audio.sound.resample`
+BLOCK = 1 << 16  # samples of a channel that are resampled at once: they stay in the cache
 RATES = (100, 1_000_000)  # Hz: beyond these a header lies, or the recording is none of sound
 
 
@@ -51,5 +52,12 @@ def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
     """All samples of a recording, [channels, n], at another rate; the array itself where the rates are equal."""
     if from_rate == to_rate:
         return samples
-    stream = Resampler(from_rate, to_rate, len(samples))
-    return np.concatenate([stream.add(samples), stream.finish()], axis=1)
+    channels, count = samples.shape
+    stream, done = Resampler(from_rate, to_rate, channels), 0
+    answer = np.empty((channels, math.ceil(count * to_rate / from_rate)), np.float32)
+    for start in range(0, count, BLOCK):
+        made = stream.add(samples[:, start:start + BLOCK])
+        answer[:, done:done + made.shape[1]] = made
+        done += made.shape[1]
+    answer[:, done:] = stream.finish()
+    return answer
