@@ -103,6 +103,16 @@ def test_two_mp3_in_one_file():
     assert row["decode_note"] in (None, "damaged")  # the second one's header is no sound
 
 
+@pytest.mark.parametrize("name", ["vorbis", "opus"])
+def test_ogg_streams_one_behind_the_other_are_read_to_the_end(name):
+    """As broadcasts are recorded; libsndfile stops behind the first, and says nothing."""
+    row, samples = one(EXACT[name][0] + EXACT[name][0], rate=RATE)
+    assert len(SOUND) * 2 <= samples.shape[1] <= len(SOUND) * 2 + 2000
+    assert np.corrcoef(samples[0, :len(SOUND)], SOUND)[0, 1] > 0.95
+    assert np.corrcoef(samples[0, -len(SOUND):], SOUND)[0, 1] > 0.95
+    assert row["format"] == "ogg"
+
+
 @pytest.mark.parametrize("name", ["wav", "flac", "mp3", "m4a"])
 def test_the_content_decides_and_not_the_name(name, tmp_path):
     path = tmp_path / "song.ogg"
@@ -111,6 +121,26 @@ def test_the_content_decides_and_not_the_name(name, tmp_path):
     out = run_stage(Decode(), batch)["out"]
     assert out.column("format") == [EXACT[name][1]]
     assert (out.samples[0] == one(EXACT[name][0])[1]).all()
+
+
+@pytest.mark.parametrize(("subtype", "rate", "codec", "snr"), [("IMA_ADPCM", RATE, "adpcm_ima_wav", 20), ("MS_ADPCM", RATE, "adpcm_ms", 20),
+                                                               ("GSM610", 8_000, "gsm_ms", 5)])
+def test_codecs_of_blocks_fill_the_last_one(subtype, rate, codec, snr):
+    sound = sine(440, 3.0, rate)
+    row, samples = one(by_soundfile(sound, rate, subtype=subtype))
+    assert row["codec"] == codec
+    assert 0 <= samples.shape[1] - len(sound) < 2048
+    error = np.sum((samples[0, :len(sound)] - sound).astype(float) ** 2)
+    assert 10 * np.log10(np.sum(sound.astype(float) ** 2) / error) > snr
+
+
+def test_files_on_another_filesystem():
+    import fsspec
+
+    fsspec.filesystem("memory").pipe("/sounds/a.flac", EXACT["flac"][0])
+    batch = files(None, path=pa.array(["memory://sounds/a.flac"]), offset=[1.0], duration=[0.5])
+    out = run_stage(Decode(), batch)["out"]
+    assert (out.samples[0] == one(EXACT["flac"][0])[1][:, RATE:RATE * 3 // 2]).all()
 
 
 def test_of_several_streams_one_is_taken():

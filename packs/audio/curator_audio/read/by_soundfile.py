@@ -25,6 +25,7 @@ _UNKNOWN_LENGTH = 0x7FFF_0000  # bytes: what writers put who did not know when t
 _ANY_LENGTH = 1 << 36  # samples: more does not fit into the header of a FLAC
 _PRE_ROLL_S = {"opus": 2.0}  # until what Opus has learned of the sound before is the same to the bit; 0.08 s are enough for the ear
 _VORBIS_TAIL_S = 30  # libsndfile 1.2 jumps beside the place, by up to 256 samples, where that lies in the last page
+_FIRST_PAGE = b"OggS\0\x02"
 _MALFORMED = 3  # SF_ERR_MALFORMED_FILE
 _TAIL = 65_536  # bytes: an Ogg page has less
 
@@ -44,6 +45,8 @@ class FileSound:
         if sound.format not in _FORMATS or sound.subtype.startswith("MPEG"):
             raise BadSound(f"not read by libsndfile: {sound.format} {sound.subtype}")
         name = _FORMATS[sound.format]
+        if name == "ogg" and _has_several_streams(file):
+            raise BadSound("several streams in one ogg, of which libsndfile reads the first")
         codec = _codec(name, sound)
         self.about = About(format=name, codec=codec, bits=_BITS.get(sound.subtype), rate=sound.samplerate,
                            channels=sound.channels, declared_s=self._declared(name),
@@ -136,6 +139,18 @@ def _codec(name: str, sound: soundfile.SoundFile) -> str:
         big = sound.endian == "BIG" or (name in _BIG_ENDIAN and sound.endian != "LITTLE")
         return _WIDE[sound.subtype] + ("be" if big else "le")
     return _CODECS.get(sound.subtype, sound.subtype.lower())
+
+
+def _has_several_streams(file: BinaryIO) -> bool:
+    """Whether a second stream begins somewhere in an Ogg file (bit 1 of byte 5): beside the first, or behind it."""
+    place, seen = file.tell(), b""
+    file.seek(len(_FIRST_PAGE))
+    while block := file.read(1 << 20):
+        if _FIRST_PAGE in seen + block:
+            break
+        seen = block[1 - len(_FIRST_PAGE):]
+    file.seek(place)
+    return bool(block)
 
 
 def _has_last_page(file: BinaryIO) -> bool:
