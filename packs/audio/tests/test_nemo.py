@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from curator_audio.write.to_nemo import ToNemo
+from curator_audio.write.to_shar import ToShar
 
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
@@ -114,3 +115,13 @@ def test_wrong_parameters_are_refused():
         ToNemo(path="x").check({"bytes": pa.binary(), "duration": pa.string()})
     with pytest.raises(RecipeError, match="not binary"):
         ToNemo(path="x").check({"bytes": pa.string(), "duration": pa.float64()})
+
+
+def test_columns_that_change_begin_no_new_manifest(tmp_path):
+    for sink, name in ((ToNemo, "part-a-000.json"), (ToShar, "part-a/cuts.000000.jsonl.gz")):
+        writer = sink(path=str(tmp_path / sink.name)).open("part-a")
+        writer.write(records(score=[1, 2, 3]))
+        writer.write(records(score=[0.5, 1.0, None], more=[1, 2, 3]))
+        writer.write(records())
+        assert writer.close()[0].rows == 9
+        assert (tmp_path / sink.name / name).exists()

@@ -17,8 +17,14 @@ from curator_audio import (
     Mono,
     Rates,
     Resample,
+    Shar,
     Signals,
     SpokenLanguage,
+    Tarred,
+    ToHf,
+    ToNemo,
+    ToShar,
+    ToSubtitles,
     Transcribe,
     Trim,
     Waveform,
@@ -26,6 +32,7 @@ from curator_audio import (
 )
 
 from curator.testing import check_pack
+from packs.audio.tests import test_nemo, test_shar, test_subtitles, test_tarred
 from packs.audio.tests.recordings import noise, recordings, sine
 from packs.audio.tests.sound_files import by_soundfile, files
 from packs.audio.tests.tiny_recognisers import ctc, whisper
@@ -58,7 +65,15 @@ def of_files(folder):
     yield from ((stage, stereo) for stage in (Resample(rate=8_000), Mono(), Hash(), Encode()))
 
 
+def of_shards(folder):
+    test_shar.shard(folder / "shar", [test_shar.cut("a")], [("a.flac", b"x")])
+    test_tarred.shard(folder / "tarred", 0, [test_tarred.line("a.wav")], {"a.wav": b"x"})
+    yield from (source(path=str(folder / name)) for source, name in ((Shar, "shar"), (Tarred, "tarred")))
+    yield from ((sink(path=str(folder / sink.name)), test_nemo.records()) for sink in (ToNemo, ToShar, ToHf))
+    yield ToSubtitles(path=str(folder / "subtitles")), test_subtitles.SAID
+
+
 @pytest.mark.slow  # each stage passes the kit in its own file, too
 def test_the_pack(tmp_path):
     pytest.importorskip("transformers")
-    check_pack("audio", [*of_words(tmp_path), *of_measures(), *of_files(tmp_path / "files")])
+    check_pack("audio", [*of_words(tmp_path), *of_measures(), *of_files(tmp_path / "files"), *of_shards(tmp_path)])

@@ -35,9 +35,11 @@ class Shar(ShardSource):
     (MixedCut), and what in an archive belongs to no cut leave on `failed`, and the others come through. Index
     files (`.idx`) are not needed.
 
-    `path`: folders, globs or files; of a folder all shards in it and below. `supervisions: list` gives the
-    column `supervisions` (list of id, start, duration, text, speaker, language, gender) instead of the
-    columns made of them. `max_record_bytes`: a cut with more fails.
+    `path`: folders, globs or files; of a folder all shards in it and below.
+    `supervisions`: `columns` as above, or `list`, which gives one column instead, a list of id, start, duration,
+    text, speaker, language and gender.
+    `max_record_bytes`: a cut with more fails.
+    `unit_bytes`: changes nothing, as a shard is read as one.
 
     Source: lhotse 1.33, shar/readers/lazy.py, shar/writers
     """

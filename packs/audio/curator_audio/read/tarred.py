@@ -38,8 +38,9 @@ class Tarred(ShardSource):
     Files belong together by the last number in their names, within a folder (`sharded_manifests` counts as
     the one above). A manifest for all archives together (`tarred_audio_manifest.json`) is not read.
 
-    `path`: the folder with both, or globs or files that name both. `max_record_bytes`: a recording with more
-    fails.
+    `path`: the folder with both, or globs or files that name both.
+    `max_record_bytes`: a recording with more fails.
+    `unit_bytes`: changes nothing, as a shard is read as one.
 
     Source: NeMo, collections/common/data/lhotse/nemo_adapters.py
     """

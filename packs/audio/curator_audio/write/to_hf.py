@@ -28,6 +28,8 @@ class ToHf(ToParquet):
     Audio feature, so that a player is shown and the sound is decoded when a row is asked for. All else is as
     `parquet` writes it.
 
+    `media`: the column with the encoded files, as `audio.encode` and readers give it.
+    `column`: what it is called in the file.
     `rate`: the rate in Hz that loaders are to bring all sound to; None leaves each as it is.
 
     Source: Hugging Face datasets, features/audio.py

@@ -32,7 +32,8 @@ class ToNemo(MediaSink):
     the manifest `<name>.json`, whose `audio_filepath` is relative to it. `audio: tar` writes
     `<name>-audio_<N>.tar` and `sharded_manifests/<name>-manifest_<N>.json`, with the name in the tar as
     `audio_filepath`, and N, a number made of the file's name, as `shard_id`. `audio: source` copies nothing:
-    `audio_filepath` is the column `path`, and `offset` (from `start_s`, or where nothing was decoded from `offset`)
+    `audio_filepath` is the column `path`, and `offset` (from `start_s`, or where nothing was decoded from
+    `offset`)
     and `duration` say which part of that file the record is. The same records give the same bytes.
 
     Other columns of plain values (text, numbers, yes and no, dates) are keys of the line; with `select` those
@@ -45,9 +46,11 @@ class ToNemo(MediaSink):
     numbers, which have gaps, it finds which line is in which; `audio__OP_0..9_CL_.tar` names none of them,
     and a list of sharded manifests wants numbers from 0.
 
-    `text`, `lang`: the columns that become those keys; where there are none, the keys are not there.
-    `absolute`: full paths instead of relative ones. `records`, `target_bytes`: when a manifest, and its tar,
-    is closed.
+    `audio`: `files`, `tar` or `source`, as above.
+    `media`: the column with the encoded files, as `audio.encode` and readers give it.
+    `text`, `lang`: the column that becomes this key; where there is none, the key is not there.
+    `absolute`: with `files`, full paths instead of relative ones.
+    `records`: a manifest, and its tar, is closed after so many.
 
     Source: NeMo, collections/common/data/lhotse/nemo_adapters.py;
     scripts/speech_recognition/convert_to_tarred_audio_dataset.py
@@ -60,6 +63,7 @@ class ToNemo(MediaSink):
 
     name = "to_nemo"
     ending: ClassVar[str] = ".json"
+    fixed_columns: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -40,8 +40,13 @@ class ToShar(MediaSink):
     `CutSet.from_shar(fields={"cuts": sorted(glob("out/data/*/cuts.*")), "recording":
     sorted(glob("out/data/*/recording.*"))})`.
 
-    `select`: the columns to write; `id` and the five above too. `records`, `target_bytes`: when a shard is
-    closed.
+    `media`: the column with the encoded files, as `audio.encode` and readers give it.
+    `text`, `speaker`, `language`, `gender`: the column that becomes this of the supervision; there need be
+    none.
+    `words`: the column (list of word, start, end, score; seconds of the record) that becomes its alignment;
+    there need be none.
+    `select`: the columns to write; `id` and those of the supervision are written too.
+    `records`: a shard is closed after so many.
 
     Known difference: lhotse numbers its shards through; ours are numbered within the folder of a unit.
     Source: lhotse 1.33, shar/writers
@@ -56,6 +61,7 @@ class ToShar(MediaSink):
 
     name = "to_shar"
     ending: ClassVar[str] = ".jsonl.gz"
+    fixed_columns: ClassVar[bool] = False
 
     def contract(self) -> Contract:
         usual = {"text", "speaker", "language", "gender", "words"}

@@ -40,12 +40,17 @@ class ToSubtitles(FileSink):
     has the words with times, and as confidence e to the power of their score; RTTM the turns of speakers;
     TextGrid a tier for words, one for texts and one for each speaker.
 
+    `format`: `srt`, `vtt`, `textgrid`, `ctm` or `rttm`.
     `by`: a column whose value records share (`source`, `parent`): they become one file, named by the last
     part of the value, with times counted from its beginning (`start_s` is added). Only records of one unit of
-    the source are joined; pieces of a recording always are of one. `words`: the column with words; None takes
-    `alignment`, and where that is null `words`. `text`: None takes `text`, and where that is null
-    `transcript`. `turns`: the column with turns. `max_chars`, `max_seconds`, `gap_s`: of a subtitle, and the
-    pause at which one ends. `select`: the columns of the Parquet files.
+    the source are joined; pieces of a recording always are.
+    `text`: the column of what is said; None takes `text`, and where that is null `transcript`.
+    `words`: the column of words with times; None takes `alignment`, and where that is null or empty `words`.
+    `turns`: the column of turns of speakers.
+    `max_chars`: letters of a subtitle; more than half of them are broken into two lines.
+    `max_seconds`: the longest subtitle, unless one word is longer.
+    `gap_s`: the pause at which a subtitle ends.
+    `select`: the columns of the Parquet files.
 
     Source: two lines of 42 characters and 7 seconds, Netflix Timed Text Style Guide, general requirements.
     """
