@@ -253,7 +253,7 @@ def test_times_that_go_back_are_left_out():
 
 def test_one_time_far_off_does_not_end_a_film():
     with Film(made()) as opened:
-        opened._num, opened._den, opened._origin = 1, 25, 0
+        opened._num, opened._den, opened.origin = 1, 25, 0
         pictures = [(k, None) for k in [*range(10), 1_000_000, *range(11, 20)]]
         times = [time for time, _ in opened._ordered(iter(pictures))]
         gap = [time for time, _ in opened._ordered(iter([(0, None), (1, None), (5_000, None), (5_001, None)]))]

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from curator_video.read.files import VideoFiles
+from curator_video.read.probe import Probe
 
 from curator.testing import check_pack
+from packs.video.tests.films import film, films, numbered, sine
+
+
+def of_reading(folder):
+    path = folder / "one.mp4"
+    path.write_bytes(film(numbered(30), sound=sine(440, 1.2)))
+    given = films(path.read_bytes(), b"no film", film(numbered(9), container="matroska"))
+    either = {"skip": {"needs"}}  # they read bytes or a path, whichever is there
+    yield VideoFiles(path=str(folder)), None
+    yield Probe(), given, either
 
 
 @pytest.mark.slow  # each stage passes the kit in its own file, too
-def test_the_pack():
-    check_pack("video", [])
+def test_the_pack(tmp_path):
+    check_pack("video", [*of_reading(tmp_path)])

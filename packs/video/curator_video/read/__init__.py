@@ -1,3 +1,6 @@
 """Films: found, opened, looked over without decoding, decoded once."""
 
-STAGES: tuple[type, ...] = ()
+from curator_video.read.files import VideoFiles
+from curator_video.read.probe import Probe
+
+STAGES: tuple[type, ...] = (VideoFiles, Probe)

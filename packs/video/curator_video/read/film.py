@@ -47,15 +47,17 @@ class BadFilm(ValueError):
 class Film:
     """A film by its path, or by its bytes. Opening it decodes the first picture; `with` closes it.
 
-    `width`, `height`: upright, in square pixels. `rotation`: 0, 90, 180 or 270, how far a player turns the pictures
-    clockwise, after it has mirrored them left to right if `mirrored`. `first_s`: the time of the first picture in the
-    file; all others are seconds from it. `container`: the open container of PyAV, `stream`: the video stream, for what
-    lies in their headers. `by_count`: the file has no times (raw streams) or not those of its pictures (AVI with B
-    frames): then they are number / rate.
+    `width`, `height`: upright, in square pixels. `rotation`: 0, 90, 180 or 270, how far a player turns the
+    pictures clockwise, after it has mirrored them left to right if `mirrored`. `coded`: width and height as
+    stored; `sar`: width of a stored pixel / its height. `first_s`: the time of the first picture in the file
+    (`origin`: its pts); all others are seconds from it. `rate`: pictures a second by the header. `first`: the
+    first picture, a frame of PyAV; `container` and `stream`: what PyAV has open, for their headers. `by_count`:
+    the file has no times (raw streams) or not those of its pictures (AVI with B frames): then they are
+    number / rate.
 
-    While pictures are read these count: `corrupt`, packets that cannot be decoded and pictures that the decoder marks as
-    damaged; `backward`, pictures left out since their time is not after the one before; `truncated`, the file ends
-    inside what it says.
+    While pictures are read these count: `corrupt`, packets that cannot be decoded and pictures that the decoder
+    marks as damaged; `backward`, pictures left out since their time is not after the one before; `truncated`,
+    the file ends inside what it says.
 
     Raises:
         BadFilm: it is none.
@@ -124,12 +126,30 @@ class Film:
         scale = min(1.0, size / reference)
         return tuple(max(2, 2 * round(scale * one / 2)) for one in (self.width, self.height))  # type: ignore[return-value]
 
+    def packets(self, audio: int | None = None) -> Iterator[Any]:
+        """All packets of the pictures from the beginning, and those of the audio stream of this index, not decoded."""
+        self._open()
+        self._last, self._pending = math.inf, None  # who asks for pictures next begins anew
+        streams = [self.stream] if audio is None else [self.stream, self.container.streams[audio]]
+        for packet in self._demuxed(streams):
+            if packet.size or packet.dts is not None:
+                yield packet
+
+    @property
+    def is_webm(self) -> bool:
+        """Whether a Matroska file says that it is WebM."""
+        place = self._file.tell()
+        self._file.seek(0)
+        head = self._file.read(64)
+        self._file.seek(place)
+        return b"webm" in head
+
     # -- opening -----------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._open()
-        self._rate: Fraction = self.stream.average_rate or self.stream.guessed_rate or Fraction(25)
-        self.by_count, self._origin, self._count = False, None, 0
+        self.rate: Fraction = self.stream.average_rate or self.stream.guessed_rate or Fraction(25)
+        self.by_count, self.origin, self._count = False, None, 0
         raw = self._decoded()
         _, first = next(raw, (None, None))
         if first is None:
@@ -139,12 +159,12 @@ class Film:
         self.by_count = first.pts is None or (self.format == "avi" and self.stream.has_b_frames)
         base = self.stream.time_base or Fraction(1, 1_000_000)
         self._num, self._den = base.numerator, base.denominator
-        self._origin = first.pts
+        self.origin = first.pts
         self.first_s = 0.0 if self.by_count else first.pts * self._num / self._den
         self.mirrored, self.rotation = matrix_of(first)
         sar = self.stream.codec_context.sample_aspect_ratio or self.stream.sample_aspect_ratio or Fraction(1)
         sar = sar if Fraction(1, 10) < sar < 10 else Fraction(1)
-        self.coded = (first.width, first.height)
+        self.first, self.coded = first, (first.width, first.height)
         self.sar = sar
         shown = (round(first.width * sar), first.height)
         self.width, self.height = shown if self.rotation % 180 == 0 else shown[::-1]
@@ -234,13 +254,13 @@ class Film:
         last, held = -math.inf, None
         for pts, frame in pictures:
             if self.by_count:
-                time = self._count * self._rate.denominator / self._rate.numerator
+                time = self._count * self.rate.denominator / self.rate.numerator
                 self._count += 1
             elif pts is None:
                 self.backward += 1
                 continue
             else:
-                time = (pts - self._origin) * self._num / self._den
+                time = (pts - self.origin) * self._num / self._den
             if held is not None:
                 if last < time < held[0]:
                     self.backward += 1
@@ -260,42 +280,43 @@ class Film:
 
     def _decoded(self, jumped: bool = False) -> Iterator[tuple[int | None, Any]]:
         """Pictures with their pts as the decoder gives them out. After a jump nothing before a keyframe is decoded."""
-        failures = silent = 0
-        packets = self.container.demux(self.stream)
-        while True:
-            try:
-                packet = next(packets, None)
-            except (FFmpegError, OSError, ValueError, IndexError) as error:  # PyAV does not know streams that come later
-                failures += 1
-                self.corrupt += 1
-                if failures > _PATIENCE or (isinstance(error, OSError) and not isinstance(error, FFmpegError)):
-                    packet = None
-                else:
-                    packets = self.container.demux(self.stream)
-                    continue
-            if packet is None:
-                self.truncated |= failures > 0
-                break
+        silent = 0
+        for packet in self._demuxed([self.stream]):
             flush = packet.size == 0 and packet.dts is None
             if jumped and not flush:
                 if not packet.is_keyframe:
                     continue
                 jumped = False
-            failures = 0
-            found = 0
-            for frame in self._tried(packet):
-                found += 1
-                yield frame.pts, frame
+            found = self._tried(packet)
+            yield from ((frame.pts, frame) for frame in found)
             silent = 0 if found else silent + 1
             if silent > _STILL:
                 return
-        if failures:  # without it the end has flushed the decoder
-            for frame in self._tried(None):
-                yield frame.pts, frame
+
+    def _demuxed(self, streams: list[Any]) -> Iterator[Any]:
+        """Packets, and at the end one without content for each stream, which flushes its decoder."""
+        failures = 0
+        packets = self.container.demux(*streams)
+        while True:
+            try:
+                packet = next(packets, None)
+            except (FFmpegError, OSError, ValueError, IndexError):  # PyAV does not know streams that come later
+                failures += 1
+                self.corrupt += 1
+                if failures > _PATIENCE:
+                    break
+                packets = self.container.demux(*streams)
+                continue
+            if packet is None:
+                break
+            if packet.size:
+                failures = 0
+            yield packet
+        self.truncated |= failures > 0
 
     def _tried(self, packet: Any) -> list[Any]:
         try:
-            frames = self.stream.codec_context.decode(packet) if packet is None else packet.decode()
+            frames = packet.decode()
         except EOFError:
             return []
         except (FFmpegError, ValueError):

@@ -1,0 +1,65 @@
+"""Films in folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from curator.api.batch import Batch
+from curator.api.stage import Contract, Source, Unit, setting
+from curator.io.files.folder import list_files
+from curator.io.media.files import shown
+from curator.io.media.types import extension_of
+from curator.io.source import as_paths
+from curator.io.units import TARGET_BYTES, plan_units
+
+SUFFIXES = [".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".ts", ".mts", ".m2ts", ".mpg", ".mpeg", ".vob", ".wmv", ".asf", ".flv",
+            ".3gp", ".3g2", ".ogv", ".mxf", ".gif"]
+COLUMNS = {"id": pa.string(), "source": pa.string(), "path": pa.string(), "extension": pa.string(), "size_bytes": pa.int64()}
+
+
+@dataclass(kw_only=True)
+class VideoFiles(Source):
+    """List films, one record a file; none is read: the stages that need one open its path and read what they need.
+
+    Columns: `id` (a hash of the file's path), `source` and `path` (its path), `extension` (its suffix in lower
+    case, without the dot) and `size_bytes` (int64; null where a server does not tell). In a folder, files that
+    end as films do: .mp4, .mov, .m4v, .mkv, .webm, .avi, .ts, .mts, .m2ts, .mpg, .mpeg, .vob, .wmv, .asf, .flv,
+    .3gp, .3g2, .ogv, .mxf, .gif. A glob names what it names, whatever the suffix.
+
+    `path`: files, folders, globs or URLs, one or several. `suffixes`: other suffixes that count in a folder
+    (`[.mkv]`). `storage_options`: what the filesystem wants (keys, endpoint); the stages that open films want
+    them too. `unit_bytes`: about how much is done, and done again after a crash, as one; a film is never divided.
+    """
+
+    path: str | list[str] = setting()
+    suffixes: list[str] | None = setting(default=None)
+    storage_options: dict[str, Any] | None = setting(default=None)
+    unit_bytes: int = setting(default=TARGET_BYTES)
+
+    name = "files"
+
+    def __post_init__(self) -> None:
+        self.path = as_paths(self.path)
+        if isinstance(self.suffixes, str) or self.suffixes == []:
+            raise ValueError(f"suffixes must be a list of endings such as .mkv, got {self.suffixes!r}")
+        if self.unit_bytes < 1:
+            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+
+    def contract(self) -> Contract:
+        return Contract(adds=COLUMNS)
+
+    def units(self) -> list[Unit]:
+        endings = tuple("." + one.lower().lstrip(".") for one in self.suffixes or SUFFIXES)
+        return plan_units(list_files(self.path, self.storage_options, endings), self.unit_bytes)
+
+    def read(self, unit: Unit) -> Iterator[Batch]:
+        paths = [shown(part.uri) for part in unit.parts]
+        rows = {"id": [xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")) for part in unit.parts],
+                "source": paths, "path": paths, "extension": [extension_of(path) for path in paths],
+                "size_bytes": [part.size_bytes or None for part in unit.parts]}
+        yield Batch(rows=pa.table({name: pa.array(rows[name], kind) for name, kind in COLUMNS.items()}))

@@ -1,0 +1,108 @@
+"""What a record is: a film, a span of one, or a clip that was cut; and opening its file once for many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from curator.api.batch import Batch
+from curator.api.errors import ContractError
+
+if TYPE_CHECKING:
+    from curator_video.read.film import Film
+
+_READS = ("path", "start_s", "end_s", "cut_method", "clip_start")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where the pictures of a record lie: `begin` to `end` (None: to its end) in the file at `path`, or in `data`.
+
+    `shift`: what is added to a time in the file for one in the source. `wrong`: why there is none, else "".
+    """
+
+    row: int
+    path: str | None
+    data: bytes | None
+    begin: float = 0.0
+    end: float | None = None
+    shift: float = 0.0
+    wrong: str = ""
+
+
+def parts_of(batch: Batch) -> Iterator[Part]:
+    """The part of each record, in order.
+
+    With `bytes`, those are the file, else `path` is. `start_s` and `end_s` are a span of it; but of what `video.cut` has made
+    (`cut_method` is there) the bytes are the whole clip, and `clip_start`, else `start_s`, is where it begins in the source.
+    """
+    missing = [None] * len(batch)
+    given = [batch.column(name) if name in batch.columns else missing for name in _READS]
+    files = batch.rows.column("bytes") if "bytes" in batch.columns else missing
+    for row, (path, start, end, method, clip_start) in enumerate(zip(*given, strict=True)):
+        found = files[row]
+        data = None if found is None else found.as_py()
+        if data is None and not path:
+            yield Part(row, None, None, wrong="no_file: the record has neither `bytes` nor a `path`")
+        elif data is not None and method is not None:
+            begins = start if clip_start is None else clip_start
+            yield Part(row, path, data, shift=float(begins or 0.0))
+        else:
+            begin = 0.0 if start is None or math.isnan(start) else float(start)
+            stop = None if end is None or math.isnan(end) else float(end)
+            wrong = "" if stop is None or stop > begin else f"no_span: it ends at {stop:g} s and begins at {begin:g} s"
+            yield Part(row, path if data is None else None, data, begin, stop, wrong=wrong)
+
+
+def check_file(columns: Mapping[str, pa.DataType | None]) -> None:
+    """Raises:
+        ContractError: there is neither `bytes` nor `path`, or bytes that are none.
+    """
+    if columns.keys().isdisjoint(("bytes", "path")):
+        raise ContractError("needs `path` (where the film lies) or `bytes` (the file); readers such as video.files and webdataset "
+                            "give them")
+    kind = columns.get("bytes")
+    if kind is not None and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind)):
+        raise ContractError(f"`bytes` is to be binary, the encoded file, and here it is {kind}")
+
+
+class Films:
+    """Opens films of parts; one that several parts in a row lie in is opened once. `with` closes it."""
+
+    def __init__(self, storage_options: dict[str, Any] | None = None, **options: Any) -> None:
+        self._storage_options, self._options = storage_options, options
+        self._film: Film | None = None
+        self._path: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._close()
+
+    def open(self, part: Part) -> Film:
+        """The film of a part, open until the next is asked for.
+
+        Raises:
+            BadFilm: it is none.
+        """
+        from curator_video.read.film import BadFilm, Film
+
+        if part.wrong:
+            raise BadFilm(part.wrong)
+        if self._film is not None and part.data is None and part.path == self._path:
+            return self._film
+        self._close()
+        self._film = Film(part.path if part.data is None else part.data, self._storage_options, **self._options)  # type: ignore[arg-type]
+        self._path = part.path if part.data is None else None
+        return self._film
+
+    def _close(self) -> None:
+        film, self._film = self._film, None
+        if film is not None:
+            film.close()
