@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from curator_video.measures.signals import Signals
 from curator_video.read.files import VideoFiles
 from curator_video.read.probe import Probe
 
 from curator.testing import check_pack
-from packs.video.tests.films import film, films, numbered, sine
+from packs.video.tests.clips import clip, clips
+from packs.video.tests.films import film, films, numbered, pan, sine
 
 
 def of_reading(folder):
@@ -19,6 +21,11 @@ def of_reading(folder):
     yield Probe(), given, either
 
 
+def of_measuring():
+    given = clips(clip(pan(1, 30, 2)), None)
+    yield Signals(), given
+
+
 @pytest.mark.slow  # each stage passes the kit in its own file, too
 def test_the_pack(tmp_path):
-    check_pack("video", [*of_reading(tmp_path)])
+    check_pack("video", [*of_reading(tmp_path), *of_measuring()])

@@ -1,3 +1,5 @@
 """Numbers about a clip that need no model."""
 
-STAGES: tuple[type, ...] = ()
+from curator_video.measures.signals import Signals
+
+STAGES: tuple[type, ...] = (Signals,)

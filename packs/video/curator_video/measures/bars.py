@@ -1,0 +1,45 @@
+"""Black bars that a clip has in all its frames: letterbox, pillarbox."""
+
+from __future__ import annotations
+
+import numpy as np
+
+LINE_SHARE = 0.98  # of all pixels of a line, over all frames, that are black in a bar
+EDGE_SHARE = 0.3   # of the pixels behind a bar that are ever brighter: a bar ends in a straight line, a dark scene does not
+EDGE_LINES = 3     # within which they must be
+EDGE_STEP = 12     # levels over the highest of a bar by which they must be: a scene that fades into the dark has no edge
+LEAST = 0.2        # of a side that is left between bars: less is a dark scene with one light in it
+
+
+def find_bars(grey: np.ndarray, black: int) -> tuple[int, int, int, int] | None:
+    """The first and the end row, the first and the end column between the bars; None if all is black.
+
+    `grey`: uint8 [n, height, width]. `black`: the highest level of a bar.
+    """
+    dark = (grey <= black).mean(axis=0)  # for each pixel the share of frames
+    brightest = grey.max(axis=0)
+    top, bottom = 0, dark.shape[0]
+    left, right = 0, dark.shape[1]
+    if dark.mean() >= LINE_SHARE:
+        return None
+    for _ in range(2):  # a pillar's corners count as rows only when the rows of the letterbox are gone
+        top, bottom = _between(dark[:, left:right], brightest[:, left:right], black)
+        left, right = (0, dark.shape[1]) if bottom <= top else _between(dark[top:bottom].T, brightest[top:bottom].T, black)
+    return top, bottom, left, right
+
+
+def _between(dark: np.ndarray, brightest: np.ndarray, black: int) -> tuple[int, int]:
+    """The first line of the picture and the one behind its last."""
+    lines = np.flatnonzero(dark.mean(axis=1) < LINE_SHARE)
+    count = len(dark)
+    if not len(lines):
+        return 0, count
+    first, end = int(lines[0]), int(lines[-1]) + 1
+    if end - first < LEAST * count:
+        return 0, count
+    bright = brightest > black + EDGE_STEP
+    if first and bright[first:first + EDGE_LINES].mean(axis=1).max() < EDGE_SHARE:
+        first = 0
+    if end < count and bright[end - EDGE_LINES:end].mean(axis=1).max() < EDGE_SHARE:
+        end = count
+    return first, end

@@ -1,0 +1,100 @@
+"""What several measures of one clip look at, made once and only if asked for. Nothing that is given is written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import pairwise
+
+import cv2
+import numpy as np
+
+from curator_video.measures.bars import find_bars
+
+BLACK, WHITE = 16, 235    # luma of the thumbnails
+MOST_FRAMES = 32          # that are looked at for colour, sharpness and bars
+LONG_SIDE = 384           # pixels: so that scores do not depend on the size of the film
+BLACK_THUMB = 32          # levels that a bar has at most
+
+
+class Thumbs:
+    """Every frame of a clip, small: luma, uint8 [n, height, width], n at least 1, with ascending times in seconds."""
+
+    def __init__(self, thumbs: np.ndarray, times: np.ndarray) -> None:
+        self.thumbs, self.times = thumbs, times
+        self._made: dict[Callable[[Thumbs], np.ndarray], np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self.thumbs)
+
+    @cached_property
+    def shown(self) -> np.ndarray:
+        """Seconds for which each frame is shown; the last as long as is usual. All are the same if there are no times."""
+        if len(self) < 2:
+            return np.ones(1)
+        steps = np.diff(self.times)
+        return np.append(steps, np.median(steps)) if np.all(steps > 0) else np.ones(len(self))
+
+    def share(self, which: np.ndarray) -> float:
+        """The share of the time that these frames (bool, one a frame) have."""
+        return float(self.shown[which].sum() / self.shown.sum())
+
+    @cached_property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each frame in levels, float64."""
+        flat = self.thumbs.reshape(len(self), -1)
+        mean = flat.mean(axis=1, dtype=np.float64)
+        square = np.array([np.vdot(one, one) for one in flat.astype(np.float32)]) / flat.shape[1]
+        return mean, np.sqrt(np.maximum(square - mean**2, 0))
+
+    @property
+    def luma(self) -> np.ndarray:
+        """Mean of each frame, 0 black to 1 white."""
+        return (self.moments[0] - BLACK) / (WHITE - BLACK)
+
+    @cached_property
+    def content(self) -> np.ndarray:
+        """The thumbnails without black bars."""
+        found = find_bars(self.thumbs, BLACK_THUMB)
+        if found is None:
+            return self.thumbs
+        top, bottom, left, right = found
+        return self.thumbs[:, top:bottom, left:right]
+
+    @cached_property
+    def change(self) -> np.ndarray:
+        """Mean difference of each frame from the one before, in levels; one fewer than frames."""
+        return np.array([difference(a, b) for a, b in pairwise(self.thumbs)])
+
+    def once(self, function: Callable[[Thumbs], np.ndarray]) -> np.ndarray:
+        """What a function makes of this clip, made when it is first asked for."""
+        if function not in self._made:
+            self._made[function] = function(self)
+        return self._made[function]
+
+
+class Pictures:
+    """Sampled frames of a clip: RGB, uint8 [n, height, width, 3], n at least 1; at most 32 of them are looked at."""
+
+    def __init__(self, frames: np.ndarray) -> None:
+        chosen = np.unique(np.linspace(0, len(frames) - 1, min(len(frames), MOST_FRAMES)).round().astype(int))
+        self.frames = [smaller(frames[k]) for k in chosen]
+
+    @cached_property
+    def grey(self) -> np.ndarray:
+        """Their luma, full range, uint8 [n, height, width]."""
+        return np.stack([cv2.cvtColor(one, cv2.COLOR_RGB2GRAY) for one in self.frames])
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> float:
+    """Mean absolute difference in levels."""
+    return cv2.norm(a, b, cv2.NORM_L1) / a.size
+
+
+def smaller(picture: np.ndarray) -> np.ndarray:
+    """At most 384 pixels of the longer side, by area."""
+    height, width = picture.shape[:2]
+    scale = LONG_SIDE / max(height, width)
+    if scale >= 1:
+        return picture
+    return cv2.resize(picture, (max(1, round(width * scale)), max(1, round(height * scale))), interpolation=cv2.INTER_AREA)
