@@ -8,12 +8,13 @@ from functools import lru_cache
 import numpy as np
 
 from curator_audio.measures.levels import Values
-from curator_audio.measures.views import BLOCK, Views, decibel
+from curator_audio.measures.views import PIECE, Views, decibel
 from curator_audio.measures.weighting import LOWEST_RATE, weighted
 
 ABSOLUTE_GATE, RELATIVE_GATE, RANGE_GATE = -70.0, -10.0, -20.0
 INTEGRATED, SHORT_TERM = 4, 30      # windows, in steps of 100 ms
 SURROUND = {5: (1, 1, 1, 1.41, 1.41), 6: (1, 1, 1, 0, 1.41, 1.41)}
+PIECES = 32                         # that are looked at for true peaks at once
 OVERSAMPLED, TAPS = 4, 24           # of true peaks: times the rate, and samples on which each value between rests
 
 
@@ -81,22 +82,33 @@ def _lufs(power: float) -> float:
 
 def true_peak(views: Views) -> Values:
     """The highest value of the wave at four times the rate, in dB relative to full scale."""
-    return {"true_peak": decibel(max(_peak_between(channel, views.peak) for channel in views.samples) ** 2)}
+    peak = views.peak
+    for channel, (low, high) in zip(views.samples, views.piece_extremes, strict=True):
+        peak = _peak_between(channel, np.maximum(-low, high), peak)
+    return {"true_peak": decibel(peak**2)}
 
 
-def _peak_between(channel: np.ndarray, peak: float) -> float:
-    """The peak of a channel and between its samples. Looked at is only where it could be above `peak`, that of all."""
+def _peak_between(channel: np.ndarray, peaks: np.ndarray, highest: float) -> float:
+    """The highest value between samples, or `highest` if that is more. `peaks`: of the pieces of the channel.
+
+    Looked at is only what could be above: no value between is above `reach` times the samples beside it. The loudest pieces go first.
+    """
     between = _interpolators()
     half, row = TAPS // 2, 64
-    reach = float(np.abs(between).sum(axis=0).max())  # no value between is above this times the samples beside it
-    highest = peak
-    for start in range(0, len(channel), BLOCK):
-        piece = np.zeros(-(-min(BLOCK, len(channel) - start) // row) * row + 2 * half, np.float32)
-        first = max(0, start - half)
-        known = channel[first : start + len(piece) - half]
-        piece[first - start + half : first - start + half + len(known)] = known
-        rows = np.lib.stride_tricks.sliding_window_view(piece, row + TAPS)[::row]
-        looked = rows[np.maximum(rows.max(axis=1), -rows.min(axis=1)) * reach > highest]
+    reach = float(np.abs(between).sum(axis=0).max())
+    around = np.pad(peaks, 1)
+    around = np.maximum(np.maximum(around[:-2], around[2:]), peaks)  # samples beside a value may lie in the next piece
+    order = np.argsort(-around)
+    order = order[: np.count_nonzero(around * reach > highest)]
+    for start in range(0, len(order), PIECES):
+        near = order[start : start + PIECES]
+        near = near[around[near] * reach > highest]
+        pieces = np.zeros((len(near), PIECE + TAPS), np.float32)
+        for piece, begin in zip(pieces, near * PIECE - half, strict=True):
+            known = channel[max(0, begin) : begin + len(piece)]
+            piece[max(0, -begin) :][: len(known)] = known
+        rows = np.lib.stride_tricks.sliding_window_view(pieces, row + TAPS, axis=1)[:, ::row]
+        looked = rows[np.maximum(rows.max(axis=2), -rows.min(axis=2)) * reach > highest]
         if len(looked):
             values = looked @ _banded(row)
             highest = max(highest, float(values.max()), -float(values.min()))

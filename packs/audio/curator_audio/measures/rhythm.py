@@ -15,9 +15,8 @@ def crossings(views: Views) -> Values:
     length = views.samples.shape[1]
     values: Values = {"zcr": None, "zcr_std": None}
     if length > 1:
-        below = [int(np.count_nonzero((block[1:] < 0) != (block[:-1] < 0))) for block in views.blocks(overlap=1)]
-        values["zcr"] = sum(below) / ((length - 1) * len(views.samples))
-    steps = views.crossings
+        values["zcr"] = views.crossings[1] / ((length - 1) * len(views.samples))
+    steps = views.crossings[0]
     windows = views.windows(np.append((steps[1:] + steps[:-1]) / (2 * views.step), 0.0))[:, :-1]
     if len(windows):
         values["zcr_std"] = float(windows.std(axis=1).mean())

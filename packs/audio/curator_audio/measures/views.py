@@ -11,6 +11,7 @@ import numpy as np
 T = TypeVar("T")
 
 BLOCK = 1 << 17          # samples at a time, so that what is made on the way stays in the cache
+PIECE = 1024             # samples whose extremes are known
 QUIET = 1e-6             # mean square of -60 dBFS: what is below counts as silence for spectra and rhythm
 STEPS_A_SECOND = 100     # steps of 10 ms
 
@@ -46,9 +47,20 @@ class Views:
                 yield channel[max(0, start - overlap) : start + BLOCK]
 
     @cached_property
+    def piece_extremes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each channel the lowest and the highest sample of each `PIECE`."""
+        found = []
+        for channel in self.samples:
+            whole = channel[: len(channel) // PIECE * PIECE].reshape(-1, PIECE)
+            rest = channel[whole.size :]
+            found.append((np.append(whole.min(axis=1), rest.min(keepdims=True) if len(rest) else rest),
+                          np.append(whole.max(axis=1), rest.max(keepdims=True) if len(rest) else rest)))
+        return found
+
+    @cached_property
     def extremes(self) -> list[tuple[float, float]]:
         """Lowest and highest sample of each channel."""
-        return [(float(channel.min()), float(channel.max())) for channel in self.samples]
+        return [(float(low.min()), float(high.max())) for low, high in self.piece_extremes]
 
     @property
     def peak(self) -> float:
@@ -76,20 +88,24 @@ class Views:
         return total / (self.step * len(self.samples))
 
     @cached_property
-    def crossings(self) -> np.ndarray:
-        """Changes of sign in each step, the mean of the channels; one between two steps belongs to the later one."""
+    def crossings(self) -> tuple[np.ndarray, int]:
+        """Changes of sign in each step, the mean of the channels, and how many there are in all channels.
+
+        One between two steps belongs to the later one.
+        """
         count = self.samples.shape[1] // self.step
-        total = np.zeros(count)
+        total, crossed = np.zeros(count), 0
         for channel in self.samples:
             for start in range(0, len(channel), BLOCK):
                 begin = max(0, start - 1)
                 below = channel[begin : start + BLOCK] < 0
                 places = (np.flatnonzero(below[1:] != below[:-1]) + begin + 1) // self.step
+                crossed += len(places)
                 if len(places):
                     first = places[0]
                     found = np.bincount(places - first)[: max(0, count - first)]
                     total[first : first + len(found)] += found
-        return total / len(self.samples)
+        return total / len(self.samples), crossed
 
     @cached_property
     def frame_power(self) -> np.ndarray:
