@@ -1,3 +1,7 @@
 """Where one shot ends and the next begins; spans of clips."""
 
-STAGES: tuple[type, ...] = ()
+from curator_video.shots.shots import Shots
+from curator_video.shots.spans import Spans
+from curator_video.shots.stride import Stride
+
+STAGES: tuple[type, ...] = (Shots, Stride, Spans)

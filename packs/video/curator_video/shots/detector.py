@@ -1,0 +1,278 @@
+"""Where shots change, found in one pass over thumbnails, with a window of seconds in memory.
+
+Ours: detectors that can be installed miss fades and dissolves, take flashes for cuts, or want a network of 7 million
+weights. What each rule compares is `distance`, which neither brightness, contrast nor a moving camera changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from curator_video.shots.boundaries import Boundary
+from curator_video.shots.mixing import MIXED, dissolve
+from curator_video.shots.pictures import Bars, distance, distances
+
+RULES = 0.4  # the score at which each rule holds exactly
+BLANK = 2.0  # deviation of luma of a picture that shows nothing
+_SEEN = 6.0  # and of one whose content can be told from noise
+_BLOCK = 64  # pictures looked at together
+_MOST = 600  # pictures of the window, whatever their rate
+_AROUND = 8  # pictures on each side that say what is usual
+_SAME = 0.25  # distance of pictures that show the same
+_NEARLY = 0.2  # of the deviation around: the turning point of a fade that does not become blank
+_FLASH = 20.0  # levels of mean luma
+_CUT, _OVER, _ABOVE = 0.4, 3.0, 0.1  # a cut: distance > _CUT and > _OVER x usual + _ABOVE
+_LEVELS, _TIMES, _LEAST = 12.0, 4.0, 0.15  # or: levels > _LEVELS and > _TIMES x usual, and distance > _LEAST
+
+
+@dataclass
+class Found:
+    """`start`, `end`: of what was looked at; `boundaries`: in order; `flashes`: how many; `blank_s`: seconds without a picture."""
+
+    start: float | None = None
+    end: float | None = None
+    boundaries: list[Boundary] = field(default_factory=list)
+    flashes: int = 0
+    blank_s: float = 0.0
+
+
+@dataclass
+class _Run:
+    """A run of blank pictures whose end is not known yet."""
+
+    start: float  # the first blank picture
+    grown: float  # where the fade to it begins
+    hard: bool
+    before: np.ndarray | None  # the last picture that is not part of it
+
+
+class Detector:
+    """Takes the pictures of a film one by one; `finish` says what was found.
+
+    `flash_s`: what comes and goes within so many seconds is no shot. `window_s`: how long half a dissolve or a fade may be.
+    `floor`: boundaries with a lower score are not told.
+    """
+
+    def __init__(self, *, flash_s: float = 0.16, window_s: float = 1.2, floor: float = 0.2) -> None:
+        self._flash_s, self._window_s, self._floor = flash_s, window_s, floor
+        self.found = Found()
+        self._bars = Bars()
+        self._new: list[tuple[float, np.ndarray, np.ndarray | None]] = []
+        self._time = self._std = self._mean = self._far = self._levels = np.zeros(0)
+        self._thumbs: np.ndarray | None = None
+        self._chroma: np.ndarray | None = None
+        self._next = 0  # the first picture of the window that nothing was said of
+        self._run: _Run | None = None
+        self._quiet = -np.inf  # a flash lasts until then
+
+    def add(self, time: float, thumb: np.ndarray, chroma: np.ndarray | None = None) -> None:
+        """The next picture: its time in seconds, luma uint8 [36, 64], and U and V [2, 18, 32], of all pictures or of none."""
+        self._new.append((time, thumb, chroma))
+        if len(self._new) == _BLOCK:
+            self._measure()
+            self._judge(last=False)
+
+    def finish(self, end: float | None = None) -> Found:
+        """`end`: when the last picture goes; without it, after as long as the one before stood."""
+        if self._new:
+            self._measure()
+        if self._thumbs is None:
+            return self.found
+        steps = np.diff(self._time)
+        self.found.end = end if end is not None else float(self._time[-1] + (steps[-1] if len(steps) else 0.04))
+        self._judge(last=True)
+        self.found.boundaries.sort(key=lambda one: (one.start, one.end))
+        return self.found
+
+    # -- numbers of each picture ------------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        """Take the new pictures into the window."""
+        times = np.array([time for time, _, _ in self._new])
+        thumbs = np.stack([thumb for _, thumb, _ in self._new])
+        chroma = np.stack([one for _, _, one in self._new]) if self._new[0][2] is not None else None  # type: ignore[misc]
+        self._new = []
+        if self.found.start is None:
+            self.found.start = float(times[0])
+        self._bars.add(thumbs)
+        first = self._thumbs is None
+        before = thumbs[:1] if self._thumbs is None else self._thumbs[-1:]
+        pictures = np.concatenate([before, thumbs])[(slice(None), *self._bars.inside())].astype(np.float32)
+        flat = pictures.reshape(len(pictures), -1)
+        levels = np.abs(np.diff(flat, axis=0)).mean(axis=1)
+        if chroma is not None:
+            colours = np.concatenate([chroma[:1] if self._chroma is None else self._chroma, chroma]).astype(np.int16)
+            levels = 0.5 * (levels + np.abs(np.diff(colours, axis=0)).mean(axis=(2, 3)).sum(axis=1))
+            self._chroma = chroma[-1:]
+        far = distances(pictures[:-1], pictures[1:])
+        if first:
+            far[0] = levels[0] = np.nan  # the first is compared to nothing
+        self._thumbs = thumbs if first else np.concatenate([self._thumbs, thumbs])  # type: ignore[list-item]
+        for name, values in (("_time", times), ("_std", flat[1:].std(axis=1)), ("_mean", flat[1:].mean(axis=1)),
+                             ("_far", far), ("_levels", levels)):
+            setattr(self, name, np.concatenate([getattr(self, name), values]))
+
+    def _picture(self, at: int) -> np.ndarray:
+        assert self._thumbs is not None
+        return self._thumbs[at][self._bars.inside()].astype(np.float32)
+
+    def _between(self, one: int, two: int) -> float:
+        return distance(self._picture(one), self._picture(two))
+
+    # -- rules ------------------------------------------------------------------------------------------------------
+
+    def _judge(self, *, last: bool) -> None:
+        """Say what there is about pictures whose surroundings are known; then forget those that nothing needs."""
+        count, reach = len(self._time), max(self._window_s, self._flash_s)
+        if last:
+            stop = count
+        else:
+            stop = min(int(np.searchsorted(self._time, self._time[-1] - reach)), count - _AROUND - 1)
+            stop = max(stop, count - _MOST, self._next)
+        blank = self._std < BLANK
+        lasts = np.diff(self._time, append=self.found.end if last else self._time[-1])
+        self.found.blank_s += float(lasts[self._next:stop][blank[self._next:stop]].sum())
+        for at in range(self._next, stop):
+            if blank[at]:
+                if self._run is None:
+                    self._run = self._run_from(at)
+            elif self._run is not None:
+                self._run_until(at, self._run)
+                self._run = None
+            elif at and not blank[at - 1]:
+                self._cut_or_flash(at)
+        self._dissolves(self._next, stop, blank)
+        if last and self._run is not None:
+            self.found.boundaries.append(Boundary(self._run.grown, float(self.found.end or self._time[-1]),
+                                                  "blank" if self._run.hard else "fade", 1.0))
+        self._next = stop
+        kept = min(int(np.searchsorted(self._time, self._time[stop - 1] - reach)) if stop else 0, stop - _AROUND - 2)
+        self._forget(max(kept, stop - _MOST, 0))
+
+    def _forget(self, count: int) -> None:
+        assert self._thumbs is not None
+        self._thumbs = self._thumbs[count:]
+        for name in ("_time", "_std", "_mean", "_far", "_levels"):
+            setattr(self, name, getattr(self, name)[count:])
+        self._next -= count
+
+    def _usual(self, values: np.ndarray, at: int) -> float:
+        around = np.concatenate([values[max(0, at - _AROUND):at], values[at + 1:at + 1 + _AROUND]])
+        return float(np.nanmedian(around)) if np.isfinite(around).any() else 0.0
+
+    def _cut_or_flash(self, at: int) -> None:
+        time = float(self._time[at])
+        if time <= self._quiet:
+            return
+        far, levels = float(self._far[at]), float(self._levels[at])
+        ease = self._floor / RULES
+        if far > _CUT * ease or (levels > _LEVELS * ease and far > _LEAST * ease):
+            by_far = min(far, RULES * far / (_OVER * self._usual(self._far, at) + _ABOVE))
+            by_levels = RULES * min(levels / _LEVELS, levels / max(_TIMES * self._usual(self._levels, at), 1e-9), far / _LEAST)
+            score = min(max(by_far, by_levels), 1.0)
+            if score > self._floor:
+                if not self._flashes(at, score):
+                    self.found.boundaries.append(Boundary(time, time, "cut", score))
+                return
+        jump = float(self._mean[at] - self._mean[at - 1])
+        if abs(jump) > _FLASH:
+            self._flashes(at, 0.0, jump)
+
+    def _flashes(self, at: int, score: float, jump: float = 0.0) -> bool:
+        """Whether what comes here goes again at once."""
+        stop = int(np.searchsorted(self._time, self._time[at] + self._flash_s, side="right"))
+        for back in range(at + 1, stop):
+            if jump and abs(self._mean[back] - self._mean[at - 1]) > 0.35 * abs(jump):
+                continue
+            if self._between(at - 1, back) < _SAME:
+                self._quiet = float(self._time[back])
+                self.found.flashes += score > RULES or bool(jump)
+                return True
+        return False
+
+    # -- blank pictures and the fades around them -------------------------------------------------------------------
+
+    def _run_from(self, at: int) -> _Run:
+        start = float(self._time[at])
+        if not at:
+            return _Run(start, start, True, None)
+        low = self._shoulder(at, -1)
+        std = self._std[low:at]
+        hard = bool(std[-1] > _SEEN and std[-1] > 0.6 * std[-4:].max())
+        edge = at - 1 - (0 if hard else _risen(std[::-1]))
+        return _Run(start, float(self._time[edge + 1]), hard, self._picture(edge))
+
+    def _run_until(self, at: int, run: _Run) -> None:
+        """The run ends before the picture `at`."""
+        std = self._std[at:self._shoulder(at, 1) + 1]
+        hard = bool(std[0] > _SEEN and std[0] > 0.6 * std[:4].max())
+        edge = at + (0 if hard else _risen(std))
+        end = float(self._time[edge])
+        if hard and run.hard and run.before is not None and self._time[at] - run.start <= self._flash_s + 1e-6:
+            after = self._picture(at)
+            far = distance(run.before, after) if run.before.shape == after.shape else 1.0
+            if far < _SAME:
+                self.found.flashes += 1
+            else:
+                self.found.boundaries.append(Boundary(run.grown, end, "cut", min(far, 1.0)))
+            return
+        self.found.boundaries.append(Boundary(run.grown, end, "blank" if hard and run.hard else "fade", 1.0))
+
+    def _shoulder(self, at: int, step: int) -> int:
+        """The picture furthest from a blank run that may still be part of a fade: none behind a cut, or another run."""
+        edge = at - 1 if step < 0 else at
+        while 0 <= edge + step < len(self._time) and abs(self._time[edge + step] - self._time[at]) <= self._window_s:
+            behind = edge if step < 0 else edge + 1
+            if self._std[edge + step] < BLANK or (self._far[behind] > _CUT and min(self._std[edge], self._std[edge + step]) > _SEEN):
+                break
+            edge += step
+        return edge
+
+    # -- dissolves --------------------------------------------------------------------------------------------------
+
+    def _dissolves(self, start: int, stop: int, blank: np.ndarray) -> None:
+        variance = self._std**2
+        for at in range(max(start, 1), min(stop, len(variance) - 1)):
+            if variance[at] > variance[max(0, at - 5):at + 6].min() or blank[at]:
+                continue
+            low = int(np.searchsorted(self._time, self._time[at] - self._window_s))
+            high = int(np.searchsorted(self._time, self._time[at] + self._window_s, side="right"))
+            seen = np.minimum(self._std[low:high - 1], self._std[low + 1:high]) > _SEEN
+            walls = np.flatnonzero((self._far[low + 1:high] > _CUT) & seen | blank[low + 1:high]) + low + 1
+            low = max([low, *walls[walls <= at].tolist()])
+            high = min([high, *walls[walls > at].tolist()])
+            if low >= at or high <= at + 1:
+                continue
+            left, right = variance[low:at], variance[at + 1:high]
+            if self._std[at] < _NEARLY * min(self._std[low:at].max(), self._std[at + 1:high].max()):
+                self._nearly(at, low, high)
+                continue
+            if variance[at] > MIXED * 0.5 * (left.max() + right.max()):
+                continue
+            one = low + int(np.flatnonzero(left >= 0.9 * left.max())[-1])
+            two = at + 1 + int(np.flatnonzero(right >= 0.9 * right.max())[0])
+            kept = self._bars.inside()
+            assert self._thumbs is not None
+            made = dissolve(self._thumbs[one:two + 1][(slice(None), *kept)].astype(np.float32), self._time[one:two + 1], at - one,
+                            ratio=float(variance[at] / (0.5 * (variance[one] + variance[two]))), floor=self._floor / RULES)
+            if made is not None and made[2] * RULES > self._floor:
+                self.found.boundaries.append(Boundary(made[0], made[1], "dissolve", min(made[2] * RULES, 1.0)))
+
+    def _nearly(self, at: int, low: int, high: int) -> None:
+        """A fade at whose turning point, `at`, something is still to be seen."""
+        one, two = at - 1 - _risen(self._std[low:at][::-1]), at + 1 + _risen(self._std[at + 1:high])
+        far = self._between(one, two)
+        if far >= _SAME and min(at - one, two - at) > 2:
+            self.found.boundaries.append(Boundary(float(self._time[one + 1]), float(self._time[two]), "fade", min(far, 1.0)))
+
+
+def _risen(std: np.ndarray) -> int:
+    """How many pictures a fade takes, by their deviations: until they are near the greatest, or rise no more as they did."""
+    top = std.max()
+    full = int(np.flatnonzero(std >= 0.95 * top)[0])
+    rising = np.diff(std[:full + 1])
+    usual = np.median(rising[(std[1:full + 1] < 0.85 * top)]) if full > 2 and (std[1:full + 1] < 0.85 * top).any() else 0.0
+    slow = np.flatnonzero((rising < 0.35 * usual) & (std[:full] > 0.7 * top))
+    return int(slow[0]) if len(slow) else full
