@@ -13,7 +13,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.findings import Summed
-from curator.api.stage import Contract, Outputs, Source, Unit, setting
+from curator.api.stage import Outputs, Source, Unit, setting
 from curator.io.files.folder import list_files
 from curator.io.media.types import extension_of
 from curator.io.source import FileSource, as_paths
@@ -26,6 +26,7 @@ PATHS = ("path", "audio_filepath", "audio")  # whichever is there first is where
 NUMBERS = ("offset", "duration")
 SKIP = "skipme_"  # what readers make of NeMo's `_skipme`
 _KINDS: tuple[type[FileSource], ...] = (Jsonl, Csv, Parquet)
+ADDED = {"path": pa.string(), "extension": pa.string(), "bytes": pa.binary()}
 
 
 @dataclass(kw_only=True)
@@ -69,9 +70,6 @@ class Manifest(Source):
         if twice:
             raise ValueError(f"names makes {twice[0]!r} of two columns; give each a name of its own")
 
-    def contract(self) -> Contract:
-        return Contract(adds={"path": pa.string(), "extension": pa.string(), "bytes": pa.binary()})
-
     def amounts(self) -> dict[str, Summed]:
         return {"duration": "seconds"}
 
@@ -89,7 +87,7 @@ class Manifest(Source):
                              "{wav: path}")
         have = {name: kind for name, kind in have.items() if name not in (holder, SKIP)}
         numbers = {name: pa.float64() for name in NUMBERS if name in have}
-        return {**have, **numbers, "id": pa.string(), "source": pa.string(), **self.contract().adds}
+        return {**have, **numbers, "id": pa.string(), "source": pa.string(), **ADDED}
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         assert self._reader is not None, "the source travels to the workers after `units`"
