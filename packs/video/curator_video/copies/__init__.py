@@ -1,3 +1,5 @@
 """What tells that two clips are the same."""
 
-STAGES: tuple[type, ...] = ()
+from curator_video.copies.hash import Hash
+
+STAGES: tuple[type, ...] = (Hash,)

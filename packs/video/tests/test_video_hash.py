@@ -1,0 +1,151 @@
+"""Hashes of clips: near for copies of all kinds, far for others, none where there is nothing to see."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import cv2
+import numpy as np
+import pytest
+from curator_dedup import DedupNear
+from curator_video.copies.frame_hashes import bits_apart, clip_hashes, phash, spaced
+from curator_video.copies.hash import Hash
+from curator_video.read.film import Film
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curator.testing import check_stage, run_stage
+from packs.video.tests.clips import barred, clip, clips
+from packs.video.tests.films import film, pan, texture
+
+FPS = 25
+PICTURES = [one for seed in (11, 12, 13) for one in pan(seed, 75, 2)]  # three shots of 3 s
+
+
+def coded(pictures, crf=23, fps=FPS):
+    """The frames and times that come of a film of these pictures."""
+    with Film(film(pictures, fps, options={"crf": str(crf), "preset": "veryfast"})) as opened:
+        made = [(time, opened.upright(frame)) for time, frame in opened.frames()]
+    times = np.array([time for time, _ in made])
+    chosen = spaced(times, 0.5)
+    return {"frames": np.stack([made[k][1] for k in chosen]), "timestamps": times[chosen]}
+
+
+def half(picture):
+    return cv2.resize(picture, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+
+
+def letterboxed(picture, rows=40):
+    return cv2.copyMakeBorder(picture, rows, rows, 0, 0, cv2.BORDER_CONSTANT)
+
+
+COPIES = {
+    "resolution": lambda: coded([half(one) for one in PICTURES]),
+    "bit rate": lambda: coded(PICTURES, crf=40),
+    "letterbox": lambda: coded([letterboxed(one) for one in PICTURES]),
+    "pillarbox": lambda: coded([cv2.copyMakeBorder(one, 0, 0, 50, 50, cv2.BORDER_CONSTANT) for one in PICTURES]),
+    "start": lambda: coded(PICTURES[30:]),
+    "inside": lambda: coded(PICTURES[90:135]),
+    "within": lambda: coded(pan(14, 60, 3) + PICTURES + pan(15, 60, 3)),
+    "rate": lambda: coded(PICTURES[::2], fps=12),
+    "brighter": lambda: coded([np.clip(one * 1.1 + 5, 0, 255).astype(np.uint8) for one in PICTURES]),
+}
+
+
+@cache
+def original():
+    return coded(PICTURES)
+
+
+@cache
+def others():
+    return [coded(pan(seed, 50, 2)) for seed in range(20, 28)]
+
+
+def hashed(*given, **parameters):
+    return run_stage(Hash(**parameters), clips(*given))["out"]
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_copies_of_a_clip_are_found(copy):
+    near = run_stage(DedupNear(column="phash", distance=6, hashes=19), hashed(original(), COPIES[copy](), *others()[:2]))
+    assert (near["duplicate"].column("id"), near["duplicate"].column("duplicate_of")) == (["1"], ["0"])
+
+
+def test_different_clips_are_not_merged():
+    near = run_stage(DedupNear(column="phash", distance=6, hashes=19), hashed(original(), *others()))
+    assert len(near["out"]) == 9
+    lists = hashed(original(), *others()).column("phash")
+    assert min(bits_apart(x, y) for a, b in itertools.combinations(lists, 2) for x in a for y in b) >= 12
+
+
+def test_bits_are_those_of_the_definition():
+    grey = texture(3, 96, 96)[..., 0]
+    small = cv2.resize(grey, (32, 32), interpolation=cv2.INTER_AREA).astype(np.float64)
+    place = 2 * np.arange(32) + 1
+    values = [(small * np.cos(np.pi * v * place / 64)[:, None] * np.cos(np.pi * u * place / 64)).sum() for v in range(8) for u in range(8)]
+    expected = np.packbits(np.array(values) > np.median(values)).tobytes()
+    assert bits_apart(phash(grey), expected) <= 2
+    assert phash(grey) == phash(np.ascontiguousarray(grey))
+
+
+def test_what_has_no_hash():
+    black, white = (np.full((5, 90, 160, 3), level, np.uint8) for level in (0, 255))
+    rng = np.random.default_rng(0)
+    grain = rng.integers(126, 131, (5, 90, 160, 3), np.uint8)
+    times = np.arange(5) * 0.5
+    out = hashed(*[{"frames": one, "timestamps": times} for one in (black, white, grain)], None)
+    assert out.column("phash") == [None] * 4
+    assert out.column("phash_times") == [None] * 4
+
+
+def test_black_frames_between_are_left_out():
+    frames = np.stack([texture(1), np.zeros_like(texture(1)), texture(2)])
+    out = hashed({"frames": frames, "timestamps": np.array([10.0, 10.5, 11.0])})
+    assert out.column("phash_times") == [[10.0, 11.0]]
+    assert len(out.column("phash")[0]) == 2
+
+
+def test_a_still_has_one_hash_and_no_clip_more_than_asked():
+    still = {"frames": np.stack([texture(1)] * 9), "timestamps": np.arange(9) * 0.5}
+    assert len(hashed(still).column("phash")[0]) == 1
+    assert len(hashed(still, collapse=-1).column("phash")[0]) == 9
+    many = {"frames": np.stack([texture(seed, 60, 80) for seed in range(30)]), "timestamps": np.arange(30) * 0.5}
+    assert hashed(many).column("phash_times")[0] == sorted(hashed(many).column("phash_times")[0])
+    assert len(hashed(many).column("phash")[0]) == 19
+    assert hashed(many, most=3).column("phash_times") == [[2.0, 7.0, 12.0]]
+    assert len(hashed(many, every_s=5).column("phash")[0]) == 3
+
+
+def test_bars_do_not_count():
+    bare = coded(PICTURES[:50])
+    boxed = {"frames": np.stack([letterboxed(one, 30) for one in bare["frames"]]), "timestamps": bare["timestamps"]}
+    first, second = hashed(bare, boxed).column("phash")
+    assert first == second
+    covered = {"frames": np.stack([barred(one, rows=20) for one in bare["frames"]]), "timestamps": bare["timestamps"]}
+    assert clip_hashes(covered["frames"], covered["timestamps"], 0.5, -1, 19)
+
+
+@given(st.lists(st.floats(0.01, 2), min_size=1, max_size=30), st.floats(0.1, 1.5))
+def test_frames_are_spaced(steps, every):
+    times = np.cumsum(steps)
+    chosen = spaced(times, every)
+    assert chosen[0] == 0
+    assert np.all(np.diff(times[chosen]) >= every - 1e-5)
+    for k in set(range(len(times))) - set(chosen.tolist()):
+        before = chosen[chosen < k].max()
+        assert times[k] - times[before] < every
+
+
+def test_the_stage_keeps_its_contract():
+    batch = clips(clip(PICTURES[:60]), None, clip([texture(4)] * 3))
+    check_stage(Hash(), batch)
+    check_stage(Hash(every_s=0.2, collapse=-1, most=2), batch)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [({"every_s": 0}, "every_s is more"), ({"collapse": 40}, "collapse is from"),
+                                                ({"most": 0}, "most is 1")])
+def test_wrong_parameters(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Hash(**wrong)
