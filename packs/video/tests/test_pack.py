@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from curator_video.clips.preview import Preview
 from curator_video.copies.hash import Hash
 from curator_video.measures.signals import Signals
 from curator_video.read.files import VideoFiles
@@ -26,6 +27,7 @@ def of_measuring():
     given = clips(clip(pan(1, 30, 2)), None)
     yield Signals(), given
     yield Hash(), given
+    yield Preview(), given
 
 
 @pytest.mark.slow  # each stage passes the kit in its own file, too

@@ -1,3 +1,5 @@
 """Clips cut out of films, their frames, sound and previews."""
 
-STAGES: tuple[type, ...] = ()
+from curator_video.clips.preview import Preview
+
+STAGES: tuple[type, ...] = (Preview,)

@@ -1,0 +1,85 @@
+"""Contact sheets and animations of a few frames."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import av
+import cv2
+import numpy as np
+
+GAP = 2            # pixels between the pictures of a sheet
+PAPER = 255
+LONGEST_S = 0.5    # that a picture of an animation is shown
+SHORTEST_S = 0.04
+LETTERS = 0.35     # of OpenCV's Hershey font: digits of 8 pixels
+
+
+def spread(frames: np.ndarray, times: np.ndarray, most: int, size: int) -> tuple[list[np.ndarray], list[float]]:
+    """At most so many frames, evenly spread, of at most `size` pixels of the longer side; and their seconds."""
+    count = min(most, len(frames))
+    chosen = np.round((np.arange(count) + 0.5) * len(frames) / count - 0.5).astype(int)
+    return [_smaller(frames[k], size) for k in chosen], [float(times[k]) for k in chosen]
+
+
+def sheet(pictures: Sequence[np.ndarray], times: Sequence[float], columns: int, quality: int) -> bytes:
+    """A JPEG file of pictures of one size in rows, each with its time."""
+    height, width = pictures[0].shape[:2]
+    columns = min(columns, len(pictures))
+    rows = -(-len(pictures) // columns)
+    paper = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, 3), PAPER, np.uint8)
+    for k, (picture, time) in enumerate(zip(pictures, times, strict=True)):
+        top, left = k // columns * (height + GAP), k % columns * (width + GAP)
+        paper[top:top + height, left:left + width] = _named(picture, clock(time))
+    done, data = cv2.imencode(".jpg", cv2.cvtColor(paper, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
+    assert done
+    return data.tobytes()
+
+
+def animation(pictures: Sequence[np.ndarray], times: Sequence[float], quality: int) -> bytes:
+    """A WebP file that shows pictures of one size one after the other, for ever."""
+    steps = np.clip(np.diff(times), SHORTEST_S, LONGEST_S)
+    last = np.median(steps) if len(steps) else LONGEST_S
+    starts = np.round(1000 * np.cumsum([0, *steps, last])).astype(int)
+    file = io.BytesIO()
+    with av.open(file, "w", format="webp", options={"loop": "0"}) as out:
+        stream: Any = out.add_stream("libwebp_anim", rate=Fraction(1000))
+        stream.height, stream.width = pictures[0].shape[:2]
+        stream.pix_fmt = "yuv420p"
+        stream.options = {"quality": str(quality), "compression_level": "2"}
+        stream.codec_context.time_base = Fraction(1, 1000)
+        stream.codec_context.thread_count = 1
+        for picture, start, end in zip(pictures, starts[:-1], starts[1:], strict=True):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), "rgb24")
+            frame.pts, frame.duration, frame.time_base = int(start), int(end - start), Fraction(1, 1000)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    return file.getvalue()
+
+
+def clock(seconds: float) -> str:
+    """`1:02.5`, and `1:01:02.5` from an hour on."""
+    tenths = round(10 * seconds)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours}:{minutes:02d}" if hours else f"{minutes}") + f":{rest // 10:02d}.{rest % 10}"
+
+
+def _named(picture: np.ndarray, words: str) -> np.ndarray:
+    """With white letters of black edges in the lower left corner."""
+    written = np.ascontiguousarray(picture).copy()
+    at = (3, picture.shape[0] - 4)
+    for colour, thickness in (((0, 0, 0), 2), ((255, 255, 255), 1)):
+        cv2.putText(written, words, at, cv2.FONT_HERSHEY_SIMPLEX, LETTERS, colour, thickness, cv2.LINE_AA)
+    return written
+
+
+def _smaller(picture: np.ndarray, size: int) -> np.ndarray:
+    height, width = picture.shape[:2]
+    scale = min(1.0, size / max(height, width))
+    if scale == 1:
+        return picture
+    return cv2.resize(picture, (max(1, round(width * scale)), max(1, round(height * scale))), interpolation=cv2.INTER_AREA)
