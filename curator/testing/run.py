@@ -76,7 +76,7 @@ def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
 
 
 def call(stage: Stage, batch: Batch) -> Outputs:
-    """One `process` call over marked rows, with the account that a worker keeps of it. What is absorbed is no port."""
+    """One `process` call over marked rows, with the account that a worker keeps of it. What is absorbed is the port `absorbed`."""
     found: dict[str, list[Batch]] = {}
     account = Account(stage.name, stage, batch, None)
 
@@ -88,7 +88,11 @@ def call(stage: Stage, batch: Batch) -> Outputs:
             raise AssertionError(f"{named(stage)}, port {port!r}: {ROW} was changed; columns that begin with _ belong to the "
                                  "engine") from error
 
-    for port, rows in _by_port(stage, stage.process(batch), lambda absorbed: saw(None, absorbed)):
+    def absorb(rows: Batch) -> None:
+        saw(None, rows)
+        found.setdefault("absorbed", []).append(rows)
+
+    for port, rows in _by_port(stage, stage.process(batch), absorb):
         saw(port, rows)
         found.setdefault(port, []).append(rows)
     with broken_rules():
