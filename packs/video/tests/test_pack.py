@@ -6,6 +6,7 @@ import pytest
 from curator_video.clips.preview import Preview
 from curator_video.copies.hash import Hash
 from curator_video.measures.signals import Signals
+from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
 from curator_video.read.probe import Probe
 
@@ -20,7 +21,7 @@ def of_reading(folder):
     given = films(path.read_bytes(), b"no film", film(numbered(9), container="matroska"))
     either = {"skip": {"needs"}}  # they read bytes or a path, whichever is there
     yield VideoFiles(path=str(folder)), None
-    yield Probe(), given, either
+    yield from ((stage, given, either) for stage in (Probe(), Decode()))
 
 
 def of_measuring():

@@ -50,7 +50,7 @@ class Film:
     `width`, `height`: upright, in square pixels. `rotation`: 0, 90, 180 or 270, how far a player turns the
     pictures clockwise, after it has mirrored them left to right if `mirrored`. `coded`: width and height as
     stored; `sar`: width of a stored pixel / its height. `first_s`: the time of the first picture in the file
-    (`origin`: its pts); all others are seconds from it. `rate`: pictures a second by the header. `first`: the
+    (its pts is `origin`); all others are seconds from it. `rate`: pictures a second by the header. `first`: the
     first picture, a frame of PyAV; `container` and `stream`: what PyAV has open, for their headers. `by_count`:
     the file has no times (raw streams) or not those of its pictures (AVI with B frames): then they are
     number / rate.
@@ -134,6 +134,22 @@ class Film:
         for packet in self._demuxed(streams):
             if packet.size or packet.dts is not None:
                 yield packet
+
+    @property
+    def stream_s(self) -> float | None:
+        """How long the header says that the pictures are, in seconds; None if it does not tell."""
+        known = self.stream.duration is not None and self.stream.time_base is not None
+        return float(self.stream.duration * self.stream.time_base) if known else None
+
+    @property
+    def declared_s(self) -> float | None:
+        """How long the header says that it is, in seconds; None if it does not tell."""
+        if self.stream_s is not None:
+            return self.stream_s
+        if self.container.duration is None:
+            return None
+        before = self.first_s if self.format == "matroska" else 0.0  # that counts from 0
+        return max(0.0, self.container.duration / av.time_base - before)
 
     @property
     def is_webm(self) -> bool:

@@ -26,7 +26,7 @@ def from_header(film: Film) -> dict[str, Any]:
     stream, container = film.stream, film.container
     first = film.first
     context = stream.codec_context
-    declared = _declared(film)
+    declared = film.declared_s
     audio = container.streams.audio[0] if container.streams.audio else None
     rate = stream.average_rate or stream.guessed_rate
     width, height = film.coded
@@ -112,7 +112,7 @@ def scanned(film: Film) -> dict[str, Any]:
         begin, end = (float(one * base) - film.first_s for one in scan.sound)
         found |= {"audio_duration": end - begin, "audio_offset": begin}
         reached = max(duration or 0.0, end)
-    declared = _declared(film)
+    declared = film.declared_s
     lacks = film.truncated or (declared is not None and reached is not None and reached < declared - max(_SHORT_S, 0.02 * declared))
     notes = ["truncated"] * lacks + ["damaged"] * (film.corrupt > 0 and not lacks) + ["no_times"] * film.by_count
     return {**found, "missing_ratio": _missing(film, scan, reached, declared), "probe_note": ", ".join(notes) or None}
@@ -151,15 +151,6 @@ def _order(film: Film, scan: Scan, times: np.ndarray, duration: float | None) ->
             "open_gop": bool(np.any(times < latest - 1e-9)), "b_frames": bool(np.any(np.diff(times) < 0))}
 
 
-def _declared(film: Film) -> float | None:
-    stream, container = film.stream, film.container
-    if stream.duration is not None and stream.time_base is not None:
-        return float(stream.duration * stream.time_base)
-    if container.duration is None:
-        return None
-    return max(0.0, container.duration / 1_000_000 - (film.first_s if film.format == "matroska" else 0.0))
-
-
 def _container(film: Film) -> str:
     if film.format == "matroska":
         return "webm" if film.container.format.name == "webm" or film.is_webm else "mkv"
@@ -184,3 +175,8 @@ def _languages(container: Any) -> list[str]:
 
 def _attached(stream: Any) -> Any:
     return type(stream.disposition).attached_pic
+
+
+def length_of(film: Film) -> float | None:
+    """Seconds until the end of the last picture, by the packets."""
+    return scanned(film)["duration"]

@@ -24,6 +24,7 @@ class Pixels:
     """Makes arrays of the frames of one film."""
 
     def __init__(self, rotation: int, mirrored: bool, scaler: VideoReformatter) -> None:
+        cv2.setNumThreads(1)  # the engine runs a worker on each core
         self._turns, self._mirrored, self._scaler = rotation // 90, mirrored, scaler
         self._small = VideoReformatter()
 
@@ -103,10 +104,10 @@ def matrix_of(frame: Any) -> tuple[bool, int]:
 
 
 def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
-    """By area to (width, height), 8 bits. Large ones are halved first: that is twice as fast, and a level apart."""
+    """By area to (width, height), 8 bits. Large ones are halved first: two to six times as fast, and a level apart."""
     if shift == 0:
         height, width = plane.shape
-        while width >= 8 * size[0] and height >= 8 * size[1] and width % 2 == height % 2 == 0:
+        while width >= 4 * size[0] and height >= 4 * size[1] and width % 2 == height % 2 == 0:
             plane = cv2.resize(plane, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
             height, width = plane.shape
         return cv2.resize(plane, size, interpolation=cv2.INTER_AREA)

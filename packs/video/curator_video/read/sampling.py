@@ -1,0 +1,89 @@
+"""Which pictures of a span are taken, while it is decoded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+EPSILON_S = 1e-6
+MODES = ("fps", "uniform", "keyframes", "all", "none")
+_USUAL_S = 0.04  # how long a picture is shown if it is the only one
+
+
+@dataclass
+class Seen:
+    """What passed by: the time of every picture of a span, and when the last one ends."""
+
+    times: list[float] = field(default_factory=list)
+
+    def add(self, time: float) -> None:
+        self.times.append(time)
+
+    @property
+    def end(self) -> float:
+        """When the last picture ends, if it is shown as long as the one before."""
+        if not self.times:
+            return 0.0
+        return self.times[-1] + (self.times[-1] - self.times[-2] if len(self.times) > 1 else _USUAL_S)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The parameters of a stage that takes pictures: `pick` is one of MODES, `fps` a second or `count` in all."""
+
+    pick: str
+    fps: float
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.pick not in MODES:
+            raise ValueError(f"pick is one of {', '.join(MODES)}, got {self.pick!r}")
+        if not 0 < self.fps <= 1000:
+            raise ValueError(f"fps must be above 0 and at most 1000 pictures a second, got {self.fps}")
+        if self.count < 1:
+            raise ValueError(f"count must be 1 or more, got {self.count}")
+
+
+def chosen(pictures: Iterable[tuple[float, Any]], choice: Choice, begin: float, end: float | None,
+           seen: Seen) -> Iterator[tuple[float, Any]]:
+    """Those of the pictures of a span that are wanted; all are gone through, and noted in `seen`.
+
+    `end` may be None for `fps`: until the last picture ends.
+    """
+    if choice.pick in ("fps", "uniform"):
+        yield from at_times(pictures, _targets(choice, begin, end), begin, end, seen)
+        return
+    for time, frame in pictures:
+        seen.add(time)
+        if choice.pick == "all" or (choice.pick == "keyframes" and frame.key_frame):
+            yield time, frame
+
+
+def at_times(pictures: Iterable[tuple[float, Any]], targets: Iterator[float], begin: float, end: float | None,
+             seen: Seen) -> Iterator[tuple[float, Any]]:
+    """For each target the picture that is shown then: the last whose time is not after it, or the first of all.
+
+    Where pictures are rare one is given several times.
+    """
+    shown: tuple[float, Any] | None = None
+    target = next(targets, math.inf)
+    for time, frame in pictures:
+        seen.add(time)
+        while shown is not None and time > target + EPSILON_S:
+            yield shown
+            target = next(targets, math.inf)
+        shown = time, frame
+    last = seen.end if end is None else end
+    while shown is not None and target < last - EPSILON_S:
+        yield shown
+        target = next(targets, math.inf)
+
+
+def _targets(choice: Choice, begin: float, end: float | None) -> Iterator[float]:
+    if choice.pick == "uniform":
+        assert end is not None
+        return (begin + (k + 0.5) * (end - begin) / choice.count for k in range(choice.count))
+    return (begin + k / choice.fps for k in count())
