@@ -11,6 +11,8 @@ from curator.api.stage import Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator_audio.measures.measured import measure
 
+DIGITS = 4  # of what is measured in dB: matrix products have other last digits with other numbers of threads, and the gain changes samples
+
 
 @dataclass(kw_only=True)
 class Loudness(Stage):
@@ -55,4 +57,4 @@ class Loudness(Stage):
         loudness, peak = found["loudness"], found["true_peak"]
         if loudness is None or peak is None:
             return None
-        return min(self.target - float(loudness), self.gain_max, self.peak_max - float(peak))
+        return min(self.target - round(float(loudness), DIGITS), self.gain_max, self.peak_max - round(float(peak), DIGITS))
