@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from curator_video.clips.preview import Preview
 from curator_video.copies.hash import Hash
+from curator_video.measures.motion import Motion
 from curator_video.measures.signals import Signals
 from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
@@ -26,6 +27,7 @@ def of_reading(folder):
 
 def of_measuring():
     given = clips(clip(pan(1, 30, 2)), None)
+    yield Motion(), given
     yield Signals(), given
     yield Hash(), given
     yield Preview(), given

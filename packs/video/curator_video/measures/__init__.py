@@ -1,5 +1,6 @@
 """Numbers about a clip that need no model."""
 
+from curator_video.measures.motion import Motion
 from curator_video.measures.signals import Signals
 
-STAGES: tuple[type, ...] = (Signals,)
+STAGES: tuple[type, ...] = (Motion, Signals)

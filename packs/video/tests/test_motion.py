@@ -1,0 +1,152 @@
+"""Motion of pictures moved by known paths: its size, its direction, what is the camera's and what is not."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import cv2
+import numpy as np
+import pytest
+from curator_video.measures.flow import fitted, motion
+from curator_video.measures.motion import COLUMNS, Motion
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curator.testing import check_stage, run_stage
+from packs.video.tests.clips import barred, clip, clips, thumbs
+from packs.video.tests.films import texture
+
+WIDTH, HEIGHT, FPS = 320, 240, 25
+DIAGONAL = 400
+BIG = (640, 1320)
+
+
+@cache
+def ground():
+    return texture(3, *BIG)
+
+
+def moved(count=30, x=0.0, y=0.0, grow=1.0, turn=0.0, path=None):
+    """What a camera sees: so many pixels to the right and down a frame, growth and degrees (of the picture, clockwise) a frame."""
+    made = []
+    for k in range(count):
+        at = np.array([x, y]) * (k - count / 2) if path is None else path[k]
+        a, s = math.radians(turn * k), grow**-k
+        linear = s * np.array([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]])
+        shift = np.array(BIG[::-1]) / 2 + at - linear @ [WIDTH / 2, HEIGHT / 2]
+        matrix = np.column_stack([linear, shift]).astype(np.float32)
+        made.append(cv2.warpAffine(ground(), matrix, (WIDTH, HEIGHT), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP))
+    return made
+
+
+def with_square(pictures, step=4):
+    """A square of 80 pixels that crosses them."""
+    square = texture(9, 80, 80)
+    made = [one.copy() for one in pictures]
+    for k, one in enumerate(made):
+        one[80:160, 20 + step * k : 100 + step * k] = square
+    return made
+
+
+def found(pictures, fps=FPS, rate=FPS):
+    return motion(thumbs(pictures), np.arange(len(pictures)) / rate, WIDTH, HEIGHT, fps)
+
+
+@pytest.mark.parametrize("fps", [25, 12.5])
+@pytest.mark.parametrize(("x", "y"), [(2, 0), (-2, 0), (8, 0), (0, 3), (3, -3)])
+def test_a_pan_is_found_in_size_and_direction(x, y, fps):
+    got = found(moved(x=x, y=y), fps)
+    assert got["camera_x"] == pytest.approx(x / DIAGONAL * FPS, abs=0.004)
+    assert got["camera_y"] == pytest.approx(-y / DIAGONAL * FPS, abs=0.004)
+    assert got["motion_mean"] == pytest.approx(math.hypot(x, y) / DIAGONAL * FPS, rel=0.03)
+    assert got["shake"] < 0.0005
+    assert got["moving_area"] < 0.06
+    assert got["camera"] == ("mixed" if x and y else "pan" if x else "tilt")
+    assert got["static"] is False
+
+
+def test_a_zoom_and_a_roll():
+    closer, away = found(moved(grow=1.01)), found(moved(grow=1 / 1.01))
+    assert closer["zoom"] == pytest.approx(FPS * math.log(1.01), rel=0.1)
+    assert away["zoom"] == pytest.approx(-FPS * math.log(1.01), rel=0.1)
+    assert (closer["camera"], away["camera"]) == ("zoom_in", "zoom_out")
+    turned = found(moved(turn=1))
+    assert (turned["roll"], turned["camera"]) == (pytest.approx(25, rel=0.1), "roll")
+    assert max(abs(turned["camera_x"]), abs(turned["zoom"])) < 0.01
+
+
+def test_shake():
+    path = np.random.default_rng(0).normal(0, 4, (30, 2))
+    got = found(moved(path=path))
+    steps = np.diff(path, axis=0)
+    assert got["shake"] == pytest.approx(np.hypot(*np.diff(steps, axis=0).T).mean() / 2 / DIAGONAL, rel=0.05)
+    assert (got["camera"], got["static"]) == ("handheld", False)
+
+
+def test_a_still_and_grain():
+    still = moved()
+    got = found(still)
+    assert (got["motion_mean"], got["shake"], got["moving_area"], got["camera"], got["static"]) == (0, 0, 0, "static", True)
+    rng = np.random.default_rng(0)
+    grain = found([np.clip(one + rng.normal(0, 5, one.shape), 0, 255).astype(np.uint8) for one in still])
+    assert grain["motion_mean"] < 0.006
+    assert (grain["moving_area"], grain["camera"], grain["static"]) == (0, "static", True)
+
+
+@pytest.mark.parametrize("x", [0, 2])
+def test_what_moves_by_itself(x):
+    """A square of 8.3 % of the picture moves 4 pixels a frame."""
+    got = found(with_square(moved(x=x)))
+    assert got["camera_x"] == pytest.approx(x / DIAGONAL * FPS, abs=0.012)
+    assert got["camera"] == ("pan" if x else "static")
+    assert 0.08 < got["moving_area"] < 0.25
+    assert got["static"] is False
+
+
+def test_repeats_and_bars_change_little():
+    pan = moved(40, x=3)
+    assert found([pan[k * 4 // 5] for k in range(50)], 12)["motion_mean"] == pytest.approx(0.8 * 3 / DIAGONAL * FPS, rel=0.05)
+    got = found([barred(one, rows=40) for one in pan])
+    assert got["camera_x"] == pytest.approx(3 / DIAGONAL * FPS, rel=0.05)
+
+
+def test_steps_across_cuts_do_not_count():
+    got = found(moved(20) + [one[:, ::-1] for one in moved(20)])
+    assert (got["motion_max"], got["static"]) == (0, True)
+
+
+def test_the_time_counts_and_not_the_frames():
+    slow, fast = (found(moved(x=2), rate, rate)["motion_mean"] for rate in (12.5, 25))
+    assert fast == pytest.approx(2 * slow, rel=0.02)
+
+
+def test_without_structure_the_camera_is_unknown():
+    grey = found([np.full((HEIGHT, WIDTH, 3), 120, np.uint8)] * 10)
+    assert (grey["motion_mean"], grey["static"], grey["camera"], grey["camera_x"], grey["shake"]) == (0, True, None, None, None)
+
+
+def test_too_little_to_compare():
+    assert set(found(moved(1)).values()) == {None}
+    assert set(motion(None, None, 16, 9, 12).values()) == {None}
+    assert found(moved(2))["shake"] is None
+    assert set(found(moved(1)).keys()) == set(COLUMNS)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31), st.floats(-0.02, 0.02), st.floats(-0.02, 0.02), st.floats(-0.05, 0.05), st.floats(-0.05, 0.05))
+def test_the_fit_finds_what_two_thirds_have_in_common(seed, x, y, grow, turn):
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(-0.5, 0.5, (300, 2))
+    flow = np.array([x, y]) + grow * places + turn * np.column_stack([-places[:, 1], places[:, 0]])
+    flow[:100] = rng.uniform(-0.05, 0.05, 2) + 0.08
+    assert fitted(places, flow, 0.0125) == pytest.approx([x, y, grow, turn], abs=2e-3)
+
+
+def test_the_stage_keeps_its_contract():
+    batch = clips(clip(moved(12, x=2)), None, clip(with_square(moved(8))), clip(moved(1)))
+    check_stage(Motion(), batch)
+    check_stage(Motion(fps=5), batch)
+    assert run_stage(Motion(), batch)["out"].column("camera") == ["pan", None, "static", None]
+    with pytest.raises(ValueError, match="fps is more than 0"):
+        Motion(fps=0)
