@@ -1,7 +1,7 @@
 """Recordings: measures beside the same calls without an engine, a whole recipe, a file of ten hours, Whisper fed by a pipeline, peers.
 
-    python benchmarks/audio.py [--only measure,speech,long,whisper,peers] [--tools ours,data-juicer,nemo-curator]
-                               [--recordings FOLDER] [--hours 1] [--long-hours 10] [--windows 32]
+    python benchmarks/audio.py [--only measure,speech,long,whisper,snr,vad] [--tools ours,data-juicer,nemo-curator]
+                               [--recordings FOLDER] [--hours 1] [--long-hours 10] [--windows 32] [--peer-hours 0.25]
 
 Makes a virtual environment for each peer beside this file (once; delete it to get newer ones) with what the package index has.
 Results are printed, and written to benchmarks/results/audio.json, which keeps what it has of other rows and tools. Linux; about
@@ -15,7 +15,8 @@ flac and mp3 of 44.1 kHz and opus; all tools read the same ones, and have two wo
 - `long`: the same of one file of ten hours; `MB` is the peak of all processes together (PSS: what they share counts once).
 - `whisper`: a Whisper of the size of `tiny` with random weights says 64 tokens of each 30 s. `bare` is the model alone on features in
   memory, with all cores; `ours` reads, decodes and transcribes files.
-- `peers`: what the others have without a model of their own to download; run_data_juicer.py and run_nemo_curator.py name it.
+- `snr`: all that data-juicer has for sound: duration, size, and a signal to noise ratio; ours by another formula.
+- `vad`: of NeMo Curator what needs no GPU and no download: one channel, voice activity by silero, bandwidth.
 
 Two runs each but for `long`, of a quarter of the recordings and of all. `x real time` is seconds of audio a second, of all, start and
 end of the process included; `more` is what the second run had more by what it took longer: the rate at which a long run goes;
@@ -40,8 +41,10 @@ from engine import REAP, sweep
 from process_tree import descendants
 
 HERE = Path(__file__).resolve().parent
-ROWS = ("measure", "speech", "long", "whisper", "peers")
-PACKAGES = {"data-juicer": ("py-data-juicer", "aiohttp", "soundfile", "librosa", "av"), "nemo-curator": ("nemo-curator[audio_cpu]",)}
+ROWS = ("measure", "speech", "long", "whisper", "snr", "vad")
+BESIDE = {"snr": "data-juicer", "vad": "nemo-curator"}
+PACKAGES = {"data-juicer": ("py-data-juicer", "aiohttp", "soundfile", "librosa", "av", "samplerate>=0.2"),
+            "nemo-curator": ("nemo-curator", "soundfile", "librosa", "pydub", "silero-vad", "torchaudio")}
 LIMIT_S = 1800
 WORKERS = 2
 CLOSE = {"duration": 0.01, "loudness": 0.05, "snr_db": 0.5, "bandwidth": 70.0}  # ours and bare: decoders round differently
@@ -170,9 +173,11 @@ def rows(told: argparse.Namespace, place: Path) -> Any:
             found = whisper(*(audio_data.make(place / f"windows-{n}/sounds", 28.0 * n, told.recordings, 28 / 60,
                                               formats=(("wav", 16_000),)) for n in counts))
         else:
-            sounds = [audio_data.make(place / f"hours-{part}", seconds * part, told.recordings, minutes) for part in (0.25, 1)]
-            if row == "peers":
-                found = {tool: rated(tool, "peers", *sounds) for tool in told.tools.split(",")}
+            by = told.peer_hours / told.hours if row in BESIDE else 1
+            sounds = [audio_data.make(place / f"hours-{by * part}", seconds * by * part, told.recordings, minutes * by)
+                      for part in (0.25, 1)]
+            if row in BESIDE:
+                found = {tool: rated(tool, row, *sounds) for tool in ("ours", BESIDE[row]) if tool in told.tools.split(",")}
             else:
                 found = {"measure": measure, "speech": speech}[row](*sounds)
         first = next(iter(found.values()))
@@ -184,10 +189,11 @@ def rows(told: argparse.Namespace, place: Path) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(ROWS), help="rows")
-    parser.add_argument("--tools", default="ours,data-juicer,nemo-curator", help="of the row `peers`")
+    parser.add_argument("--tools", default="ours,data-juicer,nemo-curator", help="of the rows snr and vad")
     parser.add_argument("--recordings", type=Path, help="a folder of recorded speech; by default it is made")
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--long-hours", type=float, default=10.0)
+    parser.add_argument("--peer-hours", type=float, default=0.25, help="of the rows snr and vad")
     parser.add_argument("--windows", type=int, default=32)
     told = parser.parse_args()
     ctypes.CDLL(None).prctl(REAP, 1, 0, 0, 0)

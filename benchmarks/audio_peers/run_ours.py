@@ -107,6 +107,12 @@ def speech(job: common.Job) -> dict[str, Any]:
     return told | {"written_s": written_s, "wrong": wrong, "told_s": sum(seconds.values())}
 
 
+def scored(job: common.Job, steps: list) -> dict[str, Any]:
+    """Decode, some steps, and a table."""
+    return run(job, {"read": {"audio.files": {"path": job.sounds}}, "write": "parquet",
+                     "steps": ["audio.decode", *steps, {"select": {"drop": ["bytes", "samples"]}}]})
+
+
 def rows_beside(job: common.Job) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -177,4 +183,6 @@ def whisper_fed(job: common.Job) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    common.main({"measure": measure, "bare": bare, "speech": speech, "whisper": whisper_fed, "bare_model": bare_model})
+    common.main({"measure": measure, "bare": bare, "speech": speech, "whisper": whisper_fed, "bare_model": bare_model,
+                 "snr": lambda job: scored(job, [{"audio.signals": {"only": ["snr_db"]}}]),
+                 "vad": lambda job: scored(job, [{"audio.vad": {"engine": "silero"}}, {"audio.signals": {"only": ["bandwidth"]}}])})
