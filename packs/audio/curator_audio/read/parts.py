@@ -9,6 +9,7 @@ import numpy as np
 SEARCH_S = 30.0  # the last seconds of a part, in which the quietest place is looked for
 QUIET_S = 0.05
 PART_BYTES = 128 << 20  # a part has no more, so that many channels at a high rate fit into memory too
+UNTOUCHED_BYTES = 1 << 25  # of a larger buffer what was never written to takes no memory: it is not cut off by a copy
 _STEP_S = 0.01
 
 
@@ -50,7 +51,8 @@ class Parts:
         self._move(max(self._rate, filled - count) + 1, count)
         self.given += count
         part = whole[:, :count]
-        return part if len(part) == 1 and 2 * count > whole.shape[1] else part.copy()
+        mostly = 2 * count > whole.shape[1] or whole.nbytes > UNTOUCHED_BYTES
+        return part if len(part) == 1 and mostly else part.copy()
 
     def _move(self, size: int, start: int) -> None:
         """A buffer of another size, with what is there from `start` on."""
