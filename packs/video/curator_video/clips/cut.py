@@ -1,0 +1,130 @@
+"""Clips as files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from curator.api.counts import Counts
+from curator.api.findings import Finding, Line, Summed
+from curator.api.stage import Context, Contract, Outputs, Stage, setting
+from curator.api.tasks import Batch
+from curator_video.read.record import Films, check_file, parts_of
+
+if TYPE_CHECKING:
+    from curator_video.clips.cutting import Clip
+
+ANSWER_BYTES = 32 << 20  # of clips in one answer
+METHODS = ("auto", "exact", "keyframe")
+PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
+COLUMNS = {"bytes": pa.binary(), "extension": pa.string(), "cut_method": pa.string(), "clip_start": pa.float64(),
+           "clip_frames": pa.int32(), "hidden_s": pa.float32(), "start_s": pa.float64(), "end_s": pa.float64(),
+           "duration": pa.float64()}
+
+
+@dataclass(kw_only=True)
+class Cut(Stage):
+    """Cut the span of each record out of its film: an mp4 that shows exactly these pictures, with their sound in step.
+
+    Reads `path`, or `bytes` where they are there, and `start_s` and `end_s` (seconds from the first picture). Records of one
+    film by path that follow each other open it once, and in order they read it once.
+
+    Adds `bytes` (the mp4), `extension` (mp4), `cut_method` (keyframe, edit_list, exact), `clip_start` (seconds of the film at
+    which the first picture of the clip is shown: `start_s`, or the first one after it), `clip_frames` (pictures that
+    are shown), `hidden_s` (seconds of pictures in the file that no player shows); `start_s`, `end_s` and `duration` are those
+    of the clip: with `keyframe` it begins earlier. The same film, span and libraries give the same bytes.
+
+    `method: auto` copies what is coded, where the span begins at a keyframe; else from the keyframe before, behind an edit list,
+    by which players begin at the right picture; else (the keyframe is more than `max_hidden` seconds before, pictures before it are
+    coded by later ones, a codec or container that an mp4 cannot have, damage) it encodes as H.264. `exact` always encodes: nothing
+    hidden is in the file. `keyframe` always copies, from the keyframe before on, all of it shown.
+    `max_hidden`: seconds. `audio`: keep the first sound track: copied (AAC, MP3, Opus, AC-3, FLAC, ALAC), else as AAC. `crf`, `preset`: of
+    x264; a lower crf is better and larger. A turned film stays turned by its display matrix, high bit depths stay (10 bits); of
+    an odd size the last row or column goes.
+
+    What cannot be cut leaves on `failed`; `error` begins with what it is: `no_frames`, `cut_failed`, or as in video.probe.
+
+    Known: readers that do not mind edit lists (few: FFmpeg, OpenCV and players do) show what is hidden. Not for secrets, then:
+    `exact`.
+    """
+
+    method: Literal["auto", "exact", "keyframe"] = "auto"
+    max_hidden: float = 2.0
+    audio: bool = True
+    crf: int = 18
+    preset: str = "veryfast"
+    storage_options: dict[str, Any] | None = setting(default=None)
+
+    batch_size = 16
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"method is one of {', '.join(METHODS)}, got {self.method!r}")
+        if self.max_hidden < 0:
+            raise ValueError(f"max_hidden must be 0 seconds or more, got {self.max_hidden}")
+        if not 0 <= self.crf <= 51:
+            raise ValueError(f"crf is from 0 to 51, got {self.crf}")
+        if self.preset not in PRESETS:
+            raise ValueError(f"preset is one of {', '.join(PRESETS)}, got {self.preset!r}")
+
+    def contract(self) -> Contract:
+        return Contract(adds=COLUMNS)
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        check_file(columns)
+
+    def amounts(self) -> Mapping[str, Summed]:
+        return {"duration": "seconds"}
+
+    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
+        told = [f"{counts.extra[name]:,} {words}" for name, words in (
+            ("keyframe", "copied"), ("edit_list", "copied with an edit list"), ("exact", "encoded")) if counts.extra.get(name)]
+        if told:
+            yield Line(", ".join(told))
+
+    def setup(self, ctx: Context) -> None:
+        from curator_video.clips.cutting import Way, clip_of, span
+        from curator_video.read.film import BadFilm
+
+        self._clip_of, self._span, self._bad = clip_of, span, BadFilm
+        self._way = Way(self.method, self.audio, self.crf, self.preset, self.max_hidden)
+
+    def process(self, batch: Batch) -> Iterator[Outputs]:
+        good: dict[int, dict[str, Any]] = {}
+        bad: dict[int, str] = {}
+        with Films(self.storage_options) as films, Films(self.storage_options) as again:
+            for part in parts_of(batch):
+                try:
+                    film = films.open(part)
+                    start, end = self._span(part.begin, part.end)
+                    clip = self._clip_of(film, again.open(part), start, end, self._way)
+                    good[part.row] = self._row(clip, part.begin + part.shift, None if part.end is None else part.end + part.shift,
+                                               part.shift)
+                except self._bad as error:
+                    bad[part.row] = str(error)
+                if sum(len(one["bytes"]) for one in good.values()) >= ANSWER_BYTES:
+                    yield self._answer(batch, good, bad)
+                    good, bad = {}, {}
+        if good or bad or not len(batch):
+            yield self._answer(batch, good, bad)
+
+    def _row(self, clip: Clip, start: float, end: float | None, shift: float) -> dict[str, Any]:
+        if self.method == "keyframe":
+            start = clip.start_s + shift
+        return {"bytes": clip.data, "extension": "mp4", "cut_method": clip.method, "clip_start": clip.start_s + shift,
+                "clip_frames": clip.frames, "hidden_s": clip.hidden_s, "start_s": start, "end_s": end,
+                "duration": None if end is None else end - start}
+
+    def _answer(self, batch: Batch, good: dict[int, dict[str, Any]], bad: dict[int, str]) -> Outputs:
+        outputs = Outputs()
+        if good or not bad:
+            rows = list(good.values())
+            made = batch.without([name for name in ("bytes",) if name in batch.columns]).take(list(good))
+            outputs["out"] = made.with_columns({name: pa.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()})
+            outputs.counts = {name: sum(row["cut_method"] == name for row in rows) for name in ("keyframe", "edit_list", "exact")}
+        if bad:
+            outputs["failed"] = batch.take(list(bad)).with_error(list(bad.values()))
+        return outputs

@@ -1,0 +1,257 @@
+"""Clips of films as mp4 files: packets copied behind an edit list, or pictures encoded anew."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+from av.error import FFmpegError
+from av.video.frame import PictureType
+from av.video.reformatter import VideoReformatter
+
+from curator_video.clips.boxes import shown_until
+from curator_video.clips.packets import Coded, pictures_of, sound_of
+from curator_video.read.film import BadFilm, Film
+
+FOREVER_S = 1e7
+_PICTURES = ("h264", "hevc", "av1", "vp9", "mpeg4")  # codecs that are copied into an mp4
+_SOUND = ("aac", "mp3", "opus", "ac3", "eac3", "flac", "alac")
+_CONTAINERS = ("mov", "matroska")  # whose packets have exact times and no start codes
+_SCALE = 90_000  # ticks a second of an mp4's header
+_MP4 = {"movie_timescale": str(_SCALE), "fflags": "+bitexact", "use_editlist": "1"}
+_COUNTED = Fraction(1, _SCALE)  # for files without times
+
+
+@dataclass
+class Clip:
+    """`start_s`: of the first picture that is shown, seconds of the film; `hidden_s`: of pictures before it that are in the file."""
+
+    data: bytes
+    method: str
+    start_s: float
+    frames: int
+    hidden_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Way:
+    """How clips are cut: see `video.cut`."""
+
+    method: str
+    audio: bool
+    crf: int
+    preset: str
+    max_hidden: float
+
+
+def clip_of(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -> Clip:
+    """The clip of start_s <= time < end_s. `packets`: the same film, open once more, for what is not decoded.
+
+    Raises:
+        BadFilm: there is no picture in the span, or it can neither be copied nor encoded.
+    """
+    if way.method != "exact":
+        try:
+            made = _copied(packets, start_s, end_s, way)
+        except BadFilm:
+            raise
+        except (FFmpegError, ValueError) as error:
+            made = None
+            if way.method == "keyframe":
+                raise BadFilm(f"cut_failed: the packets do not go into an mp4 ({error})") from error
+        if made is not None:
+            return made
+        if way.method == "keyframe":
+            raise BadFilm(f"cut_failed: {film.stream.codec_context.name} in {film.format} cannot be copied into an mp4, or has no "
+                          "keyframe before the span; method: auto encodes it")
+    try:
+        return _encoded(film, packets, start_s, end_s, way)
+    except BadFilm:
+        raise
+    except (FFmpegError, ValueError) as error:
+        raise BadFilm(f"cut_failed: {error}") from error
+
+
+# -- copied ---------------------------------------------------------------------------------------------------------
+
+
+def _copied(film: Film, start_s: float, end_s: float, way: Way) -> Clip | None:
+    if film.by_count or film.format not in _CONTAINERS or film.stream.codec_context.codec.canonical_name not in _PICTURES:
+        return None
+    coded = pictures_of(film, start_s, end_s)
+    if coded is None:
+        return None
+    if not coded.shown:
+        raise BadFilm("no_frames: not one picture in its span")
+    base = film.stream.time_base
+    if way.method == "keyframe":
+        coded.packets = [packet for packet in coded.packets if packet.pts >= coded.packets[0].pts]
+        coded.shown += sum(packet.pts < coded.first for packet in coded.packets)
+        coded.first = coded.packets[0].pts
+    elif coded.leading or not coded.whole or coded.hidden * base > way.max_hidden:
+        return None
+    hidden = float(coded.hidden * base)
+    method = "keyframe" if way.method == "keyframe" or not hidden else "edit_list"
+    return Clip(_written(film, coded, end_s, way), method, float(coded.first * base) - film.first_s, coded.shown, hidden)
+
+
+def _written(film: Film, coded: Coded, end_s: float, way: Way) -> bytes:
+    base = film.stream.time_base
+    zero = coded.first * base
+    file = io.BytesIO()
+    with av.open(file, "w", format="mp4", options=_MP4) as out:
+        pictures = out.add_stream_from_template(film.stream, opaque=True)
+        for packet in coded.packets:
+            packet.pts, packet.dts, packet.stream = packet.pts - coded.first, packet.dts - coded.first, pictures
+        sound = _Sound(film, out, zero, end_s, way)
+        _mux(out, coded.packets, sound.packets)
+    stop = (coded.stop - coded.first) * base
+    return shown_until(file.getvalue(), [float(stop) - 1 / _SCALE, *sound.length(end_s)])
+
+
+def _mux(out: Any, *tracks: list[Any]) -> None:
+    for packet in sorted((packet for track in tracks for packet in track), key=lambda one: (one.dts or 0) * one.time_base):
+        out.mux(packet)
+
+
+class _Sound:
+    """The sound of a clip as packets for `out`: copied where an mp4 can have them, else encoded as AAC."""
+
+    def __init__(self, film: Film, out: Any, zero: Fraction, end_s: float, way: Way) -> None:
+        """`zero`: seconds of the file that become 0."""
+        streams = film.container.streams.audio if way.audio else ()
+        self.packets: list[Any] = []
+        self._zero = float(zero) - film.first_s
+        self._end: float | None = None
+        if not streams or streams[0].codec_context is None:
+            return
+        number = streams[0].index
+        found = sound_of(film, number, self._zero, end_s)
+        stream = film.container.streams[number]
+        if not found:
+            return
+        self._end = float((found[-1].pts + (found[-1].duration or 0)) * stream.time_base - zero)
+        if stream.codec_context.codec.canonical_name in _SOUND:
+            self.packets = self._copied(out, stream, found, zero)
+        else:
+            self.packets = self._encoded(out, stream, found, zero)
+        if not self.packets:
+            self._end = None
+
+    def length(self, end_s: float) -> list[float]:
+        """Seconds after which the sound ends, of the one track that there is, or is not."""
+        return [] if self._end is None else [max(0.0, min(self._end, end_s - self._zero))]
+
+    @staticmethod
+    def _copied(out: Any, stream: Any, packets: list[Any], zero: Fraction) -> list[Any]:
+        track = out.add_stream_from_template(stream, opaque=True)
+        shift = round(zero / stream.time_base)
+        for packet in packets:
+            packet.pts, packet.stream = packet.pts - shift, track
+            packet.dts = packet.pts
+        return packets
+
+    @staticmethod
+    def _encoded(out: Any, stream: Any, packets: list[Any], zero: Fraction) -> list[Any]:
+        rate = stream.codec_context.sample_rate
+        layout = "mono" if stream.codec_context.channels == 1 else "stereo"
+        resampler = av.AudioResampler("fltp", layout, rate)
+        pieces, first = [], None
+        for frame in _decoded(packets):
+            first = frame.time if first is None else first
+            pieces += [one.to_ndarray() for one in resampler.resample(frame)]
+        pieces += [one.to_ndarray() for one in resampler.resample(None)]
+        if first is None or not pieces:
+            return []
+        samples = np.concatenate(pieces, axis=1)
+        offset = round((first - float(zero)) * rate)
+        samples, offset = samples[:, max(0, -offset):], max(0, offset)
+        track = out.add_stream("aac", rate=rate, layout=layout)
+        size = track.codec_context.frame_size or 1024
+        made = []
+        for at in range(0, samples.shape[1], size):
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples[:, at:at + size]), "fltp", layout)
+            frame.sample_rate, frame.pts, frame.time_base = rate, offset + at, Fraction(1, rate)
+            made += track.encode(frame)
+        return made + track.encode(None)
+
+
+def _decoded(packets: Iterable[Any]) -> Iterable[Any]:
+    for packet in packets:
+        try:
+            yield from packet.decode()
+        except (FFmpegError, ValueError):
+            continue
+
+
+# -- encoded --------------------------------------------------------------------------------------------------------
+
+
+def _encoded(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -> Clip:
+    file = io.BytesIO()
+    coded: list[Any] = []
+    encoder: _Encoder | None = None
+    with av.open(file, "w", format="mp4", options=_MP4) as out:
+        for time, frame in film.frames(start_s, None if end_s >= FOREVER_S else end_s):
+            if encoder is None:
+                encoder = _Encoder(film, out, frame, time, way)
+            coded += encoder.encode(time, frame)
+        if encoder is None:
+            raise BadFilm("no_frames: not one picture in its span")
+        coded += encoder.stream.encode(None)
+        zero = Fraction(encoder.first).limit_denominator(10**6) + Fraction(film.first_s).limit_denominator(10**6)
+        sound = _Sound(packets, out, zero, end_s, way)
+        _mux(out, coded, sound.packets)
+    stop = min(encoder.end, end_s) - encoder.first
+    data = shown_until(file.getvalue(), [stop, *sound.length(end_s)])
+    return Clip(data, "exact", encoder.first, encoder.count)
+
+
+class _Encoder:
+    """H.264 of frames as they are in the film: their size, their times, their colours, and how they are to be turned."""
+
+    def __init__(self, film: Film, out: Any, frame: Any, time: float, way: Way) -> None:
+        self._film, self.first, self.end, self.count = film, time, time, 0
+        self._base = _COUNTED if film.by_count else film.stream.time_base
+        self._odd = bool(frame.width % 2 or frame.height % 2)  # the picture upright then, less a row or column
+        width, height = (film.width, film.height) if self._odd else (frame.width, frame.height)
+        self._size = max(2, width // 2 * 2), max(2, height // 2 * 2)
+        depth = max((one.bits for one in frame.format.components), default=8)
+        name = frame.format.name
+        self._format = "yuvj420p" if name == "yuvj420p" and not self._odd else "yuv420p10le" if depth > 8 else "yuv420p"
+        self._scaler = VideoReformatter()
+        self.stream: Any = out.add_stream("libx264", rate=film.stream.average_rate or 25,
+                                          options={"crf": str(way.crf), "preset": way.preset})
+        context = self.stream.codec_context
+        self.stream.width, self.stream.height, self.stream.pix_fmt = *self._size, self._format
+        context.thread_count = 1  # other numbers of threads make other bytes
+        context.time_base = self._base
+        context.color_primaries, context.color_trc = frame.color_primaries, frame.color_trc
+        context.colorspace, context.color_range = frame.colorspace, frame.color_range
+        if not self._odd:
+            context.sample_aspect_ratio = film.sar
+            if film.rotation or film.mirrored:
+                self.stream.set_display_rotation(film.rotation if film.mirrored else -film.rotation, hflip=film.mirrored)
+
+    def encode(self, time: float, frame: Any) -> list[Any]:
+        lasts = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else 0.0
+        self.end = max(time + lasts, self.end)
+        self.count += 1
+        if self._odd:
+            width, height = self._size
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(self._film.upright(frame)[:height, :width]), "rgb24")
+        if (frame.width, frame.height) != self._size or frame.format.name != self._format:
+            frame = self._scaler.reformat(frame, *self._size, self._format, threads=1)
+        frame.pts, frame.time_base, frame.pict_type = round((time - self.first) / self._base), self._base, PictureType.NONE
+        return self.stream.encode(frame)
+
+
+def span(start: float, end: float | None) -> tuple[float, float]:
+    """With an end, whatever is given."""
+    return start, FOREVER_S if end is None or math.isinf(end) else end
