@@ -65,7 +65,7 @@ def _funnel(stats: Stats, reasons_max: int) -> Table:
                 table.add_row(*row, style=style)
         else:
             rows, to = ports(stage).get(line.port, 0), ", ".join(taken[stage["name"], line.port])
-            table.add_row(f"{indent}  > {line.port} to {to}", count(rows), share(rows, stage["in"]),
+            table.add_row(f"{indent}  > {line.port} to {to}", count(rows), share(rows, stage["in"] + stage["made"]),
                           *summed(stage, kinds, "out", line.port), style="cyan")
         above = stage["name"], line.port or MAIN
     total = "" if records["made"] else share(records["written"], records["in"])
@@ -79,7 +79,7 @@ def _details(line: Line, reasons_max: int, kinds: Mapping[str, str]) -> Iterator
     if stage["made"]:
         yield (f"{indent}made", f"+{count(stage['made'])}"), "dim"
     for ending, reason, n in losses(stage, reasons_max):
-        yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}", share(n, stage["in"]),
+        yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}", share(n, stage["in"] + stage["made"]),
                *summed(stage, kinds, ending, reason if ending == "dropped" else "")), STYLES[ending]
     yield from (((_folded(text, len(indent)),), "dim") for text in stage.get("lines", ()))
 

@@ -92,7 +92,7 @@ def _reasons(stats: Stats) -> Grid:
     fired = [(stage, reason, n) for stage in stats["stages"]
              for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
     rows = [(names, bar, [*numbers, *summed(stage, kinds, "dropped", reason)]) for (stage, reason, _), (names, bar, numbers) in
-            zip(fired, _parts((stage["name"], reason, n, stage["in"]) for stage, reason, n in fired), strict=True)]
+            zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"]) for stage, reason, n in fired), strict=True)]
     return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds], rows, "dropped")
 
 
