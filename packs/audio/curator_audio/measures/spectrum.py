@@ -12,7 +12,7 @@ from curator_audio.measures.levels import Values
 from curator_audio.measures.views import QUIET, Views
 
 FRAME_S = 0.032          # a frame, or what is next longer in samples whose transform is fast; half of it lies in the next
-FRAMES = 256             # at a time, so that what is made on the way stays in the cache
+FRAMES = 32              # at a time, so that what is made on the way stays in the cache, and malloc need not ask for pages each time
 DROP_DB = 50.0           # of bandwidth, below the strongest frequency
 ROLLOFF = 0.85
 LOWEST_BIN = 2           # the two below hold the offset
