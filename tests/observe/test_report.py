@@ -162,6 +162,14 @@ def test_examples_show_the_columns_that_stages_declare(tmp_path):
                                "sound": ""}]
 
 
+def test_a_hash_is_no_excerpt(tmp_path):
+    (tmp_path / "dropped").mkdir()
+    pq.write_table(pa.table({"id": ["a"], "source": ["talk.wav"], "hash": ["0f" * 32]}), tmp_path / "dropped/a.parquet")
+    stats = {"files": [{"path": "dropped/a.parquet", "port": "dropped", "stage": "s"}], "stages": [{"name": "s"}]}
+    (group,) = find_examples(stats, Folder.open(str(tmp_path)))
+    assert group.examples[0]["excerpt"] == "talk.wav"
+
+
 def test_sounds_are_played_from_columns_and_from_archives(tmp_path):
     (tmp_path / "dropped").mkdir()
     lost = {"id": ["quiet"], "source": ["a"], "reason": ["quiet"], "bytes": [b"fLaC quiet"]}

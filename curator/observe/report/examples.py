@@ -144,7 +144,7 @@ def _is_large(file: Any, column: str) -> bool:
 def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dict[str, str]:
     declared = [row[c] for c, kind in shown.items() if kind == "text" and isinstance(row.get(c), str)]
     numbers = {c: row[c] for c, kind in shown.items() if kind == "number" and isinstance(row.get(c), (int, float))}
-    texts = [value for name, value in row.items() if isinstance(value, str) and name not in _NOT_CONTENT]
+    texts = [v for k, v in row.items() if isinstance(v, str) and k not in _NOT_CONTENT and (" " in v or not v.isascii())]  # no hash
     about = [f"of {row['duplicate_of']}"] if row.get("duplicate_of") else []
     about += [f"{row['similarity']:.2f} alike"] if isinstance(row.get("similarity"), float) else []
     about += [f"{name} {value:.4g}" for name, value in numbers.items()]

@@ -112,7 +112,7 @@ def _columns(stats: Stats) -> Grid:
     for stage in stats["stages"]:
         for name, summary in stage.get("columns", {}).items():
             values = [f"{value} {fmt.count(n)}" for value, n in summary.get("values", {}).items()]
-            holds = fmt.listing(values, 8) or "many values"
+            holds = fmt.listing(values, 8) or ("nothing" if summary["nulls"] == summary["rows"] else "many values")
             if "min" in summary:
                 holds = f"{summary['min']:.4g} to {summary['max']:.4g}"
             nulls = fmt.share(summary["nulls"], summary["rows"]) if summary["nulls"] else ""

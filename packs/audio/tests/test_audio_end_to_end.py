@@ -157,3 +157,22 @@ def test_a_killed_run_goes_on_to_the_same_bytes(recordings_of_six, tmp_path, pha
     done = CliRunner().invoke(main, speech_with(out, recordings_of_six, "--workers", "0"))
     assert done.exit_code == 0, done.output
     assert contents(out) == contents(calm)
+
+
+def test_a_rule_behind_the_copies_decodes_nothing_again(recordings_of_six, tmp_path):
+    recipe, out = tmp_path / "speech.yaml", tmp_path / "out"
+    recipe.write_text(CliRunner().invoke(main, ["recipes", "audio/speech"]).output)
+    words = speech_with(out, recordings_of_six, "--workers", "0", "--yes")
+    words[1] = str(recipe)
+    assert CliRunner().invoke(main, words).exit_code == 0
+    before = recipe.read_text()
+    recipe.write_text(before.replace("\nwrite:", "  - drop: {long: duration > 2.8}\n\nwrite:"))
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    stats = json.loads((out / "_run/stats.json").read_text())
+    decoding, copies = stats["phases"][0]["units"], stats["phases"][-1]["units"]
+    assert decoding["skipped"] == decoding["total"] == 6
+    assert copies["skipped"] == 0
+    assert stats["records"]["dropped"] > 0
+    assert 0 < len(rows(out / "data")) == stats["records"]["written"]
+    assert all(row["duration"] <= 2.8 for row in rows(out / "data"))

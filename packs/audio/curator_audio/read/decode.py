@@ -103,7 +103,7 @@ class Decode(Stage):
         return () if self.max_seconds is None else ("too_long",)
 
     def example_columns(self) -> Mapping[str, Shown]:
-        return {"bytes": "audio"}
+        return {"bytes": "audio", "start_s": "number", "duration": "number"}
 
     def amounts(self) -> Mapping[str, Summed]:
         return {"duration": "seconds"}
