@@ -181,6 +181,12 @@ def test_a_dark_scene_has_no_bars():
     assert scores(even(0, 20))["border_ratio"] is None
 
 
+def test_a_bar_beside_the_dark_is_known_by_the_other_one():
+    lit = [(one * np.linspace(0, 1, 240)[:, None, None]).astype(np.uint8) for one in pan(5, 60, 3)]  # dark above, light below
+    found = scores([barred(one, rows=30) for one in lit])
+    assert (found["border_top"], found["border_bottom"]) == (0.125, 0.125)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 12), st.sampled_from([(36, 64), (5, 7), (1, 1)]), st.integers(0, 2**31), st.integers(0, 4))
 def test_ratios_are_ratios_whatever_is_given(count, size, seed, sampled):

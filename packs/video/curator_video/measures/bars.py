@@ -38,8 +38,13 @@ def _between(dark: np.ndarray, brightest: np.ndarray, black: int) -> tuple[int, 
     if end - first < LEAST * count:
         return 0, count
     bright = brightest > black + EDGE_STEP
+    depths = first, count - end
     if first and bright[first:first + EDGE_LINES].mean(axis=1).max() < EDGE_SHARE:
         first = 0
     if end < count and bright[end - EDGE_LINES:end].mean(axis=1).max() < EDGE_SHARE:
         end = count
+    if first and end == count:  # the other one has no edge since it is dark behind it, but bars come in pairs
+        end = count - min(first, depths[1]) if depths[1] >= first - 1 else end
+    elif end < count and not first:
+        first = min(count - end, depths[0]) if depths[0] >= count - end - 1 else first
     return first, end

@@ -11,7 +11,7 @@ a clip are shares of its time: each frame counts as long as it is shown.
 | black_ratio | frames that are black: mean below 0.02, deviation below 0.03 | 0 to 1 | |
 | white_ratio | frames that are white: mean above 0.97, deviation below 0.03 | 0 to 1 | |
 | blank_ratio | frames of one shade: deviation below 0.009 | 0 to 1 | |
-| exposure_ratio | frames of which over 12 % are at the camera's limits, bars left out | 0 to 1 | UltraVideo |
+| exposure_ratio | frames of which over 12 % are at the camera's limits (5 levels of 255), bars left out | 0 to 1 | UltraVideo |
 | freeze_ratio | in runs of half a second and more in which nothing changes | 0 to 1 | |
 | longest_freeze | the longest of these runs | s | |
 | duplicate_ratio | frames that repeat the one before, while there is motion | 0 to 1 | |
@@ -47,10 +47,11 @@ an encoder moves what stood still.
 when the next 0.16 s do not return to what was before: a flash is no cut. Fades and dissolves are found by `video.shots` only.
 
 `border_*` are black bars of a straight inner edge, in rows and columns where 98 % of all pixels of all frames are black. They
-are found to the pixel of the frames given; coloured or blurred sides are none. `video.hash` leaves them out in the same way.
+are found to the pixel of the frames given; coloured or blurred sides are none, nor bars beside which all is dark on both sides.
+`video.hash` leaves them out in the same way.
 
-Peli: JOSA A 7(10). Hasler and Suesstrunk: SPIE 5007, M3. Pech-Pacheco et al.: ICPR 2000. UltraVideo: Xue et al. 2025,
-arXiv:2506.13691. Step-Video-T2V: Ma et al. 2025, arXiv:2502.10248. What has no source is our own.
+Peli: JOSA A 7(10). Hasler and Suesstrunk: SPIE 5007, M3. Pech-Pacheco et al.: ICPR 2000. UltraVideo: as the survey
+github.com/xiaojian-pika/data-wiki gives it. Step-Video-T2V: arXiv:2502.10248, section 7. What has no source is our own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,116 @@
+"""The rule set for clips: each rule drops a clip made for it, and clips that only look like one stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import curator_video
+import cv2
+import numpy as np
+import pytest
+from curator_video.measures import motion, signals
+from curator_video.measures.motion import Motion
+from curator_video.measures.signals import Signals
+
+from curator.registry import packs
+from curator.stages.drop import Drop
+from curator.stages.rules import load_rules
+from curator.testing import run_stage
+from packs.video.tests.clips import barred, clip, clips
+from packs.video.tests.films import pan, texture
+
+RULES = Path(curator_video.__file__).parent / "rules" / "quality.yaml"
+
+
+def detailed(seed, height, width):
+    """A texture with edges, as sharp as a photograph."""
+    rng = np.random.default_rng(seed)
+    soft = texture(seed, height, width).astype(int)
+    blocks = cv2.resize(rng.integers(-30, 30, (height // 12, width // 12), np.int8).astype(np.float32), (width, height),
+                        interpolation=cv2.INTER_NEAREST)
+    return np.clip(soft + blocks[..., None].astype(int), 0, 255).astype(np.uint8)
+
+
+WIDE = detailed(3, 252, 900)
+GOOD = [np.ascontiguousarray(WIDE[:240, 3 * k : 3 * k + 320]) for k in range(75)]
+
+
+def reasons(*given, fps=25.0):
+    """Why each clip is dropped, None if it stays."""
+    scored = run_stage(Motion(), run_stage(Signals(), clips(*[clip(one, fps) for one in given]))["out"])["out"]
+    dropped = Drop(rules=str(RULES)).process(scored)["dropped"]
+    found = dict(zip(dropped.column("id"), dropped.column("reason"), strict=True))
+    return [found.get(i) for i in scored.column("id")]
+
+
+def level(value, count=12):
+    return [np.full((240, 320, 3), value, np.uint8)] * count
+
+
+def scaled(gain, offset=0.0):
+    return [np.clip(one * gain + offset, 0, 255).astype(np.uint8) for one in GOOD]
+
+
+def spotted(pictures, value):
+    """With one small thing that is lighter or darker than all else."""
+    made = [one.copy() for one in pictures]
+    for one in made:
+        one[100:128, 150:178] = value
+    return made
+
+
+def thrown(deviation):
+    """A camera that stands, off its place by chance in each frame."""
+    rng = np.random.default_rng(0)
+    places = np.clip(rng.normal(0, deviation, (75, 2)), -6, 6)
+    return [cv2.warpAffine(WIDE, np.float32([[1, 0, -300 - x], [0, 1, -6 - y]]), (320, 240)) for x, y in places]
+
+
+def walked():
+    """Held in the hand: slow sway of some pixels."""
+    at = np.arange(75) / 25
+    return [cv2.warpAffine(WIDE, np.float32([[1, 0, -300 - 12 * np.sin(4 * t)], [0, 1, -6 - 4 * np.sin(7 * t)]]), (320, 240)) for t in at]
+
+
+BAD = {
+    "black": GOOD[:60] + level(0, 15),
+    "white": GOOD[:60] + level(255, 15),
+    "underexposed": spotted(scaled(0.03), 200),
+    "overexposed": spotted(scaled(0.3, 225), 30),
+    "frozen": GOOD[:40] + [GOOD[39]] * 30 + GOOD[40:60],
+    "still": [np.clip(GOOD[0] + np.random.default_rng(k).normal(0, 4, GOOD[0].shape), 0, 255).astype(np.uint8) for k in range(75)],
+    "cuts": GOOD[:40] + pan(9, 40, 3),
+    "low_rate": [GOOD[k // 2] for k in range(75)],
+    "flicker": [np.clip(one * (0.75 + 0.1 * (-1) ** k), 0, 255).astype(np.uint8) for k, one in enumerate(GOOD)],
+    "shaky": thrown(4.0),
+    "blurred": [cv2.GaussianBlur(one, (0, 0), 4) for one in GOOD],
+    "borders": [barred(one, rows=36) for one in GOOD],
+}
+
+
+def test_the_set_is_whole():
+    rules = load_rules(str(RULES))
+    assert (rules.name, bool(rules.source), bool(rules.description)) == ("quality", True, True)
+    assert all(rule.source for rule in rules.rules)
+    assert [rule.reason for rule in rules.rules] == list(BAD)
+    assert set(Drop(rules=str(RULES)).contract().needs) <= {*signals.COLUMNS, *motion.COLUMNS}
+    assert Path(packs.resource("rules", "video/quality")).name == "quality.yaml"
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_each_rule_drops_what_it_is_for(reason):
+    assert reasons(BAD[reason]) == [reason]
+
+
+def test_good_clips_pass():
+    held = [GOOD[k - k % 10 if 30 <= k < 50 else k] for k in range(75)]  # a cartoon holds pictures for 0.4 s
+    flash = GOOD[:30] + level(255, 1) + GOOD[31:]
+    small = [barred(one, rows=28) for one in GOOD]
+    assert reasons(GOOD, scaled(0.5), walked(), held, small, GOOD[::-1]) == [None] * 6
+    assert reasons(flash) in ([None], ["flicker"])
+
+
+def test_what_has_no_scores_stays():
+    empty = clips(None)
+    scored = run_stage(Motion(), run_stage(Signals(), empty)["out"])["out"]
+    assert len(Drop(rules=str(RULES)).process(scored)["out"]) == 1
