@@ -9,7 +9,11 @@ from curator_audio import (
     Align,
     AudioFiles,
     Decode,
+    Dnsmos,
+    Embed,
+    EmbedSpeaker,
     Encode,
+    Fingerprint,
     Hallucination,
     Hash,
     Loudness,
@@ -17,24 +21,35 @@ from curator_audio import (
     Mono,
     Rates,
     Resample,
+    Rttm,
+    Segment,
     Shar,
     Signals,
+    Speakers,
     SpokenLanguage,
+    Tag,
     Tarred,
     ToHf,
     ToNemo,
     ToShar,
     ToSubtitles,
     Transcribe,
+    TranscribeServer,
     Trim,
+    Vad,
     Waveform,
     Wer,
+    Windows,
 )
+from curator_audio.models.dnsmos import WINDOW
 
 from curator.testing import check_pack
 from packs.audio.tests import test_nemo, test_shar, test_subtitles, test_tarred
 from packs.audio.tests.recordings import noise, recordings, sine
 from packs.audio.tests.sound_files import by_soundfile, files
+from packs.audio.tests.test_transcribe_server import server  # noqa: F401 - a fixture
+from packs.audio.tests.tiny_listeners import clap, tagger, voice
+from packs.audio.tests.tiny_onnx import mean_model
 from packs.audio.tests.tiny_recognisers import ctc, whisper
 
 
@@ -51,6 +66,25 @@ def of_measures():
     spans = pa.array([[{"start": 0.1, "end": 0.5}], None, [], None], pa.list_(pa.struct([("start", pa.float64()), ("end", pa.float64())])))
     given = recordings(noise(1.2), None, sine(300, .4), noise(.8, seed=1), speech=spans)
     yield from ((stage, given) for stage in (Signals(), Trim(), Loudness(), Waveform(speech="speech")))
+
+
+def of_cuts():
+    spans = pa.array([[{"start": 0.1, "end": 3.5}], [], None], pa.list_(pa.struct([("start", pa.float64()), ("end", pa.float64())])))
+    given = recordings(noise(4.0, 8000), noise(3.0, 8000, seed=1), None, rate=8000, speech=spans)
+    yield from ((stage, given) for stage in (Vad(), Segment(), Windows(length=1.0), Fingerprint(hashes=16)))
+
+
+def of_voices(folder, url):
+    folder.mkdir()
+    (folder / "a.rttm").write_text("SPEAKER 0 1 0.50 2.00 <NA> <NA> ann <NA> <NA>\n")
+    spans = pa.array([[{"start": 0, "end": 1}], [], None], pa.list_(pa.struct({"start": pa.float64(), "end": pa.float64()})))
+    given = recordings(noise(1.2), sine(200, .7), None, speech=spans, caption=pa.array(["a", None, "b"], pa.string()))
+    yield Rttm(path=str(folder / "a.rttm")), given.without(["speech", "caption"])
+    yield TranscribeServer(url=url, model="tiny", backoff_s=0.0), given
+    heard = voice(folder / "voice")
+    yield from ((stage, given, {"tolerance": 1e-2}) for stage in (
+        EmbedSpeaker(model=heard), Speakers(model=heard), Embed(model=clap(folder / "clap"), caption="caption"),
+        Tag(model=tagger(folder / "tagger")), Dnsmos(model=mean_model(folder / "p835.onnx", (WINDOW,), 3))))
 
 
 def of_files(folder):
@@ -74,6 +108,8 @@ def of_shards(folder):
 
 
 @pytest.mark.slow  # each stage passes the kit in its own file, too
-def test_the_pack(tmp_path):
+def test_the_pack(tmp_path, server):  # noqa: F811
     pytest.importorskip("transformers")
-    check_pack("audio", [*of_words(tmp_path), *of_measures(), *of_files(tmp_path / "files"), *of_shards(tmp_path)])
+    pytest.importorskip("onnxruntime")
+    check_pack("audio", [*of_words(tmp_path), *of_measures(), *of_cuts(), *of_voices(tmp_path / "voices", server.url),
+                         *of_files(tmp_path / "files"), *of_shards(tmp_path)])
