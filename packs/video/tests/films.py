@@ -75,7 +75,7 @@ def film(pictures: Iterable[np.ndarray], fps: int | Fraction = 25, *, codec: str
             context.color_primaries, context.color_trc, context.colorspace = colours
         if rotate or mirrored:
             stream.set_display_rotation(-rotate if not mirrored else rotate, hflip=mirrored)
-        voice = None if sound is None else out.add_stream(sound_codec, rate=sound_rate)
+        voice = None if sound is None else out.add_stream(sound_codec, rate=sound_rate, layout="mono" if len(sound) == 1 else "stereo")
         if voice is not None:
             _mux_sound(out, voice, sound, sound_rate)
         number = 0
@@ -99,7 +99,7 @@ def sound_only(container: str = "wav", codec: str = "pcm_s16le", seconds: float 
     """A file with sound, and perhaps a cover, which is no film."""
     file = io.BytesIO()
     with av.open(file, "w", format=container) as out:
-        voice = out.add_stream(codec, rate=16_000)
+        voice = out.add_stream(codec, rate=16_000, layout="mono")
         cover: Any = None
         if picture is not None:
             cover = out.add_stream("mjpeg", rate=1)

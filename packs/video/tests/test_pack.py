@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from curator_video.clips.audio import Audio
+from curator_video.clips.cut import Cut
+from curator_video.clips.frames import Frames
 from curator_video.clips.preview import Preview
 from curator_video.copies.hash import Hash
 from curator_video.measures.motion import Motion
@@ -10,6 +14,9 @@ from curator_video.measures.signals import Signals
 from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
 from curator_video.read.probe import Probe
+from curator_video.shots.shots import Shots
+from curator_video.shots.spans import Spans
+from curator_video.shots.stride import Stride
 
 from curator.testing import check_pack
 from packs.video.tests.clips import clip, clips
@@ -22,7 +29,11 @@ def of_reading(folder):
     given = films(path.read_bytes(), b"no film", film(numbered(9), container="matroska"))
     either = {"skip": {"needs"}}  # they read bytes or a path, whichever is there
     yield VideoFiles(path=str(folder)), None
-    yield from ((stage, given, either) for stage in (Probe(), Decode()))
+    yield from ((stage, given, either) for stage in (Probe(), Decode(), Shots(), Cut(), Frames(fps=2), Audio(rate=16_000)))
+    long = given.with_columns({"duration": pa.array([12.0, None, 1.0])})
+    yield Stride(), long, either
+    shots = pa.array([[{"start": 0.0, "end": 2.5}], None, []], pa.list_(pa.struct({"start": pa.float64(), "end": pa.float64()})))
+    yield Spans(), long.with_columns({"shots": shots}), either
 
 
 def of_measuring():

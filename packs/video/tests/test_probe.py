@@ -32,7 +32,7 @@ def test_a_plain_film():
     assert (row["duration"], row["declared_duration"], row["start_s"], row["end_s"]) == (2, 2, 0, 2)
     assert row["max_gap"] == pytest.approx(0.04)
     assert (row["missing_ratio"], row["keyframe_interval"], row["open_gop"], row["b_frames"]) == (0, 0.8, False, True)
-    assert (row["has_audio"], row["audio_codec"], row["audio_rate"], row["audio_channels"]) == (True, "aac", 16_000, 2)
+    assert (row["has_audio"], row["audio_codec"], row["audio_rate"], row["audio_channels"]) == (True, "aac", 16_000, 1)
     assert row["audio_duration"] == pytest.approx(2.0, abs=0.07)
     assert row["audio_offset"] == pytest.approx(0.0, abs=0.001)
     assert row["bit_rate"] == pytest.approx(row["bpp"] * 160 * 120 * 25, rel=1e-3)

@@ -132,12 +132,21 @@ class Film:
 
     def packets(self, audio: int | None = None) -> Iterator[Any]:
         """All packets of the pictures from the beginning, and those of the audio stream of this index, not decoded."""
-        self._open()
-        self._last, self._pending = math.inf, None  # who asks for pictures next begins anew
+        self.rewind()
         streams = [self.stream] if audio is None else [self.stream, self.container.streams[audio]]
-        for packet in self._demuxed(streams):
+        for packet in self.demuxed(streams):
             if packet.size or packet.dts is not None:
                 yield packet
+
+    def rewind(self, *, reopen: bool = True) -> Any:
+        """The container, at its beginning, to read packets from. Who asks for pictures next begins anew.
+
+        Without `reopen` it is where it is, for a jump.
+        """
+        if reopen:
+            self._open()
+        self._last, self._pending = math.inf, None
+        return self.container
 
     @property
     def stream_s(self) -> float | None:
@@ -301,7 +310,7 @@ class Film:
     def _decoded(self, jumped: bool = False) -> Iterator[tuple[int | None, Any]]:
         """Pictures with their pts as the decoder gives them out. After a jump nothing before a keyframe is decoded."""
         silent = 0
-        for packet in self._demuxed([self.stream]):
+        for packet in self.demuxed([self.stream]):
             flush = packet.size == 0 and packet.dts is None
             if jumped and not flush:
                 if not packet.is_keyframe:
@@ -313,7 +322,7 @@ class Film:
             if silent > _STILL:
                 return
 
-    def _demuxed(self, streams: list[Any]) -> Iterator[Any]:
+    def demuxed(self, streams: list[Any]) -> Iterator[Any]:
         """Packets, and at the end one without content for each stream, which flushes its decoder."""
         failures = 0
         packets = self.container.demux(*streams)
