@@ -37,7 +37,7 @@ def of_reading(folder):
 
 
 def of_measuring():
-    given = clips(clip(pan(1, 30, 2)), None)
+    given = clips(clip(pan(1, 30, 2)), None, clip(pan(2, 12, 0)))
     yield Motion(), given
     yield Signals(), given
     yield Hash(), given

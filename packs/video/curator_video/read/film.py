@@ -89,10 +89,6 @@ class Film:
             self.container = None
         self._file.close()
 
-    def rewind(self) -> None:
-        """The container anew, at its beginning, for who reads packets instead of frames: `container` and `stream` are others then."""
-        self._open()
-
     # -- what is to be had -------------------------------------------------------------------------------------------
 
     def frames(self, start_s: float = 0.0, end_s: float | None = None) -> Iterator[tuple[float, Any]]:
