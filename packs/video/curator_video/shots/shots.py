@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from curator.api.counts import Counts
-from curator.api.errors import ContractError
 from curator.api.findings import Finding, Line, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch
+from curator_video.read.record import Films, Part, check_file, parts_of
 from curator_video.shots.boundaries import BOUNDARIES, GRADUAL, SHOTS, joined, shots_of
 from curator_video.shots.detector import RULES, Detector, Found
+
+if TYPE_CHECKING:
+    from curator_video.read.film import Film
 
 FLOOR = 0.2  # boundaries with a score below it are not kept
 
@@ -63,8 +66,7 @@ class Shots(Stage):
                               "blank_ratio": pa.float32()})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        if columns.keys().isdisjoint(("bytes", "path")):
-            raise ContractError("needs `path` (where the film lies) or `bytes` (the file); video.files gives them")
+        check_file(columns)
 
     def amounts(self) -> Mapping[str, Summed]:
         return {"duration": "seconds"}
@@ -75,24 +77,21 @@ class Shots(Stage):
             yield Line(f"{shots:,} shots, {cuts:,} cuts, {gradual:,} fades and dissolves")
 
     def setup(self, ctx: Context) -> None:
-        from curator_video.read.film import BadFilm, Film
+        from curator_video.read.film import BadFilm
 
-        self._film, self._bad = Film, BadFilm
+        self._bad = BadFilm
 
     def process(self, batch: Batch) -> Outputs:
         found: list[Found] = []
         wrong: list[str | None] = []
-        missing: list = [None] * len(batch)
-        paths, starts, ends = (batch.column(name) if name in batch.columns else missing for name in ("path", "start_s", "end_s"))
-        files = batch.rows.column("bytes") if "bytes" in batch.columns else missing
-        for data, path, start, end in zip(files, paths, starts, ends, strict=True):
-            data = data if data is None else data.as_py()
-            try:
-                found.append(self._found(path if data is None else data, start, end))
-                wrong.append(None if found[-1].start is not None else "no_frames: not one picture in its span")
-            except self._bad as error:
-                found.append(Found())
-                wrong.append(str(error))
+        with Films(self.storage_options) as films:
+            for part in parts_of(batch):
+                try:
+                    found.append(self._found(films.open(part), part))
+                    wrong.append(None if found[-1].start is not None else "no_frames: not one picture in its span")
+                except self._bad as error:
+                    found.append(Found())
+                    wrong.append(str(error))
         good = [error is None for error in wrong]
         outputs = Outputs()
         if all(good) or any(good):
@@ -103,16 +102,14 @@ class Shots(Stage):
             outputs["failed"] = batch.filter([not fine for fine in good]).with_error([error for error in wrong if error is not None])
         return outputs
 
-    def _found(self, source: str | bytes | None, start: float | None, end: float | None) -> Found:
-        if source is None:
-            raise self._bad("unreadable: neither bytes nor a path")
+    def _found(self, film: Film, part: Part) -> Found:
         detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR)
         last: float | None = None
-        with self._film(source, self.storage_options) as film:
-            for time, frame in film.frames(start or 0.0, end):
-                detector.add(time, film.thumb(frame), film.chroma(frame))
-                last = time + float(frame.duration * frame.time_base) if frame.duration and frame.time_base else None
-        return detector.finish(last if last is None or end is None else min(last, end))
+        for time, frame in film.frames(part.begin, part.end):
+            detector.add(time + part.shift, film.thumb(frame), film.chroma(frame))
+            last = time + float(frame.duration * frame.time_base) if frame.duration and frame.time_base else None
+        end = last if last is None or part.end is None else min(last, part.end)
+        return detector.finish(None if end is None else end + part.shift)
 
     def _columns(self, found: list[Found]) -> tuple[dict[str, pa.Array], dict[str, int]]:
         shots = [shots_of(one.boundaries, one.start or 0.0, one.end or 0.0, self.threshold) for one in found]
