@@ -137,10 +137,11 @@ def test_too_little_to_compare():
 @given(st.integers(0, 2**31), st.floats(-0.02, 0.02), st.floats(-0.02, 0.02), st.floats(-0.05, 0.05), st.floats(-0.05, 0.05))
 def test_the_fit_finds_what_two_thirds_have_in_common(seed, x, y, grow, turn):
     rng = np.random.default_rng(seed)
-    places = rng.uniform(-0.5, 0.5, (300, 2))
-    flow = np.array([x, y]) + grow * places + turn * np.column_stack([-places[:, 1], places[:, 0]])
-    flow[:100] = rng.uniform(-0.05, 0.05, 2) + 0.08
-    assert fitted(places, flow, 0.0125) == pytest.approx([x, y, grow, turn], abs=2e-3)
+    places = rng.uniform(-0.5, 0.5, 300) + 1j * rng.uniform(-0.5, 0.5, 300)
+    flow = x + 1j * y + (grow + 1j * turn) * places
+    flow[:100] = complex(*rng.uniform(0.03, 0.13, 2))
+    shift, change = fitted(places, flow, 0.0125)
+    assert [shift.real, shift.imag, change.real, change.imag] == pytest.approx([x, y, grow, turn], abs=2e-3)
 
 
 def test_the_stage_keeps_its_contract():

@@ -15,9 +15,9 @@ LEAST_SIDE = 16      # pixels of a thumbnail that optical flow needs
 GRADIENT = 3.0       # levels a pixel under which nothing tells where a place has moved
 EDGE = 2             # pixels at the sides that are not asked for the camera's motion: what they show leaves the picture
 EVERY = 2            # rows and columns are asked
+LEAST_PLACES = 8
 TEXTURED = 0.02      # of the pixels that must be above, so that a camera's motion can be told
 SCALES = np.geomspace(4.0, 0.25, 8)  # pixels of a thumbnail, for each round of the fit: so far off a place has a quarter of its weight
-RIDGE = 1e-12 * np.eye(4)
 MOVES = 0.03         # diagonals a second: a place that is faster against the camera's motion moves by itself
 STATIC = 0.008       # diagonals a second: grain of 5 levels looks like 0.004
 PAN, ZOOM, ROLL = 0.02, 0.03, 3.0  # diagonals, scale, degrees a second from which a camera's motion has a name
@@ -44,7 +44,9 @@ def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, heig
         return values
     finder = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     finder.setFinestScale(0)
-    found = [_pair(finder, pictures[k], pictures[k + 1], scale, times[chosen[k + 1]] - times[chosen[k]]) for k in pairs]
+    y, x = np.mgrid[: pictures.shape[1], : pictures.shape[2]]
+    places = ((x - x.mean()) * scale[0] + 1j * (y - y.mean()) * scale[1]).astype(np.complex64)
+    found = [_pair(finder, pictures[k], pictures[k + 1], places, float(times[chosen[k + 1]] - times[chosen[k]])) for k in pairs]
     return values | _summed(np.array(found), np.array(pairs), np.diff(times[chosen])[pairs])
 
 
@@ -64,47 +66,48 @@ def _inside(clip: Thumbs, chosen: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(pictures[:, found[0]:found[1], found[2]:found[3]])
 
 
-def _pair(finder: cv2.DISOpticalFlow, first: np.ndarray, second: np.ndarray, scale: np.ndarray, seconds: float) -> np.ndarray:
+def _pair(finder: cv2.DISOpticalFlow, first: np.ndarray, second: np.ndarray, places: np.ndarray, seconds: float) -> list[float]:
     """Of one step: mean motion; shift of the camera to the right and up, growth, turn in degrees; motion that is the camera's,
-    what is left, and the share of the picture that moves by itself. In diagonals, a second but for the shift and the turn."""
-    flow = finder.calc(first, second, None) * scale
-    height, width = first.shape
-    y, x = np.mgrid[:height, :width]
-    places = np.stack([(x - (width - 1) / 2) * scale[0], (y - (height - 1) / 2) * scale[1]], axis=-1)
+    what is left, and the share of the picture that moves by itself. In diagonals, a second but for the shift and the turn.
+
+    `places`: where the pixels are, in diagonals from the middle, x + y i.
+    """
+    moved = finder.calc(first, second, None)
+    pixel = np.float32([places[0, 1].real - places[0, 0].real, places[1, 0].imag - places[0, 0].imag])
+    flow = (moved * pixel).view(np.complex64)[..., 0]
+    whole = float(np.abs(flow).mean()) / seconds
     across, down = cv2.Sobel(first, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(first, cv2.CV_32F, 0, 1, scale=1 / 8)
-    textured = cv2.blur(across**2 + down**2, (5, 5)) > GRADIENT**2
-    size = np.hypot(flow[..., 0], flow[..., 1])
-    whole = float(size.mean()) / seconds
+    textured = cv2.blur(across * across + down * down, (5, 5)) > GRADIENT**2
     if textured.mean() < TEXTURED:
-        return np.array([whole, *[np.nan] * 7])
-    textured[:EDGE] = textured[-EDGE:] = textured[:, :EDGE] = textured[:, -EDGE:] = False
-    textured[EVERY // 2::EVERY] = textured[:, EVERY // 2::EVERY] = False
-    shift_x, shift_y, grow, turn = fitted(places[textured], flow[textured], float(scale.mean()))
-    model = np.stack([shift_x + grow * places[..., 0] - turn * places[..., 1],
-                      shift_y + turn * places[..., 0] + grow * places[..., 1]], axis=-1)
-    left = np.linalg.norm(flow - model, axis=-1) / seconds
-    return np.array([whole, -shift_x, shift_y, math.log1p(grow) if grow > -1 else np.nan, math.degrees(turn),
-                     np.linalg.norm(model, axis=-1).mean() / seconds, left.mean(), (left > MOVES).mean()])
+        return [whole, *[math.nan] * 7]
+    asked = np.zeros_like(textured)
+    asked[EDGE:-EDGE:EVERY, EDGE:-EDGE:EVERY] = textured[EDGE:-EDGE:EVERY, EDGE:-EDGE:EVERY]
+    if np.count_nonzero(asked) < LEAST_PLACES:
+        return [whole, *[math.nan] * 7]
+    shift, change = fitted(places[asked], flow[asked], float(pixel.mean()))
+    model = shift + change * places
+    left = np.abs(flow - model) / seconds
+    return [whole, -shift.real, shift.imag, math.log1p(max(change.real, -0.9)), math.degrees(change.imag),
+            float(np.abs(model).mean()) / seconds, float(left.mean()), float((left > MOVES).mean())]
 
 
-def fitted(places: np.ndarray, flow: np.ndarray, pixel: float) -> np.ndarray:
-    """Shift along x and y, growth and turn (radians, clockwise as y goes down) that most of the places have in common.
+def fitted(places: np.ndarray, flow: np.ndarray, pixel: float) -> tuple[complex, complex]:
+    """The shift that most of the places have in common, and the change: growth, and i times the turn (radians, clockwise as y
+    goes down). Complex: x + y i.
 
     Least squares in rounds, in each of which places that do not fit weigh less (Geman and McClure). `pixel`: the unit of SCALES.
     """
-    x, y = places.T
-    count = len(x)
-    rows = np.zeros((4, 2 * count))  # of each place first what it says of x, then all once more, of y
-    rows[0, :count] = rows[1, count:] = 1
-    rows[2, :count], rows[2, count:], rows[3, :count], rows[3, count:] = x, y, -y, x
-    wanted = flow.T.astype(np.float64).ravel()
-    found = np.array([*np.median(flow, axis=0), 0.0, 0.0])
+    shift, change = complex(np.median(flow.real), np.median(flow.imag)), 0j
     for scale in pixel * SCALES:
-        left = (wanted - found @ rows) ** 2
-        weights = 1 / (1 + (left[:count] + left[count:]) / scale**2) ** 2
-        weighted = rows * np.concatenate([weights, weights])
-        found = np.linalg.solve(weighted @ rows.T + RIDGE, weighted @ wanted)
-    return found
+        left = flow - (shift + change * places)
+        weights = 1 / (1 + (left.real**2 + left.imag**2) / scale**2) ** 2
+        total = weights.sum()
+        middle, mean = weights @ places / total, weights @ flow / total
+        around = places - middle
+        weighted = weights * around.conj()
+        change = complex(weighted @ (flow - mean) / ((weighted @ around).real + 1e-12))
+        shift = complex(mean - change * middle)
+    return shift, change
 
 
 def _summed(steps: np.ndarray, numbers: np.ndarray, seconds: np.ndarray) -> Values:
