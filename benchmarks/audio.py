@@ -140,7 +140,7 @@ def whisper(quarter: Path, whole: Path) -> dict[str, dict[str, Any]]:
     """The bare model, and ours beside it, by windows of 30 s."""
     alone, fed = rated("ours", "bare_model", quarter, whole), rated("ours", "whisper", quarter, whole)
     if "error" not in alone:
-        alone["more"] = alone["audio_s"] / alone["model_s"]
+        alone |= {"more": alone["audio_s"] / alone["model_s"], "hours_a_cpu_hour": alone["audio_s"] / alone["model_cpu_s"]}
     if "error" not in fed:
         by = 30 * fed["windows"] / fed["audio_s"]  # the model hears windows of 30 s, whatever is in them
         fed |= {name: fed[name] * by for name in ("real_time", "more", "hours_a_cpu_hour")}

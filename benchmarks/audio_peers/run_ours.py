@@ -166,12 +166,12 @@ def bare_model(job: common.Job) -> dict[str, Any]:
     options = {"max_new_tokens": TOKENS, "do_sample": False, "num_beams": 1, "language": "en", "task": "transcribe"}
     with torch.inference_mode():
         loaded.generate(features, **options)
-        began = time.monotonic()
+        began, used = time.monotonic(), time.process_time()
         tokens = 0
         for _ in range(windows // WINDOWS):
             tokens += loaded.generate(features, **options)[:, -TOKENS:].numel()
     return {"audio_s": windows * 30.0, "windows": windows, "tokens": tokens, "model_s": time.monotonic() - began,
-            "threads": torch.get_num_threads()}
+            "model_cpu_s": time.process_time() - used, "threads": torch.get_num_threads()}
 
 
 def whisper_fed(job: common.Job) -> dict[str, Any]:
