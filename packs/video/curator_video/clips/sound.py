@@ -16,7 +16,7 @@ from curator_video.read.film import BadFilm, Film
 _PRE_ROLL_S = 0.5  # what codecs need before the place: overlap of AAC, the bit reservoir of MP3, what Opus has learned
 _STEP_S = 0.02  # so far the times of packets may be beside what was decoded: rounding of containers. More is a gap
 _GAP_S = 600.0  # a longer gap is no gap, but a broken time
-_SILENCE = 1 << 18  # samples of silence in one block
+_BLOCK = 1 << 17  # samples of all channels in one block, about
 _MOST_PLANES = 8  # of a frame with a plane a channel PyAV reads no more
 _SCALES = {"u8": (128, 128.0), "s16": (0, 32768.0), "s32": (0, 2.0**31), "s64": (0, 2.0**63), "flt": (0, 1.0), "dbl": (0, 1.0)}
 
@@ -47,19 +47,33 @@ class Sound:
     def blocks(self, begin: float, end: float | None) -> Iterator[np.ndarray]:
         """Samples from `begin` to `end`, seconds from the first picture: float32 [channels, n], without a gap, the first at
         `begin`. They end where the sound does, if that is before `end`."""
+        held: list[np.ndarray] = []
+        size = 0
+        for piece in self._pieces(begin, end):
+            held.append(piece)
+            size += piece.size
+            if size >= _BLOCK:
+                yield np.concatenate(held, axis=1)
+                held, size = [], 0
+        if held:
+            yield np.concatenate(held, axis=1)
+
+    def _pieces(self, begin: float, end: float | None) -> Iterator[np.ndarray]:
+        """The same as they are decoded."""
         given = round(begin * self.rate)  # the next sample to give
         stop = math.inf if end is None else given + round((end - begin) * self.rate)
         at: int | None = None  # of the next sample that is decoded
         for position, block in self._from(begin):
             if at is None:
-                at = position or 0
+                broken = end is None and position is not None and position - given > _GAP_S * self.rate
+                at = given if broken else position or 0
             elif position is not None and _STEP_S * self.rate < abs(position - at) < _GAP_S * self.rate:
                 self._note("gaps")
                 at = position
             piece = block[:, max(0, given - at):int(max(0, min(block.shape[1], stop - at)))]
             if piece.shape[1]:
                 while at > given:
-                    silence = np.zeros((len(block), min(at - given, _SILENCE)), np.float32)
+                    silence = np.zeros((len(block), min(at - given, _BLOCK)), np.float32)
                     yield silence
                     given += silence.shape[1]
                 yield piece
