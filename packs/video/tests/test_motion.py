@@ -131,6 +131,9 @@ def test_too_little_to_compare():
     assert set(motion(None, None, 16, 9, 12).values()) == {None}
     assert found(moved(2))["shake"] is None
     assert set(found(moved(1)).keys()) == set(COLUMNS)
+    pictures = thumbs(moved(4, x=2))
+    assert set(motion(pictures, np.zeros(4), 16, 9, 12).values()) == {None}  # no times
+    assert motion(pictures, np.array([0, 0.04, 0.04, 0.08]), WIDTH, HEIGHT, 25)["camera_x"] == pytest.approx(0.125, abs=0.005)
 
 
 @settings(max_examples=30, deadline=None)

@@ -25,7 +25,8 @@ class Hash(Stage):
     from the last kept one by so many bits and less are left out; -1 keeps all. `most`: hashes a clip.
 
     Then `dedup.near: {column: phash, distance: 6, hashes: 19}`, with the `most` of this stage. There the nearest two frames of
-    two clips decide: **clips that share one picture, such as a title card or an intro, count as copies.** Of a clip of half
+    two clips decide: **clips that share one picture, such as a title card or an intro, count as copies**, and so do parts of one
+    shot in which little moves (pieces of 7 s of a film by hand are 8 bits apart and more). Of a clip of half
     the size, at a low bit rate, with bars, or shifted in time, many frames are within 6 bits; frames of different films of the
     samples tried have 12 and more between them. Cropped by 5 %, or with a mark over it, some copies are missed.
 

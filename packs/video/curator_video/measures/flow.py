@@ -39,15 +39,16 @@ def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, heig
     shots = np.append(0, np.cumsum(clip.once(find_cuts)))[chosen]
     pictures = _inside(clip, chosen)
     scale = np.array([width / thumbs.shape[2], height / thumbs.shape[1]]) / math.hypot(width, height)
-    pairs = [k for k in range(len(chosen) - 1) if shots[k] == shots[k + 1]]
+    steps = np.diff(times[chosen])
+    pairs = [k for k in range(len(chosen) - 1) if shots[k] == shots[k + 1] and steps[k] > 0]
     if not pairs or min(pictures.shape[1:]) < LEAST_SIDE:
         return values
     finder = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     finder.setFinestScale(0)
     y, x = np.mgrid[: pictures.shape[1], : pictures.shape[2]]
     places = ((x - x.mean()) * scale[0] + 1j * (y - y.mean()) * scale[1]).astype(np.complex64)
-    found = [_pair(finder, pictures[k], pictures[k + 1], places, float(times[chosen[k + 1]] - times[chosen[k]])) for k in pairs]
-    return values | _summed(np.array(found), np.array(pairs), np.diff(times[chosen])[pairs])
+    found = [_pair(finder, pictures[k], pictures[k + 1], places, float(steps[k])) for k in pairs]
+    return values | _summed(np.array(found), np.array(pairs), steps[pairs])
 
 
 def _chosen(times: np.ndarray, fps: float) -> np.ndarray:

@@ -78,6 +78,6 @@ class Motion(Stage):
         none = [None] * len(batch)
         measured = []
         for thumbs, times, frames in zip(batch.thumbs or none, batch.thumb_times or none, batch.frames or none, strict=True):
-            shape = (9, 16) if frames is None else frames.shape[1:3]
+            shape = (9, 16) if frames is None or not frames.size else frames.shape[1:3]
             measured.append(self._motion(thumbs, times, shape[1], shape[0], self.fps))
         return batch.with_columns({name: pa.array([of_clip[name] for of_clip in measured], kind) for name, kind in COLUMNS.items()})
