@@ -90,6 +90,12 @@ def test_bits_are_those_of_the_definition():
     assert phash(grey) == phash(np.ascontiguousarray(grey))
 
 
+def test_hashes_go_to_pandas():
+    """Lists of binary of a fixed size do not."""
+    pytest.importorskip("pandas")
+    assert len(hashed(original(), None).rows.to_pandas()["phash"][0][0]) == 8
+
+
 def test_what_has_no_hash():
     black, white = (np.full((5, 90, 160, 3), level, np.uint8) for level in (0, 255))
     rng = np.random.default_rng(0)
