@@ -16,7 +16,7 @@ from curator_video.read.film import Film
 
 from curator import Batch
 from curator.testing import check_stage, run_stage
-from packs.video.tests.films import film, number_of, numbered
+from packs.video.tests.films import film, number_of, numbered, pan
 
 RATE = 16_000
 GOP = {"crf": "20", "preset": "veryfast", "x264-params": "keyint=50:min-keyint=50:scenecut=0"}
@@ -180,6 +180,8 @@ def test_the_same_bytes_each_time(films):
     for method in ("auto", "exact"):
         one, two = (clips(films["mp4"], (2.8, 6.0), method=method)[0]["bytes"] for _ in range(2))
         assert one == two
+    converted = film(pan(1, 30, 2), pix_fmt="yuv444p")  # in memory that was used before
+    assert len({clips(converted, (0.2, 1.1), method="exact")[0]["bytes"] for _ in range(5)}) == 1
 
 
 def test_clips_of_one_film_open_it_once(films, tmp_path, monkeypatch):
