@@ -18,9 +18,9 @@ class Hash(Stage):
 
     Adds `phash` (list of binary, 8 bytes each, in the order of time): of a frame each `every_s` seconds which of the 8 x 8
     lowest frequencies are above their median. Black bars are cut off; frames with too little structure (black, blank, an
-    even gradient) have no
-    hash; one that is like the last kept one is left out, and of what is left `most` are taken, evenly spread. And `phash_times`
-    (list of double): their seconds in the source. Both null where there are no frames, or none has a hash.
+    even gradient) have no hash; one that is like the last kept one is left out, and of what is left `most` are taken, evenly
+    spread. And `phash_times` (list of double): their seconds in the source. Both null where there are no frames, or none has a
+    hash.
 
     `every_s`: seconds between frames that are hashed; frames that are farther apart are all hashed. `collapse`: hashes that differ
     from the last kept one by so many bits and less are left out; -1 keeps all. `most`: hashes a clip.

@@ -25,8 +25,8 @@ reweighted after Geman and McClure 1987.
 
 On textures moved by known paths (320 x 240 at 25 frames a second) shifts of 2, 3, 8 and 40 pixels a frame are found to 1 %, a
 growth of 1 % a frame and a turn of 1 degree to 7 %; grain of 5 levels has 0.004 diagonals a second, a still 0; a square of 8 %
-of the picture that moves counts as 17 %, as what it covers does, too. Above a sixth of the picture's width in a step of 1 / `fps`
-seconds nothing is found rightly. As thresholds of others: NVIDIA's 0.00098 a frame is 0.03 diagonals a second, LVD-2M's 20
+of the picture that moves counts as 17 to 20 %, as what it covers does, too. In a step of 1 / `fps` seconds an eighth of the
+picture's width is found, a quarter is not. As thresholds of others: NVIDIA's 0.00098 a frame is 0.03 diagonals a second, LVD-2M's 20
 pixels 0.04.
 
 Source: Kroeger et al. 2016, Fast Optical Flow using Dense Inverse Search, arXiv:1603.03590. Limits of names are our own.
