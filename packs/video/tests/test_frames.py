@@ -53,6 +53,13 @@ def test_keyframes_and_uniform():
     assert run_stage(Frames(pick="keyframes"), between)["dropped"].column("reason") == ["no_frames"]
 
 
+def test_a_picture_that_is_shown_for_long_is_one_record():
+    slides = film(numbered(4), 1, pts=[0, 1000, 2000, 3_000_000], options={**X264, "bf": "0"}, container="matroska")
+    out = run_stage(Frames(fps=5), films(slides))["out"]
+    assert out.column("timestamp") == [0, 1000, 2000, 3_000_000]
+    assert [number_of(one) for one in pictures(out)] == [0, 1, 2, 3]
+
+
 def test_a_long_film_comes_in_pieces(monkeypatch):
     whole = run_stage(Frames(pick="all"), films(PLAIN))["out"]
     monkeypatch.setattr(module, "ANSWER_BYTES", 20_000)

@@ -145,6 +145,13 @@ def test_what_cannot_be_decoded_fails():
     assert outputs["out"].column("id") == ["6"]
 
 
+def test_a_span_behind_the_end():
+    batch = films(PLAIN, PLAIN).with_columns({"start_s": pa.array([4.0, 9.0])})
+    for stage in (Decode(pick="uniform"), Decode(), Decode(pick="keyframes", thumbs=False)):
+        failed = run_stage(stage, batch)["failed"]
+        assert [error.partition(":")[0] for error in failed.column("error")] == ["no_frames"] * 2
+
+
 def test_what_is_too_long_or_too_large_is_dropped():
     stage = {"max_seconds": 3.0}
     outputs = run_stage(Decode(**stage), films(PLAIN, film(numbered(50), 25, options=X264)))
@@ -180,6 +187,8 @@ def test_pictures_at_times(gaps, fps, number, uniform):
         k / fps for k in range(int(end * fps) + 2) if k / fps < end - 1e-6]
     assert found == [max(0, int(np.searchsorted(times, t + 1e-6, side="right")) - 1) for t in wanted]
     assert seen.times == times.tolist()
+    single = [k for _, k in chosen([(float(t), k) for k, t in enumerate(times)], choice, 0.0, end, Seen(), once=True)]
+    assert single == sorted(set(found))
 
 
 @pytest.mark.parametrize("parameters", [{}, {"pick": "uniform", "count": 3, "thumbs": False}, {"pick": "none"}])

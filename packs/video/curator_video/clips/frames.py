@@ -48,7 +48,7 @@ class Frames(Stage):
 
     `pick`: `fps` takes for each k the picture that is shown at start + k / `fps`, `uniform` those shown at the middle of
     `count` equal parts, `keyframes` those that are coded by themselves (nothing else is decoded then: some 15 times faster),
-    `all`. Where pictures are rare one comes several times. `size`: pixels of the longer side (`side: short` for the
+    `all`. Each is taken once: where pictures are rare there are fewer. `size`: pixels of the longer side (`side: short` for the
     shorter), even numbers, never enlarged; None as they are. `format`: jpg, png or webp. `quality`: of jpg and
     webp, 1 to 100. `max_pixels`: larger pictures fail. `storage_options`: what the filesystem of a `path` wants.
     """
@@ -135,12 +135,9 @@ class Frames(Stage):
         end = self._length(film) if part.end is None and self.pick == "uniform" else part.end
         size = (film.width, film.height) if self.size is None else film.fitted(self.size, self.side)
         seen = Seen()
-        latest: tuple[float, bytes] = (-1.0, b"")
-        taken = chosen(film.frames(part.begin, end), self._choice, part.begin, end, seen)
+        taken = chosen(film.frames(part.begin, end), self._choice, part.begin, end, seen, once=True)
         for number, (time, frame) in enumerate(taken):
-            if time != latest[0]:
-                latest = time, self._encoded(film.upright(frame, size))
-            yield Still(part.row, number, time + part.shift, size, latest[1])
+            yield Still(part.row, number, time + part.shift, size, self._encoded(film.upright(frame, size)))
         if not seen.times and self.pick != "keyframes":
             raise self._bad(f"no_frames: no picture from {part.begin:g} to {'the end' if end is None else f'{end:g}'} s")
 

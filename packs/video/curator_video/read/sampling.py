@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 EPSILON_S = 1e-6
@@ -48,13 +47,13 @@ class Choice:
 
 
 def chosen(pictures: Iterable[tuple[float, Any]], choice: Choice, begin: float, end: float | None,
-           seen: Seen) -> Iterator[tuple[float, Any]]:
+           seen: Seen, *, once: bool = False) -> Iterator[tuple[float, Any]]:
     """Those of the pictures of a span that are wanted; all are gone through, and noted in `seen`.
 
-    `end` may be None for `fps`: until the last picture ends.
+    `end` may be None for `fps`: until the last picture ends. `once`: no picture several times.
     """
     if choice.pick in ("fps", "uniform"):
-        yield from at_times(pictures, _targets(choice, begin, end), begin, end, seen)
+        yield from _at_times(pictures, Targets.of(choice, begin, end), end, seen, once)
         return
     for time, frame in pictures:
         seen.add(time)
@@ -62,28 +61,44 @@ def chosen(pictures: Iterable[tuple[float, Any]], choice: Choice, begin: float, 
             yield time, frame
 
 
-def at_times(pictures: Iterable[tuple[float, Any]], targets: Iterator[float], begin: float, end: float | None,
-             seen: Seen) -> Iterator[tuple[float, Any]]:
-    """For each target the picture that is shown then: the last whose time is not after it, or the first of all.
+@dataclass(frozen=True)
+class Targets:
+    """Times at which a picture is wanted: begin + (k + offset) / rate for each k below `count`."""
 
-    Where pictures are rare one is given several times.
-    """
+    begin: float
+    offset: float
+    rate: float
+    count: float
+
+    @classmethod
+    def of(cls, choice: Choice, begin: float, end: float | None) -> Targets:
+        if choice.pick == "fps":
+            return cls(begin, 0.0, choice.fps, math.inf)
+        length = 1.0 if end is None else max(end - begin, EPSILON_S)  # neither has a picture
+        return cls(begin, 0.5, choice.count / length, choice.count)
+
+    def at(self, k: int) -> float:
+        return self.begin + (k + self.offset) / self.rate if k < self.count else math.inf
+
+    def from_time(self, time: float) -> int:
+        """The first k whose time is not before this one."""
+        return max(0, math.ceil((time - self.begin) * self.rate - self.offset))
+
+
+def _at_times(pictures: Iterable[tuple[float, Any]], targets: Targets, end: float | None, seen: Seen,
+              once: bool) -> Iterator[tuple[float, Any]]:
+    """For each target the picture that is shown then: the last whose time is not after it, or the first of all."""
     shown: tuple[float, Any] | None = None
-    target = next(targets, math.inf)
+    k = 0
     for time, frame in pictures:
         seen.add(time)
-        while shown is not None and time > target + EPSILON_S:
+        while shown is not None and time > targets.at(k) + EPSILON_S:
             yield shown
-            target = next(targets, math.inf)
+            k = max(k + 1, targets.from_time(time - EPSILON_S)) if once else k + 1
         shown = time, frame
     last = seen.end if end is None else end
-    while shown is not None and target < last - EPSILON_S:
+    while shown is not None and targets.at(k) < last - EPSILON_S:
         yield shown
-        target = next(targets, math.inf)
-
-
-def _targets(choice: Choice, begin: float, end: float | None) -> Iterator[float]:
-    if choice.pick == "uniform":
-        assert end is not None
-        return (begin + (k + 0.5) * (end - begin) / choice.count for k in range(choice.count))
-    return (begin + k / choice.fps for k in count())
+        if once:
+            return
+        k += 1
