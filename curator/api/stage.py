@@ -86,7 +86,8 @@ class Stage:
     differently for the same input, so that old results are not mixed with new ones.
     `ports`: every port `process` may answer on, beside `dropped`, `duplicate` and `failed`. `count_by`: columns by whose values the
     rows that it answers are counted for `findings`: at most 1,000 values of each. `reports`: of a part of a `Composite`, the columns
-    that the whole shows as its own; other columns of parts are nobody's business.
+    that the whole shows as its own; other columns of parts are nobody's business. `sparse`: columns that are null, or 0, in most data, so
+    that no alarm asks about them.
     """
 
     name: str = ""
@@ -96,8 +97,9 @@ class Stage:
     version: ClassVar[int] = 1
     count_by: ClassVar[tuple[str, ...]] = ()
     reports: ClassVar[tuple[str, ...]] = ()
+    sparse: ClassVar[tuple[str, ...]] = ()
     ports: tuple[str, ...] = ("out",)
-    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s", "count_by", "reports",
+    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s", "count_by", "reports", "sparse",
                                                         "findings", "example_columns", "amounts"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

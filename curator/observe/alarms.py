@@ -125,7 +125,8 @@ def _constants(stage: Stats) -> Alarms:
     data set. Whole numbers other than 0 are often the same by nature, as is one picture a file.
     """
     name = stage["name"]
-    seen = {c: s for c, s in stage.get("columns", {}).items() if s["rows"] >= ROWS_MIN}
+    usual = stage.get("sparse", ())
+    seen = {c: s for c, s in stage.get("columns", {}).items() if s["rows"] >= ROWS_MIN and c not in usual}
     numbers = {column: s for column, s in seen.items() if "min" in s}
     zero = [c for c, s in numbers.items() if s["constant"] and s["min"] == 0]
     same = [c for c, s in numbers.items() if s["constant"] and s["min"] != 0 and isinstance(s["min"], float)]

@@ -10,7 +10,8 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
     stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
              in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
              over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers (most at a time)} and, where
-             there are any, columns {column: summary} (see `curator.api.summary`), by_value {column: {value: {port: rows}}}, extra
+             there are any, columns {column: summary} (see `curator.api.summary`), sparse [column], by_value
+             {column: {value: {port: rows}}}, extra
              {name: number}, amounts {column: {way: {port or reason: sum}}} (see `Counts`), memory
              (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head, rows}]
     units    {done, total, skipped}
@@ -43,6 +44,7 @@ class StageInfo:
 
     `kind`: "source", "stage" or "sink". `after`: the stages and ports it takes rows from. `workers`: how many worked
     on it, 0 when unknown. `reasons`: each reason it can give for a drop, so that a rule that never fired is seen.
+    `sparse`: columns that are null or 0 in most data.
     """
 
     name: str
@@ -50,6 +52,7 @@ class StageInfo:
     after: tuple[tuple[str, str], ...] = ()
     workers: int = 0
     reasons: tuple[str, ...] = ()
+    sparse: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +156,7 @@ def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list
 
 
 def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
-    optional = {"by_value": counts.by_value, "amounts": counts.amounts, "extra": counts.extra,
+    optional = {"sparse": list(info.sparse), "by_value": counts.by_value, "amounts": counts.amounts, "extra": counts.extra,
                 "memory": asdict(counts.memory) if counts.memory else None}
     return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],
             "in": counts.rows_in, "made": counts.made, "out": dict(counts.out),

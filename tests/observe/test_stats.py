@@ -14,10 +14,11 @@ from curator import Outputs, Stage, read, stage, write
 from curator.api.counts import VALUES_MAX, Counts
 from curator.api.findings import Alarm, Line, Table
 from curator.api.summary import DISTINCT_MAX, ColumnSummary
+from curator.observe.alarms import find_alarms
 from curator.observe.report.funnel import show_funnel
 from curator.observe.report.graph import lines
 from curator.observe.report.page import render_report
-from curator.observe.stats import RunInfo, StageInfo, summarise
+from curator.observe.stats import RunInfo, StageInfo, stage_rows, summarise
 from tests.observe.runs import branched, chain, funnel, run_of, small, texts
 
 
@@ -120,6 +121,16 @@ def test_columns_that_say_nothing():
     empty = {"rows": 100, "nulls": 100, "constant": False}
     assert "left title null in every record" in texts(run_of(kept, title=empty), "warning")[0]
     assert "left title null in every record" in texts(run_of(kept, title=empty, quality=varied), "note")[-1]
+
+
+def test_columns_that_a_stage_calls_sparse_are_not_asked_about():
+    kept = Counts(100, 0, {"out": 100})
+    stats = run_of(kept, note={"rows": 100, "nulls": 100, "constant": False})
+    assert any("note null in every record" in alarm["text"] for alarm in find_alarms(stats))
+    stats["stages"][1]["sparse"] = ["note"]
+    assert not any("null in every record" in alarm["text"] for alarm in find_alarms(stats))
+    info, = stage_rows([StageInfo("middle", "stage", sparse=("note",))], {"middle": kept})
+    assert info["sparse"] == ["note"]
 
 
 # -- what stages say of themselves --------------------------------------------------------------------------

@@ -102,6 +102,8 @@ class Signals(Stage):
 
     only: list[str] | None = None
 
+    sparse = ("clipped_ratio", "zero_ratio", "dropouts", "stereo_correlation", "fake_stereo", "loudness_range")
+
     def __post_init__(self) -> None:
         if self.only == []:
             raise ValueError("only names no column, so that nothing would be measured; leave it out to measure all")

@@ -67,6 +67,8 @@ class Decode(Stage):
     audio_stream: int = 0
     storage_options: dict[str, Any] | None = setting(default=None)
 
+    sparse = ("start_s", "decode_note", "parent", "declared_duration", "bits")
+
     def __post_init__(self) -> None:
         if self.channel not in MODES:
             raise ValueError(f"channel is one of {', '.join(MODES)}, got {self.channel!r}")
