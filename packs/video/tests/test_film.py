@@ -141,6 +141,16 @@ def test_luma_is_the_same_in_any_format(pix_fmt, codec):
     assert np.abs(rgb.astype(int) - picture).mean() < (25 if codec == "gif" else 6)
 
 
+def test_colours_that_nobody_knows_are_taken_as_not_tagged():
+    with Film(film(pan(1, 3, 0))) as plain, Film(film(pan(1, 3, 0))) as tagged:
+        wanted = plain.upright(next(plain.frames())[1])
+        _, frame = next(tagged.frames())
+        frame.colorspace = 3  # reserved
+        assert np.abs(tagged.upright(frame).astype(int) - wanted).mean() < 3
+        frame.color_primaries = 3
+        assert tagged.upright(frame).shape == wanted.shape
+
+
 def test_the_largest_film_is_taken_and_covers_are_none():
     file = io.BytesIO()
     with av.open(file, "w", format="matroska") as out:

@@ -33,7 +33,7 @@ class Pixels:
         width, height = size if self._turns % 2 == 0 else size[::-1]
         matrix = _BT709 if frame.colorspace == _UNSPECIFIED and frame.height >= _HD else None
         way = Interpolation.AREA if width < frame.width or height < frame.height else Interpolation.BICUBIC
-        made = self._scaler.reformat(frame, width, height, "rgb24", src_colorspace=matrix, interpolation=way, threads=1)
+        made = _scaled(self._scaler, frame, width, height, "rgb24", src_colorspace=matrix, interpolation=way)
         return self._turned(made.to_ndarray())
 
     def thumb(self, frame: Any) -> np.ndarray:
@@ -84,9 +84,18 @@ class Pixels:
     def _by_scaler(self, frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Luma and chroma of what has no planes of them: GIF, PNG, packed YUV."""
         width, height = self._target(THUMB)
-        made = self._small.reformat(frame, width, height, "yuv444p", interpolation=Interpolation.AREA, threads=1)
+        made = _scaled(self._small, frame, width, height, "yuv444p", interpolation=Interpolation.AREA)
         luma, u, v = made.to_ndarray()
         return luma, u, v
+
+
+def _scaled(scaler: VideoReformatter, frame: Any, width: int, height: int, format: str, **how: Any) -> Any:
+    """Where libswscale does not know the colours that a frame is tagged with, they are taken as not tagged."""
+    try:
+        return scaler.reformat(frame, width, height, format, threads=1, **how)
+    except (OSError, ValueError):
+        frame.colorspace = frame.color_primaries = frame.color_trc = _UNSPECIFIED
+        return scaler.reformat(frame, width, height, format, threads=1, **how)
 
 
 def matrix_of(frame: Any) -> tuple[bool, int]:
