@@ -22,6 +22,7 @@ from curator_audio.sound.mono import Mono
 from curator_audio.sound.resample import Resample
 from curator_audio.sound.trim import Trim
 from curator_audio.sound.waveform import Waveform
+from curator_audio.voices.diarise import Diarise
 from curator_audio.voices.embed_speaker import EmbedSpeaker
 from curator_audio.voices.rttm import Rttm
 from curator_audio.voices.speakers import Speakers
@@ -68,6 +69,7 @@ STAGES: tuple[type, ...] = (
     # speakers
     EmbedSpeaker,
     Speakers,
+    Diarise,
     Rttm,
     # models
     Dnsmos,

@@ -235,7 +235,8 @@ def test_what_is_too_long_is_dropped():
     assert Decode(max_seconds=3).reasons() == ("too_long",)
 
 
-@pytest.mark.parametrize("data", [by_soundfile(noise(5.0), RATE, "OGG", "VORBIS"), by_av(noise(5.0), RATE, "adts", "aac")])
+@pytest.mark.parametrize("data", [by_soundfile(noise(5.0), RATE, "OGG", "VORBIS"), by_av(noise(5.0), RATE, "adts", "aac")],
+                         ids=["vorbis", "adts"])
 def test_what_is_too_long_is_dropped_whole_where_no_header_tells(data):
     outputs = run_stage(Decode(max_seconds=4, part_s=2), files(data))
     assert set(outputs) == {"dropped"}

@@ -9,6 +9,7 @@ from curator_audio import (
     Align,
     AudioFiles,
     Decode,
+    Diarise,
     Dnsmos,
     Embed,
     EmbedSpeaker,
@@ -48,7 +49,7 @@ from packs.audio.tests import test_nemo, test_shar, test_subtitles, test_tarred
 from packs.audio.tests.recordings import noise, recordings, sine
 from packs.audio.tests.sound_files import by_soundfile, files
 from packs.audio.tests.test_transcribe_server import server  # noqa: F401 - a fixture
-from packs.audio.tests.tiny_listeners import clap, tagger, voice
+from packs.audio.tests.tiny_listeners import clap, diariser, tagger, voice
 from packs.audio.tests.tiny_onnx import mean_model
 from packs.audio.tests.tiny_recognisers import ctc, whisper
 
@@ -83,7 +84,8 @@ def of_voices(folder, url):
     yield TranscribeServer(url=url, model="tiny", backoff_s=0.0), given
     heard = voice(folder / "voice")
     yield from ((stage, given, {"tolerance": 1e-2}) for stage in (
-        EmbedSpeaker(model=heard), Speakers(model=heard), Embed(model=clap(folder / "clap"), caption="caption"),
+        EmbedSpeaker(model=heard), Speakers(model=heard), Diarise(model=diariser(folder / "pair")),
+        Embed(model=clap(folder / "clap"), caption="caption"),
         Tag(model=tagger(folder / "tagger")), Dnsmos(model=mean_model(folder / "p835.onnx", (WINDOW,), 3))))
 
 

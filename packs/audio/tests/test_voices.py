@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from curator_audio import EmbedSpeaker, Rttm, Speakers
+from curator_audio import Diarise, EmbedSpeaker, Rttm, Speakers
 from curator_audio.voices import clusters as module
 from curator_audio.voices.clusters import clusters
 from curator_audio.voices.speakers import owned, spread
@@ -149,6 +149,38 @@ def test_turns_lie_in_speech(model):
     assert (none["turns"], none["speaker_count"]) == (None, None)
 
 
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    pytest.importorskip("transformers")
+    from packs.audio.tests.tiny_listeners import diariser
+
+    return diariser(tmp_path_factory.mktemp("diariser"))
+
+
+def test_frames_become_turns():
+    stage = Diarise(model="m", min_s=.25, gap_s=.25)
+    chances = np.zeros((40, 2))  # of 0.1 s
+    chances[5:15, 1] = chances[17:20, 1] = chances[12:30, 0] = chances[35:36, 0] = .9
+    assert [(turn.start, turn.end, turn.speaker) for turn in stage._turns(chances, 4.0)] == [
+        (pytest.approx(.5), pytest.approx(2.0), "s0"), (pytest.approx(1.2), pytest.approx(3.0), "s1")]
+
+
+def test_a_diarisation_model_answers_as_transformers_does(pair):
+    import torch
+    import transformers
+
+    first, none, long = answers(Diarise(model=pair, longest_s=3, min_s=0, gap_s=0), recordings(noise(2), None, noise(4)))
+    assert (none["turns"], long["turns"]) == (None, None)
+    model = transformers.WavLMForAudioFrameClassification.from_pretrained(pair).eval()
+    extractor = transformers.AutoFeatureExtractor.from_pretrained(pair)
+    with torch.inference_mode():
+        talks = model(**extractor(noise(2), sampling_rate=16_000, return_tensors="pt")).logits[0].sigmoid().numpy() >= .5
+    seconds = sum(turn["end"] - turn["start"] for turn in first["turns"])
+    assert seconds == pytest.approx(talks.sum() * 2 / len(talks), abs=1e-6)
+    assert first["speaker_count"] == talks.any(axis=0).sum()
+    assert first["overlap_s"] == pytest.approx(talks.all(axis=1).sum() * 2 / len(talks), abs=1e-6)
+
+
 def test_what_cannot_be_is_refused(model, tmp_path):
     for make, message in ((lambda: Speakers(model="m", hop_s=2), "hop_s"), (lambda: Speakers(model="m", distance=3), "distance"),
                           (lambda: EmbedSpeaker(model="m", longest_s=.1), "longest_s")):
@@ -158,6 +190,8 @@ def test_what_cannot_be_is_refused(model, tmp_path):
 
     with pytest.raises(CuratorError, match="no voices"):
         EmbedSpeaker(model=tagger(tmp_path)).setup(Context())
+    with pytest.raises(CuratorError, match="tells no speakers"):
+        Diarise(model=tagger(tmp_path)).setup(Context())
 
 
 def test_the_stages_keep_the_rules_of_a_pack(tmp_path):
@@ -166,8 +200,9 @@ def test_the_stages_keep_the_rules_of_a_pack(tmp_path):
 
 
 @pytest.mark.slow  # torch answers as often as the kit asks
-def test_the_models_keep_the_rules_of_a_pack(model):
+def test_the_models_keep_the_rules_of_a_pack(model, pair):
     spans = pa.array([[{"start": 0, "end": 1}], [], None], pa.list_(pa.struct({"start": pa.float64(), "end": pa.float64()})))
     given_batch = recordings(noise(1.2), sine(200, .7), None, speech=spans)
     check_stage(EmbedSpeaker(model=model), given_batch, tolerance=1e-2)
     check_stage(Speakers(model=model), given_batch, tolerance=1e-2)
+    check_stage(Diarise(model=pair), given_batch, tolerance=1e-2)

@@ -45,6 +45,20 @@ def tagger(folder: Path, seed: int = 0) -> str:
     return str(folder)
 
 
+def diariser(folder: Path, seed: int = 0) -> str:
+    """A WavLM that hears two speakers."""
+    import torch
+    import transformers
+
+    torch.manual_seed(seed)
+    config = transformers.WavLMConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, conv_dim=(16, 16),
+                                      conv_stride=(20, 16), conv_kernel=(20, 16), num_conv_pos_embeddings=4, num_labels=2,
+                                      num_conv_pos_embedding_groups=2, initializer_range=.5, num_buckets=16, max_bucket_distance=32)
+    transformers.WavLMForAudioFrameClassification(config).eval().save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor(return_attention_mask=True).save_pretrained(folder)
+    return str(folder)
+
+
 def voice(folder: Path, seed: int = 0) -> str:
     """A WavLM with an x-vector head of 8 numbers."""
     import torch

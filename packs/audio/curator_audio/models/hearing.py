@@ -125,6 +125,27 @@ class Voice(Ear):
         return found
 
 
+class Diariser(Ear):
+    """A model that says at each frame which of its speakers talk."""
+
+    def __init__(self, name: str, ctx: Context) -> None:
+        place = place_of(ctx)
+        config = load("AutoConfig", name)
+        if type(config) not in transformers.MODEL_FOR_AUDIO_FRAME_CLASSIFICATION_MAPPING:
+            raise CuratorError(f"{name!r} is {type(config).__name__.removesuffix('Config')}, which tells no speakers here: name a model "
+                               "that answers frame by frame, such as microsoft/wavlm-base-plus-sd")
+        model, _ = load_model("AutoModelForAudioFrameClassification", name, place)
+        super().__init__(model, load("AutoFeatureExtractor", name), place)
+
+    def chances(self, waves: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Probabilities, frames x speakers, of each wave; one by one, since such models hear padding."""
+        found = []
+        for wave in waves:
+            with torch.inference_mode():
+                found.append(self.model(**self.inputs([wave])).logits[0].float().sigmoid().cpu().numpy())
+        return found
+
+
 def _pooled(answer: Any) -> Any:
     """The vectors of an answer, which transformers gives bare or in an object."""
     return answer if isinstance(answer, torch.Tensor) else answer.pooler_output
