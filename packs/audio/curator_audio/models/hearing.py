@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,9 +47,7 @@ class Clap(Ear):
     """CLAP: sound and text in one space."""
 
     def __init__(self, name: str, ctx: Context) -> None:
-        place = place_of(ctx)
-        model, _ = load_model("ClapModel", name, place)
-        super().__init__(model, load("ClapFeatureExtractor", name), place)
+        super().__init__(*_loaded("ClapModel", name, ctx, "ClapFeatureExtractor"))
         self._tokenizer = load("AutoTokenizer", name)
 
     @property
@@ -80,10 +78,8 @@ class Tagger(Ear):
     """A classifier of sounds, such as AST."""
 
     def __init__(self, name: str, ctx: Context) -> None:
-        place = place_of(ctx)
-        model, _ = load_model("AutoModelForAudioClassification", name, place)
-        super().__init__(model, load("AutoFeatureExtractor", name), place)
-        config = model.config
+        super().__init__(*_loaded("AutoModelForAudioClassification", name, ctx))
+        config = self.model.config
         self.labels = [config.id2label[at] for at in range(config.num_labels)]
         self.several = config.problem_type == "multi_label_classification" or isinstance(config, transformers.ASTConfig)
 
@@ -101,13 +97,9 @@ class Voice(Ear):
     """A model of who speaks: an x-vector head (WavLM, UniSpeech, wav2vec2)."""
 
     def __init__(self, name: str, ctx: Context) -> None:
-        place = place_of(ctx)
-        config = load("AutoConfig", name)
-        if type(config) not in transformers.MODEL_FOR_AUDIO_XVECTOR_MAPPING:
-            raise CuratorError(f"{name!r} is {type(config).__name__.removesuffix('Config')}, which gives no voices here: name a model with "
-                               "an x-vector head, such as microsoft/wavlm-base-plus-sv")
-        model, _ = load_model("AutoModelForAudioXVector", name, place)
-        super().__init__(model, load("AutoFeatureExtractor", name), place)
+        _check_kind(name, transformers.MODEL_FOR_AUDIO_XVECTOR_MAPPING, "gives no voices here: name a model with an x-vector head, "
+                                                                        "such as microsoft/wavlm-base-plus-sv")
+        super().__init__(*_loaded("AutoModelForAudioXVector", name, ctx))
 
     @property
     def size(self) -> int:
@@ -129,13 +121,9 @@ class Diariser(Ear):
     """A model that says at each frame which of its speakers talk."""
 
     def __init__(self, name: str, ctx: Context) -> None:
-        place = place_of(ctx)
-        config = load("AutoConfig", name)
-        if type(config) not in transformers.MODEL_FOR_AUDIO_FRAME_CLASSIFICATION_MAPPING:
-            raise CuratorError(f"{name!r} is {type(config).__name__.removesuffix('Config')}, which tells no speakers here: name a model "
-                               "that answers frame by frame, such as microsoft/wavlm-base-plus-sd")
-        model, _ = load_model("AutoModelForAudioFrameClassification", name, place)
-        super().__init__(model, load("AutoFeatureExtractor", name), place)
+        _check_kind(name, transformers.MODEL_FOR_AUDIO_FRAME_CLASSIFICATION_MAPPING,
+                    "tells no speakers here: name a model that answers frame by frame, such as microsoft/wavlm-base-plus-sd")
+        super().__init__(*_loaded("AutoModelForAudioFrameClassification", name, ctx))
 
     def chances(self, waves: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Probabilities, frames x speakers, of each wave; one by one, since such models hear padding."""
@@ -144,6 +132,20 @@ class Diariser(Ear):
             with torch.inference_mode():
                 found.append(self.model(**self.inputs([wave])).logits[0].float().sigmoid().cpu().numpy())
         return found
+
+
+def _loaded(loader: str, name: str, ctx: Context, extractor: str = "AutoFeatureExtractor") -> tuple[Any, Any, Place]:
+    """A model, what makes its inputs, and where it computes."""
+    place = place_of(ctx)
+    model, _ = load_model(loader, name, place)
+    return model, load(extractor, name), place
+
+
+def _check_kind(name: str, kinds: Container[type], otherwise: str) -> None:
+    """Raise CuratorError for a model whose configuration is of no kind that will do."""
+    config = load("AutoConfig", name)
+    if type(config) not in kinds:
+        raise CuratorError(f"{name!r} is {type(config).__name__.removesuffix('Config')}, which {otherwise}")
 
 
 def _pooled(answer: Any) -> Any:
