@@ -59,8 +59,8 @@ def own_documents() -> list[dict]:
 
 def read_documents(path: Path) -> list[dict]:
     """Records of a JSON Lines file, with their languages."""
-    from curator_text.language import sample
-    from curator_text.language_model import LanguageModel
+    from curator_text.language.language import sample
+    from curator_text.language.language_model import LanguageModel
 
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     records = [json.loads(line) for line in content.splitlines()]
@@ -78,7 +78,7 @@ def read_documents(path: Path) -> list[dict]:
 def ours(documents: list[dict]) -> tuple[list[dict], float]:
     """The reason of each rule set for each document, None if it stays; and CPU seconds."""
     import pyarrow as pa
-    from curator_text.signals import Signals
+    from curator_text.measures.signals import Signals
 
     from curator.api.stage import Context
     from curator.api.tasks import TextBatch
@@ -108,8 +108,8 @@ def ours(documents: list[dict]) -> tuple[list[dict], float]:
 
 
 def our_words(texts: list[str]) -> list[list[str]]:
-    from curator_text.joined import join
-    from curator_text.words import split
+    from curator_text.measures.joined import join
+    from curator_text.measures.words import split
 
     found = []
     for text in texts:
@@ -124,7 +124,7 @@ def our_words(texts: list[str]) -> list[list[str]]:
 
 def theirs(documents: list[dict], languages: str, words: list[list[str]] | None = None) -> dict:
     """What datatrove's filters say, run in their own environment."""
-    from curator_text.stopwords import STOP_WORDS
+    from curator_text.measures.stopwords import STOP_WORDS
 
     python = PEER / "bin" / "python"
     done = PEER / f"{languages}.done"

@@ -220,7 +220,7 @@ def test_a_name_that_another_pack_has_too(site):
     ("import curator.engine.events", r"stranger_loud.*py:\d+ imports curator\.engine\.events, which may change: a pack uses curator, "),
     ("from curator import run", r"imports curator\.run, which may change"),
     ("def f():\n    from curator.worker import runner", r"imports curator\.worker\.runner, which may change"),
-    ("import curator_text.words", r"imports curator_text\.words of pack 'text' .*they meet in columns"),
+    ("import curator_text.measures.words", r"imports curator_text\.measures\.words of pack 'text' .*they meet in columns"),
 ])
 def test_what_a_pack_imports_beyond_what_is_open_to_it_is_named_with_its_line(site, code, told):
     site.install("loud", f"{code}\n{site.stage}")

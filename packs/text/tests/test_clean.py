@@ -5,7 +5,7 @@ from __future__ import annotations
 import ftfy
 import pyarrow as pa
 import pytest
-from curator_text.clean import Clean, repair_encoding, tidy_whitespace
+from curator_text.clean.clean import Clean, repair_encoding, tidy_whitespace
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from curator_text.decode import decode, decode_text, is_binary
+from curator_text.extract.decode import decode, decode_text, is_binary
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from curator_text.extract_html import ExtractHtml, extract_page
+from curator_text.extract.extract_html import ExtractHtml, extract_page
 
 from curator.api.stage import Context
 from curator.api.tasks import TextBatch

@@ -6,9 +6,9 @@ import sys
 
 import pyarrow as pa
 import pytest
-from curator_text.language import Language, by_script, sample
-from curator_text.language_codes import CODES, VARIETIES, is_code
-from curator_text.language_model import LanguageModel
+from curator_text.language.language import Language, by_script, sample
+from curator_text.language.language_codes import CODES, VARIETIES, is_code
+from curator_text.language.language_model import LanguageModel
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,7 +145,7 @@ def test_mistakes_are_told_without_the_model():
     for parameters in ({"keep": []}, {"score_min": 2}, {"max_chars": 0}):
         with pytest.raises(ValueError, match=next(iter(parameters))):
             Language(**parameters)
-    assert "curator_text.language_model" in sys.modules  # by this file; the stage itself imports it in setup only
+    assert "curator_text.language.language_model" in sys.modules  # by this file; the stage itself imports it in setup only
     assert len(CODES) > 130
 
 

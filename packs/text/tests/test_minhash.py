@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from curator_text.minhash import GROUP_CHARS, Minhash
-from curator_text.sketch import ROUNDS, sketches
+from curator_text.copies.minhash import GROUP_CHARS, Minhash
+from curator_text.copies.sketch import ROUNDS, sketches
 from hypothesis import given
 from hypothesis import strategies as st
 

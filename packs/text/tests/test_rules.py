@@ -8,7 +8,7 @@ from pathlib import Path
 import curator_text
 import pyarrow as pa
 import pytest
-from curator_text.signals import COLUMNS, Signals
+from curator_text.measures.signals import COLUMNS, Signals
 
 from curator.api.tasks import TextBatch
 from curator.registry import packs

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curator_text import c4, joined, signals
-from curator_text.c4 import C4Lines, remove_lines
-from curator_text.signals import COLUMNS, Signals, measure
-from curator_text.stopwords import STOP_WORDS
+from curator_text.clean import c4
+from curator_text.clean.c4 import C4Lines, remove_lines
+from curator_text.measures import joined, signals
+from curator_text.measures.signals import COLUMNS, Signals, measure
+from curator_text.measures.stopwords import STOP_WORDS
 
 from curator import read, write
 from curator.api.counts import Counts
@@ -178,7 +179,7 @@ def test_the_table_of_signals_names_every_column():
     table = signals.__doc__
     for name in COLUMNS:
         shown = name.split("_gram_")[0].rsplit("_", 1)[0] if "_gram_" in name else name
-        assert shown in table, f"{name} is not in the table at the head of curator_text.signals"
+        assert shown in table, f"{name} is not in the table at the head of curator_text.measures.signals"
 
 
 def test_a_language_that_is_no_code_is_an_alarm():

@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from curator_text import characters as ch
-from curator_text.joined import join
-from curator_text.marks import ADDRESS, AROUND_ADDRESS
-from curator_text.signals import COLUMNS, measure
-from curator_text.stopwords import STOP_WORDS
-from curator_text.words import split
+from curator_text.measures import characters as ch
+from curator_text.measures.joined import join
+from curator_text.measures.marks import ADDRESS, AROUND_ADDRESS
+from curator_text.measures.signals import COLUMNS, measure
+from curator_text.measures.stopwords import STOP_WORDS
+from curator_text.measures.words import split
 from hypothesis import given
 from hypothesis import strategies as st
 

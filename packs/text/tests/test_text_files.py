@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from curator_text.text_files import TextFiles
+from curator_text.read.text_files import TextFiles
 
 from curator.api.errors import InputError
 

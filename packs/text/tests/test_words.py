@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from curator_text import characters as ch
-from curator_text.joined import GROUP_CHARS, groups, join
-from curator_text.spans import Spans, hash_text, later_equal, order_of
-from curator_text.words import split
+from curator_text.measures import characters as ch
+from curator_text.measures.joined import GROUP_CHARS, groups, join
+from curator_text.measures.spans import Spans, hash_text, later_equal, order_of
+from curator_text.measures.words import split
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ import re
 
 from isal import isal_zlib
 
-from curator_text.warc_records import Headers, parse_headers
+from curator_text.read.warc_records import Headers, parse_headers
 
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? +(\d{3})(?=[ \r\n]|$)")
 _HEADER_END = re.compile(rb"\r?\n\r?\n")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from curator_text import characters as ch
+from curator_text.measures import characters as ch
 
 GROUP_CHARS = 500_000  # below, the cost of numpy's calls shows; above, arrays leave the cache
 _BEFORE, _AFTER = "\n\n", "\n\n\n"  # and one more each: looking at neighbours needs no bounds checks

@@ -13,9 +13,9 @@ from curator.api.errors import InputError
 from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.folder import list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
-from curator_text.decode import decode_text
-from curator_text.extract_html import extract_page
-from curator_text.rows import Rows, is_lasting
+from curator_text.extract.decode import decode_text
+from curator_text.extract.extract_html import extract_page
+from curator_text.read.rows import Rows, is_lasting
 
 TYPES = {".txt": "text/plain", ".text": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
          ".rst": "text/x-rst", ".html": "text/html", ".htm": "text/html", ".xhtml": "application/xhtml+xml"}

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curator.api.stage import Context, Contract, Outputs, Stage
 from curator.api.tasks import TextBatch
-from curator_text.language_codes import VARIETIES, check_codes
+from curator_text.language.language_codes import VARIETIES, check_codes
 
 SLICES = 4
 _LATIN = "A-Za-zªµºÀ-ÖØ-öø-\u036fḀ-ỿ"
@@ -63,7 +63,7 @@ class Language(Stage):
                         adds={"language": pa.string(), "language_score": pa.float32()})
 
     def setup(self, ctx: Context) -> None:
-        from curator_text.language_model import LanguageModel
+        from curator_text.language.language_model import LanguageModel
 
         self._model = LanguageModel(merge=None if self.varieties else VARIETIES)
 

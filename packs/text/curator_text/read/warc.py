@@ -15,10 +15,10 @@ from curator.api.errors import InputError
 from curator.api.stage import Contract, Outputs, Source, Unit, setting
 from curator.io.files.folder import list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
-from curator_text.http_payload import TooLarge, decode_body, looks_like_html, parse_response
-from curator_text.rows import Rows, is_lasting
-from curator_text.warc_records import Broken, Headers, Record, records
-from curator_text.warc_tape import Tape
+from curator_text.read.http_payload import TooLarge, decode_body, looks_like_html, parse_response
+from curator_text.read.rows import Rows, is_lasting
+from curator_text.read.warc_records import Broken, Headers, Record, records
+from curator_text.read.warc_tape import Tape
 
 SUFFIXES = tuple(f"{kind}{packed}" for kind in (".warc", ".wet") for packed in ("", ".gz", ".zst"))
 TYPES = ["text/html", "application/xhtml+xml", "text/plain"]

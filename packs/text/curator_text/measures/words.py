@@ -1,6 +1,6 @@
 """Words of many documents at once: where each begins and ends, split once for all statistics.
 
-White space and marks divide a text into words and marks, by the rules in `curator_text.marks`.
+White space and marks divide a text into words and marks, by the rules in `curator_text.measures.marks`.
 
 Scripts without spaces (Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan) would need a dictionary. Here a boundary lies
 between two of their letters where a fixed hash of the pair says so, at a rate that gives words of the usual length on
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curator_text import characters as ch
-from curator_text.joined import Joined, Ranges, sums_before
-from curator_text.marks import cut_at_marks, find_marks
+from curator_text.measures import characters as ch
+from curator_text.measures.joined import Joined, Ranges, sums_before
+from curator_text.measures.marks import cut_at_marks, find_marks
 
 # Of 256 pairs of letters, how many have a boundary between them.
 _BOUNDARIES = np.zeros(ch.KINDS, np.uint32)

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.stage import Context, Contract, Stage
-from curator_text import characters as ch
-from curator_text.joined import Joined, groups, join
-from curator_text.lines import Lines, find_lines, is_ellipsis
-from curator_text.words import Words, split
+from curator_text.measures import characters as ch
+from curator_text.measures.joined import Joined, groups, join
+from curator_text.measures.lines import Lines, find_lines, is_ellipsis
+from curator_text.measures.words import Words, split
 
 WORD_CHARS_MAX = 1000
 LINE_WORDS_MIN = 3
@@ -117,7 +117,7 @@ class C4Lines(Stage):
     and name neither javascript nor a policy. Adds `c4_lines_removed` (int32, blank ones not counted). A document that
     loses all its lines has an empty text; null stays null. Put `text.signals` and `drop: {rules: c4}` behind it.
 
-    Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2; see `curator_text.c4` for known differences.
+    Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2; see `curator_text.clean.c4` for known differences.
     """
 
     column: str = "text"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curator_text import characters as ch
-from curator_text.joined import Joined, sums_before
-from curator_text.spans import Spans, later_equal
-from curator_text.words import Words
+from curator_text.measures import characters as ch
+from curator_text.measures.joined import Joined, sums_before
+from curator_text.measures.spans import Spans, later_equal
+from curator_text.measures.words import Words
 
 SHORT_LINE_CHARS = 30  # Source: FineWeb (Penedo et al. 2024, arXiv 2406.17557), section 3.6
 

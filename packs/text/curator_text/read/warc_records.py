@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from curator_text.warc_tape import Tape
+from curator_text.read.warc_tape import Tape
 
 HEADER_BYTES = 1 << 18  # a header longer than this is none
 SEPARATOR = b"\r\n\r\n"  # stands after each block

@@ -25,8 +25,8 @@ import re
 
 import numpy as np
 
-from curator_text import characters as ch
-from curator_text.joined import Joined, Ranges
+from curator_text.measures import characters as ch
+from curator_text.measures.joined import Joined, Ranges
 
 _OPENING = ch.members(ch.COMMA, ch.DASH, ch.EQUALS, ch.COLON, ch.STAR, ch.LEAD, ch.APOSTROPHE, ch.QUOTE, ch.PUNCT,
                       ch.END, ch.WIDE, ch.WIDE_END)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curator.api.stage import Contract, Outputs, Stage
 from curator.api.tasks import TextBatch
-from curator_text.decode import decode_text
+from curator_text.extract.decode import decode_text
 
 # In main-content mode resiliparse 2.0 takes a piece of text of one character of three bytes for an icon and drops it:
 # the full stop behind a link in Chinese, a Thai or Hindi letter in bold. Characters for private use are icons indeed.

@@ -2,7 +2,7 @@
 
 A ratio is a share of what its name says, from 0 to 1 (but for top_…, see below), float64 so that a value on a
 threshold compares as the fraction that it is. Counts are int32, `char_count` int64. A text without characters, lines
-or words has 0. A token is a word or a punctuation mark, see `curator_text.words`; a line ends where `str.splitlines`
+or words has 0. A token is a word or a punctuation mark, see `curator_text.measures.words`; a line ends where `str.splitlines`
 ends one, and "lines" below are those that are not blank, unless it says otherwise.
 
 | column | what | source |
@@ -60,14 +60,15 @@ from curator.api.counts import Counts
 from curator.api.findings import Alarm, Finding
 from curator.api.format import listing
 from curator.api.stage import Context, Contract, Stage
-from curator_text import c4, repetition
-from curator_text import characters as ch
-from curator_text.joined import Joined, groups, join, sums_before
-from curator_text.language_codes import is_code
-from curator_text.lines import Lines, find_lines, line_counts, paragraph_counts
-from curator_text.spans import Spans, hash_text
-from curator_text.stopwords import STOP_WORDS
-from curator_text.words import Words, split
+from curator_text.clean import c4
+from curator_text.language.language_codes import is_code
+from curator_text.measures import characters as ch
+from curator_text.measures import repetition
+from curator_text.measures.joined import Joined, groups, join, sums_before
+from curator_text.measures.lines import Lines, find_lines, line_counts, paragraph_counts
+from curator_text.measures.spans import Spans, hash_text
+from curator_text.measures.stopwords import STOP_WORDS
+from curator_text.measures.words import Words, split
 
 MEASURED_CHARS_MAX = 4_000_000  # of a longer text its beginning is measured: bounds the memory: 0.2 GB for prose, 0.8 GB at worst
 
@@ -96,7 +97,7 @@ _URL = re.compile(r"https?://[^\s<>\"]+")
 class Signals(Stage):
     """Measure a text: the statistics that the Gopher, C4, FineWeb and RefinedWeb rules need, and a few more.
 
-    Adds the columns of the table in `curator_text.signals`. Decide on them with `drop`, by a packaged rule set
+    Adds the columns of the table in `curator_text.measures.signals`. Decide on them with `drop`, by a packaged rule set
     (`gopher_quality`, `gopher_repetition`, `c4`, `fineweb`, `refinedweb`) or conditions of your own. Null is measured
     as an empty text. Of a text of over 4 million characters the first 4 million are measured (`char_count` counts all).
 

@@ -16,7 +16,7 @@ from curator.api.batch import Batch
 from curator.api.stage import Context, Contract, Stage
 from curator.ngrams.folding import warm_up
 from curator.ngrams.hashing import GROUP_CHARS, Grams, char_grams, groups, word_grams
-from curator_text.sketch import sketches
+from curator_text.copies.sketch import sketches
 
 GPU_GROUP_CHARS = 8_000_000  # worked on at once on a GPU, whose calls cost more
 _SHINGLE = re.compile(r"([1-9]\d*) (word|char)s?")

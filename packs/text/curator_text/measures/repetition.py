@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curator_text.joined import sums_before
-from curator_text.spans import KEY_BITS, order_of
+from curator_text.measures.joined import sums_before
+from curator_text.measures.spans import KEY_BITS, order_of
 
 TOP = (2, 3, 4)
 DUPLICATE = (5, 6, 7, 8, 9, 10)

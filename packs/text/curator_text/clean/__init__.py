@@ -1,0 +1,1 @@
+"""Stages that change a text."""

@@ -1,0 +1,1 @@
+"""From bytes and markup to text."""

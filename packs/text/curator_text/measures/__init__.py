@@ -1,0 +1,1 @@
+"""Statistics of texts, and what they are counted with: words, lines, spans."""

@@ -1,0 +1,1 @@
+"""Readers: web archives, and text files."""
