@@ -82,7 +82,7 @@ class MinHash(Measure):
         kind = columns.get(self.column)
         if kind is None or pa.types.is_null(kind):
             return
-        if not (_is_list(kind) and kind.value_type == pa.uint32()):
+        if not (is_list(kind) and kind.value_type == pa.uint32()):
             raise RecipeError(f"column {self.column!r} is {kind}; MinHash signatures are lists of uint32 (see text.minhash)")
         if pa.types.is_fixed_size_list(kind):
             self.shape(kind.list_size)
@@ -193,7 +193,7 @@ class Hamming(Measure):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         kind = columns.get(self.column)
-        if kind is not None and _is_list(kind):
+        if kind is not None and is_list(kind):
             fewest = kind.list_size if pa.types.is_fixed_size_list(kind) else 2
             if self.hashes < fewest:
                 raise RecipeError(f"column {self.column!r} is {kind}: set hashes to the most that a record has, such as 8, "
@@ -233,7 +233,7 @@ class Hamming(Measure):
     def encode(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         column = flat(batch.rows.column(self.column))
         row, values = np.arange(len(column)), column
-        if _is_list(column.type):
+        if is_list(column.type):
             sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
             row, values = np.repeat(row, sizes), pc.list_flatten(column)
         there, hashes = self._hashes(values)
@@ -319,7 +319,7 @@ def count_equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.bitwise_count(same.view(np.uint64)).sum(axis=1, dtype=np.int64)  # each true is a byte of 1
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 

@@ -12,6 +12,7 @@ from curator.io.tables.parquet import ToParquet
 from curator_dedup.near.index import IndexPlace, IndexRows, ToIndex, made_by
 from curator_dedup.near.measures import Hamming, Measure, MinHash
 from curator_dedup.near.pairs import FindPairs
+from curator_dedup.near.shares import SharedHashes
 from curator_dedup.near.sketch import Sketch
 from curator_dedup.near.stream import NearStream
 from curator_dedup.shared.clusters import Clusters
@@ -28,7 +29,9 @@ class DedupNear(Composite):
     `distance` bit hashes (of images, of audio). `threshold`: the least similarity of signatures; not asked with `distance`.
     `distance`: the most bits in which bit hashes differ.
     `hashes`: where `column` has lists of bit hashes (of a picture and its mirror images, of the frames of a video), the most that
-    a record has; records are as alike as the nearest two of their hashes.
+    a record has; records are as alike as the nearest two of their hashes. `share`: then that is not enough: of the shorter list such
+    a share of the hashes (each once) must agree, in at most `within` bits, with one of the other list, and at least two, if both
+    have two; `similarity` is this share. `within`: by default `distance`, at which two of their hashes must be in any case.
     `mode`: `cluster` is a barrier: everything before it is done first, and who stays does not depend on order or workers.
     `stream` decides as records flow by, in the memory of one worker: of those that are alike the first to arrive stays.
     `keep`: which one stays: `first` (by id), `longest`, `{by: quality, order: desc}`, `{newest: date}`, `{sources: [good/*]}`,
@@ -41,7 +44,7 @@ class DedupNear(Composite):
     `alarm_above`: the shares above which one `cluster`, or what one `source` loses, raises an alarm.
 
     Beside `duplicate_of` a duplicate has `similarity` and `cluster`; all clusters are in `clusters/<stage>/` of the output.
-    Source: Broder 1997 (MinHash); Indyk and Motwani 1998 (bands of hashes).
+    Source: Broder 1997 (MinHash); Indyk and Motwani 1998 (bands of hashes); vPDQ (a share of hashes).
     """
 
     column: str = "minhash"
@@ -49,6 +52,8 @@ class DedupNear(Composite):
     threshold: float = 0.8
     distance: int | None = None
     hashes: int = 1
+    share: float | None = None
+    within: int | None = None
     keep: Any = "first"
     scope: str | None = None
     reference: str | None = None
@@ -73,6 +78,11 @@ class DedupNear(Composite):
         if self.distance is None and self.hashes != 1:
             raise RecipeError("dedup.near: hashes is for bit hashes, which are compared by distance: set distance, or leave out "
                               "hashes")
+        if self.share is not None and (self.distance is None or self.hashes == 1):
+            raise RecipeError("dedup.near: share is of lists of bit hashes: set distance, and hashes to the most that a record has, or "
+                              "leave out share")
+        if self.within is not None and self.share is None:
+            raise RecipeError("dedup.near: within says which hashes agree: set share, how many of them must, or leave out within")
         if self.mode not in ("cluster", "stream"):
             raise RecipeError(f"dedup.near: mode must be cluster or stream, got {self.mode!r}")
         if self.mode == "stream":
@@ -82,6 +92,9 @@ class DedupNear(Composite):
         self._measure = self._measured()
 
     def _measured(self) -> Measure:
+        if self.distance is not None and self.share is not None:
+            return SharedHashes(column=self.column, distance=self.distance, hashes=self.hashes, share=self.share,
+                                within=self.distance if self.within is None else self.within)
         if self.distance is not None:
             return Hamming(column=self.column, distance=self.distance, hashes=self.hashes)
         return MinHash(column=self.column, threshold=self.threshold, bands=self.bands, rows=self.rows)

@@ -1,0 +1,96 @@
+"""Lists of hashes by the share that agrees: as a plain count of every pair says, whatever order and repeats they have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from curator_dedup import DedupNear
+from curator_dedup.near.measures import Hamming
+from curator_dedup.near.shares import SharedHashes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curator import Batch, RecipeError
+from curator.testing import run_stage
+
+NEAR = st.builds(lambda base, bits: (base ^ sum(1 << bit for bit in bits)).to_bytes(8),
+                 st.sampled_from([0, (1 << 64) - 1, 0x0F0F0F0F0F0F0F0F, 0x123456789ABCDEF0]), st.sets(st.integers(0, 63), max_size=5))
+LISTS = st.lists(st.lists(NEAR, min_size=1, max_size=6), min_size=2, max_size=6)
+
+
+def batch(lists, **columns):
+    ids = [f"{number:03}" for number in range(len(lists))]
+    return Batch(pa.table({"id": ids, "source": ["s"] * len(lists), "h": pa.array(lists, pa.list_(pa.binary())), **columns}))
+
+
+def counted(a, b, distance, within):
+    """The similarity of two lists as the definition says it, one pair of hashes after the other."""
+    a, b = set(a), set(b)
+    apart = {(x, y): (int.from_bytes(x) ^ int.from_bytes(y)).bit_count() for x in a for y in b}
+    agreed = min(sum(any(apart[x, y] <= within for y in b) for x in a), sum(any(apart[x, y] <= within for x in a) for y in b))
+    fewer = min(len(a), len(b))
+    return agreed / fewer if min(apart.values()) <= distance and agreed >= min(2, fewer) else 0.0
+
+
+@given(LISTS, st.integers(0, 4), st.integers(0, 6))
+def test_the_similarity_is_that_of_a_plain_count(lists, distance, more):
+    measure = SharedHashes(column="h", distance=distance, hashes=6, share=0.5, within=distance + more)
+    _, sketches = measure.encode(batch(lists))
+    a, b = (at.ravel() for at in np.meshgrid(np.arange(len(lists)), np.arange(len(lists))))
+    expected = [counted(lists[i], lists[j], distance, distance + more) for i, j in zip(a, b, strict=True)]
+    assert measure.similarity(sketches[a], sketches[b]).tolist() == pytest.approx(expected)
+    assert measure.least(sketches.shape[1]) == measure.threshold == 0.5
+
+
+@given(LISTS, st.randoms())
+def test_order_and_repeats_do_not_count(lists, random):
+    measure = SharedHashes(column="h", distance=4, hashes=12, share=0.5, within=4)
+    mixed = [random.sample(some + random.choices(some, k=6), len(some) + 6) for some in lists]
+    assert np.array_equal(measure.encode(batch(lists))[1], measure.encode(batch(mixed))[1])
+
+
+@settings(max_examples=25)
+@given(LISTS, st.sampled_from([0.3, 0.5, 0.8, 1.0]), st.sampled_from(["cluster", "stream"]))
+def test_of_records_that_agree_one_stays(lists, share, mode):
+    """Hashes of 64 bits within 4 bits always meet, so that what stays must be as a walk through all pairs has it."""
+    out = run_stage(DedupNear(column="h", distance=4, hashes=6, share=share, within=7, mode=mode), batch(lists))
+    stays = []
+    for number, some in enumerate(lists):
+        if not any(counted(some, lists[k], 4, 7) >= np.float32(share) for k in stays):
+            stays.append(number)
+    assert [int(one) for one in out["out"].column("id")] == stays
+    gone = out["duplicate"].rows.to_pylist() if "duplicate" in out else []
+    for row in gone:
+        one, other = int(row["id"]), int(row["duplicate_of"])
+        assert row["similarity"] == pytest.approx(counted(lists[one], lists[other], 4, 7))
+
+
+def test_a_common_title_makes_no_copies_and_a_part_does():
+    rng = np.random.default_rng(0)
+    title, *rest = [rng.bytes(8) for _ in range(20)]
+    films = [[title, *rest[:6]], [title, *rest[6:12]], rest[7:9], [title], [title, rest[0]], [title, rest[13]]]
+    out = run_stage(DedupNear(column="h", distance=6, hashes=19, share=0.4), batch(films))
+    found = dict(zip(out["duplicate"].column("id"), out["duplicate"].column("duplicate_of"), strict=True))
+    assert found == {"002": "001", "003": "000", "004": "000"}
+    nearest = run_stage(DedupNear(column="h", distance=6, hashes=19), batch(films))
+    assert "005" in nearest["duplicate"].column("id")
+
+
+def test_without_a_share_nothing_changes():
+    assert type(DedupNear(column="h", distance=6, hashes=19)._measure) is Hamming
+
+
+@pytest.mark.parametrize(("wrong", "told"), [
+    ({"share": 0.5}, "share is of lists"), ({"share": 0.5, "distance": 6}, "share is of lists"),
+    ({"distance": 6, "hashes": 9, "within": 8}, "set share"), ({"distance": 6, "hashes": 9, "share": 0}, "above 0"),
+    ({"distance": 6, "hashes": 9, "share": 1.5}, "at most 1"),
+    ({"distance": 6, "hashes": 9, "share": 0.5, "within": 5}, "distance or more")])
+def test_nonsense_is_refused(wrong, told):
+    with pytest.raises(RecipeError, match=told):
+        DedupNear(column="h", **wrong)
+
+
+def test_single_hashes_have_no_share():
+    with pytest.raises(RecipeError, match="share is for lists"):
+        SharedHashes(column="h", distance=4, hashes=2, share=0.5, within=4).check({"h": pa.binary(8)})
