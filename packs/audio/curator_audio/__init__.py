@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from curator_audio.copies.fingerprint import Fingerprint
 from curator_audio.copies.hash import Hash
+from curator_audio.cut.concat import Concat
 from curator_audio.cut.segment import Segment
 from curator_audio.cut.vad import Vad
 from curator_audio.cut.windows import Windows
@@ -58,6 +59,7 @@ STAGES: tuple[type, ...] = (
     Vad,
     Segment,
     Windows,
+    Concat,
     # transcripts
     Rates,
     Transcribe,

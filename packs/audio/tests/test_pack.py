@@ -8,6 +8,7 @@ import pytest
 from curator_audio import (
     Align,
     AudioFiles,
+    Concat,
     Decode,
     Diarise,
     Dnsmos,
@@ -73,6 +74,7 @@ def of_cuts():
     spans = pa.array([[{"start": 0.1, "end": 3.5}], [], None], pa.list_(pa.struct([("start", pa.float64()), ("end", pa.float64())])))
     given = recordings(noise(4.0, 8000), noise(3.0, 8000, seed=1), None, rate=8000, speech=spans)
     yield from ((stage, given) for stage in (Vad(), Segment(), Windows(length=1.0), Fingerprint(hashes=16)))
+    yield Concat(also=["speech"]), given.with_columns({"parent": pa.array(["a", "a", "a"])})
 
 
 def of_voices(folder, url):
