@@ -37,6 +37,14 @@ def pan(seed: int, count: int, step: float, height: int = 240, width: int = 320)
     return [np.ascontiguousarray(wide[:, (x := round(step * k)):x + width]) for k in range(count)]
 
 
+def moving(seed: int, seconds: float, height: int = 288, width: int = 384) -> list[np.ndarray]:
+    """A pan over a picture of its own, of hard-edged blocks: sharp everywhere. 25 pictures a second."""
+    count = round(seconds * 25)
+    blocks = np.random.default_rng(seed).integers(30, 220, (height // 8, (width + 2 * count) // 8 + 1, 3), np.uint8)
+    wide = blocks.repeat(8, axis=0).repeat(8, axis=1)
+    return [np.ascontiguousarray(wide[:, 2 * k:2 * k + width]) for k in range(count)]
+
+
 def numbered(count: int, height: int = 120, width: int = 160, first: int = 0) -> Iterator[np.ndarray]:
     """Pictures that say which one they are: `number_of` reads it."""
     ground = texture(1, height, width) // 4 + 96

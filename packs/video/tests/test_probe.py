@@ -197,7 +197,7 @@ def test_films_are_probed_by_their_path(folder):
     outputs = [run_stage(Probe(), batch) for unit in source.units() for batch in source.read(unit)]
     assert [count for o in outputs if "out" in o for count in o["out"].column("frame_count")] == [10, 20]
     errors = [error for o in outputs if "failed" in o for error in o["failed"].column("error")]
-    assert [error.partition(":")[0] for error in errors] == ["not_media"]
+    assert [error.partition(":")[0] for error in errors] == ["empty"]
 
 
 @pytest.mark.parametrize("wrong", [{"unit_bytes": 0}, {"suffixes": []}, {"path": ""}])

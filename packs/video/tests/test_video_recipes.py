@@ -8,24 +8,15 @@ import tarfile
 from itertools import chain
 
 import av
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from curator.cli.main import main
-from packs.video.tests.films import film, sine, sound_only
+from packs.video.tests.films import film, moving, sine, sound_only
 
 FPS = 25
-
-
-def moving(seed, seconds, height=288, width=384):
-    """A pan over a picture of its own, of hard-edged blocks: sharp everywhere."""
-    count = round(seconds * FPS)
-    blocks = np.random.default_rng(seed).integers(30, 220, (height // 8, (width + 2 * count) // 8 + 1, 3), np.uint8)
-    wide = blocks.repeat(8, axis=0).repeat(8, axis=1)
-    return [np.ascontiguousarray(wide[:, 2 * k:2 * k + width]) for k in range(count)]
 
 
 @pytest.fixture(scope="module")

@@ -352,14 +352,14 @@ class Film:
 
 
 def _opened(source: str | bytes, storage_options: dict[str, Any] | None) -> BinaryIO:
-    if isinstance(source, str):
-        try:
-            return open_input(source, storage_options, compression=None)
-        except (InputError, OSError) as error:
-            raise BadFilm(f"unreadable: {error}") from error
-    if not source:
-        raise BadFilm("empty: it has no bytes")
-    return io.BytesIO(source)
+    try:
+        file = open_input(source, storage_options, compression=None) if isinstance(source, str) else io.BytesIO(source)
+        if file.read(1):
+            return file
+        file.close()
+    except (InputError, OSError) as error:
+        raise BadFilm(f"unreadable: {error}") from error
+    raise BadFilm("empty: it has no bytes")
 
 
 def _pixels(stream: Any) -> int:
