@@ -160,7 +160,7 @@ LINES = {
     "io/tables": 1684,
     "sql": 378,
     "registry": 366,
-    "models": 427,
+    "models": 493,
     "ngrams": 345,
     "pipeline": 868,
     "stages": 1048,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11850
-    assert sum(LINES.values()) <= 25327
+    assert sum(LINES.values()) <= 25393
 
 
 def test_nothing_names_a_machine():

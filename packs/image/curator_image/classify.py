@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
-from curator_image.vectors import present, scattered
+from curator.models.vectors import present, scattered
 
 
 @dataclass(kw_only=True)

@@ -9,7 +9,9 @@ import numpy as np
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import ImageBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
-from curator_image.vectors import CLIP, VECTOR, present, unit, vector_column
+from curator.models.vectors import VECTOR, present, unit, vector_column
+
+CLIP = "openai/clip-vit-large-patch14"  # the model whose embeddings the public heads (aesthetics, NSFW) were trained on
 
 
 @dataclass(kw_only=True)

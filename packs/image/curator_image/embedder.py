@@ -13,8 +13,8 @@ from curator.api.errors import CuratorError
 from curator.api.stage import Context
 from curator.models.heads import sigmoid, softmax
 from curator.models.loading import load, load_model, place_of
+from curator.models.vectors import present, vectors_of
 from curator_image.inputs import ImageInputs
-from curator_image.vectors import present, vectors_of
 
 TEXTS_AT_ONCE = 64
 CHARS_MAX = 10_000  # of a text; the models read 64 or 77 tokens

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.stage import Context, Contract, Stage
-from curator_image.vectors import scattered, unit, vectors_of
+from curator.models.vectors import scattered, unit, vectors_of
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,8 @@ from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Contract, Stage
 from curator.models.loading import MODEL_RESOURCES, need_models
-from curator_image.vectors import CLIP, VECTOR, scattered, unit, vector_column
+from curator.models.vectors import VECTOR, scattered, unit, vector_column
+from curator_image.embed import CLIP
 
 
 @dataclass(kw_only=True)

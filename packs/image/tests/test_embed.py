@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from curator_image import Embed, Resize
-from curator_image.vectors import unit, vector_column, vectors_of
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoImageProcessor, AutoModel
 
 from curator.api.errors import CuratorError
+from curator.models.vectors import unit, vector_column, vectors_of
 from curator.testing import check_stage, run_stage
 from packs.image.tests.image_batches import images
 from packs.image.tests.tiny_models import SIZE, image, save_clip, save_dinov2, save_siglip, save_siglip2, save_vit

@@ -1,8 +1,8 @@
-"""Video stages for Curator: probing, shots, clips, motion, measures, hashes, previews."""
+"""Video stages for Curator: probing, shots, clips, motion, measures, hashes, previews, models."""
 
 from __future__ import annotations
 
-from curator_video import clips, copies, measures, read, shots
+from curator_video import clips, copies, measures, models, read, shots
 
 STAGES: tuple[type, ...] = (
     *read.STAGES,
@@ -10,6 +10,7 @@ STAGES: tuple[type, ...] = (
     *clips.STAGES,
     *measures.STAGES,
     *copies.STAGES,
+    *models.STAGES,
 )
 
 globals().update({stage.__name__: stage for stage in STAGES})

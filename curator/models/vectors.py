@@ -13,7 +13,6 @@ from curator.api.batch import Batch
 from curator.api.errors import InputError
 
 VECTOR = pa.list_(pa.float32())
-CLIP = "openai/clip-vit-large-patch14"  # the model whose embeddings the public heads (aesthetics, NSFW) were trained on
 
 
 def present(values: Sequence[Any] | None) -> np.ndarray:
