@@ -10,7 +10,9 @@ from itertools import pairwise
 import av
 import numpy as np
 import pytest
+from av.video.reformatter import VideoReformatter
 from curator_video.read.film import BadFilm, Film
+from curator_video.read.pixels import Pixels
 
 from packs.video.tests.films import film, number_of, numbered, pan, sine, sound_only, texture
 
@@ -139,6 +141,15 @@ def test_luma_is_the_same_in_any_format(pix_fmt, codec):
     assert abs(thumb.mean() - true.mean()) < 3
     assert np.abs(chroma.astype(int) - 128).mean() < 40
     assert np.abs(rgb.astype(int) - picture).mean() < (25 if codec == "gif" else 6)
+
+
+def test_thumbnails_of_large_pictures_are_near_the_mean_of_each_area():
+    frame = av.VideoFrame.from_ndarray(texture(7, 1080, 1920), "rgb24").reformat(format="yuv420p")
+    pixels, planes = Pixels(0, False, VideoReformatter()), [np.frombuffer(one, np.uint8) for one in frame.planes]
+    luma = planes[0].reshape(36, 30, 64, 30).mean((1, 3))
+    assert np.abs(pixels.thumb(frame) - luma).max() < 3
+    u, v = (plane.reshape(18, 30, 32, 30).mean((1, 3)) for plane in planes[1:])
+    assert np.abs(pixels.chroma(frame) - np.stack([u, v])).max() < 3
 
 
 def test_colours_that_nobody_knows_are_taken_as_not_tagged():

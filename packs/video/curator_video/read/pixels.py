@@ -13,6 +13,7 @@ CHROMA = (32, 18)
 _PLANAR = ("yuv420p", "yuv422p", "yuv444p", "yuv440p", "yuv411p", "yuv410p", "yuvj420p", "yuvj422p", "yuvj444p", "yuvj440p", "nv12",
            "nv16", "nv21", "yuva420p", "yuva422p", "yuva444p")
 _DEEP = {f"yuv{kind}p{bits}le": bits - 8 for kind in (420, 422, 444) for bits in (9, 10, 12, 14, 16)}
+_ROWS = 15  # that are read at least for one of a small picture, of pictures that have so many
 _HD = 720  # rows: from here on what names no matrix is meant as BT.709
 _UNSPECIFIED, _BT709 = 2, 1
 _LIMITED, _FULL = 1, 2  # AVCOL_RANGE_MPEG, AVCOL_RANGE_JPEG
@@ -38,22 +39,21 @@ class Pixels:
 
     def thumb(self, frame: Any) -> np.ndarray:
         """uint8 36 x 64."""
-        plane = self._plane(frame, 0)
-        if plane is None:
+        planes = _planes(frame, 1)
+        if not planes:
             return self._turned(self._by_scaler(frame)[0])
-        small = _shrunk(plane, self._target(THUMB), _DEEP.get(frame.format.name, 0))
+        small = _shrunk(planes[0], self._target(THUMB), _DEEP.get(frame.format.name, 0))
         return self._turned(_NARROW[small] if _is_full(frame) else small)
 
     def chroma(self, frame: Any) -> np.ndarray:
         """uint8 2 x 18 x 32."""
         made = np.empty((2, CHROMA[1], CHROMA[0]), np.uint8)
-        name = frame.format.name
-        planar = len(frame.planes) >= 3 and self._plane(frame, 0) is not None
-        if not planar:
-            u, v = self._by_scaler(frame)[1:]
-            planes = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in (u, v)]
+        found = _planes(frame, 3)
+        if not found:
+            planes = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in self._by_scaler(frame)[1:]]
         else:
-            planes = [_shrunk(self._plane(frame, k), self._target(CHROMA), _DEEP.get(name, 0)) for k in (1, 2)]
+            shift = _DEEP.get(frame.format.name, 0)
+            planes = [_sampled(one, self._target(CHROMA), shift) for one in found[1:]]
             if _is_full(frame):
                 planes = [_NARROW_CHROMA[one] for one in planes]
         for one, plane in zip(made, planes, strict=True):
@@ -67,19 +67,6 @@ class Pixels:
         if self._mirrored:
             picture = picture[:, ::-1]
         return np.ascontiguousarray(np.rot90(picture, -self._turns)) if self._turns or self._mirrored else picture
-
-    @staticmethod
-    def _plane(frame: Any, number: int) -> np.ndarray | None:
-        """A plane as it lies in the frame, without a copy; None where there is none of luma."""
-        name = frame.format.name
-        if name not in _PLANAR and name not in _DEEP and name != "gray":
-            return None
-        plane = frame.planes[number]
-        if plane.line_size <= 0:
-            return None
-        kind = np.dtype("<u2") if name in _DEEP else np.dtype(np.uint8)
-        rows = np.frombuffer(plane, kind, plane.height * plane.line_size // kind.itemsize)
-        return rows.reshape(plane.height, -1)[:, :plane.width]
 
     def _by_scaler(self, frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Luma and chroma of what has no planes of them: GIF, PNG, packed YUV."""
@@ -112,8 +99,26 @@ def matrix_of(frame: Any) -> tuple[bool, int]:
     return bool(mirrored), round(np.degrees(np.arctan2(sign * b, sign * a)) / 90) * 90 % 360
 
 
+def _planes(frame: Any, count: int) -> list[np.ndarray]:
+    """The first planes as they lie in the frame, without a copy; none where they are not luma and so many."""
+    name = frame.format.name
+    if name not in _PLANAR and name not in _DEEP and name != "gray":
+        return []
+    planes = frame.planes[:count]
+    if len(planes) < count or planes[0].line_size <= 0:
+        return []
+    kind = np.dtype("<u2") if name in _DEEP else np.dtype(np.uint8)
+    return [np.frombuffer(one, kind, one.height * one.line_size // kind.itemsize).reshape(one.height, -1)[:, :one.width]
+            for one in planes]
+
+
 def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
-    """By area to (width, height), 8 bits. Large ones are halved first: two to six times as fast, and a level apart."""
+    """By area to (width, height), 8 bits.
+
+    Large ones are halved first: two to six times as fast, and a level apart. Of those that have 30 rows and more for one of
+    the small picture only each second, third, … is read, so that 15 and more are: at this size it is memory that takes the time.
+    """
+    plane = plane[::max(1, len(plane) // (_ROWS * size[1]))]
     if shift == 0:
         height, width = plane.shape
         while width >= 4 * size[0] and height >= 4 * size[1] and width % 2 == height % 2 == 0:
@@ -122,6 +127,14 @@ def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
         return cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
     small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
     return (small >> shift).astype(np.uint8)
+
+
+def _sampled(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
+    """Like `_shrunk`, but of large planes 4 x 4 places stand for the area of each small pixel: chroma has little detail."""
+    if len(plane) < _ROWS * size[1]:
+        return _shrunk(plane, size, shift)
+    grid = cv2.resize(plane, (4 * size[0], 4 * size[1]), interpolation=cv2.INTER_NEAREST)
+    return _shrunk(grid, size, shift)
 
 
 def _is_full(frame: Any) -> bool:

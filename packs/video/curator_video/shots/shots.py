@@ -104,10 +104,11 @@ class Shots(Stage):
 
     def _found(self, film: Film, part: Part) -> Found:
         detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR)
-        last: float | None = None
+        time, lasts = 0.0, None
         for time, frame in film.frames(part.begin, part.end):
             detector.add(time + part.shift, film.thumb(frame), film.chroma(frame))
-            last = time + float(frame.duration * frame.time_base) if frame.duration and frame.time_base else None
+            lasts = frame.duration, frame.time_base
+        last = time + float(lasts[0] * lasts[1]) if lasts and lasts[0] and lasts[1] else None
         end = last if last is None or part.end is None else min(last, part.end)
         return detector.finish(None if end is None else end + part.shift)
 
