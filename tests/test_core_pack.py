@@ -19,6 +19,7 @@ from curator.registry import packs
 from curator.stages import (
     Csv,
     Drop,
+    Each,
     Fetch,
     Files,
     Jsonl,
@@ -62,6 +63,8 @@ def one_by_one():
         {"fraction": 0.5, "seed": 1}, {"by": "lang", "fractions": {"en": 0.5, "de": 0.0}}))
     yield from ((Select(**names), shown) for names in ({"keep": ["text", "pixels"]}, {"drop": ["text", "pixels"]}))
     yield from ((Rename(columns=names), shown) for names in ({"text": "caption"}, {"text": "n", "n": "text"}))
+    yield Each(payload="text", as_="word", steps=[Map(columns={"size": "length(word)"})], gather={"size": ["max", "count"]}), batch(
+        text=[["a", "bcd"], [], None, ["é"]])
     yield Map(columns={"n": "n * 0.5", "new": "upper(text)"}), shown
     yield from ((Top(by="quality", **how), rows) for how in ({"n": 2}, {"n": 1, "key": "lang"}, {"n": 2, "order": "asc"}))
 

@@ -38,7 +38,8 @@ class Counts:
     `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
     `by_value`: of the columns in the stage's `count_by`, rows by value and port. `amounts`: sums of columns by what became of the
     rows (`in`, `out`, `dropped`, `duplicate`, `failed`) and their port or reason ("" where there is none). `extra`: numbers that
-    the stage gave with its answers. `memory`: where it ran short.
+    the stage gave with its answers. `memory`: where it ran short. `inner`: of the stages that work inside this one, what became of
+    the pieces of records that they are given.
     """
 
     rows_in: int = 0
@@ -55,6 +56,7 @@ class Counts:
     amounts: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     extra: dict[str, int] = field(default_factory=dict)
     memory: MemoryShort | None = None
+    inner: dict[str, Counts] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
         """Take in the counts of another unit or attempt of the same stage."""
@@ -91,6 +93,8 @@ class Counts:
                 self.extra[name] = self.extra.get(name, 0) + number
         if other.memory:
             self.memory = self.memory + other.memory if self.memory else other.memory
+        for name, inner in other.inner.items():
+            self.inner.setdefault(name, Counts()).add(inner)
 
     def shift(self, other: Counts, sign: int) -> None:
         """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left alone: of that
@@ -138,7 +142,8 @@ class Counts:
                  "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
                  "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_value": dict(self.by_value),
                  "amounts": {n: dict(ways) for n, ways in self.amounts.items()}, "extra": dict(self.extra),
-                 "memory": asdict(self.memory) if self.memory else None}
+                 "memory": asdict(self.memory) if self.memory else None,
+                 "inner": {n: c.to_json() for n, c in self.inner.items()}}
         return {name: value for name, value in named.items() if value}
 
     @classmethod
@@ -150,4 +155,5 @@ class Counts:
             values[name] = dict(values.get(name, {}))
         values["columns"] = {n: ColumnSummary.from_json(c) for n, c in values.get("columns", {}).items()}
         values["memory"] = MemoryShort(**values["memory"]) if "memory" in values else None
+        values["inner"] = {n: cls.from_json(c) for n, c in values.get("inner", {}).items()}
         return cls(**values)

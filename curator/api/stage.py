@@ -59,13 +59,14 @@ class Outputs(dict[str, Batch]):
     """Batches by port: `Outputs(out=good, dropped=bad.with_reason("short"))`.
 
     `absorbed`: input rows that the stage took in and answers for later or never (a reduction). `counts`: numbers by name that no
-    row says (tokens, cache hits), summed into `Counts.extra`; of a call on rows of several units they count for the first one.
+    row says (tokens, cache hits), summed into `Counts.extra`; `inner`: the counts of stages that work inside this one, for
+    `Counts.inner`. Of a call on rows of several units both count for the first one.
     """
 
     def __init__(self, ports: Mapping[str, Batch] | None = None, *, absorbed: Batch | None = None,
-                 counts: Mapping[str, int] | None = None, **named: Batch) -> None:
+                 counts: Mapping[str, int] | None = None, inner: Mapping[str, Counts] | None = None, **named: Batch) -> None:
         super().__init__(ports or {}, **named)
-        self.absorbed, self.counts = absorbed, counts
+        self.absorbed, self.counts, self.inner = absorbed, counts, inner
 
 
 Result = Batch | Outputs | Iterable["Batch | Outputs"]
@@ -144,6 +145,10 @@ class Stage:
     def amounts(self) -> Mapping[str, Summed]:
         """Columns of numbers whose sum says more than the number of records: seconds of sound, tokens. From this stage on the
         funnel shows how much of them every stage kept, and lost for which reason."""
+        return {}
+
+    def inner(self) -> Mapping[str, Stage]:
+        """Stages that work inside this one, in its workers, by their names there: the plan shows them."""
         return {}
 
     def setup_node(self, ctx: Context) -> None:

@@ -157,7 +157,8 @@ def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list
 
 def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
     optional = {"sparse": list(info.sparse), "by_value": counts.by_value, "amounts": counts.amounts, "extra": counts.extra,
-                "memory": asdict(counts.memory) if counts.memory else None}
+                "memory": asdict(counts.memory) if counts.memory else None,
+                "inner": {name: inner.to_json() for name, inner in counts.inner.items()}}
     return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],
             "in": counts.rows_in, "made": counts.made, "out": dict(counts.out),
             "dropped": {**dict.fromkeys(info.reasons, 0), **counts.dropped},

@@ -34,7 +34,7 @@ def about(name: str, factory: Factory) -> Iterator[Any]:
         made = table("parameter", "type", "default", "")
         for p in known:
             default = "required" if p.default is REQUIRED else repr(p.default)
-            made.add_row(p.name, p.type_name, default, docs.get(p.name, ""))
+            made.add_row(p.written, p.type_name, default, docs.get(p.name, ""))
         yield ""
         yield made
     yield ""

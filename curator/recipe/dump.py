@@ -51,7 +51,8 @@ def dump(pipeline: Graph) -> str:
         recipe["branches"] = {line.name: _written(line, names) for line in branches}
     recipe |= _settings(pipeline.settings)
     text = yaml.dump(recipe, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
-    strangers = {packs.described(node.stage) for node in nodes if packs.name_of(node.stage) is None}
+    stages = [stage for node in nodes for stage in (node.stage, *node.stage.inner().values())]
+    strangers = {packs.described(stage) for stage in stages if packs.name_of(stage) is None}
     if not strangers:
         return text
     return ("# This recipe does not load: these stages are in no installed pack, they were given in Python.\n"
@@ -128,7 +129,7 @@ def _entry(stage: Stage, name: str, usual_name: str = "") -> Any:
         if name != (usual_name or factory.name):
             extra["name"] = name
         extra |= _changed(stage, factory(**values))
-    plain = {key: _plain(value, key) for key, value in given.items()}
+    plain = {key.removesuffix("_"): _plain(value, key) for key, value in given.items()}
     if not plain and not extra:
         return written
     return {written: plain or None} | ({"with": extra} if extra else {})
@@ -146,6 +147,8 @@ def _changed(stage: Stage, plain: Stage) -> dict[str, Any]:
 
 def _plain(value: Any, key: str = "") -> Any:
     """A parameter in YAML's own types; secrets are hidden."""
+    if isinstance(value, Stage):
+        return _entry(value, value.name)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
     if isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from curator.api.errors import PackError
-from curator.api.stage import FunctionStage
+from curator.api.stage import FunctionStage, Stage
 from curator.registry.packs import Factory
 
 REQUIRED = inspect.Parameter.empty  # in place of a default, where there is none
@@ -21,8 +21,8 @@ MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable, abc.Set)
 UNIONS = (typing.Union, types.UnionType)
 _SPOKEN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path",
-           type(None): "nothing"}
-_MANY = {str: "texts", int: "whole numbers", float: "numbers", Path: "paths"}
+           type(None): "nothing", Stage: "a step"}
+_MANY = {str: "texts", int: "whole numbers", float: "numbers", Path: "paths", Stage: "steps"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Parameter:
     name: str
     hint: Any = Any
     default: Any = REQUIRED
+
+    @property
+    def written(self) -> str:
+        """Its name in recipes: `as`, where Python needs `as_`."""
+        return self.name.removesuffix("_")
 
     @property
     def type_name(self) -> str:

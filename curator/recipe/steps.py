@@ -10,6 +10,7 @@ from curator.api.resources import Resources
 from curator.api.stage import Stage
 from curator.io.yaml import Item, Problems
 from curator.recipe.graph import Step
+from curator.recipe.parameters import parameters
 from curator.recipe.values import BAD, arguments, attempt, coerce, make
 from curator.registry import packs
 from curator.registry.names import unknown
@@ -28,13 +29,24 @@ def read_step(kind: str, entry: Item, path: str, seed: int | None, problems: Pro
     step = Step(name, f"{path}.{name}" if name else path, item, None, extra is not None and "name" in extra.value)
     try:
         factory = _factory(kind, name) if name else None
-        if factory is not None:
+        if factory is not None and (given := _with_inner(factory, given, step.path, seed, problems)) is not None:
             step.stage = make(factory, given, step.path, problems, seed)
         if step.stage is not None and extra is not None:
             step.stage = _adjusted(step.stage, extra, f"{path}.with", problems)
     except (RecipeError, PackError) as error:
         problems.add(item, step.path, str(error))
     return step
+
+
+def _with_inner(factory: packs.Factory, given: Item, path: str, seed: int | None, problems: Problems) -> Item | None:
+    """The parameters with the steps in them made; None if something is wrong with one of these, which is noted."""
+    before, made = len(problems.found), dict(given.value) if given.is_map else {}
+    for name in (p.written for p in parameters(factory) if p.hint == list[Stage]):
+        item = made.get(name)
+        if item is not None and item.is_list:
+            steps = [read_step("stage", entry, f"{path}.{name}[{i}]", seed, problems) for i, entry in enumerate(item.value)]
+            made[name] = item.beside([item.beside(step.stage) for step in steps])
+    return None if len(problems.found) > before else given.beside(made) if given.is_map else given
 
 
 def check_keys(item: Item, path: str, known: tuple[str, ...], problems: Problems) -> bool:

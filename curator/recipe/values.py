@@ -28,7 +28,7 @@ _TRUTH = {"yes": True, "on": True, "no": False, "off": False}
 
 def arguments(factory: Factory | type, given: Item, path: str, problems: Problems) -> dict[str, Any]:
     """The keyword arguments that a mapping of parameters gives; BAD ones are left out and noted."""
-    known = {p.name: p for p in parameters(factory)}
+    known = {p.written: p for p in parameters(factory)}
     given = _shorthand(known, given, path, problems)
     values = {}
     for name, item in given.value.items():
@@ -38,7 +38,7 @@ def arguments(factory: Factory | type, given: Item, path: str, problems: Problem
             continue
         value = coerce(item, known[name].hint, at, problems)
         if value is not BAD:
-            values[name] = value
+            values[known[name].name] = value
     for name, parameter in known.items():
         if parameter.default is REQUIRED and name not in given.value:
             problems.add(given, path, f"the parameter {name!r} is missing; it is {spoken(parameter.hint)}")
@@ -108,6 +108,8 @@ def _scalar(item: Item, hint: Any) -> Any:
     if hint in (str, Path):
         written = value is not None and (item.text or item.quoted)  # as the user typed it: `no`, `007`, `1e3`
         return hint(item.text) if written else BAD
+    if hint is Stage:
+        return value if isinstance(value, Stage) else BAD
     if hint is bool:
         return value if isinstance(value, bool) else BAD if item.quoted else _TRUTH.get(item.text.lower(), BAD)
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -59,6 +59,7 @@ def _operator(phase: Phase, operator: Operator) -> list[str]:
         if step.implicit:
             continue
         lines.append(f"    {step.name}{'' if step.spool else _contract(step.stage)}")
+        lines += [f"        > {name}{_contract(stage)}" for name, stage in step.stage.inner().items()]
         if isinstance(step.stage, Sink) and not step.spool:
             lines.append(f"        to {step.stage.path}")
         for (of, port), targets in operator.routes.items():

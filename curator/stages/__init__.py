@@ -8,6 +8,7 @@ from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
 from curator.stages.columns import Map, Rename, Select
 from curator.stages.drop import Drop
+from curator.stages.each.each import Each
 from curator.stages.fetch.fetch import Fetch
 from curator.stages.limit import Limit
 from curator.stages.route import Merge, Route
@@ -16,7 +17,7 @@ from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, WebDataset, Files, ToJsonl, ToParquet, ToCsv, ToWebDataset, ToFiles,
-    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Top, Fetch,
+    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from curator.api.batch import ROW, UNIT, Batch
 from curator.api.counts import ERRORS_MAX, Counts
 from curator.api.errors import StageError
-from curator.api.stage import SIDE_OUTPUTS, Stage
+from curator.api.stage import SIDE_OUTPUTS, Outputs, Stage
 from curator.api.summary import ColumnSummary
 
 ERROR_CHARS = 160  # of an error, where errors are counted
@@ -57,10 +57,10 @@ class Account:
             count_answer(self._of(unit), port, rows, self.adds, self.stage.count_by)
             count_amounts(self._of(unit), port, rows, self.amounts)
 
-    def extra(self, numbers: Mapping[str, int] | None) -> None:
+    def extra(self, outputs: Outputs) -> None:
         """Take in numbers that the stage gave beside its rows."""
-        if numbers:
-            next(iter(self.counts.values())).add(Counts(extra=dict(numbers)))
+        if outputs.counts or outputs.inner:
+            next(iter(self.counts.values())).add(Counts(extra=dict(outputs.counts or {}), inner=dict(outputs.inner or {})))
 
     def close(self, busy_s: float) -> dict[int, Counts]:
         """The counts by unit; `busy_s` of work is shared out by rows.

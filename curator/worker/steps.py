@@ -128,7 +128,7 @@ class WorkingStep:
                 del answer
             if outputs.absorbed is not None:
                 account.saw(None, outputs.absorbed)
-            account.extra(outputs.counts)
+            account.extra(outputs)
             del outputs
             if buffered and buffered_bytes > BUFFERED_BYTES:
                 while buffered:

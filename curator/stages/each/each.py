@@ -1,0 +1,333 @@
+"""A pipeline over a record's items: frames of a clip, pages of a document, crops of an image.
+
+The life of a batch: `process` is given records. `Items`, the first step of a small operator, makes records of their items, and
+the `Runner`, which runs every operator of a pipeline, feeds them to the inner steps in batches of the size of each, over many
+records. What comes out carries which item it is, and is folded into columns of the records.
+
+One failure: an inner stage raises. The runner halves its batch until the bad item is alone on `failed`, as it does with
+records. The item is counted, and its record gathered from the others. If more than `max_failed_items` of them fail, the record
+leaves on `failed` with the first error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curator.api.batch import UNIT, Batch, concat_tables
+from curator.api.counts import Counts
+from curator.api.errors import RecipeError, StageError
+from curator.api.findings import Alarm, Finding, Line, Shown, Summed
+from curator.api.format import count, plural
+from curator.api.resources import Resources
+from curator.api.stage import SIDE_OUTPUTS, Composite, Context, Contract, Outputs, Reduce, Sink, Source, Stage, Stateful
+from curator.engine.protocol import Call, Failed, Output, Ref, Slice
+from curator.pipeline.contracts import check_contracts
+from curator.pipeline.graph import End, Node, unique
+from curator.pipeline.plan import Operator, Step, Target
+from curator.stages.columns import require
+from curator.stages.each.folds import Gathered, folded, gathered, type_of
+from curator.stages.each.items import ITEM, RECORD, Items
+
+TOLD = 3  # reasons and errors of an inner step that are named
+
+
+@dataclass(kw_only=True)
+class Each(Stage):
+    """Run steps over the items of each record (frames of a clip, pages, crops, values of a list) and gather what they add.
+
+    Adds the columns that `gather` names. A record without items, or of whose items none is left, has null there (a count is 0).
+    It keeps the payload.
+
+    Inside, an item is a record: `id` (that of the record and `#k`), `source`, `parent`, `item` (0, 1, ...), and the item
+    itself; where that is `pixels` also its `width` and `height`, as image.decode gives them. Items of many records share a
+    batch. What a step drops is not gathered; children that it makes of an item are gathered with the others. Steps that answer
+    one by one may stand here, in one worker; not sources, sinks, stages with a memory or several ports, nor another `each`.
+    Their time limits do not count here; that of this stage does.
+
+    An item that fails is counted, and its record gathered from the others, but where more than the share `max_failed_items` of
+    them fail, or all that were not dropped: then the record fails, with the first error. Half of them is the usual limit: a score
+    that rests on the smaller part of a record says little of it.
+
+    `payload`: what has the items: a payload (an array, or a list), or a column of lists. `as_`: what an item is called inside,
+    in recipes `as`: the payload that the steps need (`pixels`), or a column. `steps`: what runs over the items. `gather`: by
+    inner column what is made of it: `{nsfw_score: max}`; `{nsfw_score: [max, mean]}` makes `nsfw_score_max` and
+    `nsfw_score_mean`; `{nsfw_score: {max: worst}}` makes `worst`. Of numbers there are max, min, mean, median, std and sum (std
+    is that of the items themselves, divided by their number), of truth values any, all and mean (the share), of vectors max,
+    min and mean, place by place (the mean of vectors of length 1 has length 1), and of all values first, last, count and list.
+    Nulls are passed over, but in list. `per_record`: columns of the record that its items carry. `per_item`: payloads or columns
+    of lists with a value for each item (`timestamps`), which carries it. `max_failed_items`: from 0, where no item may fail, to 1.
+    """
+
+    payload: str
+    as_: str
+    steps: list[Stage]
+    gather: dict[str, str | list[str] | dict[str, str]]
+    per_record: list[str] = field(default_factory=list)
+    per_item: list[str] = field(default_factory=list)
+    max_failed_items: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.steps or not self.gather:
+            raise RecipeError("each wants `steps`, what runs over the items, and `gather`, what becomes of the columns they add")
+        if not 0 <= self.max_failed_items <= 1:
+            raise RecipeError(f"max_failed_items is a share from 0 to 1, got {self.max_failed_items}")
+        for stage in self.steps:
+            _check_inner(stage)
+        self._names: list[str] = []
+        for stage in self.steps:
+            self._names.append(unique(stage.name, self._names))
+        self._gathered = gathered(self.gather)
+        self.resources = together([stage.resources for stage in self.steps])
+        sparse = {name for stage in self.steps for name in stage.sparse}
+        self.sparse = tuple(one.into for one in self._gathered if one.column in sparse)
+        self.contract()  # what can be said against the types is said now
+
+    def inner(self) -> Mapping[str, Stage]:
+        return dict(zip(self._names, self.steps, strict=True))
+
+    def parameters(self) -> dict[str, Any]:
+        """With what decides the answers of the inner stages in their place."""
+        return super().parameters() | {"steps": [stage.fingerprint() for stage in self.steps]}
+
+    # -- the plan ---------------------------------------------------------------------------------------------
+
+    def contract(self) -> Contract:
+        inside = self._first({})
+        for stage in self.steps:
+            inside |= stage.contract().adds
+        adds = {one.into: type_of(one, inside.get(one.column)) for one in self._gathered}
+        return Contract(needs={self.payload, *self.per_record, *self.per_item}, adds=adds)
+
+    def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
+        inside = self._inside(columns)
+        return dict(columns) | {one.into: type_of(one, inside.get(one.column)) for one in self._gathered}
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        kind = columns.get(self.payload)
+        if kind is not None and not pa.types.is_null(kind) and not hasattr(kind, "value_type"):
+            raise RecipeError(f"{self.payload!r} is {kind}, neither a list nor a payload: it has no items")
+        try:
+            inside = self._inside(columns)
+        except RecipeError as error:
+            first = self._first(columns)
+            lacking = [n for s in self.steps for n in s.contract().needs if n in columns and n not in first and repr(n) in str(error)]
+            hint = f"; the record has it: per_record: [{lacking[0]}] gives it to the items" if lacking else ""
+            raise type(error)(f"{error}{hint}") from None
+        for one in self._gathered:
+            if one.column not in inside:
+                raise RecipeError(f"gather: no column {one.column!r} comes out of the steps; there are {', '.join(sorted(inside))}")
+            type_of(one, inside[one.column])
+
+    def _first(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
+        """What an item has before the first step."""
+        text, size = pa.string(), dict.fromkeys(("width", "height") if self.as_ == "pixels" else (), pa.int32())
+        lists = {name: getattr(columns.get(name), "value_type", None) for name in (self.payload, *self.per_item)}
+        own = {"id": text, "source": text, "parent": text, "item": pa.int32(), self.as_: lists.pop(self.payload)}
+        return own | size | {name: columns.get(name) for name in self.per_record} | lists
+
+    def _inside(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
+        """What an item has after the last step; checked on the way."""
+        nodes = [Node(_Given(self._first(columns)))]
+        for stage in self.steps:
+            nodes.append(Node(stage, (End(nodes[-1]),)))
+        names = dict(zip(nodes, (self.name, *(f"{self.name} > {name}" for name in self._names)), strict=True))
+        return check_contracts(nodes, names, {})[nodes[-1]] or {}
+
+    # -- what people see --------------------------------------------------------------------------------------
+
+    def findings(self, step: str, counts: Counts) -> Iterable[Finding]:
+        first = counts.inner.get(self._names[0])
+        if first is None:
+            return
+        items, left = first.rows_in, counts.inner.get(self._names[-1], Counts()).out.get("out", 0)
+        yield Line(f"{plural(items, 'item')} of {self.payload}, {count(left)} gathered")
+        for name, stage in self.inner().items():
+            inner = counts.inner.get(name, Counts())
+            if inner.dropped:
+                yield Line(f"{name}: {plural(sum(inner.dropped.values()), 'item')} dropped ({_most(inner.dropped)})")
+            if inner.failed:
+                yield Alarm("warning", f"Stage {step}: {count(inner.failed)} of {plural(items, 'item')} failed in {name} "
+                                       f"({_most(inner.errors)}); their records are gathered from the others.")
+            yield from stage.findings(f"{step} > {name}", inner)
+
+    def example_columns(self) -> Mapping[str, Shown]:
+        shown = {name: kind for stage in self.steps for name, kind in stage.example_columns().items()}
+        return {one.into: kind for one in self._gathered if (kind := shown.get(one.column))
+                and (one.fold in ("first", "last") or (kind == "number" and one.fold != "list"))}
+
+    def amounts(self) -> Mapping[str, Summed]:
+        summed = {name: kind for stage in self.steps for name, kind in stage.amounts().items()}
+        return {one.into: summed[one.column] for one in self._gathered if one.fold == "sum" and one.column in summed}
+
+    # -- the worker -------------------------------------------------------------------------------------------
+
+    def setup_node(self, ctx: Context) -> None:
+        for stage in self.steps:
+            stage.setup_node(ctx)
+
+    def setup(self, ctx: Context) -> None:
+        from curator.worker.runner import Runner
+
+        items = Items(payload=self.payload, as_=self.as_, per_item=self.per_item)
+        named = {"items": items, **{f" {name}": stage for name, stage in self.inner().items()}}  # a stage may be called items
+        steps = tuple(Step(f"{self.name} > {name.strip()}", stage, "") for name, stage in named.items())
+        last = len(steps) - 1
+        ends = [(last, "out"), *((at, port) for at in range(len(steps)) for port in SIDE_OUTPUTS)]
+        operator = Operator(0, "map", steps, ("out",) * last, dict.fromkeys(ends, (Target(0),)), dict.fromkeys(ends, frozenset()))
+        self._runner = Runner(operator, put=_as_it_is, get=_as_it_is, sidecars=None)
+        self._known: tuple[dict, dict] = {}, {}
+        self._runner.setup(ctx, once=lambda name, do: None)  # by `setup_node`
+
+    def close(self) -> None:
+        self._runner.close()
+
+    def process(self, batch: Batch) -> Outputs:
+        held = {self.payload, *self.per_item}
+        require({*held, *self.per_record}, batch)
+        inside = batch.select(held | set(self.per_record)).with_columns({
+            UNIT: pa.array(np.zeros(len(batch), np.int32)), RECORD: pa.array(np.arange(len(batch), dtype=np.int32))})
+        inside = inside.with_payloads(**{name: None for name in batch.payloads() if name not in held})
+        found = _Found(self, len(batch))
+        rows = Slice(Ref(inside, len(batch), inside.nbytes), 0, 0, 0, len(batch))
+        for part in self._runner.run(Call(0, 0, "process", (rows,), ((0, 0),))):
+            if isinstance(part, Failed):
+                raise StageError(self.name, part.error) if part.fatal else RuntimeError(part.error)
+            for counted in part.counts.values():
+                found.count(counted)
+            for output in part.outputs:
+                found.take(output)
+        errors, traces = found.errors(self.max_failed_items)
+        answered = batch.with_columns(found.columns(self._types(batch)))
+        good = np.array([error is None for error in errors], bool)
+        outputs = Outputs(out=answered.filter(good), inner=found.counts)
+        if not good.all():
+            bad = np.flatnonzero(~good)
+            outputs["failed"] = batch.take(bad).with_error([errors[at] for at in bad]).with_columns(
+                {"traceback": pa.array([traces[at] for at in bad], pa.string())})
+        return outputs
+
+    def _types(self, batch: Batch) -> dict[str, pa.DataType | None]:
+        """Of the columns of the answer, also where no item says one."""
+        columns = {field.name: field.type for field in batch.visible().schema} | dict.fromkeys(batch.payloads())
+        if columns != self._known[0]:
+            self._known = columns, self.columns_after(columns)
+        return self._known[1]
+
+
+@dataclass
+class _Found:
+    """What came of the items of a call's records."""
+
+    each: Each
+    rows: int
+
+    def __post_init__(self) -> None:
+        self.counts: dict[str, Counts] = {}
+        self._names = ["items", *self.each.inner()]
+        self._kept: list[pa.Table] = []
+        self._ended = {port: np.zeros(self.rows, np.int64) for port in ("out", *SIDE_OUTPUTS)}
+        self._first: dict[int, tuple[str, str]] = {}  # the first error of a record, and where it was raised
+        self._bad: set[int] = set()  # records whose items cannot be told
+
+    def count(self, counted: Mapping[int, Counts]) -> None:
+        for at, counts in counted.items():
+            if at:
+                self.counts.setdefault(self._names[at], Counts()).add(counts)
+
+    def take(self, output: Output) -> None:
+        table, step = output.ref.data.rows, self._names[output.step]
+        records = table.column(RECORD).to_numpy()
+        self._ended[output.port] += np.bincount(records, minlength=self.rows)
+        if output.port == "out":
+            self._kept.append(table.select([RECORD, ITEM, *dict.fromkeys(one.column for one in self.each._gathered)]))
+        if output.port == "failed":
+            told = zip(records.tolist(), *(table.column(name).to_pylist() for name in ("error", "traceback")), strict=True)
+            for record, error, trace in told:
+                self._first.setdefault(record, (error if output.step == 0 else f"in {step}: {error}", trace))
+            if output.step == 0:
+                self._bad.update(records.tolist())
+
+    def errors(self, share_max: float) -> tuple[list[str | None], list[str]]:
+        """For each record why it fails, None where it does not; and tracebacks."""
+        errors: list[str | None] = [None] * self.rows
+        traces = [""] * self.rows
+        failed, dropped = self._ended["failed"], self._ended["dropped"] + self._ended["duplicate"]
+        total = failed + dropped + self._ended["out"]
+        for record, (error, trace) in self._first.items():
+            if record in self._bad:
+                errors[record], traces[record] = error, trace
+            elif failed[record] > share_max * total[record] or failed[record] == total[record] - dropped[record]:
+                errors[record] = f"{failed[record]} of {total[record]} items failed, the first {error}"
+                traces[record] = trace
+        return errors, traces
+
+    def columns(self, types: Mapping[str, pa.DataType | None]) -> dict[str, pa.Array]:
+        """The gathered columns of all records."""
+        if not self._kept:
+            return {one.into: _none(one, types[one.into], self.rows) for one in self.each._gathered}
+        table = concat_tables(self._kept)
+        table = table.take(pa.array(np.lexsort((table.column(ITEM).to_numpy(), table.column(RECORD).to_numpy())))).combine_chunks()
+        ends = np.searchsorted(table.column(RECORD).to_numpy(), np.arange(self.rows + 1)).tolist()
+        made = {}
+        for one in self.each._gathered:
+            values = table.column(one.column).chunk(0) if table.num_rows else pa.nulls(0)
+            kind = types[one.into] or type_of(one, values.type) or pa.null()
+            made[one.into] = pa.array([folded(one.fold, values.slice(a, b - a)) for a, b in pairwise(ends)], kind)
+        return made
+
+
+class _Given(Source):
+    """Stands before the first inner step: what items have."""
+
+    def __init__(self, given: dict[str, pa.DataType | None]) -> None:
+        self.given = given
+
+    def columns(self) -> dict[str, pa.DataType | None]:
+        return self.given
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
+
+
+def _none(one: Gathered, kind: pa.DataType | None, rows: int) -> pa.Array:
+    return pa.array([0 if one.fold == "count" else None] * rows, kind or pa.null())
+
+
+def _most(reasons: Mapping[str, int]) -> str:
+    most = sorted(reasons, key=lambda reason: -reasons[reason])[:TOLD]
+    return ", ".join(f"{reason} {count(reasons[reason])}" for reason in most) + (", …" if len(reasons) > TOLD else "")
+
+
+def _check_inner(stage: Stage) -> None:
+    """Refuse what cannot answer item by item in one worker."""
+    if not isinstance(stage, Stage):
+        raise RecipeError(f"each > {stage!r} is not a stage; a plain function becomes one with @curator.stage")
+    kinds = {Each: "is another `each`: items of items are one `explode` before it, or a stage of its own",
+             Source: "is a source: items come from the record", Sink: "is a sink: what is gathered is written after `each`",
+             Composite: "is made of several stages, which cannot all stand in one worker", Reduce: "must see all records",
+             Stateful: "remembers what it saw, which only one worker may do"}
+    for kind, why in kinds.items():
+        if isinstance(stage, kind):
+            raise RecipeError(f"each > {stage.name} {why}; put it before or after `each`")
+    if stage.ports != ("out",):
+        raise RecipeError(f"each > {stage.name} has the ports {', '.join(stage.ports)}, and inside `each` all goes one way; use `drop`, "
+                          "or a column and several folds")
+    if stage.resources.gang:
+        raise RecipeError(f"each > {stage.name} is a gang, and works in one process only inside `each`; put it after `each`")
+
+
+def together(needed: list[Resources]) -> Resources:
+    """What one worker needs that holds all of these stages, and works at one after the other: memory adds up, cores do not.
+
+    Shares of a device stand for memory on it: they add up to a whole one.
+    """
+    gpus = [one.gpus for one in needed]
+    return Resources(cpus=max(one.cpus for one in needed), gpus=max(*gpus, min(1.0, sum(gpus))),
+                     gpu_memory_gb=sum(one.gpu_memory_gb for one in needed), memory_gb=sum(one.memory_gb for one in needed))
