@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from itertools import islice
 from typing import Any
@@ -77,18 +78,24 @@ def may_replace(out: Folder) -> bool:
 
 def render_card(stats: Stats, about: About, out: Folder) -> str:
     """The text of `README.md`. `out` is looked into for the columns of files."""
-    import jinja2
-
     tables = list(_tables(stats, about, out))
     named = [t for t in tables if t.suffix == tables[0].suffix] if tables[0].rows else tables[:1]
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"line": _line, "count": count}
-    text = environment.from_string(files("curator.observe.report").joinpath("card.md.j2").read_text("utf-8")).render(
+    text = _template().render(
         head=_head(about, named), stats=stats, about=about, plural=plural, date=time.strftime("%Y-%m-%d", time.gmtime()),
         funnel=table_of(stats, "card"), balance=balance(stats), licences=_licences(about, tables[0].columns),
         tables=[(t, _how(t, t in named, not at)) for at, t in enumerate(tables)],
         described=[t for t in tables if t.columns is not None and t.folder.split("/")[0] not in SIDE_OUTPUTS])
     return f"{text}\n<!-- Written by curator; once it is edited, no run replaces it. {_hash(text)} -->\n"
+
+
+@cache
+def _template() -> Any:
+    """Compiled once: it takes as long as a small run."""
+    import jinja2
+
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"line": _line, "count": count}
+    return environment.from_string(files("curator.observe.report").joinpath("card.md.j2").read_text("utf-8"))
 
 
 def _hash(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -34,21 +35,26 @@ class Grid:
 
 def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()) -> str:
     """The HTML of `report.html`: flow, reasons, examples, times, files, alarms and the recipe's text. Everything is escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                                     undefined=jinja2.StrictUndefined)
-    environment.filters |= {"count": fmt.count, "size": fmt.size, "rate": fmt.rate, "duration": fmt.duration}
-    template = environment.from_string(files("curator.observe.report").joinpath("report.html.j2").read_text("utf-8"))
     records = stats["records"]
     ended = {name: records[name] for name in ("written", *SIDE_OUTPUTS, "absorbed") if records[name]}
     total = sum(group["files"] for group in stats["outputs"])
-    return template.render(
+    return _template().render(
         stats=stats, recipe=recipe, records=records, share=fmt.share, plural=fmt.plural, inside=inside, balance=balance(stats),
         ended=[(name, 100 * rows / sum(ended.values())) for name, rows in ended.items()],
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, flow=_flow(stats), times=_times(stats),
         reasons=_reasons(stats), tables=_tables(stats), columns=_columns(stats), outputs=_outputs(stats), examples=examples,
         files=stats["files"][:FILES_MAX], files_total=total)
+
+
+@cache
+def _template() -> Any:
+    """Compiled once: it takes as long as a small run."""
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
+                                     undefined=jinja2.StrictUndefined)
+    environment.filters |= {"count": fmt.count, "size": fmt.size, "rate": fmt.rate, "duration": fmt.duration}
+    return environment.from_string(files("curator.observe.report").joinpath("report.html.j2").read_text("utf-8"))
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
