@@ -26,11 +26,15 @@ from curator.stages import (
     Limit,
     Map,
     Merge,
+    Mix,
     Parquet,
     Rename,
+    Repeat,
     Route,
     Sample,
+    ScoreBins,
     Select,
+    Shuffle,
     ToCsv,
     ToFiles,
     ToJsonl,
@@ -66,6 +70,9 @@ def one_by_one():
     yield Each(payload="text", as_="word", steps=[Map(columns={"size": "length(word)"})], gather={"size": ["max", "count"]}), batch(
         text=[["a", "bcd"], [], None, ["é"]])
     yield Map(columns={"n": "n * 0.5", "new": "upper(text)"}), shown
+    yield from ((stage, rows) for stage in (
+        ScoreBins(scores="quality", by="lang", ensemble="max"), ScoreBins(scores="quality", edges={"quality": [0.5]}),
+        Repeat(times=1.5), Mix(by="lang", shares={"en": 1, "de": 2}, repeats=2), Shuffle()))
     yield from ((Top(by="quality", **how), rows) for how in ({"n": 2}, {"n": 1, "key": "lang"}, {"n": 2, "order": "asc"}))
 
 

@@ -163,12 +163,12 @@ LINES = {
     "models": 493,
     "ngrams": 345,
     "pipeline": 868,
-    "stages": 1619,
+    "stages": 2242,
     "engine": 3630,
     "recipe": 1401,
     "worker": 1970,
     "observe": 2025,
-    "testing": 1169,
+    "testing": 1170,
     "runtime": 1034,
     "run": 2465,
     "cli": 416,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11862
-    assert sum(LINES.values()) <= 26012
+    assert sum(LINES.values()) <= 26636
 
 
 def test_nothing_names_a_machine():

@@ -25,12 +25,14 @@ class Sample(Stage):
 
     `fraction`: the share, from 0 to 1. `by`: a column, and `fractions`: the shares for some of its values
     (`{en: 0.1, de: 0.5}`), compared as text; records with any other value, or null, are kept by `fraction`.
-    `seed`: any whole number from 0 to 2**64 - 1.
+    `weight`: a column of numbers that multiply the share, so that better records are likelier to stay (`{weight: quality}`); what
+    exceeds 1 counts as 1, null and NaN as 0. `seed`: any whole number from 0 to 2**64 - 1.
     """
 
     fraction: float = 1.0
     by: str | None = None
     fractions: dict[str, float] = field(default_factory=dict)
+    weight: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -43,27 +45,35 @@ class Sample(Stage):
             raise RecipeError(f"sample: seed must be from 0 to 2**64 - 1, got {self.seed}")
 
     def contract(self) -> Contract:
-        return Contract(needs=() if self.by is None else {self.by})
+        return Contract(needs={name for name in (self.by, self.weight) if name})
 
     def process(self, batch: Batch) -> Outputs:
         kept = chance(batch.rows.column("id"), self.seed) < self._shares(batch)
         return Outputs(out=batch.filter(kept), dropped=batch.filter(~kept).with_reason(REASON))
 
     def _shares(self, batch: Batch) -> np.ndarray | float:
+        shares = self._shares_by_value(batch)
+        return shares if self.weight is None else shares * np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0)
+
+    def _shares_by_value(self, batch: Batch) -> np.ndarray | float:
         if self.by is None:
             return self.fraction
-        shares = {_text(value): share for value, share in self.fractions.items()}
-        return np.array([shares.get(_text(value), self.fraction) if value is not None else self.fraction
+        shares = {as_text(value): share for value, share in self.fractions.items()}
+        return np.array([shares.get(as_text(value), self.fraction) if value is not None else self.fraction
                          for value in batch.rows.column(self.by).to_pylist()], dtype=np.float64)
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """As YAML writes it: `true`, not `True`."""
     return str(value).lower() if isinstance(value, bool) or value in ("True", "False") else str(value)
 
 
 def chance(ids: pa.ChunkedArray, seed: int) -> np.ndarray:
     """A number in [0, 1) for each id, as good as random and always the same."""
-    digests = [xxhash.xxh3_64_intdigest(i, seed) for i in ids.cast(pa.large_binary()).to_pylist()]
     # 53 bits, all that a float64 holds: with all 64, rounding could reach 1.0 and lose a record of `fraction: 1`.
-    return (np.array(digests, dtype=np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (digests(ids, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def digests(ids: pa.ChunkedArray, seed: int) -> np.ndarray:
+    """uint64: a hash of each id and the seed."""
+    return np.array([xxhash.xxh3_64_intdigest(i, seed) for i in ids.cast(pa.large_binary()).to_pylist()], dtype=np.uint64)

@@ -126,11 +126,11 @@ def _check_contract(subject: Subject) -> None:
 
 
 def _check_untouched(subject: Subject, port: str, names: set[str]) -> None:
-    """What the contract does not name is passed on as it was. (A child's id is its own.)"""
+    """What the contract does not name is passed on as it was. (The id of a child or of a copy is its own.)"""
     given = run.records(subject.batch)
     for place, record in subject.answers.get(port, []):
         before = given[place] if place != MADE else {}
-        for name in sorted(names & before.keys() - ({"id"} if "parent" in record else set())):
+        for name in sorted(names & before.keys() - ({"id"} if "parent" in record or record.get("copy_of") else set())):
             assert run.same(record[name], before[name]), (
                 f"{subject.who} changes {name!r} (record {before['id']!r}: {short(before[name])} becomes "
                 f"{short(record[name])}), and the contract's `adds` does not name it; name it there")

@@ -64,18 +64,18 @@ class Whole(Reduce):
 
     def clear(self) -> None:
         self._records: list[Batch] = []
-        self._learned = False
 
     def absorb(self, batch: Batch) -> None:
         self._records.append(batch)
 
+    def finish(self) -> Outputs:
+        return self._learn()
+
     def process(self, batch: Batch) -> Any:
-        if not self._learned:
-            self._learn()
         return self.main.stage.process(batch)
 
-    def _learn(self) -> None:
-        """Have the parts work, and the main one take in what they found."""
+    def _learn(self) -> Outputs:
+        """Have the parts work, and the main one take in what they found: what it makes of that."""
         ends: dict[End, list[Batch]] = {}
 
         def rows_of(node: Node) -> list[Batch]:
@@ -90,8 +90,9 @@ class Whole(Reduce):
             for answer in answers:
                 for port, rows in answer.items():
                     ends.setdefault(End(node, port), []).append(rows)
-        learn(self.main.stage, rows_of(self.main))
-        self._records, self._learned = [], True
+        made = learn(self.main.stage, rows_of(self.main))
+        self._records = []
+        return made
 
     def close(self) -> None:
         for node in (self.main, *self.parts):
