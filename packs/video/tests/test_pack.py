@@ -13,6 +13,7 @@ from curator_video.measures.motion import Motion
 from curator_video.measures.signals import Signals
 from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
+from curator_video.read.manifest import Manifest
 from curator_video.read.probe import Probe
 from curator_video.shots.shots import Shots
 from curator_video.shots.spans import Spans
@@ -29,6 +30,8 @@ def of_reading(folder):
     given = films(path.read_bytes(), b"no film", film(numbered(9), container="matroska"))
     either = {"skip": {"needs"}}  # they read bytes or a path, whichever is there
     yield VideoFiles(path=str(folder)), None
+    (folder / "list.jsonl").write_text('{"path": "one.mp4", "start_s": 0.5}\n')
+    yield Manifest(path=str(folder / "list.jsonl")), None
     yield from ((stage, given, either) for stage in (Probe(), Decode(), Shots(), Cut(), Frames(fps=2), Audio(rate=16_000)))
     long = given.with_columns({"duration": pa.array([12.0, None, 1.0])})
     yield Stride(), long, either

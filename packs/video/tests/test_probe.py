@@ -158,6 +158,8 @@ def test_the_stage_keeps_the_rules(tmp_path):
     assert set(run_stage(Probe(), batch)["out"].columns) == {"id", "source", "bytes", *COLUMNS}
     with pytest.raises(ContractError, match="needs `path`"):
         Probe().check({"id": pa.string()})
+    with pytest.raises(ContractError, match="`end_s` is to be seconds"):
+        Probe().check({"path": pa.string(), "end_s": pa.string()})
     with pytest.raises(ValueError, match="max_pixels"):
         Probe(max_pixels=0)
 

@@ -2,6 +2,7 @@
 
 from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
+from curator_video.read.manifest import Manifest
 from curator_video.read.probe import Probe
 
-STAGES: tuple[type, ...] = (VideoFiles, Probe, Decode)
+STAGES: tuple[type, ...] = (VideoFiles, Manifest, Probe, Decode)

@@ -93,14 +93,17 @@ class Probe(Stage):
         rows: list[dict[str, Any]] = []
         bad: dict[int, str] = {}
         starts, ends = (batch.column(n) if n in batch.columns else [None] * len(batch) for n in ("start_s", "end_s"))
+        seen: tuple[Any, dict[str, Any]] = (None, {})  # a film that several records lie in is read once
         with Films(self.storage_options, max_pixels=self.max_pixels) as films:
             for part in parts_of(batch):
                 try:
                     film = films.open(part)
-                    found = self._header(film) | (self._scanned(film) if self.scan else {})
+                    if film is not seen[0]:
+                        seen = film, self._header(film) | (self._scanned(film) if self.scan else {})
                 except BadFilm as error:
                     bad[part.row] = str(error)
                     continue
+                found = dict(seen[1])
                 start = 0.0 if starts[part.row] is None else starts[part.row]
                 whole = found["duration"]
                 end = ends[part.row]

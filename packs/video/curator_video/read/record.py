@@ -61,7 +61,7 @@ def parts_of(batch: Batch) -> Iterator[Part]:
 
 def check_file(columns: Mapping[str, pa.DataType | None]) -> None:
     """Raises:
-        ContractError: there is neither `bytes` nor `path`, or bytes that are none.
+        ContractError: there is neither `bytes` nor `path`, or bytes that are none, or a span that is no numbers.
     """
     if columns.keys().isdisjoint(("bytes", "path")):
         raise ContractError("needs `path` (where the film lies) or `bytes` (the file); readers such as video.files and webdataset "
@@ -69,6 +69,10 @@ def check_file(columns: Mapping[str, pa.DataType | None]) -> None:
     kind = columns.get("bytes")
     if kind is not None and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind)):
         raise ContractError(f"`bytes` is to be binary, the encoded file, and here it is {kind}")
+    for name in ("start_s", "end_s"):
+        kind = columns.get(name)
+        if kind is not None and not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+            raise ContractError(f"`{name}` is to be seconds, a number, and here it is {kind}; video.manifest reads texts as seconds")
 
 
 class Films:
