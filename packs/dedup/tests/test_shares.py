@@ -8,6 +8,7 @@ import pytest
 from curator_dedup import DedupNear
 from curator_dedup.near.measures import Hamming
 from curator_dedup.near.shares import SharedHashes
+from curator_dedup.near.sketch import by_shard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,16 @@ def test_order_and_repeats_do_not_count(lists, random):
     measure = SharedHashes(column="h", distance=4, hashes=12, share=0.5, within=4)
     mixed = [random.sample(some + random.choices(some, k=6), len(some) + 6) for some in lists]
     assert np.array_equal(measure.encode(batch(lists))[1], measure.encode(batch(mixed))[1])
+
+
+@given(st.lists(st.lists(st.integers(0, 40), min_size=5, max_size=5), max_size=6), st.integers(1, 4))
+def test_equal_keys_of_a_record_become_one(keys, shards):
+    row, place, counts, flat = by_shard(np.array(keys, np.uint64).reshape(len(keys), 5), shards, repeats=True)
+    found = {}
+    for r, p, some in zip(row.tolist(), place.tolist(), np.split(flat, np.cumsum(counts)[:-1]) if len(row) else [], strict=True):
+        found[r, p] = some.tolist()
+    expected = {(r, p): sorted({k for k in some if k % shards == p}) for r, some in enumerate(keys) for p in range(shards)}
+    assert found == {where: some for where, some in expected.items() if some}
 
 
 @settings(max_examples=25)

@@ -10,6 +10,7 @@ from curator_video.clips.frames import Frames
 from curator_video.clips.preview import Preview
 from curator_video.copies.hash import Hash
 from curator_video.measures.motion import Motion
+from curator_video.measures.overlay import Overlay
 from curator_video.measures.signals import Signals
 from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
@@ -42,6 +43,7 @@ def of_reading(folder):
 def of_measuring():
     given = clips(clip(pan(1, 30, 2)), None, clip(pan(2, 12, 0)))
     yield Motion(), given
+    yield Overlay(), given
     yield Signals(), given
     yield Hash(), given
     yield Preview(), given

@@ -8,8 +8,9 @@ import curator_video
 import cv2
 import numpy as np
 import pytest
-from curator_video.measures import motion, signals
+from curator_video.measures import motion, overlay, signals
 from curator_video.measures.motion import Motion
+from curator_video.measures.overlay import Overlay
 from curator_video.measures.signals import Signals
 
 from curator.registry import packs
@@ -35,9 +36,15 @@ WIDE = detailed(3, 252, 900)
 GOOD = [np.ascontiguousarray(WIDE[:240, 3 * k : 3 * k + 320]) for k in range(75)]
 
 
+def measured(batch):
+    for stage in (Signals(), Motion(), Overlay()):
+        batch = run_stage(stage, batch)["out"]
+    return batch
+
+
 def reasons(*given, fps=25.0):
     """Why each clip is dropped, None if it stays."""
-    scored = run_stage(Motion(), run_stage(Signals(), clips(*[clip(one, fps) for one in given]))["out"])["out"]
+    scored = measured(clips(*[clip(one, fps) for one in given]))
     dropped = Drop(rules=str(RULES)).process(scored)["dropped"]
     found = dict(zip(dropped.column("id"), dropped.column("reason"), strict=True))
     return [found.get(i) for i in scored.column("id")]
@@ -66,6 +73,15 @@ def thrown(deviation):
     return [cv2.warpAffine(WIDE, np.float32([[1, 0, -300 - x], [0, 1, -6 - y]]), (320, 240)) for x, y in places]
 
 
+def written(picture, lines):
+    """With large letters over it."""
+    made = picture.copy()
+    for k, line in enumerate(lines):
+        for colour, thick in (((0, 0, 0), 7), ((255, 255, 255), 3)):
+            cv2.putText(made, line, (30, 90 + 60 * k), cv2.FONT_HERSHEY_SIMPLEX, 1.1, colour, thick, cv2.LINE_AA)
+    return made
+
+
 def walked():
     """Held in the hand: slow sway of some pixels."""
     at = np.arange(75) / 25
@@ -85,6 +101,7 @@ BAD = {
     "shaky": thrown(4.0),
     "blurred": [cv2.GaussianBlur(one, (0, 0), 4) for one in GOOD],
     "borders": [barred(one, rows=36) for one in GOOD],
+    "text": [written(one, ("THIS IS WHAT", "LIES OVER IT")) for one in GOOD],
 }
 
 
@@ -93,7 +110,7 @@ def test_the_set_is_whole():
     assert (rules.name, bool(rules.source), bool(rules.description)) == ("quality", True, True)
     assert all(rule.source for rule in rules.rules)
     assert [rule.reason for rule in rules.rules] == list(BAD)
-    assert set(Drop(rules=str(RULES)).contract().needs) <= {*signals.COLUMNS, *motion.COLUMNS}
+    assert set(Drop(rules=str(RULES)).contract().needs) <= {*signals.COLUMNS, *motion.COLUMNS, *overlay.COLUMNS}
     assert Path(packs.resource("rules", "video/quality")).name == "quality.yaml"
 
 
@@ -112,5 +129,5 @@ def test_good_clips_pass():
 
 def test_what_has_no_scores_stays():
     empty = clips(None)
-    scored = run_stage(Motion(), run_stage(Signals(), empty)["out"])["out"]
+    scored = measured(empty)
     assert len(Drop(rules=str(RULES)).process(scored)["out"]) == 1

@@ -20,6 +20,7 @@ from packs.video.tests.clips import barred, clip, clips
 from packs.video.tests.films import film, pan, texture
 
 FPS = 25
+NEAR = {"column": "phash", "distance": 4, "hashes": 102, "share": 0.6, "within": 10}  # as video.hash says
 PICTURES = [one for seed in (11, 12, 13) for one in pan(seed, 75, 2)]  # three shots of 3 s
 
 
@@ -69,15 +70,24 @@ def hashed(*given, **parameters):
 
 @pytest.mark.parametrize("copy", COPIES)
 def test_copies_of_a_clip_are_found(copy):
-    near = run_stage(DedupNear(column="phash", distance=6, hashes=19), hashed(original(), COPIES[copy](), *others()[:2]))
+    near = run_stage(DedupNear(**NEAR), hashed(original(), COPIES[copy](), *others()[:2]))
     assert (near["duplicate"].column("id"), near["duplicate"].column("duplicate_of")) == (["1"], ["0"])
 
 
 def test_different_clips_are_not_merged():
-    near = run_stage(DedupNear(column="phash", distance=6, hashes=19), hashed(original(), *others()))
+    near = run_stage(DedupNear(**NEAR), hashed(original(), *others()))
     assert len(near["out"]) == 9
     lists = hashed(original(), *others()).column("phash")
     assert min(bits_apart(x, y) for a, b in itertools.combinations(lists, 2) for x in a for y in b) >= 12
+
+
+def test_a_common_title_makes_no_copies():
+    """Three clips begin with the same two seconds: a still title, and an intro that moves."""
+    title, intro = [texture(40)] * 50, pan(41, 50, 2)
+    for begin in (title, intro):
+        begun = [coded([*begin, *pan(seed, 100, 2)]) for seed in (30, 31, 32)]
+        assert len(run_stage(DedupNear(**NEAR), hashed(*begun))["out"]) == 3
+        assert len(run_stage(DedupNear(column="phash", distance=6, hashes=19), hashed(*begun, most=19))["out"]) == 1
 
 
 def test_bits_are_those_of_the_definition():
@@ -119,7 +129,7 @@ def test_a_still_has_one_hash_and_no_clip_more_than_asked():
     assert len(hashed(still, collapse=-1).column("phash")[0]) == 9
     many = {"frames": np.stack([texture(seed, 60, 80) for seed in range(30)]), "timestamps": np.arange(30) * 0.5}
     assert hashed(many).column("phash_times")[0] == sorted(hashed(many).column("phash_times")[0])
-    assert len(hashed(many).column("phash")[0]) == 19
+    assert len(hashed(many, most=19).column("phash")[0]) == 19
     assert hashed(many, most=3).column("phash_times") == [[2.0, 7.0, 12.0]]
     assert len(hashed(many, every_s=5).column("phash")[0]) == 3
 

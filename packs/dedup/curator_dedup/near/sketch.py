@@ -74,7 +74,7 @@ class Sketch(Stage):
         keys = bucket_keys(self.measure, rows, sketches, self.scope)
         if not keys.size:
             return Outputs(absorbed=batch)
-        row, place, counts, keys = by_shard(keys, self.shards)
+        row, place, counts, keys = by_shard(keys, self.shards, repeats=getattr(self.measure, "hashes", 1) > 1)
         lists = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), pa.array(keys))
         columns = {"shard": pa.array(self._shard_values[place]), "keys": lists, "sketch": _binary(sketches[row])}
         columns |= {name: values.take(pa.array(row)) for name, values in self._of_records(rows, sketches).items()}
@@ -104,18 +104,21 @@ def bucket_keys(measure: Measure, batch: Batch, sketches: np.ndarray, scope: str
     return mix(keys if scope is None else keys ^ mix(hash_values(batch, [scope])[0][:, :1]))
 
 
-def by_shard(keys: np.ndarray, shards: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Keys, uint64 [n, bands], grouped by row and shard (key modulo `shards`).
+def by_shard(keys: np.ndarray, shards: int, repeats: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Keys, uint64 [n, bands], grouped by row and shard (key modulo `shards`). With `repeats` a row's equal keys become one.
 
     Returns: row and shard of each group, int64 [groups]; how many keys it has, int64 [groups]; the keys, group after group.
     """
     places = (keys % np.uint64(shards)).astype(np.int64)
-    order = np.argsort(places, axis=1, kind="stable")
+    order = np.lexsort((keys, places), axis=1) if repeats else np.argsort(places, axis=1, kind="stable")
     places, keys = np.take_along_axis(places, order, axis=1), np.take_along_axis(keys, order, axis=1)
-    starts = np.ones(places.shape, dtype=bool)
+    starts, stays = np.ones(places.shape, dtype=bool), np.ones(places.shape, dtype=bool)
     starts[:, 1:] = places[:, 1:] != places[:, :-1]
-    first = np.flatnonzero(starts)
-    return first // keys.shape[1], places.ravel()[first], np.diff(np.append(first, keys.size)), keys.ravel()
+    if repeats:
+        stays[:, 1:] = keys[:, 1:] != keys[:, :-1]
+    at = np.flatnonzero(stays)
+    first = np.flatnonzero(starts.ravel()[at])
+    return at[first] // keys.shape[1], places.ravel()[at[first]], np.diff(np.append(first, len(at))), keys.ravel()[at]
 
 
 def sets(lists: pa.Array) -> pa.Array:

@@ -1,6 +1,7 @@
 """Numbers about a clip that need no model."""
 
 from curator_video.measures.motion import Motion
+from curator_video.measures.overlay import Overlay
 from curator_video.measures.signals import Signals
 
-STAGES: tuple[type, ...] = (Motion, Signals)
+STAGES: tuple[type, ...] = (Motion, Overlay, Signals)

@@ -90,6 +90,10 @@ class Signals(Stage):
 
     only: list[str] | None = None
 
+    sparse = ("black_ratio", "white_ratio", "blank_ratio", "exposure_ratio", "freeze_ratio", "longest_freeze",
+              "duplicate_ratio", "true_fps", "jump_ratio", "border_top", "border_bottom", "border_left", "border_right",
+              "border_ratio", "content_aspect")
+
     def __post_init__(self) -> None:
         if self.only == []:
             raise ValueError("only names no column, so that nothing would be measured; leave it out to measure all")

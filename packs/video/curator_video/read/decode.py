@@ -90,6 +90,8 @@ class Decode(Stage):
     max_pixels: int = 8192 * 8192
     storage_options: dict[str, Any] | None = setting(default=None)
 
+    sparse = ("corrupt_frames", "decode_note")
+
     def __post_init__(self) -> None:
         Choice(self.pick, self.fps, self.count)
         if self.size is not None and self.size < 2:

@@ -68,6 +68,10 @@ class Probe(Stage):
     max_pixels: int = 8192 * 8192
     storage_options: dict[str, Any] | None = setting(default=None)
 
+    sparse = ("sar", "aspect", "rotation", "fps", "fps_nominal", "max_gap", "start_time", "missing_ratio", "hdr",
+              "color_primaries", "keyframe_interval", "audio_offset", "subtitle_tracks", "languages", "creation_time",
+              "probe_note", "start_s")
+
     def __post_init__(self) -> None:
         if self.max_pixels < 1:
             raise ValueError(f"max_pixels must be 1 or more, got {self.max_pixels}")

@@ -1,0 +1,123 @@
+"""What stands still in a picture that moves: texts, logos, marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+
+STILL = 12             # levels that a pixel that stands still varies by at most
+EDGE = 24.0            # levels a pixel: letters and marks have sharp edges
+WINDOW = 3             # pictures that a text stands for at least
+MOST_WINDOWS = 16      # that are looked at
+SPACED_S = 0.5         # seconds between pictures of a window, or more
+CLOSE = (13, 5)        # pixels across and down, within which edges belong together
+LEAST_EDGES = 40       # pixels of edges that an overlay has
+LEAST_FILL = 0.12      # of its box that they have
+AROUND = 8             # pixels beside a box where the picture must move
+MOVES_AROUND = 0.2     # of these pixels, on each side
+MOVES = 0.05           # of the picture, without which nothing can be told
+LARGE = 0.25           # of the picture: what is larger is the scene
+SAME_BOX = 0.5         # of what two boxes cover, that they have in common if they are one
+STAYS = 0.7            # of its edges that an overlay still has where it is there
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels
+Found = tuple[tuple[float, float, float, float], float]  # a box in shares of width and height; the share of the clip in which it is there
+
+
+def overlays(grey: Callable[[int], np.ndarray], times: np.ndarray) -> list[Found] | None:
+    """The overlays of a clip; None where too little moves to tell.
+
+    `grey(k)`: picture k, uint8 [height, width], for which `times` has its seconds. They are looked for in the clip as a whole, and in
+    windows of a second, in two of which they must be found.
+    """
+    chosen = _apart(times)
+    if len(chosen) < WINDOW:
+        return None
+    starts = _starts(len(chosen))
+    made = {k: grey(chosen[k]) for k in np.unique(starts[:, None] + np.arange(WINDOW)).tolist()}
+    spread = Still(np.stack([made[k] for k in list(made)[::max(1, len(made) // MOST_WINDOWS)]]))
+    if not spread.tells:
+        return None
+    windows = [Still(np.stack([made[k] for k in range(start, start + WINDOW)])) for start in starts.tolist()]
+    always = spread.boxes()
+    passing: list[tuple[Box, list[np.ndarray]]] = []  # a box, and its edges in the windows in which it is found
+    for window in windows:
+        for box in window.boxes() if window.tells else ():
+            group = next((one for one in passing if _alike(one[0], box) >= SAME_BOX), None)
+            if group is None:
+                passing.append(group := (box, []))
+            group[1].append(window.within(group[0]))
+    shares = dict.fromkeys(always, 1.0)
+    for box, masks in passing:
+        if len(masks) > 1 and not any(_alike(box, other) > 0 for other in shares):
+            edges = np.mean(masks, axis=0) > 0.5
+            there = [np.count_nonzero(window.within(box) & edges) >= STAYS * np.count_nonzero(edges) for window in windows]
+            shares[box] = float(np.mean(there))
+    height, width = spread.edges.shape
+    return [((box[0] / width, box[1] / height, box[2] / width, box[3] / height), share) for box, share in shares.items()]
+
+
+def _starts(count: int) -> np.ndarray:
+    """The first pictures of windows: all, or neighbours in pairs, so that what stands for two seconds is in two of them."""
+    last = count - WINDOW
+    if last < MOST_WINDOWS:
+        return np.arange(last + 1)
+    first = np.linspace(0, last - 1, MOST_WINDOWS // 2).round().astype(int)
+    return np.unique(np.concatenate([first, first + 1]))
+
+
+def _apart(times: np.ndarray) -> np.ndarray:
+    """The numbers of pictures that are half a second apart and more."""
+    chosen, due = [], -np.inf
+    for k, time in enumerate(times):
+        if time >= due - 1e-6:
+            chosen.append(k)
+            due = time + SPACED_S
+    return np.array(chosen, int)
+
+
+class Still:
+    """What stands still in some pictures. `tells`: enough else moves."""
+
+    def __init__(self, pictures: np.ndarray) -> None:
+        self.moving = pictures.max(axis=0) - pictures.min(axis=0) > STILL
+        self.tells = bool(self.moving.mean() >= MOVES)
+        mean = pictures.mean(axis=0, dtype=np.float32)
+        across, down = cv2.Sobel(mean, cv2.CV_32F, 1, 0, scale=1 / 4), cv2.Sobel(mean, cv2.CV_32F, 0, 1, scale=1 / 4)
+        self.edges = (cv2.magnitude(across, down) > EDGE) & ~self.moving
+
+    def within(self, box: Box) -> np.ndarray:
+        """The edges in a box, bool."""
+        return self.edges[box[1]:box[3], box[0]:box[2]]
+
+    def boxes(self) -> list[Box]:
+        """Boxes around sharp edges that do not move, beside which the picture does."""
+        edges = self.edges.view(np.uint8)
+        joined = cv2.morphologyEx(edges, cv2.MORPH_CLOSE, np.ones(CLOSE[::-1], np.uint8))
+        count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
+        held = np.bincount(labels.ravel(), weights=edges.ravel(), minlength=count)
+        found = []
+        for number in range(1, count):
+            left, top, width, height = (int(one) for one in stats[number, :4])
+            area, box = width * height, (left, top, left + width, top + height)
+            if held[number] >= max(LEAST_EDGES, LEAST_FILL * area) and area <= LARGE * edges.size and _framed(box, self.moving):
+                found.append(box)
+        return found
+
+
+def _framed(box: Box, moving: np.ndarray) -> bool:
+    """Whether the picture moves on all sides of a box that lie in it."""
+    left, top, right, bottom = box
+    sides = (moving[max(0, top - AROUND):top, left:right], moving[bottom:bottom + AROUND, left:right],
+             moving[top:bottom, max(0, left - AROUND):left], moving[top:bottom, right:right + AROUND])
+    shares = [one.mean() for one in sides if min(one.shape) >= AROUND // 2]
+    return len(shares) >= 2 and min(shares) >= MOVES_AROUND
+
+
+def _alike(a: Box, b: Box) -> float:
+    """What two boxes have in common, as a share of what they cover together."""
+    across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    common = max(0, across) * max(0, down)
+    return common / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common)
