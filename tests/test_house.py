@@ -112,7 +112,7 @@ def test_the_page_for_pack_authors_names_what_they_may_import():
 @pytest.mark.parametrize(("library", "homes"), [
     ("fsspec", {"curator.io.files.remote"}), ("ray", {"curator.runtime.ray"}),
     ("multiprocessing", {"curator.worker.main", "curator.worker.processes"}),
-    ("torch", {"curator.models.loading", "curator.models.heads"})])
+    ("torch", {"curator.models.loading", "curator.models.heads", "curator.models.captioner"})])
 def test_each_heavy_dependency_has_one_home_in_the_core(library, homes):
     users = {m for m, p in MODULES.items() if m.startswith("curator.") and library in {u.split(".")[0] for u in imports(p)}}
     assert users <= homes
@@ -160,7 +160,7 @@ LINES = {
     "io/tables": 1684,
     "sql": 378,
     "registry": 366,
-    "models": 493,
+    "models": 804,
     "ngrams": 345,
     "pipeline": 868,
     "stages": 2242,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11862
-    assert sum(LINES.values()) <= 26817
+    assert sum(LINES.values()) <= 27128
 
 
 def test_nothing_names_a_machine():

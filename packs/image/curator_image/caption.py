@@ -56,16 +56,17 @@ class Caption(Stage):
     def setup(self, ctx: Context) -> None:
         for name in ("torch", "transformers"):
             library(name)  # a missing one is an error with its remedy
-        from curator_image.captioner import Captioner, load_captioner
+        from curator.models.captioner import Captioner, Question, load_captioner
 
         model, processor = load_captioner(self.model, ctx, trust_remote_code=self.trust_remote_code)
-        self._captioner = Captioner(model, processor, prompt=self.prompt, system=self.system,
-                                    max_new_tokens=self.max_new_tokens, image_options=self.image_options)
+        self._captioner = Captioner(model, processor, system=self.system, max_new_tokens=self.max_new_tokens,
+                                    image_options=self.image_options)
+        self._question = Question
 
     def process(self, batch: ImageBatch) -> ImageBatch:
         images = batch.pixels or [None] * len(batch)
-        present = [pixels for pixels in images if pixels is not None]
-        answers = iter(self._captioner.describe(present) if present else ())
+        questions = [self._question(self.prompt, [pixels]) for pixels in images if pixels is not None]
+        answers = iter(self._captioner.answers(questions) if questions else ())
         replies = [None if pixels is None else next(answers) for pixels in images]
         return batch.with_columns({
             self.into: pa.array([answer and answer.text for answer in replies], pa.string()),

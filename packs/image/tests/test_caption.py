@@ -42,6 +42,12 @@ def captioner(stage: Caption):
     return stage._captioner
 
 
+def inputs(stage: Caption, *images: np.ndarray):
+    """What the model is given for these images."""
+    asked = captioner(stage)
+    return asked.inputs([stage._question(stage.prompt, [pixels]) for pixels in images])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_conformance(family, folder_of):
     """Among others: an image gets the same caption alone and in a batch, whatever padding that brings."""
@@ -53,17 +59,17 @@ def test_tokens_are_the_likeliest_ones_by_the_bare_model(family, folder_of):
     batch = noise((60, 40), (100, 30), (120, 160))
     stage = Caption(model=folder_of(family), max_new_tokens=6)
     answers = rows(stage, batch)
-    asking, words = captioner(stage), transformers.AutoTokenizer.from_pretrained(folder_of(family))
+    words = transformers.AutoTokenizer.from_pretrained(folder_of(family))
     bare = transformers.AutoModelForImageTextToText.from_pretrained(folder_of(family)).eval()
     for pixels, answer in zip(batch.pixels, answers, strict=True):
-        inputs = dict(asking.inputs([pixels]))
-        length = inputs["input_ids"].shape[1]
+        given = dict(inputs(stage, pixels))
+        length = given["input_ids"].shape[1]
         with torch.inference_mode():
             for _ in range(answer["caption_tokens"]):
-                token = bare(**inputs, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
+                token = bare(**given, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
                 more = {"input_ids": token, "attention_mask": token * 0 + 1, "mm_token_type_ids": token * 0}
-                inputs |= {name: torch.cat([inputs[name], one], dim=1) for name, one in more.items() if name in inputs}
-        made = inputs["input_ids"][0, length:]
+                given |= {name: torch.cat([given[name], one], dim=1) for name, one in more.items() if name in given}
+        made = given["input_ids"][0, length:]
         assert answer["caption"] == words.decode(made, skip_special_tokens=True).strip()
         assert answer["caption_finish_reason"] == ("stop" if 2 in made else "length")
 
@@ -83,7 +89,7 @@ def test_a_caption_that_ends_is_told_from_one_that_is_cut_off(family, folder_of,
     assert (cut["caption_tokens"], cut["caption_finish_reason"]) == (2, "length")
     stage = Caption(model=folder_of(family), max_new_tokens=8)
     (sequence,) = captioner(stage)._model.generate(
-        **captioner(stage).inputs(batch.pixels), do_sample=False, max_new_tokens=8, forced_eos_token_id=None).tolist()
+        **inputs(stage, *batch.pixels), do_sample=False, max_new_tokens=8, forced_eos_token_id=None).tolist()
     third = sequence[-8:][2]
     ending = FAMILIES[family](tmp_path / "model", eos_token_id=[2, third])
     first = sequence[-8:].index(third) + 1
@@ -103,7 +109,7 @@ def test_settings_of_the_model_do_not_make_an_answer_depend_on_its_batch(family,
 
 def test_image_options_reach_the_image_processor(folder_of):
     (pixels,) = noise((120, 160)).pixels
-    long, short = (captioner(Caption(model=folder_of("qwen"), image_options=options)).inputs([pixels])["input_ids"].shape[1]
+    long, short = (inputs(Caption(model=folder_of("qwen"), image_options=options), pixels)["input_ids"].shape[1]
                    for options in ({}, {"size": {"shortest_edge": 28 * 28, "longest_edge": 4 * 28 * 28}}))
     assert long - short > 10
 
@@ -111,7 +117,7 @@ def test_image_options_reach_the_image_processor(folder_of):
 def test_the_prompt_and_the_system_message_are_in_the_question(folder_of):
     stage = Caption(model=folder_of("llava"), prompt="What is it?", system="Be brief.")
     words = transformers.AutoTokenizer.from_pretrained(folder_of("llava"))
-    asked = words.decode(captioner(stage).inputs(noise((20, 30)).pixels)["input_ids"][0])
+    asked = words.decode(inputs(stage, *noise((20, 30)).pixels)["input_ids"][0])
     assert asked == "<system>Be brief.</s><user>" + "<image>" * 4 + "What is it?</s><assistant>"
 
 
@@ -127,7 +133,7 @@ def test_a_processor_that_cannot_do_without_torchvision_says_so(tmp_path):
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "curator_image.captioner", raising=False)
+    monkeypatch.delitem(sys.modules, "curator.models.captioner", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(CuratorError, match=r"pip install 'curator-core\[models\]'"):
         Caption(model="any").setup(Context())

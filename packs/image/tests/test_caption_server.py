@@ -9,13 +9,14 @@ import threading
 
 import pyarrow as pa
 import pytest
-from curator_image.caption_server import CaptionServer, columns_of, media_type
+from curator_image.caption_server import CaptionServer, media_type
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.api.errors import CuratorError, RunStopped, StageError
 from curator.api.tasks import ImageBatch
 from curator.front import from_source
+from curator.models.prompts import columns_of
 from curator.stages import Jsonl, Map, ToJsonl
 from curator.testing import check_stage, run_stage
 from packs.image.tests.chat_server import Model, caption_for, completion
