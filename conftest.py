@@ -1,7 +1,12 @@
-"""For all tests: how hypothesis judges them, and where random tests begin."""
+"""For all tests: how hypothesis judges them, where random tests begin, and what they do not wait for."""
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from curator.worker import processes
+from tests.warm import Warm
 
 # A slow machine is not a fault of what is tested, nor is a folder that all examples of a test share.
 common = {"deadline": None, "print_blob": True,
@@ -16,3 +21,22 @@ settings.load_profile("curator")
 def first_seed(request) -> int:
     """Where tests that draw from seeds begin to count; `make fuzz` gives another one each time."""
     return int(request.config.getoption("--hypothesis-seed") or 0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_start():
+    """Runs of tests take fork servers that are warm, and no file is waited for until it is on the disk: no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        warm = Warm()
+        patch.setattr(processes, "subprocess", warm.module())
+        patch.setattr(os, "fsync", lambda fd: None)
+        yield
+        warm.close()
+
+
+@pytest.fixture
+def cold_start(monkeypatch):
+    """A fork server is started as users start it."""
+    import subprocess
+
+    monkeypatch.setattr(processes, "subprocess", subprocess)

@@ -40,7 +40,7 @@ class Starts(Stage):
 
 
 @pytest.fixture
-def runtime(tmp_path, monkeypatch):
+def runtime(tmp_path, monkeypatch, cold_start):
     """One for workers of an empty stage; after the test nothing of it is left."""
     monkeypatch.setenv(TOKEN, str(tmp_path))
     made = []

@@ -13,6 +13,7 @@ from curator import Batch
 from curator.testing import check_stage, run_stage
 from packs.video.tests.films import film
 from packs.video.tests.scenes import FPS, cases, drawn, pan, thumbs_of
+from tests.marks import soaked_after
 
 MISSED = {"wipe12"}  # no rule for it
 NAMES = [name for name in cases() if name not in MISSED | {"occluder"}]
@@ -34,7 +35,7 @@ def table(seed):
     return made
 
 
-@pytest.mark.parametrize("seed", [0, 400])
+@pytest.mark.parametrize("seed", soaked_after(1, [0, 400]))
 def test_known_films(seed):
     for name, (told, flashes) in table(seed).items():
         _, cuts, gradual, truth = cases(seed)[name]
