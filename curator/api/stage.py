@@ -45,7 +45,8 @@ class Context:
 
     `gpus`: the devices this worker may use (also in CUDA_VISIBLE_DEVICES). `cpus`: threads it may use. `worker`: a
     number unique in the run. `rank` and `world_size`: which of how many processes of a gang this is; their environment is
-    that of torchrun, each sees its own devices only, and all get the same calls in the same order.
+    that of torchrun, each sees its own devices only, and all get the same calls in the same order. `progress`: a stage that does
+    one piece after the other in a `process` call may call it before each: the time limit is for a piece then.
     """
 
     worker: int = 0
@@ -53,6 +54,7 @@ class Context:
     gpus: tuple[int, ...] = ()
     rank: int = 0
     world_size: int = 1
+    progress: Callable[[], None] = lambda: None
 
 
 class Outputs(dict[str, Batch]):

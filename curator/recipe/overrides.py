@@ -53,6 +53,9 @@ def _set_in_line(line: Item, path: str, new: Item) -> None:
             raise LookupError(f"{path} leads to something that has no name")
         entry.value, entry.text = {entry.text: entry.beside(None)}, ""
     name = next((key for key in entry.value if key != "with"), "with")
+    if inner.startswith("steps.") and entry.value[name].is_map and _entries(entry.value[name], "steps"):
+        _set_in_line(entry.value[name], inner, new)
+        return
     is_extra = inner == "with" or inner.startswith("with.")
     _set(entry, inner if is_extra else f"{name}.{inner}".rstrip("."), new, known=(name, "with"))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from time import perf_counter
@@ -65,6 +66,7 @@ class Runner:
         Raises:
             StageError: a step's `setup` or `setup_node` raised; the message ends with its traceback.
         """
+        ctx = replace(ctx, progress=self.progress)
         for step in self.operator.steps:
             if type(step.stage).setup_node is not Stage.setup_node:
                 once(step.name, partial(_set_up, step, step.stage.setup_node, ctx))

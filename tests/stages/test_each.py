@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator import Batch, CuratorError, ImageBatch, Outputs, RecipeError, Resources, Source, Stage, VideoBatch, load, stage
+from curator import Batch, Context, CuratorError, ImageBatch, Outputs, RecipeError, Resources, Source, Stage, VideoBatch, load, stage
 from curator.api.counts import Counts
 from curator.api.errors import ContractError
 from curator.api.findings import Alarm, Line
@@ -231,6 +231,17 @@ def test_what_steps_inside_are_decides_its_fingerprint_and_its_resources():
     assert both == Resources(cpus=2, gpus=0.5, memory_gb=4, gpu_memory_gb=8)
 
 
+def test_a_time_limit_inside_is_for_one_call():
+    told = []
+    assert each().timeout_s is None
+    limited = each(Level().with_(timeout_s=5.0), Level().with_(timeout_s=9.0))
+    assert limited.timeout_s == 9
+    limited.setup_node(Context())
+    limited.setup(Context(progress=lambda: told.append(1)))
+    limited.process(clips([1] * 8).with_columns({"_row": [0], "_unit": [0]}))
+    assert len(told) == 1 + 2 + 2
+
+
 # -- recipes and runs ---------------------------------------------------------------------------------------------
 
 RECIPE = """
@@ -258,6 +269,8 @@ def test_a_recipe_goes_in_and_out_and_runs(tmp_path):
     pipeline = load(text)
     inside = pipeline.sinks[0].inputs[0].node.stage.steps
     assert (inside[2].batch_size, inside[3].seed) == (2, 7)
+    changed = load(text, {"steps.each.steps.drop-2.short": "n < 3", "steps.each.steps[2].with.batch_size": "5"}).sinks[0].inputs[0]
+    assert (changed.node.stage.steps[2].conditions, changed.node.stage.steps[2].batch_size) == ({"short": "n < 3"}, 5)
     assert dump(load(dump(pipeline))) == dump(pipeline)
     result = Pipeline.of(pipeline).run(workers=0)
     rows = {row["id"]: row for row in pq.read_table(next((tmp_path / "out").rglob("part-*.parquet"))).to_pylist()}

@@ -48,7 +48,7 @@ class Each(Stage):
     itself; where that is `pixels` also its `width` and `height`, as image.decode gives them. Items of many records share a
     batch. What a step drops is not gathered; children that it makes of an item are gathered with the others. Steps that answer
     one by one may stand here, in one worker; not sources, sinks, stages with a memory or several ports, nor another `each`.
-    Their time limits do not count here; that of this stage does.
+    A time limit is for one call of one of them.
 
     An item that fails is counted, and its record gathered from the others, but where more than the share `max_failed_items` of
     them fail, or all that were not dropped: then the record fails, with the first error. Half of them is the usual limit: a score
@@ -84,6 +84,7 @@ class Each(Stage):
             self._names.append(unique(stage.name, self._names))
         self._gathered = gathered(self.gather)
         self.resources = together([stage.resources for stage in self.steps])
+        self.timeout_s = max((stage.timeout_s for stage in self.steps if stage.timeout_s is not None), default=None)
         sparse = {name for stage in self.steps for name in stage.sparse}
         self.sparse = tuple(one.into for one in self._gathered if one.column in sparse)
         self.contract()  # what can be said against the types is said now
@@ -180,7 +181,7 @@ class Each(Stage):
         last = len(steps) - 1
         ends = [(last, "out"), *((at, port) for at in range(len(steps)) for port in SIDE_OUTPUTS)]
         operator = Operator(0, "map", steps, ("out",) * last, dict.fromkeys(ends, (Target(0),)), dict.fromkeys(ends, frozenset()))
-        self._runner = Runner(operator, put=_as_it_is, get=_as_it_is, sidecars=None)
+        self._runner = Runner(operator, put=_as_it_is, get=_as_it_is, sidecars=None, progress=ctx.progress)
         self._known: tuple[dict, dict] = {}, {}
         self._runner.setup(ctx, once=lambda name, do: None)  # by `setup_node`
 
