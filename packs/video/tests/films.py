@@ -88,7 +88,7 @@ def film(pictures: Iterable[np.ndarray], fps: int | Fraction = 25, *, codec: str
             _mux_sound(out, voice, sound, sound_rate)
         number = 0
         while picture is not None:
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), "rgb24" if picture.ndim == 3 else "gray")
+            frame = _framed(picture, pix_fmt, colours)
             frame.pts = number if pts is None else pts[number]
             frame.time_base = stream.codec_context.time_base
             out.mux(stream.encode(frame))
@@ -96,6 +96,14 @@ def film(pictures: Iterable[np.ndarray], fps: int | Fraction = 25, *, codec: str
         out.mux(stream.encode(None))
     with place:
         return place.read()
+
+
+def _framed(picture: np.ndarray, pix_fmt: str, colours: tuple[int, int, int] | None) -> av.VideoFrame:
+    """uint16 pictures are RGB of the colours that are named."""
+    if picture.dtype != np.uint16:
+        return av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), "rgb24" if picture.ndim == 3 else "gray")
+    deep = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), "rgb48le")
+    return deep.reformat(format=pix_fmt, dst_colorspace=colours[2] if colours else None)
 
 
 def sine(hertz: float, seconds: float, rate: int = 16_000, level: float = 0.5) -> np.ndarray:

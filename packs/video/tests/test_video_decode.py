@@ -47,7 +47,8 @@ def test_two_pictures_a_second_and_a_thumbnail_of_each():
     assert np.allclose(out.thumb_times[0] * 25, np.arange(100))
     row = out.rows.to_pylist()[0]
     assert {name: row[name] for name in COLUMNS} == {
-        "decoded_frames": 100, "corrupt_frames": 0, "decode_note": None, "start_s": 0, "end_s": 4, "duration": 4}
+        "decoded_frames": 100, "corrupt_frames": 0, "decode_note": None, "comb_ratio": 0, "hdr": None,
+        "start_s": 0, "end_s": 4, "duration": 4}
 
 
 def test_golden_samples():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from curator_video.clips.cutting import Clip
 
 ANSWER_BYTES = 32 << 20  # of clips in one answer
+CUT_METHODS = ("keyframe", "edit_list", "exact", "deinterlaced")
+WHEN = ("auto", "yes", "no")
 METHODS = ("auto", "exact", "keyframe")
 PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
 COLUMNS = {"bytes": pa.binary(), "extension": pa.string(), "cut_method": pa.string(), "clip_start": pa.float64(),
@@ -32,7 +34,7 @@ class Cut(Stage):
     Reads `path`, or `bytes` where they are there, and `start_s` and `end_s` (seconds from the first picture). Records of one
     film by path that follow each other open it once, and in order they read it once.
 
-    Adds `bytes` (the mp4), `extension` (mp4), `cut_method` (keyframe, edit_list, exact), `clip_start` (seconds of the film at
+    Adds `bytes` (the mp4), `extension` (mp4), `cut_method` (keyframe, edit_list, exact, deinterlaced), `clip_start` (seconds of the film at
     which the first picture of the clip is shown: `start_s`, or the first one after it), `clip_frames` (pictures that
     are shown), `hidden_s` (seconds of pictures in the file that no player shows); `start_s`, `end_s` and `duration` are those
     of the clip: with `keyframe` it begins earlier. The same film, span and libraries give the same bytes.
@@ -41,9 +43,11 @@ class Cut(Stage):
     by which players begin at the right picture; else (the keyframe is more than `max_hidden` seconds before, pictures before it are
     coded by later ones, a codec or container that an mp4 cannot have, damage) it encodes as H.264. `exact` always encodes: nothing
     hidden is in the file. `keyframe` always copies, from the keyframe before on, all of it shown.
-    `max_hidden`: seconds. `audio`: keep the first sound track: copied (AAC, MP3, Opus, AC-3, FLAC, ALAC), else as AAC. `crf`, `preset`: of
-    x264; a lower crf is better and larger. A turned film stays turned by its display matrix, high bit depths stay (10 bits); of
-    an odd size the last row or column goes.
+    `deinterlace`: encode whole pictures, made by FFmpeg's bwdif, of those that are two fields woven together: `auto` where `comb_ratio`
+    (of video.shots or video.decode) is above 0.007 and `method` is not keyframe. `max_hidden`: seconds.
+    `audio`: keep the first sound track: copied (AAC, MP3, Opus, AC-3, FLAC, ALAC), else as AAC. `crf`, `preset`: of x264; a lower
+    crf is better and larger. A turned film stays turned by its display matrix, high bit depths stay (10 bits), and HDR does; of an
+    odd size the last row or column goes.
 
     What cannot be cut leaves on `failed`; `error` begins with what it is: `no_frames`, `cut_failed`, or as in video.probe.
 
@@ -53,6 +57,7 @@ class Cut(Stage):
 
     method: Literal["auto", "exact", "keyframe"] = "auto"
     max_hidden: float = 2.0
+    deinterlace: Literal["auto", "yes", "no"] = "auto"
     audio: bool = True
     crf: int = 18
     preset: str = "veryfast"
@@ -63,6 +68,10 @@ class Cut(Stage):
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"method is one of {', '.join(METHODS)}, got {self.method!r}")
+        if self.deinterlace not in WHEN:
+            raise ValueError(f"deinterlace is one of {', '.join(WHEN)}, got {self.deinterlace!r}")
+        if self.deinterlace == "yes" and self.method == "keyframe":
+            raise ValueError("method: keyframe copies, and deinterlace: yes encodes; leave one of them out")
         if self.max_hidden < 0:
             raise ValueError(f"max_hidden must be 0 seconds or more, got {self.max_hidden}")
         if not 0 <= self.crf <= 51:
@@ -81,7 +90,8 @@ class Cut(Stage):
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         told = [f"{counts.extra[name]:,} {words}" for name, words in (
-            ("keyframe", "copied"), ("edit_list", "copied with an edit list"), ("exact", "encoded")) if counts.extra.get(name)]
+            ("keyframe", "copied"), ("edit_list", "copied with an edit list"), ("exact", "encoded"),
+            ("deinterlaced", "deinterlaced")) if counts.extra.get(name)]
         if told:
             yield Line(", ".join(told))
 
@@ -91,6 +101,7 @@ class Cut(Stage):
 
         self._clip_of, self._span, self._bad = clip_of, span, BadFilm
         self._way = Way(self.method, self.audio, self.crf, self.preset, self.max_hidden)
+        self._whole = replace(self._way, deinterlace=True)
 
     def process(self, batch: Batch) -> Iterator[Outputs]:
         good: dict[int, dict[str, Any]] = {}
@@ -100,7 +111,8 @@ class Cut(Stage):
                 try:
                     film = films.open(part)
                     start, end = self._span(part.begin, part.end)
-                    clip = self._clip_of(film, again.open(part), start, end, self._way)
+                    woven = self.deinterlace == "yes" or (self.deinterlace == "auto" and part.combed and self.method != "keyframe")
+                    clip = self._clip_of(film, again.open(part), start, end, self._whole if woven else self._way)
                     good[part.row] = self._row(clip, part.begin + part.shift, None if part.end is None else part.end + part.shift,
                                                part.shift)
                 except self._bad as error:
@@ -124,7 +136,7 @@ class Cut(Stage):
             rows = list(good.values())
             made = batch.without([name for name in ("bytes",) if name in batch.columns]).take(list(good))
             outputs["out"] = made.with_columns({name: pa.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()})
-            outputs.counts = {name: sum(row["cut_method"] == name for row in rows) for name in ("keyframe", "edit_list", "exact")}
+            outputs.counts = {name: sum(row["cut_method"] == name for row in rows) for name in CUT_METHODS}
         if bad:
             outputs["failed"] = batch.take(list(bad)).with_error(list(bad.values()))
         return outputs

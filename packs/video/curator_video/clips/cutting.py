@@ -50,6 +50,7 @@ class Way:
     crf: int
     preset: str
     max_hidden: float
+    deinterlace: bool = False
 
 
 def clip_of(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -> Clip:
@@ -58,7 +59,7 @@ def clip_of(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -
     Raises:
         BadFilm: there is no picture in the span, or it can neither be copied nor encoded.
     """
-    if way.method != "exact":
+    if way.method != "exact" and not way.deinterlace:
         try:
             made = _copied(packets, start_s, end_s, way)
         except BadFilm:
@@ -200,7 +201,7 @@ def _encoded(film: Film, packets: Film, start_s: float, end_s: float, way: Way) 
     coded: list[Any] = []
     encoder: _Encoder | None = None
     with av.open(file, "w", format="mp4", options=_MP4) as out:
-        for time, frame in film.frames(start_s, None if end_s >= FOREVER_S else end_s):
+        for time, frame in film.frames(start_s, None if end_s >= FOREVER_S else end_s, way.deinterlace):
             if encoder is None:
                 encoder = _Encoder(film, out, frame, time, way)
             coded += encoder.encode(time, frame)
@@ -212,7 +213,7 @@ def _encoded(film: Film, packets: Film, start_s: float, end_s: float, way: Way) 
         _mux(out, coded, sound.packets)
     stop = min(encoder.end, end_s) - encoder.first
     data = shown_until(file.getvalue(), [stop, *sound.length(end_s)])
-    return Clip(data, "exact", encoder.first, encoder.count)
+    return Clip(data, "deinterlaced" if way.deinterlace else "exact", encoder.first, encoder.count)
 
 
 class _Encoder:

@@ -21,7 +21,9 @@ from av.video.reformatter import VideoReformatter
 
 from curator.api.errors import InputError
 from curator.io.files.folder import open_input
+from curator_video.read.interlace import deinterlaced
 from curator_video.read.pixels import Pixels, matrix_of
+from curator_video.read.tone import HDR
 
 # Containers that know themselves by their first bytes and lead to no other file. Without such a list a playlist would
 # make FFmpeg open what it names. Those of sound are there so that a file with sound only is called what it is.
@@ -91,11 +93,16 @@ class Film:
 
     # -- what is to be had -------------------------------------------------------------------------------------------
 
-    def frames(self, start_s: float = 0.0, end_s: float | None = None) -> Iterator[tuple[float, Any]]:
+    def frames(self, start_s: float = 0.0, end_s: float | None = None, deinterlace: bool = False) -> Iterator[tuple[float, Any]]:
         """Pictures with start_s <= time < end_s, in order, with their times.
 
-        Spans that follow each other give each picture once. Going through spans in order is cheapest.
+        Spans that follow each other give each picture once. Going through spans in order is cheapest. `deinterlace`: one whole
+        picture of each that is two fields woven together.
         """
+        pictures = self._span(start_s, end_s)
+        return deinterlaced(pictures) if deinterlace else pictures
+
+    def _span(self, start_s: float, end_s: float | None) -> Iterator[tuple[float, Any]]:
         start, end = start_s - EPSILON_S, math.inf if end_s is None else end_s - EPSILON_S
         if not self._in_reach(start):
             self._go_to(start)
@@ -119,6 +126,11 @@ class Film:
     def chroma(self, frame: Any) -> np.ndarray:
         """U and V of an upright frame, uint8 2 x 18 x 32, by area; grey is 128."""
         return self._pixels.chroma(frame)
+
+    @property
+    def hdr(self) -> str | None:
+        """`pq` or `hlg`, by the first picture; None for the usual range."""
+        return HDR.get(int(self.first.color_trc))
 
     def fitted(self, size: int, side: str = "long") -> tuple[int, int]:
         """(width, height) whose longer (`long`) or shorter (`short`) side has `size`, both even; never larger than it is."""

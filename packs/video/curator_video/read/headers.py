@@ -12,7 +12,6 @@ from curator_video.read.film import Film
 
 VFR_SPREAD, VFR_GAP = 0.05, 1.5  # deviation of intervals / mean; longest interval / median
 _NOTHING = ("und", "unk", "mis", "mul", "zxx", "")
-_TRANSFERS = {16: "pq", 18: "hlg"}
 # ITU-T H.273, table 2
 _PRIMARIES = {1: "bt709", 4: "bt470m", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "film", 9: "bt2020", 10: "smpte428",
               11: "smpte431", 12: "smpte432", 22: "ebu3213"}
@@ -37,7 +36,7 @@ def from_header(film: Film) -> dict[str, Any]:
         "aspect": film.width / film.height, "rotation": film.rotation, "mirrored": film.mirrored,
         "fps": float(rate) if rate else None, "fps_nominal": float(rate) if rate else None, "duration": declared,
         "declared_duration": declared, "start_time": film.first_s, "declared_frames": stream.frames or None,
-        "pix_fmt": first.format.name, "bit_depth": bits, "hdr": _TRANSFERS.get(int(first.color_trc)),
+        "pix_fmt": first.format.name, "bit_depth": bits, "hdr": film.hdr,
         "color_primaries": _PRIMARIES.get(int(first.color_primaries)),
         "full_range": int(first.color_range) == 2 or first.format.name.startswith("yuvj"),
         "interlaced": bool(first.interlaced_frame), "has_audio": audio is not None,

@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 from av.video.reformatter import Interpolation, VideoReformatter
 
+from curator_video.read.tone import HDR, luma_of, shown
+
 THUMB = (64, 36)  # width and height: what shots, motion and hashes look at
 CHROMA = (32, 18)
 _PLANAR = ("yuv420p", "yuv422p", "yuv444p", "yuv440p", "yuv411p", "yuv410p", "yuvj420p", "yuvj422p", "yuvj444p", "yuvj440p", "nv12",
@@ -34,21 +36,26 @@ class Pixels:
         width, height = size if self._turns % 2 == 0 else size[::-1]
         matrix = _BT709 if frame.colorspace == _UNSPECIFIED and frame.height >= _HD else None
         way = Interpolation.AREA if width < frame.width or height < frame.height else Interpolation.BICUBIC
-        made = _scaled(self._scaler, frame, width, height, "rgb24", src_colorspace=matrix, interpolation=way)
-        return self._turned(made.to_ndarray())
+        kind = HDR.get(int(frame.color_trc))
+        made = _scaled(self._scaler, frame, width, height, "rgb48le" if kind else "rgb24", src_colorspace=matrix, interpolation=way)
+        pixels = made.to_ndarray()
+        return self._turned(shown(pixels, kind, int(frame.color_primaries)) if kind else pixels)
 
     def thumb(self, frame: Any) -> np.ndarray:
         """uint8 36 x 64."""
-        planes = _planes(frame, 1)
+        planes = planes_of(frame, 1)
         if not planes:
             return self._turned(self._by_scaler(frame)[0])
         small = _shrunk(planes[0], self._target(THUMB), _DEEP.get(frame.format.name, 0))
-        return self._turned(_NARROW[small] if _is_full(frame) else small)
+        if _is_full(frame):
+            small = _NARROW[small]
+        kind = HDR.get(int(frame.color_trc))
+        return self._turned(luma_of(kind)[small] if kind else small)
 
     def chroma(self, frame: Any) -> np.ndarray:
         """uint8 2 x 18 x 32."""
         made = np.empty((2, CHROMA[1], CHROMA[0]), np.uint8)
-        found = _planes(frame, 3)
+        found = planes_of(frame, 3)
         if not found:
             planes = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in self._by_scaler(frame)[1:]]
         else:
@@ -99,7 +106,7 @@ def matrix_of(frame: Any) -> tuple[bool, int]:
     return bool(mirrored), round(np.degrees(np.arctan2(sign * b, sign * a)) / 90) * 90 % 360
 
 
-def _planes(frame: Any, count: int) -> list[np.ndarray]:
+def planes_of(frame: Any, count: int) -> list[np.ndarray]:
     """The first planes as they lie in the frame, without a copy; none where they are not luma and so many."""
     name = frame.format.name
     if name not in _PLANAR and name not in _DEEP and name != "gray":

@@ -18,6 +18,7 @@ from curator_video.shots.detector import RULES, Detector, Found
 
 if TYPE_CHECKING:
     from curator_video.read.film import Film
+    from curator_video.read.interlace import Combing
 
 FLOOR = 0.2  # boundaries with a score below it are not kept
 
@@ -30,7 +31,8 @@ class Shots(Stage):
 
     Adds `shots` (list of `start` and `end`, seconds from the first picture of the file; `before` and `after`, what there is at
     both ends: start, end, cut, dissolve, fade, blank; `score` of the boundary before, null where there is none), `shot_count`,
-    `flash_count`, `blank_ratio` (of the time, pictures of one colour) and `boundaries` (list of `start`, `end`, `kind`, `score`),
+    `flash_count`, `blank_ratio` (of the time, pictures of one colour), `comb_ratio` (of the pixels that are combed, as video.decode
+    has it, of a picture a second) and `boundaries` (list of `start`, `end`, `kind`, `score`),
     which has the weaker ones, too, down to 0.2: `video.spans` takes another threshold without decoding anything. What is shown
     from `start` to `end` of a boundary, mixed or blank pictures, belongs to no shot; at a cut both are when the new picture comes.
 
@@ -63,7 +65,7 @@ class Shots(Stage):
 
     def contract(self) -> Contract:
         return Contract(adds={"shots": SHOTS, "boundaries": BOUNDARIES, "shot_count": pa.int32(), "flash_count": pa.int32(),
-                              "blank_ratio": pa.float32()})
+                              "blank_ratio": pa.float32(), "comb_ratio": pa.float32()})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         check_file(columns)
@@ -78,35 +80,42 @@ class Shots(Stage):
 
     def setup(self, ctx: Context) -> None:
         from curator_video.read.film import BadFilm
+        from curator_video.read.interlace import Combing
 
-        self._bad = BadFilm
+        self._bad, self._combing = BadFilm, Combing
 
     def process(self, batch: Batch) -> Outputs:
         found: list[Found] = []
+        combs: list[float | None] = []
         wrong: list[str | None] = []
         with Films(self.storage_options) as films:
             for part in parts_of(batch):
                 try:
-                    found.append(self._found(films.open(part), part))
+                    combing = self._combing()
+                    found.append(self._found(films.open(part), part, combing))
+                    combs.append(combing.ratio)
                     wrong.append(None if found[-1].start is not None else "no_frames: not one picture in its span")
                 except self._bad as error:
                     found.append(Found())
+                    combs.append(None)
                     wrong.append(str(error))
         good = [error is None for error in wrong]
         outputs = Outputs()
         if all(good) or any(good):
             kept = [one for one, fine in zip(found, good, strict=True) if fine]
             columns, outputs.counts = self._columns(kept)
+            columns["comb_ratio"] = pa.array([one for one, fine in zip(combs, good, strict=True) if fine], pa.float32())
             outputs["out"] = batch.filter(good).with_columns(columns)
         if not all(good):
             outputs["failed"] = batch.filter([not fine for fine in good]).with_error([error for error in wrong if error is not None])
         return outputs
 
-    def _found(self, film: Film, part: Part) -> Found:
+    def _found(self, film: Film, part: Part, combing: Combing) -> Found:
         detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR)
         time, lasts = 0.0, None
         for time, frame in film.frames(part.begin, part.end):
             detector.add(time + part.shift, film.thumb(frame), film.chroma(frame))
+            combing.add(time, frame)
             lasts = frame.duration, frame.time_base
         last = time + float(lasts[0] * lasts[1]) if lasts and lasts[0] and lasts[1] else None
         end = last if last is None or part.end is None else min(last, part.end)
