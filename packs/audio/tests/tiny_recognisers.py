@@ -9,7 +9,7 @@ LANGUAGES = ("en", "de", "ja")
 
 
 def whisper(folder: Path, seed: int = 0) -> str:
-    """A Whisper that hears three languages; its text is nonsense."""
+    """A Whisper that hears three languages and writes timestamps; its text is nonsense."""
     import torch
     import transformers
     from tokenizers.pre_tokenizers import ByteLevel
@@ -17,7 +17,8 @@ def whisper(folder: Path, seed: int = 0) -> str:
     letters = sorted(ByteLevel.alphabet())
     special = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{name}|>" for name in LANGUAGES), "<|translate|>", "<|transcribe|>",
                "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
-    tokenizer = transformers.WhisperTokenizer(vocab={letter: at for at, letter in enumerate(letters)}, merges=[])
+    times = [f"<|{tick / 50:.2f}|>" for tick in range(1501)]
+    tokenizer = transformers.WhisperTokenizer(vocab={token: at for at, token in enumerate((*letters, *special, *times))}, merges=[])
     tokenizer.add_special_tokens({"additional_special_tokens": special})
     ids = dict(zip(special, tokenizer.convert_tokens_to_ids(special), strict=True))
     end = ids["<|endoftext|>"]
@@ -29,7 +30,8 @@ def whisper(folder: Path, seed: int = 0) -> str:
     model.generation_config = transformers.GenerationConfig(
         is_multilingual=True, lang_to_id={f"<|{name}|>": ids[f"<|{name}|>"] for name in LANGUAGES},
         task_to_id={"transcribe": ids["<|transcribe|>"], "translate": ids["<|translate|>"]},
-        no_timestamps_token_id=ids["<|notimestamps|>"], decoder_start_token_id=ids["<|startoftranscript|>"], bos_token_id=end,
+        no_timestamps_token_id=ids["<|notimestamps|>"], alignment_heads=[[0, 0], [0, 1]],
+        max_initial_timestamp_index=50, decoder_start_token_id=ids["<|startoftranscript|>"], bos_token_id=end,
         eos_token_id=end, pad_token_id=end, max_length=64, suppress_tokens=[i for n, i in ids.items() if n != "<|endoftext|>"])
     extractor = transformers.WhisperFeatureExtractor(feature_size=16)
     model.save_pretrained(folder)

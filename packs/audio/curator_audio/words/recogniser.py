@@ -35,8 +35,9 @@ class Word:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a model heard in up to 30 s. `logprob`: mean of the tokens'. `no_speech`: probability that nobody speaks; None where
-    the model does not say. `language`: ISO 639-1, None where the model has one only. `tokens`: how many it made."""
+    """What a model heard. `logprob`: mean of the tokens'. `no_speech`: probability that nobody speaks; None where
+    the model does not say. `language`: ISO 639-1, None where the model has one only. `tokens`: how many it made. `segments`: what was said
+    in one go."""
 
     text: str
     logprob: float | None
@@ -44,10 +45,22 @@ class Heard:
     no_speech: float | None = None
     language: str | None = None
     words: list[Word] = field(default_factory=list)
+    segments: list[Word] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a model made of a window: tokens, their log-probabilities, and where each begins in seconds, if that was asked for."""
+
+    ids: list[int]
+    scores: np.ndarray
+    times: np.ndarray | None = None
 
 
 class Whisper:
     """Whisper and models of its kind, greedy, without timestamps."""
+
+    window_s: float | None = WINDOW_S  # what is heard at once; None for all of a record
 
     def __init__(self, model: Any, processor: Any, task: str, max_new_tokens: int) -> None:
         self._model, self._processor = model, processor
@@ -65,18 +78,8 @@ class Whisper:
         encoded = self._encoded(waves)
         found, _, silent = self._at_first(encoded)
         chosen = [language or best for language, best in zip(languages, found, strict=True)]
-        options = dict(self._options)
-        if self._languages:
-            options["language"] = [f"<|{name}|>" for name in chosen]
-        with torch.inference_mode():
-            made = self._model.generate(encoder_outputs=encoded, force_unique_generate_call=True, return_dict_in_generate=True,
-                                        output_logits=True, **options)
-        steps = torch.stack(made.logits, dim=1).float().log_softmax(-1)
-        tokens = made.sequences[:, -steps.shape[1]:]
-        scores = steps.gather(-1, tokens[..., None])[..., 0].cpu().numpy()
-        end = self._model.generation_config.eos_token_id
-        return [self._heard(row, score, language, quiet, end)
-                for row, score, language, quiet in zip(tokens.tolist(), scores, chosen, silent, strict=True)]
+        made = self._generate(encoded, chosen)
+        return [self._heard(one.ids, one.scores, language, quiet) for one, language, quiet in zip(made, chosen, silent, strict=True)]
 
     def languages(self, waves: Sequence[np.ndarray]) -> list[dict[str, float]]:
         """The probability of each language in recordings of up to 30 s.
@@ -88,8 +91,28 @@ class Whisper:
             raise CuratorError("this model knows one language only: name a multilingual one, such as openai/whisper-tiny")
         return self._at_first(self._encoded(waves))[1]
 
+    def _generate(self, encoded: Any, languages: Sequence[str | None], **options: Any) -> list[Tokens]:
+        """The likeliest tokens of each window, to its end."""
+        if self._languages:
+            options["language"] = [f"<|{name}|>" for name in languages]
+        with torch.inference_mode():
+            made = self._model.generate(encoder_outputs=encoded, force_unique_generate_call=True, return_dict_in_generate=True,
+                                        output_logits=True, **self._options, **options)
+        steps = torch.stack(made["logits"], dim=1).float().log_softmax(-1)
+        tokens = made["sequences"][:, -steps.shape[1]:]
+        scores = steps.gather(-1, tokens[..., None])[..., 0].cpu().numpy()
+        times = made.get("token_timestamps")
+        end = self._model.generation_config.eos_token_id
+        ends = set(end) if isinstance(end, Sequence) else {end}
+        lengths = [next((at + 1 for at, token in enumerate(row) if token in ends), len(row)) for row in tokens.tolist()]
+        found = times[:, -steps.shape[1]:].cpu().numpy() if times is not None else [None] * len(lengths)
+        return [Tokens(row[:length], score[:length], None if when is None else when[:length])
+                for row, score, when, length in zip(tokens.tolist(), scores, found, lengths, strict=True)]
+
     def _encoded(self, waves: Sequence[np.ndarray]) -> Any:
-        features = self._processor.feature_extractor(list(waves), sampling_rate=RATE, return_tensors="pt").input_features
+        return self._encode(self._processor.feature_extractor(list(waves), sampling_rate=RATE, return_tensors="pt").input_features)
+
+    def _encode(self, features: Any) -> Any:
         with torch.inference_mode():
             return self._model.get_encoder()(features.to(self._model.device, self._model.dtype))
 
@@ -108,15 +131,15 @@ class Whisper:
         likely = [dict(zip(names, row, strict=True)) for row in shares]
         return [max(row, key=row.__getitem__) for row in likely], likely, silent
 
-    def _heard(self, tokens: list[int], scores: np.ndarray, language: str | None, silent: float | None, end: Any) -> Heard:
-        ends = set(end) if isinstance(end, Sequence) else {end}
-        length = next((at + 1 for at, token in enumerate(tokens) if token in ends), len(tokens))
-        text = self._processor.tokenizer.decode(tokens[:length], skip_special_tokens=True).strip()
-        return Heard(text, float(scores[:length].mean()) if length else None, length, silent, language)
+    def _heard(self, tokens: list[int], scores: np.ndarray, language: str | None, silent: float | None) -> Heard:
+        text = self._processor.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+        return Heard(text, float(scores.mean()) if tokens else None, len(tokens), silent, language)
 
 
 class Ctc:
     """A model that says at each frame which token it hears, or none."""
+
+    window_s: float | None = WINDOW_S
 
     def __init__(self, model: Any, extractor: Any, tokenizer: Any) -> None:
         self._model, self._extractor, self.tokenizer = model, extractor, tokenizer
@@ -152,7 +175,9 @@ class Ctc:
         runs = [(int(best[a]), a, b) for a, b in zip(starts, stops, strict=True) if best[a] != self.blank]
         said = np.concatenate([scores[a:b, token] for token, a, b in runs]) if runs else np.zeros(0)
         words = self.words(runs, scores, seconds / len(best)) if runs else []
-        return Heard(" ".join(word.text for word in words), float(said.mean()) if runs else None, len(runs), words=words)
+        text, mean = " ".join(word.text for word in words), float(said.mean()) if runs else None
+        whole = [Word(text, words[0].start, words[-1].end, mean or 0.0)] if words else []
+        return Heard(text, mean, len(runs), words=words, segments=whole)
 
     def words(self, runs: Sequence[tuple[int, int, int]], scores: np.ndarray, frame_s: float) -> list[Word]:
         """Words of runs of tokens (token, first frame, frame after the last)."""
@@ -175,8 +200,9 @@ class Ctc:
         return Word("".join(pieces).replace("\u2581", ""), runs[0][1] * frame_s, runs[-1][2] * frame_s, float(mean))
 
 
-def load_recogniser(name: str, ctx: Context, *, task: str = "transcribe", max_new_tokens: int = 440) -> Whisper | Ctc:
-    """A model of the hub or a folder with what makes its inputs.
+def load_recogniser(name: str, ctx: Context, *, task: str = "transcribe", max_new_tokens: int = 440,
+                    timestamps: str | None = None) -> Whisper | Ctc:
+    """A model of the hub or a folder with what makes its inputs. `timestamps`: `segments` or `words`, of Whisper.
 
     Raises:
         CuratorError: it cannot be loaded, or is neither Whisper nor a CTC model.
@@ -188,6 +214,11 @@ def load_recogniser(name: str, ctx: Context, *, task: str = "transcribe", max_ne
         return Ctc(model.to(place.device), load("AutoFeatureExtractor", name), load("AutoTokenizer", name))
     if type(config) is transformers.WhisperConfig:
         model, _ = load_model("AutoModelForSpeechSeq2Seq", name, place)
-        return Whisper(model.to(place.device), load("AutoProcessor", name), task, max_new_tokens)
+        made = (model.to(place.device), load("AutoProcessor", name), task, max_new_tokens)
+        if timestamps is None:
+            return Whisper(*made)
+        from curator_audio.words.timed import Timed
+
+        return Timed(*made, by_word=timestamps == "words")
     raise CuratorError(f"{name!r} is {type(config).__name__.removesuffix('Config')}, which is no recogniser that is known here: name "
                        "a Whisper model, or one with a CTC head (wav2vec2, HuBERT, WavLM, Parakeet-CTC)")
