@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from curator_audio import Embed, Tag
-from curator_audio.models.vectors import pieces_of
+from curator_audio.sound.waves import pieces_of
 
 from curator import Context, CuratorError
 from curator.testing import check_stage

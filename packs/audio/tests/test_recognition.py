@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from curator_audio import Align, SpokenLanguage, Transcribe
+from curator_audio.sound.waves import calls, windows
 from curator_audio.words.align import fill_gaps
-from curator_audio.words.waves import calls, windows
 
 from curator import Context, CuratorError
 from curator.testing import check_stage

@@ -113,7 +113,7 @@ def test_timestamps_side_by_side_end_a_segment(ticks, spans, moved):
     (" So it (was), 3.5!", "en", [" So", " it", " (was),", " 3.5!"]), ("今日は。", "ja", ["今", "日", "は。"]), (" žluť", "cs", [" žluť"])])
 def test_tokens_become_words(models, text, language, expected):
     """Each letter of the tiny tokenizer is one to three tokens."""
-    from curator_audio.words.recogniser import load_recogniser
+    from curator_audio.words.load import load_recogniser
 
     model = load_recogniser(models["whisper"], Context(), timestamps="words")
     ids = model._processor.tokenizer(text, add_special_tokens=False).input_ids
@@ -125,7 +125,7 @@ def test_tokens_become_words(models, text, language, expected):
 
 
 def test_words_of_a_ctc_model_are_where_its_tokenizer_finds_them(models):
-    from curator_audio.words.recogniser import load_recogniser
+    from curator_audio.words.load import load_recogniser
 
     model, chance = load_recogniser(models["ctc"], Context()), np.random.default_rng(0)
     for _ in range(50):

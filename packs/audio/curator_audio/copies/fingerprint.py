@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator_audio.copies import landmarks
-from curator_audio.cut.engines import mono_at
+from curator_audio.sound.waves import mono_at
 
 
 @dataclass(kw_only=True)

@@ -119,23 +119,6 @@ def silero_weights() -> Path:
 # -- what they are given, and how loud it is ------------------------------------------------------------------------
 
 
-def mono_at(samples: np.ndarray, rate: int, to: int = RATE) -> np.ndarray:
-    """The mean of the channels, [channels, n] at `rate`, as float32 [m] at the rate `to`.
-
-    Where channels cancel each other (one is the other turned over), the loudest of them.
-    """
-    mono = sum(samples[1:], start=samples[0]) * np.float32(1 / len(samples)) if len(samples) > 1 else samples[0]
-    if len(samples) > 1 and mono.size:
-        powers = [np.dot(channel, channel) for channel in samples]
-        if np.dot(mono, mono) < 0.01 * max(powers):
-            mono = samples[int(np.argmax(powers))]
-    if rate == to:
-        return np.ascontiguousarray(mono, np.float32)
-    import soxr
-
-    return soxr.resample(np.ascontiguousarray(mono, np.float32), rate, to, "MQ")
-
-
 def levelled(mono: np.ndarray, found: np.ndarray) -> np.ndarray:
     """What has these levels, at the one that engines expect: its loud parts at -20 dB, by a gain of 40 dB at most."""
     found = found[found > SILENT_DB]

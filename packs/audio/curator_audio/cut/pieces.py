@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from curator_audio.cut.spans import joined
-
-Quietest = Callable[[int, int], int]  # the quietest place between two
+from curator_audio.sound.waves import Quietest
 
 
 @dataclass(frozen=True)
@@ -90,21 +88,3 @@ def covered(made: np.ndarray) -> int:
     made = made[np.argsort(made[:, 0], kind="stable")]
     ends = np.maximum.accumulate(made[:, 1])
     return int((ends - np.maximum(made[:, 0], np.append(0, ends[:-1]))).clip(0).sum())
-
-
-def quietest_in(samples: np.ndarray, rate: int) -> Quietest:
-    """Of a recording: the middle of the 40 ms with the least power between two places, or a little outside them."""
-    step = max(1, rate // 200)
-
-    def place(low: int, high: int) -> int:
-        count = (high - low) // step
-        if count < 2:
-            return (low + high) // 2
-        power = np.zeros(count + 1)
-        for channel in samples[:, low:low + count * step]:
-            power[1:] += np.square(channel.reshape(count, step)).sum(axis=1, dtype=np.float64)
-        total, width = np.cumsum(power), min(8, count)
-        around = total[width:] - total[:-width]
-        return low + (int(around.argmin()) * 2 + width) * step // 2
-
-    return place

@@ -12,7 +12,8 @@ import pyarrow as pa
 from curator.api.tasks import AudioBatch
 from curator_audio.cut.children import times_of
 from curator_audio.cut.cutter import NONE, Cutter, Found
-from curator_audio.cut.pieces import Limits, pieces, quietest_in
+from curator_audio.cut.pieces import Limits, pieces
+from curator_audio.sound.waves import quietest_in
 
 BY = ("speech", "turns", "words", "windows")
 

@@ -12,6 +12,7 @@ from curator import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator_audio.cut import engines
 from curator_audio.cut.spans import SPANS, Smoothing, as_lists, spans_of
+from curator_audio.sound.waves import mono_at
 
 COLUMNS: dict[str, pa.DataType | None] = {"speech": SPANS, "speech_ratio": pa.float32(), "speech_seconds": pa.float64()}
 ENGINES = ("webrtc", "silero", "energy")
@@ -97,7 +98,7 @@ class Vad(Stage):
                                    "speech_seconds": pa.array(seconds, pa.float64())})
 
     def _spans(self, samples: np.ndarray, rate: int, duration: float) -> np.ndarray:
-        mono = engines.mono_at(samples, rate)
+        mono = mono_at(samples, rate, engines.RATE)
         found = engines.levels(mono)
         scores = self._engine.scores(engines.levelled(mono, found))
         loud = None if self.gate_db is None else engines.loud_stretches(found, self.gate_db)

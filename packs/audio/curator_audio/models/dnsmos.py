@@ -11,7 +11,7 @@ import pyarrow as pa
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Contract, Stage, setting
 from curator.api.tasks import AudioBatch
-from curator_audio.words.waves import waves_of
+from curator_audio.sound.waves import waves_of
 
 RATE = 16_000  # Hz
 WINDOW = 144_160  # samples: 9.01 s

@@ -12,8 +12,8 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
-from curator_audio.models.vectors import VECTOR, pieces_of, score_column, unit, vector_column
-from curator_audio.words.waves import waves_of
+from curator.models.vectors import VECTOR, scattered, unit, vector_column
+from curator_audio.sound.waves import pieces_of, waves_of
 
 WINDOW_S = 10.0  # what CLAP was trained on; its own extractor takes a random part of what is longer
 
@@ -58,15 +58,15 @@ class Embed(Stage):
         for row, wave in waves_of(batch, self._clap.rate):
             pieces += [(row, piece) for piece in pieces_of(wave, length, self.crop)]
         owners = np.array([row for row, _ in pieces], int)
-        at = list(dict.fromkeys(owners.tolist()))
+        at = np.unique(owners)
         heard = self._clap.sound([piece for _, piece in pieces])
-        vectors = unit(np.stack([heard[owners == row].mean(axis=0) for row in at])) if at else heard
+        vectors = unit(np.stack([heard[owners == row].mean(axis=0) for row in at])) if len(at) else heard
         columns = {self.into: vector_column(vectors, at, len(batch))}
         if self.caption:
             columns["alignment"] = self._alignment(vectors, at, batch.column(self.caption))
         return batch.with_columns(columns)
 
-    def _alignment(self, vectors: np.ndarray, at: list[int], captions: list[str | None]) -> pa.Array:
-        both = [k for k, row in enumerate(at) if captions[row] is not None]
+    def _alignment(self, vectors: np.ndarray, at: np.ndarray, captions: list[str | None]) -> pa.Array:
+        both = np.array([k for k, row in enumerate(at) if captions[row] is not None], int)
         words = self._clap.text([captions[at[k]] or "" for k in both])
-        return score_column((vectors[both] * words).sum(axis=1), [at[k] for k in both], len(captions))
+        return scattered((vectors[both] * words).sum(axis=1), at[both], len(captions))

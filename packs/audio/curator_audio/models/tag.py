@@ -14,8 +14,8 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
-from curator_audio.models.vectors import pieces_of, score_column
-from curator_audio.words.waves import waves_of
+from curator.models.vectors import scattered
+from curator_audio.sound.waves import pieces_of, waves_of
 
 
 @dataclass(kw_only=True)
@@ -73,13 +73,13 @@ class Tag(Stage):
         for row, wave in waves_of(batch, self._tagger.rate):
             pieces += [(row, piece) for piece in pieces_of(wave, length, "all")]
         owners = np.array([row for row, _ in pieces], int)
-        at = list(dict.fromkeys(owners.tolist()))
+        at = np.unique(owners)
         heard, pool = self._tagger.scores([piece for _, piece in pieces]), np.mean if self.pool == "mean" else np.max
-        scores = np.stack([pool(heard[owners == row], axis=0) for row in at]) if at else heard
+        scores = np.stack([pool(heard[owners == row], axis=0) for row in at]) if len(at) else heard
         if self.labels is not None:
-            return batch.with_columns({column: score_column(scores[:, k], at, len(batch)) for column, k in self._wanted.items()})
+            return batch.with_columns({column: scattered(scores[:, k], at, len(batch)) for column, k in self._wanted.items()})
         names: list[str | None] = [None] * len(batch)
         for row, best in zip(at, scores.argmax(axis=1), strict=True):
             names[row] = self._tagger.labels[best]
         return batch.with_columns({self.into: pa.array(names, pa.string()),
-                                   f"{self.into}_score": score_column(scores.max(axis=1) if at else scores[:, 0], at, len(batch))})
+                                   f"{self.into}_score": scattered(scores.max(axis=1) if len(at) else scores[:, 0], at, len(batch))})

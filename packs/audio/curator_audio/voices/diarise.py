@@ -12,8 +12,8 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
+from curator_audio.sound.waves import waves_of
 from curator_audio.voices.turns import TURNS, Turn, merged, overlap_s
-from curator_audio.words.waves import waves_of
 
 COLUMNS = {"turns": TURNS, "speaker_count": pa.int32(), "overlap_s": pa.float64()}
 

@@ -11,8 +11,8 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
-from curator_audio.models.vectors import VECTOR, pieces_of, vector_column
-from curator_audio.words.waves import waves_of
+from curator.models.vectors import VECTOR, vector_column
+from curator_audio.sound.waves import pieces_of, waves_of
 
 SHORTEST_S = 0.5
 
@@ -56,4 +56,4 @@ class EmbedSpeaker(Stage):
             if len(wave) >= SHORTEST_S * rate:
                 heard[row], = pieces_of(wave, int(self.longest_s * rate), "middle")
         vectors = self._voice.embed(list(heard.values()))
-        return batch.with_columns({self.into: vector_column(vectors, list(heard), len(batch))})
+        return batch.with_columns({self.into: vector_column(vectors, np.array(list(heard), int), len(batch))})

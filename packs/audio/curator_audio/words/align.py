@@ -13,9 +13,9 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
+from curator_audio.sound.waves import calls, waves_of
 from curator_audio.words.ctc import align
 from curator_audio.words.normalize import words_of
-from curator_audio.words.waves import calls, waves_of
 
 ALIGNED = pa.list_(pa.struct({"word": pa.string(), "start": pa.float64(), "end": pa.float64(), "score": pa.float32(),
                               "estimated": pa.bool_()}))
@@ -55,7 +55,8 @@ class Align(Stage):
     def setup(self, ctx: Context) -> None:
         need_models()
         from curator.api.errors import CuratorError
-        from curator_audio.words.recogniser import RATE, Ctc, load_recogniser
+        from curator_audio.words.load import load_recogniser
+        from curator_audio.words.recogniser import RATE, Ctc
 
         self._rate = RATE
         self._recogniser = load_recogniser(self.model, ctx)

@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 from curator.api.errors import CuratorError
-from curator.api.stage import Context
-from curator.models.loading import load, load_model, place_of
 
 RATE = 16_000  # Hz: all models of these families
 WINDOW_S = 30.0  # what Whisper hears at once
@@ -198,27 +195,3 @@ class Ctc:
         pieces = self.tokenizer.convert_ids_to_tokens([token for token, _, _ in runs])
         mean = np.concatenate([scores[a:b, token] for token, a, b in runs]).mean()
         return Word("".join(pieces).replace("\u2581", ""), runs[0][1] * frame_s, runs[-1][2] * frame_s, float(mean))
-
-
-def load_recogniser(name: str, ctx: Context, *, task: str = "transcribe", max_new_tokens: int = 440,
-                    timestamps: str | None = None) -> Whisper | Ctc:
-    """A model of the hub or a folder with what makes its inputs. `timestamps`: `segments` or `words`, of Whisper.
-
-    Raises:
-        CuratorError: it cannot be loaded, or is neither Whisper nor a CTC model.
-    """
-    config = load("AutoConfig", name)
-    place = place_of(ctx)
-    if type(config) in transformers.MODEL_FOR_CTC_MAPPING:
-        model, _ = load_model("AutoModelForCTC", name, place)
-        return Ctc(model.to(place.device), load("AutoFeatureExtractor", name), load("AutoTokenizer", name))
-    if type(config) is transformers.WhisperConfig:
-        model, _ = load_model("AutoModelForSpeechSeq2Seq", name, place)
-        made = (model.to(place.device), load("AutoProcessor", name), task, max_new_tokens)
-        if timestamps is None:
-            return Whisper(*made)
-        from curator_audio.words.timed import Timed
-
-        return Timed(*made, by_word=timestamps == "words")
-    raise CuratorError(f"{name!r} is {type(config).__name__.removesuffix('Config')}, which is no recogniser that is known here: name "
-                       "a Whisper model, or one with a CTC head (wav2vec2, HuBERT, WavLM, Parakeet-CTC)")

@@ -11,7 +11,7 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
-from curator_audio.words.waves import waves_of
+from curator_audio.sound.waves import waves_of
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,8 @@ class SpokenLanguage(Stage):
     def setup(self, ctx: Context) -> None:
         need_models()
         from curator.api.errors import CuratorError
-        from curator_audio.words.recogniser import RATE, WINDOW_S, Whisper, load_recogniser
+        from curator_audio.words.load import load_recogniser
+        from curator_audio.words.recogniser import RATE, WINDOW_S, Whisper
 
         self._rate, self._window = RATE, int(RATE * WINDOW_S)
         self._recogniser = load_recogniser(self.model, ctx)

@@ -12,8 +12,8 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Outputs, Stage
 from curator.api.tasks import AudioBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
+from curator_audio.sound.waves import calls, waves_of, windows
 from curator_audio.words.normalize import is_spaced
-from curator_audio.words.waves import calls, waves_of, windows
 
 if TYPE_CHECKING:
     from curator_audio.words.recogniser import Heard
@@ -75,7 +75,8 @@ class Transcribe(Stage):
 
     def setup(self, ctx: Context) -> None:
         need_models()
-        from curator_audio.words.recogniser import RATE, load_recogniser
+        from curator_audio.words.load import load_recogniser
+        from curator_audio.words.recogniser import RATE
 
         self._rate = RATE
         self._recogniser = load_recogniser(self.model, ctx, task=self.task, max_new_tokens=self.max_new_tokens,

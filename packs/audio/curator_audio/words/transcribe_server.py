@@ -18,7 +18,7 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import AudioBatch
 from curator.models.chat import Chat, Rejected, Unavailable
-from curator_audio.words.waves import mono_at
+from curator_audio.sound.waves import mono_at
 
 RATE = 16_000  # Hz
 
