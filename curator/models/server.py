@@ -16,24 +16,17 @@ from curator.models.chat import Chat, Rejected, Reply, Unavailable
 
 
 @dataclass(kw_only=True)
-class ServerStage(Stage):
-    """Asks chat completions, many at a time. A subclass says in its docstring what these parameters are:
+class RemoteStage(Stage):
+    """Asks a server, many requests at a time. A subclass says in its docstring what these parameters are:
 
-    `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `temperature`: 0 takes the likeliest token.
-    `seed`: null for none; whether the same question is answered the same again is up to the server. `options`: further fields
-    of the request (`response_format`, `chat_template_kwargs`); null takes one out: `{max_tokens: null, max_completion_tokens: 256}`.
-
-    `api_key_env`: the environment variable that holds the key, in the workers too; null for none. `concurrency`: questions at a
-    time, in each worker. `answer_timeout_s`: for one answer. `retries`: further tries, with `backoff_s` seconds before the first,
-    twice as long before each next one and a minute at most, or longer if the server says so.
+    `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `api_key_env`: the environment variable that
+    holds the key, in the workers too; null for none. `concurrency`: questions at a time, in each worker. `answer_timeout_s`: for
+    one answer. `retries`: further tries, with `backoff_s` seconds before the first, twice as long before each next one and a
+    minute at most, or longer if the server says so.
     """
 
     url: str = setting()
     model: str
-    max_tokens: int = 256
-    temperature: float = 0.0
-    seed: int | None = 0
-    options: dict[str, Any] = field(default_factory=dict)
     api_key_env: str | None = setting(default=None)
     concurrency: int = setting(default=16)
     answer_timeout_s: float = setting(default=300.0)
@@ -51,7 +44,7 @@ class ServerStage(Stage):
             raise ValueError(f"url wants http:// or https:// and a host, such as http://localhost:8000/v1, got {self.url!r}")
         if parts.username or parts.password:
             raise ValueError("url holds a password, which would be written down; name an environment variable in api_key_env")
-        for name, least in (("max_tokens", 1), ("concurrency", 1), ("retries", 0), ("backoff_s", 0)):
+        for name, least in (("concurrency", 1), ("retries", 0), ("backoff_s", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
         if self.answer_timeout_s <= 0:
@@ -76,19 +69,8 @@ class ServerStage(Stage):
         self._chat.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def ask(self, content: str | list[dict[str, Any]], system: str | None = None) -> Reply | str:
-        """The answer to a text, or to texts and pictures as the protocol has them; a text: why there is none."""
-        messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-        messages.append({"role": "user", "content": content})
-        fields = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": self.temperature,
-                  "seed": self.seed, **self.options}
-        try:
-            return self._chat.ask({name: value for name, value in fields.items() if value is not None})
-        except Rejected as error:
-            return str(error)
-
     def each(self, work: Callable[..., Any], rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """What `work` answers, which calls `ask`, for the arguments in each row, in threads.
+        """What `work` answers, which asks the server, for the arguments in each row, in threads.
 
         Raises:
             StageError: the server is out, which is no fault of any row.
@@ -102,3 +84,34 @@ class ServerStage(Stage):
         finally:
             for future in asked:
                 future.cancel()  # what is done already stays so
+
+
+@dataclass(kw_only=True)
+class ServerStage(RemoteStage):
+    """Asks chat completions. A subclass says what these parameters are, beside those of every server:
+
+    `temperature`: 0 takes the likeliest token. `seed`: null for none; whether the same question is answered the same again is up to
+    the server. `options`: further fields of the request (`response_format`, `chat_template_kwargs`); null takes one out:
+    `{max_tokens: null, max_completion_tokens: 256}`.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int | None = 0
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be 1 or more, got {self.max_tokens}")
+
+    def ask(self, content: str | list[dict[str, Any]], system: str | None = None) -> Reply | str:
+        """The answer to a text, or to texts and pictures as the protocol has them; a text: why there is none."""
+        messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": content})
+        fields = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": self.temperature,
+                  "seed": self.seed, **self.options}
+        try:
+            return self._chat.ask({name: value for name, value in fields.items() if value is not None})
+        except Rejected as error:
+            return str(error)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from curator_audio.sound.resample import Resample
 from curator_audio.sound.resampler import Resampler, resampled
+from curator_audio.sound.waves import mono_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,3 +85,13 @@ def test_an_impossible_rate_fails():
     assert outputs["out"].column("id") == ["1", "2"]
     with pytest.raises(ValueError, match="rate is in Hz"):
         Resample(rate=16)
+
+
+def test_what_is_heard_of_channels_is_their_mean_or_the_loudest_where_they_cancel():
+    left, right = sine(440, 0.5, amplitude=0.5), sine(660, 0.5, amplitude=0.2)
+    assert np.allclose(mono_at(np.stack([left, right]), 16_000, 16_000), (left + right) / 2, atol=1e-6)
+    assert np.array_equal(mono_at(np.stack([-left * np.float32(0.99), left]), 16_000, 16_000), left)
+    assert np.array_equal(mono_at(left[None], 16_000, 16_000), left)
+    high = mono_at(np.stack([sine(9_000, 0.5, 48_000)] * 2), 48_000, 16_000)  # would be a tone of 7 kHz
+    assert (high.shape, high.dtype) == ((8_000,), np.float32)
+    assert np.abs(high[200:-200]).max() < 1e-4

@@ -102,6 +102,8 @@ def test_what_is_missing_is_said_before_anything_is_sent(server):
         stage(server, api_key_env="NO_SUCH_KEY")
     with pytest.raises(ValueError, match="http"):
         TranscribeServer(url="localhost", model="m")
+    with pytest.raises(ValueError, match="password"):
+        TranscribeServer(url="http://me:secret@localhost/v1", model="m")
     with pytest.raises(ValueError, match="model is empty"):
         TranscribeServer(url="http://localhost/v1", model=" ")
 

@@ -38,6 +38,8 @@ class Fingerprint(Stage):
     seed: int = 1
     min_count: int = 20
 
+    version = 2
+
     def __post_init__(self) -> None:
         if not 1 <= self.hashes <= 4096:
             raise ValueError(f"hashes must be from 1 to 4096, got {self.hashes}")

@@ -57,6 +57,8 @@ class Vad(Stage):
     min_pause: float = 0.2
     pad: float = 0.03
 
+    version = 2
+
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise ValueError(f"engine is one of {', '.join(ENGINES)}, got {self.engine!r}")

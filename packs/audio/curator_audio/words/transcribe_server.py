@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +11,17 @@ import numpy as np
 import pyarrow as pa
 from urllib3.filepost import encode_multipart_formdata
 
-from curator.api.errors import CuratorError, StageError
-from curator.api.resources import Resources
-from curator.api.stage import Context, Contract, Outputs, Stage, setting
+from curator.api.stage import Contract, Outputs
 from curator.api.tasks import AudioBatch
-from curator.models.chat import Chat, Rejected, Unavailable
+from curator.models.chat import Rejected
+from curator.models.server import RemoteStage
 from curator_audio.sound.waves import mono_at
 
 RATE = 16_000  # Hz
 
 
 @dataclass(kw_only=True)
-class TranscribeServer(Stage):
+class TranscribeServer(RemoteStage):
     """Write down what is said, by a model behind a server that speaks OpenAI's audio transcriptions (vLLM, Speaches, whisper.cpp, …).
 
     Adds `transcript` (string), `asr_language` (string as the server says it), `avg_logprob` and `no_speech` (float32, of segments, by
@@ -41,59 +38,23 @@ class TranscribeServer(Stage):
     long before each next one and a minute at most, or longer if the server says so.
     """
 
-    url: str = setting()
-    model: str
     language: str | None = None
     prompt: str | None = None
     into: str = "transcript"
-    api_key_env: str | None = setting(default=None)
-    concurrency: int = setting(default=16)
-    answer_timeout_s: float = setting(default=300.0)
-    retries: int = setting(default=8)
-    backoff_s: float = setting(default=1.0)
-
-    resources = Resources(cpus=0.25)
-    batch_size = 64
 
     def __post_init__(self) -> None:
-        for name in ("url", "model", "into"):
-            if not getattr(self, name).strip():
-                raise ValueError(f"{name} is empty")
-        if not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"url begins with http:// or https://, got {self.url!r}")
-        if self.concurrency < 1 or self.retries < 0:
-            raise ValueError("concurrency is 1 or more, and retries 0 or more")
+        super().__post_init__()
+        self.want_texts("into")
 
     def contract(self) -> Contract:
         return Contract(needs={"samples": None, "sample_rate": pa.int32()},
                         adds={self.into: pa.string(), "asr_language": pa.string(), "avg_logprob": pa.float32(),
                               "no_speech": pa.float32()})
 
-    def setup(self, ctx: Context) -> None:
-        key = os.environ.get(self.api_key_env) if self.api_key_env else None
-        if self.api_key_env and not key:
-            raise CuratorError(f"the environment variable {self.api_key_env}, where audio.transcribe_server looks for the API key, "
-                               "is not set on this machine")
-        self._chat = Chat(self.url, key=key, connections=self.concurrency, answer_timeout_s=self.answer_timeout_s,
-                          retries=self.retries, backoff_s=self.backoff_s)
-        self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="transcribe")
-
-    def close(self) -> None:
-        self._chat.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
     def process(self, batch: AudioBatch) -> Outputs:
         spoken = batch.column(self.language) if self.language in batch.columns else [self.language] * len(batch)
         rows = zip(batch.samples or [None] * len(batch), batch.column("sample_rate"), spoken, strict=True)
-        asked = [self._pool.submit(self._hear, *row) for row in rows]
-        try:
-            replies = [future.result() for future in asked]
-        except Unavailable as error:
-            self._chat.stop()  # the others wait for the same
-            raise StageError(self.name, f"{error}. When the server answers, the same command goes on from here") from error
-        finally:
-            for future in asked:
-                future.cancel()
+        replies = self.each(self._hear, rows)
         good = np.array([not isinstance(one, str) for one in replies], bool)
         heard = [one or (None,) * 4 for one in replies if not isinstance(one, str)]
         values = list(zip(*heard, strict=True)) if heard else [[]] * 4
