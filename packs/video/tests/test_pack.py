@@ -16,6 +16,7 @@ from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
 from curator_video.read.manifest import Manifest
 from curator_video.read.probe import Probe
+from curator_video.shots.parts import Parts
 from curator_video.shots.shots import Shots
 from curator_video.shots.spans import Spans
 from curator_video.shots.stride import Stride
@@ -36,6 +37,7 @@ def of_reading(folder):
     yield from ((stage, given, either) for stage in (Probe(), Decode(), Shots(), Cut(), Frames(fps=2), Audio(rate=16_000)))
     long = given.with_columns({"duration": pa.array([12.0, None, 1.0])})
     yield Stride(), long, either
+    yield Parts(minutes=0.1), long, either
     shots = pa.array([[{"start": 0.0, "end": 2.5}], None, []], pa.list_(pa.struct({"start": pa.float64(), "end": pa.float64()})))
     yield Spans(), long.with_columns({"shots": shots}), either
 

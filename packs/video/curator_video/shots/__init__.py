@@ -1,7 +1,8 @@
 """Where one shot ends and the next begins; spans of clips."""
 
+from curator_video.shots.parts import Parts
 from curator_video.shots.shots import Shots
 from curator_video.shots.spans import Spans
 from curator_video.shots.stride import Stride
 
-STAGES: tuple[type, ...] = (Shots, Stride, Spans)
+STAGES: tuple[type, ...] = (Parts, Shots, Stride, Spans)

@@ -42,8 +42,9 @@ def joined(boundaries: Iterable[Boundary], threshold: float) -> list[Boundary]:
     return made
 
 
-def shots_of(boundaries: Iterable[Boundary], start: float, end: float, threshold: float) -> list[dict[str, object]]:
-    """The shots between `start` and `end` of a film, as values of `SHOTS`. The score is that of the boundary before a shot."""
+def shots_of(boundaries: Iterable[Boundary], start: float, end: float, threshold: float, after: str = END) -> list[dict[str, object]]:
+    """The shots between `start` and `end` of a film, as values of `SHOTS`. The score is that of the boundary before a shot;
+    `after`: what comes at the end."""
     made: list[dict[str, object]] = []
     at, before, score = start, START, None
     for one in joined(boundaries, threshold):
@@ -51,5 +52,5 @@ def shots_of(boundaries: Iterable[Boundary], start: float, end: float, threshold
             made.append({"start": at, "end": one.start, "before": before, "after": one.kind, "score": score})
         at, before, score = max(at, one.end), one.kind, one.score
     if end > at + _TOUCH_S:
-        made.append({"start": at, "end": end, "before": before, "after": END, "score": score})
+        made.append({"start": at, "end": end, "before": before, "after": after, "score": score})
     return made

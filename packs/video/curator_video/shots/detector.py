@@ -17,7 +17,8 @@ from curator_video.shots.pictures import Bars, distance, distances
 RULES = 0.4  # the score at which each rule holds exactly
 BLANK = 2.0  # deviation of luma of a picture that shows nothing
 _SEEN = 6.0  # and of one whose content can be told from noise
-_BLOCK = 64  # pictures looked at together
+BLOCK_S = 2.56  # pictures looked at together are those between two multiples of it, wherever one begins to look
+_BLOCK = 256  # and no more
 _MOST = 600  # pictures of the window, whatever their rate
 _AROUND = 8  # pictures on each side that say what is usual
 _SAME = 0.25  # distance of pictures that show the same
@@ -29,13 +30,15 @@ _LEVELS, _TIMES, _LEAST = 12.0, 4.0, 0.15  # or: levels > _LEVELS and > _TIMES x
 
 @dataclass
 class Found:
-    """`start`, `end`: of what was looked at; `boundaries`: in order; `flashes`: how many; `blank_s`: seconds without a picture."""
+    """`start`, `end`: of what was looked at; `boundaries`: in order; `flashes`: how many; `blank_s`: seconds without a picture,
+    both of what is counted, which is `counted_s` long."""
 
     start: float | None = None
     end: float | None = None
     boundaries: list[Boundary] = field(default_factory=list)
     flashes: int = 0
     blank_s: float = 0.0
+    counted_s: float = 0.0
 
 
 @dataclass
@@ -52,11 +55,12 @@ class Detector:
     """Takes the pictures of a film one by one; `finish` says what was found.
 
     `flash_s`: what comes and goes within so many seconds is no shot. `window_s`: how long half a dissolve or a fade may be.
-    `floor`: boundaries with a lower score are not told.
+    `floor`: boundaries with a lower score are not told. `counted`: flashes and blank pictures count from the one time to the other.
     """
 
-    def __init__(self, *, flash_s: float = 0.16, window_s: float = 1.2, floor: float = 0.2) -> None:
-        self._flash_s, self._window_s, self._floor = flash_s, window_s, floor
+    def __init__(self, *, flash_s: float = 0.16, window_s: float = 1.2, floor: float = 0.2,
+                 counted: tuple[float, float] = (-np.inf, np.inf)) -> None:
+        self._flash_s, self._window_s, self._floor, self._counted = flash_s, window_s, floor, counted
         self.found = Found()
         self._bars = Bars()
         self._new: list[tuple[float, np.ndarray, np.ndarray | None]] = []
@@ -69,10 +73,18 @@ class Detector:
 
     def add(self, time: float, thumb: np.ndarray, chroma: np.ndarray | None = None) -> None:
         """The next picture: its time in seconds, luma uint8 [36, 64], and U and V [2, 18, 32], of all pictures or of none."""
-        self._new.append((time, thumb, chroma))
-        if len(self._new) == _BLOCK:
+        if self._new and (time // BLOCK_S != self._new[0][0] // BLOCK_S or len(self._new) == _BLOCK):
             self._measure()
             self._judge(last=False)
+        self._new.append((time, thumb, chroma))
+
+    @property
+    def settled(self) -> float:
+        """A time: all boundaries that begin before it are known."""
+        if not self._next:
+            return -np.inf
+        known = float(self._time[self._next - 1]) - self._window_s
+        return known if self._run is None else min(known, self._run.grown)
 
     def finish(self, end: float | None = None) -> Found:
         """`end`: when the last picture goes; without it, after as long as the one before stood."""
@@ -96,7 +108,7 @@ class Detector:
         self._new = []
         if self.found.start is None:
             self.found.start = float(times[0])
-        self._bars.add(thumbs)
+        self._bars.add(thumbs, int(times[0] // BLOCK_S))
         first = self._thumbs is None
         before = thumbs[:1] if self._thumbs is None else self._thumbs[-1:]
         pictures = np.concatenate([before, thumbs])[(slice(None), *self._bars.inside())].astype(np.float32)
@@ -133,7 +145,9 @@ class Detector:
             stop = max(stop, count - _MOST, self._next)
         blank = self._std < BLANK
         lasts = np.diff(self._time, append=self.found.end if last else self._time[-1])
-        self.found.blank_s += float(lasts[self._next:stop][blank[self._next:stop]].sum())
+        counted = (self._time >= self._counted[0]) & (self._time < self._counted[1])
+        for name, which in (("blank_s", blank & counted), ("counted_s", counted)):
+            setattr(self.found, name, getattr(self.found, name) + float(lasts[self._next:stop][which[self._next:stop]].sum()))
         for at in range(self._next, stop):
             if blank[at]:
                 if self._run is None:
@@ -188,9 +202,12 @@ class Detector:
                 continue
             if self._between(at - 1, back) < _SAME:
                 self._quiet = float(self._time[back])
-                self.found.flashes += score > RULES or bool(jump)
+                self._flash(at, score > RULES or bool(jump))
                 return True
         return False
+
+    def _flash(self, at: int, certain: bool) -> None:
+        self.found.flashes += certain and self._counted[0] <= self._time[at] < self._counted[1]
 
     # -- blank pictures and the fades around them -------------------------------------------------------------------
 
@@ -214,7 +231,7 @@ class Detector:
             after = self._picture(at)
             far = distance(run.before, after) if run.before.shape == after.shape else 1.0
             if far < _SAME:
-                self.found.flashes += 1
+                self._flash(at, True)
             else:
                 self.found.boundaries.append(Boundary(run.grown, end, "cut", min(far, 1.0)))
             return

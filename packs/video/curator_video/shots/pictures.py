@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 
 import numpy as np
 
@@ -73,25 +74,36 @@ def _shifted(first: np.ndarray, second: np.ndarray, down: int, right: int) -> fl
 
 
 class Bars:
-    """Black bars of a film, by the pictures seen so far: rows and columns at the sides that stay dark."""
+    """Black bars, by the pictures of the last `WINDOW` blocks: rows and columns at the sides that stay dark.
+
+    Not by all that was seen: what is found at a place of a film is to rest on what is near it.
+    """
+
+    WINDOW = 8
 
     def __init__(self) -> None:
-        self._seen = 0
-        self._dark: list[np.ndarray] = [np.zeros(0), np.zeros(0)]
+        self._blocks: deque[tuple[int, int, list[np.ndarray]]] = deque()
+        self._inside = slice(None), slice(None)
 
-    def add(self, pictures: np.ndarray) -> None:
-        """Look at pictures, uint8 [N, H, W]. Those that are black all over say nothing."""
+    def add(self, pictures: np.ndarray, block: int) -> None:
+        """Look at pictures, uint8 [N, H, W], of the block with this number. Those that are black all over say nothing."""
+        while self._blocks and self._blocks[0][0] <= block - self.WINDOW:
+            self._blocks.popleft()
         pictures = pictures[pictures.max(axis=(1, 2)) > 2 * _BAR_LEVEL] if len(pictures) else pictures
-        if not len(pictures):
-            return
-        dark = [(pictures.max(axis=axis) <= _BAR_LEVEL).sum(axis=0) for axis in (2, 1)]
-        self._dark = dark if not self._seen else [old + new for old, new in zip(self._dark, dark, strict=True)]
-        self._seen += len(pictures)
+        if len(pictures):
+            dark = [(pictures.max(axis=axis) <= _BAR_LEVEL).sum(axis=0) for axis in (2, 1)]
+            self._blocks.append((block, len(pictures), dark))
+        self._inside = self._found()
 
     def inside(self) -> tuple[slice, slice]:
         """Rows and columns of the picture without its bars."""
+        return self._inside
+
+    def _found(self) -> tuple[slice, slice]:
+        seen = sum(count for _, count, _ in self._blocks)
         kept = []
-        for dark, least in zip(self._dark, _LEFT, strict=True):
-            lit = np.flatnonzero(dark < _BAR_SHARE * self._seen) if self._seen else []
+        for side, least in enumerate(_LEFT):
+            dark = sum(dark[side] for _, _, dark in self._blocks)
+            lit = np.flatnonzero(dark < _BAR_SHARE * seen) if seen else []
             kept.append(slice(int(lit[0]), int(lit[-1]) + 1) if len(lit) >= least else slice(None))
         return kept[0], kept[1]

@@ -13,14 +13,26 @@ from curator.api.findings import Finding, Line, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch
 from curator_video.read.record import Films, Part, check_file, parts_of
-from curator_video.shots.boundaries import BOUNDARIES, GRADUAL, SHOTS, joined, shots_of
-from curator_video.shots.detector import RULES, Detector, Found
+from curator_video.shots.boundaries import BOUNDARIES, GRADUAL, SHOTS, joined
+from curator_video.shots.detector import BLOCK_S, RULES, Detector, Found
+from curator_video.shots.parts import WHOLE, Stretch, stretch
+from curator_video.shots.pictures import Bars
 
 if TYPE_CHECKING:
     from curator_video.read.film import Film
-    from curator_video.read.interlace import Combing
 
 FLOOR = 0.2  # boundaries with a score below it are not kept
+PLACE = {"start_s": pa.float64(), "end_s": pa.float64(), "duration": pa.float64()}
+_AROUND = 12  # pictures before a part that say what is usual there
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a record shows, what of it is its own, and how much of it is combed."""
+
+    found: Found
+    place: Stretch
+    combs: float | None
 
 
 @dataclass(kw_only=True)
@@ -35,6 +47,10 @@ class Shots(Stage):
     has it, of a picture a second) and `boundaries` (list of `start`, `end`, `kind`, `score`),
     which has the weaker ones, too, down to 0.2: `video.spans` takes another threshold without decoding anything. What is shown
     from `start` to `end` of a boundary, mixed or blank pictures, belongs to no shot; at a cut both are when the new picture comes.
+
+    Adds `start_s`, `end_s` and `duration` (seconds: what was looked at; those that are there stay). Of a part that `video.parts`
+    made they become what is its own, from the first boundary that begins in it to the first behind it: the parts of a film
+    have all its shots, each once. A part in which none begins has none, and a `duration` of 0.
 
     `threshold`: boundaries have a higher score, 0 to 1; 0.4 is where the rules stand. `flash`: what comes and goes within so many
     seconds is no shot. `window`: seconds, the longest half of a dissolve or fade.
@@ -65,7 +81,7 @@ class Shots(Stage):
 
     def contract(self) -> Contract:
         return Contract(adds={"shots": SHOTS, "boundaries": BOUNDARIES, "shot_count": pa.int32(), "flash_count": pa.int32(),
-                              "blank_ratio": pa.float32(), "comb_ratio": pa.float32()})
+                              "blank_ratio": pa.float32(), "comb_ratio": pa.float32(), **PLACE}, removes=WHOLE)
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         check_file(columns)
@@ -85,51 +101,97 @@ class Shots(Stage):
         self._bad, self._combing = BadFilm, Combing
 
     def process(self, batch: Batch) -> Outputs:
-        found: list[Found] = []
-        combs: list[float | None] = []
+        found: list[Looked] = []
         wrong: list[str | None] = []
+        none = [None] * len(batch)
+        begins, ends = (batch.column(name) if name in batch.columns else none for name in WHOLE)
         with Films(self.storage_options) as films:
-            for part in parts_of(batch):
+            for part, begin, end in zip(parts_of(batch), begins, ends, strict=True):
                 try:
-                    combing = self._combing()
-                    found.append(self._found(films.open(part), part, combing))
-                    combs.append(combing.ratio)
-                    wrong.append(None if found[-1].start is not None else "no_frames: not one picture in its span")
+                    film = films.open(part)
+                    found.append(self._found(film, part) if end is None else self._found_in_part(film, part, begin, end))
+                    wrong.append(None)
                 except self._bad as error:
-                    found.append(Found())
-                    combs.append(None)
                     wrong.append(str(error))
         good = [error is None for error in wrong]
         outputs = Outputs()
         if all(good) or any(good):
-            kept = [one for one, fine in zip(found, good, strict=True) if fine]
-            columns, outputs.counts = self._columns(kept)
-            columns["comb_ratio"] = pa.array([one for one, fine in zip(combs, good, strict=True) if fine], pa.float32())
-            outputs["out"] = batch.filter(good).with_columns(columns)
+            kept = batch.filter(good).without(WHOLE)
+            columns, outputs.counts = self._columns(found)
+            outputs["out"] = kept.with_columns(columns | self._places(batch.filter(good), [one.place for one in found]))
         if not all(good):
             outputs["failed"] = batch.filter([not fine for fine in good]).with_error([error for error in wrong if error is not None])
         return outputs
 
-    def _found(self, film: Film, part: Part, combing: Combing) -> Found:
+    def _found(self, film: Film, part: Part) -> Looked:
+        combing = self._combing()
         detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR)
-        time, lasts = 0.0, None
+        last: float | None = None
         for time, frame in film.frames(part.begin, part.end):
             detector.add(time + part.shift, film.thumb(frame), film.chroma(frame))
             combing.add(time, frame)
-            lasts = frame.duration, frame.time_base
-        last = time + float(lasts[0] * lasts[1]) if lasts and lasts[0] and lasts[1] else None
+            last = _end_of(time, frame)
         end = last if last is None or part.end is None else min(last, part.end)
-        return detector.finish(None if end is None else end + part.shift)
+        found = detector.finish(None if end is None else end + part.shift)
+        if found.start is None:
+            raise self._bad("no_frames: not one picture in its span")
+        return Looked(found, Stretch(found.start, found.end or found.start), combing.ratio)
 
-    def _columns(self, found: list[Found]) -> tuple[dict[str, pa.Array], dict[str, int]]:
-        shots = [shots_of(one.boundaries, one.start or 0.0, one.end or 0.0, self.threshold) for one in found]
-        told = [joined(one.boundaries, self.threshold) for one in found]
+    def _found_in_part(self, film: Film, part: Part, begin: float, end: float) -> Looked:
+        """What begins in a part, as one who looks at the film from `begin` to `end` finds it.
+
+        He knows what was before: so looking begins as long before the part as anything counts, at a block of his.
+        """
+        assert part.end is not None
+        first = part.begin <= begin
+        context = 2 * self.window + _AROUND / float(film.rate)
+        lead = begin if first else max(begin, ((part.begin - context) // BLOCK_S - Bars.WINDOW) * BLOCK_S)
+        detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR, counted=(part.begin, part.end))
+        combing = self._combing()
+        own, settled, last = (part.begin, part.end), part.end, None
+        for time, frame in film.frames(lead, end):
+            detector.add(time, film.thumb(frame), film.chroma(frame))
+            if part.begin <= time < part.end:
+                combing.add(time, frame)
+            last = _end_of(time, frame)
+            if detector.settled > settled:
+                settled, seen = detector.settled, detector.found
+                made = stretch(seen.boundaries, own, seen.start if first else None, settled, None, self.threshold)
+                if made is not None:
+                    return Looked(seen, made, combing.ratio)
+        found = detector.finish(None if last is None else min(last, end))
+        if found.start is None and first:
+            raise self._bad("no_frames: not one picture in its span")
+        made = stretch(found.boundaries, own, found.start if first else None, end, found.end or end, self.threshold)
+        assert made is not None
+        return Looked(found, made, combing.ratio)
+
+    def _columns(self, looked: list[Looked]) -> tuple[dict[str, pa.Array], dict[str, int]]:
+        own = [one.place.of(sorted(one.found.boundaries, key=lambda made: (made.start, made.end))) for one in looked]
+        shots = [one.place.shots(boundaries, self.threshold) for boundaries, one in zip(own, looked, strict=True)]
+        told = [joined(boundaries, self.threshold) for boundaries in own]
         gradual = sum(boundary.kind in GRADUAL for one in told for boundary in one)
         counts = {"shots": sum(map(len, shots)), "gradual": gradual, "cuts": sum(map(len, told)) - gradual}
-        blank = [one.blank_s / (one.end - one.start) if one.end and one.start is not None and one.end > one.start else None
-                 for one in found]
+        found = [one.found for one in looked]
         return {"shots": pa.array(shots, SHOTS),
-                "boundaries": pa.array([[vars(boundary) for boundary in one.boundaries] for one in found], BOUNDARIES),
+                "boundaries": pa.array([[vars(boundary) for boundary in one] for one in own], BOUNDARIES),
                 "shot_count": pa.array([len(one) for one in shots], pa.int32()),
                 "flash_count": pa.array([one.flashes for one in found], pa.int32()),
-                "blank_ratio": pa.array(blank, pa.float32())}, counts
+                "blank_ratio": pa.array([one.blank_s / one.counted_s if one.counted_s > 0 else None for one in found], pa.float32()),
+                "comb_ratio": pa.array([one.combs for one in looked], pa.float32())}, counts
+
+    @staticmethod
+    def _places(batch: Batch, found: list[Stretch]) -> dict[str, pa.Array]:
+        """Of parts what is their own; else what is there stays."""
+        is_part = batch.rows.column(WHOLE[1]).is_valid().to_pylist() if WHOLE[1] in batch.columns else [False] * len(batch)
+        made = {}
+        for name, values in (("start_s", [one.start for one in found]), ("end_s", [one.end for one in found]),
+                             ("duration", [one.end - one.start for one in found])):
+            given = batch.column(name) if name in batch.columns else [None] * len(batch)
+            made[name] = pa.array([new if new_one or old is None else old
+                                   for old, new, new_one in zip(given, values, is_part, strict=True)], pa.float64())
+        return made
+
+
+def _end_of(time: float, frame: Any) -> float | None:
+    return time + float(frame.duration * frame.time_base) if frame.duration and frame.time_base else None

@@ -70,6 +70,8 @@ class Spans(Stage):
         return Contract(needs={self._read: None}, adds=made, removes={self.by, "shots", "boundaries"})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        if self.threshold is not None and "part_index" in columns:
+            raise ContractError("a part of a film knows its shots by the threshold of video.shots only: set it there")
         kind = columns.get(self._read)
         if kind is None or pa.types.is_null(kind):
             return
