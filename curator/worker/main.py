@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import fcntl
 import hashlib
 import mmap
@@ -30,6 +32,7 @@ from curator.worker.runner import Runner
 from curator.worker.store import Store
 
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
+TRIM_BYTES = 16 << 20  # who worked on so much gives back what is free, when it has to wait
 BEGUN, DONE, FAILED = b"?", b"+", b"-"  # how the file of `once_on_node` begins
 
 
@@ -61,6 +64,7 @@ class Worker:
         self.later: deque[protocol.ToProcess] = deque()  # came while a paused call waited to be resumed
         self.call = 0
         self.progressed = 0.0
+        self.worked_bytes = 0  # since memory was given back
         # Its own thread, so that the driver can send while this worker works, and so that the driver's death is noticed
         # in the middle of a call.
         threading.Thread(target=self._listen, daemon=True).start()
@@ -94,7 +98,7 @@ class Worker:
             return 1
         try:
             while True:
-                self._take(runner, self.later.popleft() if self.later else self.inbox.get())
+                self._take(runner, self.later.popleft() if self.later else self._next())
         except Hangup:
             runner.close()
             return 0
@@ -136,6 +140,14 @@ class Worker:
         runner.setup(Context(rank.worker, cpus, rank.gpus, rank.number, rank.size), restore, partial(once_on_node, folders[0]))
         return runner
 
+    def _next(self) -> protocol.ToProcess | Unreadable:
+        """The next message. Who has to wait for one gives back the memory that the allocators kept of what was worked on."""
+        if self.worked_bytes > TRIM_BYTES and self.inbox.empty():
+            self.worked_bytes = 0
+            pa.default_memory_pool().release_unused()
+            trim_heap()
+        return self.inbox.get()
+
     def _take(self, runner: Runner, message: protocol.ToProcess | Unreadable) -> None:
         match message:
             case protocol.Call():
@@ -152,8 +164,10 @@ class Worker:
 
     def _call(self, runner: Runner, call: protocol.Call) -> None:
         self.call, self.progressed = call.id, 0.0
+        self.worked_bytes += sum(piece.nbytes for piece in call.slices)
         first = self.rank.number == 0  # the other ranks' answers are nobody's
         for answer in runner.run(call):
+            self.worked_bytes += sum(output.ref.nbytes for output in getattr(answer, "outputs", ()))
             if isinstance(answer, protocol.Failed) and self.rank.size > 1 and not answer.fatal:
                 self.send(protocol.Ended(answer.error, first=answer.first))
                 raise OutOfStep(answer.error)
@@ -178,6 +192,12 @@ class Worker:
         if now - self.progressed > PROGRESS_S:
             self.progressed = now
             self.send(protocol.Progress(self.call))
+
+
+def trim_heap() -> None:
+    """Have the C library give free pages back; it keeps up to twice the largest block that was ever let go. Only GNU's knows how."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def once_on_node(folder: str, name: str, do: Callable[[], None]) -> None:

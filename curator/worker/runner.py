@@ -194,7 +194,9 @@ class Runner:
     def _drain(self, step: WorkingStep, full: bool = False) -> Iterator[None]:
         """Give a later step the rows that wait for it; with `full`, those that make no full batch wait on."""
         waiting, step.waiting = step.waiting, Waiting()
-        calls = ceil(waiting.nbytes / CALL_BYTES)  # more than one only where a step answered so much at once
+        # More than one only where a step answered so much at once. A few rows at a time stay in the cache, and so does what is
+        # made of them on their way through the steps behind.
+        calls = ceil(waiting.nbytes / (2 * JOIN_BYTES if step.size is None else CALL_BYTES))
         for one in joined(waiting.batches):
             done = 0
             for some in step.cut(one, ceil(len(one) / calls) if calls > 1 else None, full):

@@ -151,9 +151,11 @@ def test_a_batch_is_let_go_before_the_source_or_the_stage_makes_the_next(monkeyp
 
 
 @pytest.mark.parametrize(("size", "answered", "sizes"), [
-    (1000, 1, [3] * 10), (1000, 2, [2] * 15), (2, 1, [2] * 15), (1000, 5, [3, 2] * 6), (1000, 30, [3] * 10), (None, 1, [1] * 30)])
+    (1000, 1, [3] * 10), (1000, 2, [2] * 15), (2, 1, [2] * 15), (1000, 5, [3, 2] * 6), (1000, 30, [3] * 10), (None, 1, [1] * 30),
+    (None, 30, [2] * 15)])
 def test_rows_that_wait_for_a_full_batch_are_bounded_in_bytes(monkeypatch, size, answered, sizes):
-    """A step makes 30 rows of 4 MB from little, `answered` at a time, and no call of the next may have more than 12 MB."""
+    """A step makes 30 rows of 4 MB from little, `answered` at a time, and no call of the next may have more than 12 MB; one
+    that leaves its size to the engine gets some 8 MB at a time."""
     monkeypatch.setattr("curator.worker.runner.CALL_BYTES", 3 * PART_BYTES + MB)
     seen = []
 

@@ -1,7 +1,13 @@
 """What a worker answers, and that it accounts for every row."""
 
+import ctypes
 from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Timer
+from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,6 +18,7 @@ from curator.api.stage import SIDE_OUTPUTS, SourceRange, Unit
 from curator.engine.protocol import Call, Done, Emitted, Failed, Reason, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Step, Target
+from curator.worker.main import TRIM_BYTES, Worker
 from curator.worker.runner import Runner
 from tests.engine.small_stages import Children, DropWord, FirstOfText, JsonFiles, Lines, Loses, Shout, Trouble, write_lines, written
 
@@ -281,3 +288,24 @@ def test_leaving_the_interpreter_is_an_error_like_any_other():
 
     got, _ = answer(runner(leaves), texts("a"))
     assert got == {(0, "failed", 0): ["u0:0"]}
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not GNU's C library")
+def test_a_worker_that_has_to_wait_gives_back_what_is_free():
+    waiting = SimpleNamespace(worked_bytes=TRIM_BYTES + 1, inbox=SimpleQueue())
+    blocks = [np.ones(10_000) for _ in range(1000)]  # of 80 kB: below what comes as pages of its own
+    held = blocks[::50]
+    del blocks
+    before = anonymous_kb()
+    waiting.inbox.put("a call that came meanwhile")
+    assert Worker._next(waiting) == "a call that came meanwhile"
+    assert before - anonymous_kb() < 10_000, "who has to do does it at once"
+    Timer(0.1, waiting.inbox.put, ["the next"]).start()
+    assert Worker._next(waiting) == "the next"
+    assert before - anonymous_kb() > 50_000
+    assert len(held) == 20
+    assert waiting.worked_bytes == 0
+
+
+def anonymous_kb() -> int:
+    return next(int(line.split()[1]) for line in Path("/proc/self/smaps_rollup").read_text().splitlines() if line.startswith("Anon"))

@@ -104,6 +104,13 @@ def test_a_recording_without_speech_is_dropped_whole():
 # -- exact to the sample --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("spans", "channels", "shared"), [([(0, 9), (10, 20)], 1, True), ([(1, 4)], 1, False), ([(0, 20)], 2, False)])
+def test_pieces_are_no_copies_where_they_are_most_of_a_recording(spans, channels, shared):
+    batch = of(20, spans, channels=channels)
+    pieces = segmented(batch, merge_gap=0.0)["out"].samples
+    assert [np.shares_memory(piece, batch.samples[0]) for piece in pieces] == [shared] * len(spans)
+
+
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000])
 def test_samples_are_those_of_the_span(rate):
     batch = of(12, [(0.12345, 2.77), (5.000011, 9.99999)], rate, channels=2).with_columns({"start_s": [600.0]})

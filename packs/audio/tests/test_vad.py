@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -235,3 +236,15 @@ def test_types_and_nulls():
 def test_nonsense_is_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Vad(**options)
+
+
+def test_a_long_recording_needs_no_second_copy():
+    heard = recordings(spoken(seconds=300.0), rate=16_000)
+    stage = Vad()
+    stage.setup(None)
+    stage.process(heard)
+    tracemalloc.start()
+    stage.process(heard)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < heard.samples[0].nbytes / 2

@@ -27,8 +27,9 @@ def cut(batch: AudioBatch, pieces: Sequence[np.ndarray], lists: Sequence[str]) -
     bounds = np.concatenate(pieces)
     rates = batch.array("sample_rate")[parents]
     begins, ends = bounds[:, 0] / rates, bounds[:, 1] / rates
-    # a copy: a view would keep the whole recording in memory
-    samples = [batch.samples[parent][:, first:stop].copy() for parent, (first, stop) in zip(parents, bounds, strict=True)]
+    views = [_most_of(whole, cuts) for whole, cuts in zip(batch.samples, pieces, strict=True)]
+    samples = [batch.samples[parent][:, first:stop] for parent, (first, stop) in zip(parents, bounds, strict=True)]
+    samples = [one if views[parent] else one.copy() for parent, one in zip(parents, samples, strict=True)]
     starts = pc.cast(batch.rows.column("start_s"), pa.float64()).take(pa.array(parents))
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "duration": pa.array(ends - begins), "start_s": pc.add(starts, pa.array(begins)), "end_s": pc.add(starts, pa.array(ends))}
@@ -38,6 +39,12 @@ def cut(batch: AudioBatch, pieces: Sequence[np.ndarray], lists: Sequence[str]) -
         columns |= of_speech(columns["speech"], ends - begins)
     made = batch.without([OF_FILE]).with_payloads(encoded=None).explode(counts)
     return made.with_payloads(samples=samples).with_columns(columns)
+
+
+def _most_of(whole: np.ndarray, cuts: np.ndarray) -> bool:
+    """Whether pieces may be views: these keep the whole recording in memory, so they are to be most of it. Of several channels
+    a view is not one stretch of memory, and would be copied wherever it goes."""
+    return len(whole) == 1 and 2 * int((cuts[:, 1] - cuts[:, 0]).sum()) > whole.shape[1]
 
 
 def whole(batch: AudioBatch, lists: Sequence[str]) -> AudioBatch:

@@ -16,6 +16,7 @@ from curator import CuratorError
 from curator_audio.cut.spans import joined, runs_of
 
 RATE = 16_000  # Hz
+BLOCK = 30 * RATE  # samples at once, a whole number of frames: so a long recording needs no second copy
 SILENT_DB = -70.0  # dB of full scale: what is below is silence, whatever an engine says
 LOUD_DB = -20.0
 FINE = RATE // 100  # samples of what a level is measured of
@@ -29,8 +30,9 @@ class Engine(Protocol):
 
     frame: int
 
-    def scores(self, mono: np.ndarray) -> np.ndarray:
-        """How likely each whole or begun frame is speech, from 0 to 1, float32. `mono`: float32 [n] at 16 kHz."""
+    def scores(self, mono: np.ndarray, gain: float = 1.0) -> np.ndarray:
+        """How likely each whole or begun frame is speech, from 0 to 1, float32. `mono`: float32 [n] at 16 kHz, to be heard
+        with this gain."""
 
 
 class WebRtc:
@@ -44,15 +46,18 @@ class WebRtc:
 
         self._c, self.mode, self.frame = _webrtcvad, mode, RATE * frame_ms // 1000
 
-    def scores(self, mono: np.ndarray) -> np.ndarray:
+    def scores(self, mono: np.ndarray, gain: float = 1.0) -> np.ndarray:
         vad = self._c.create()  # it adapts to what it hears: one for each record
         self._c.init(vad)
         self._c.set_mode(vad, self.mode)
-        scaled = mono * np.float32(32767)
-        raw, size = np.clip(scaled, -32767, 32767, out=scaled).astype("<i2").tobytes(), 2 * self.frame
-        raw += bytes(-len(raw) % size)  # the last frame is filled with silence
-        process, frame = self._c.process, self.frame
-        said = [process(vad, RATE, raw[at:at + size], frame) for at in range(0, len(raw), size)]
+        process, frame, size = self._c.process, self.frame, 2 * self.frame
+        said: list[bool] = []
+        for begin in range(0, len(mono), BLOCK):
+            scaled = mono[begin:begin + BLOCK] * np.float32(gain)
+            scaled *= np.float32(32767)
+            raw = np.clip(scaled, -32767, 32767, out=scaled).astype("<i2").tobytes()
+            raw += bytes(-len(raw) % size)  # the last frame is filled with silence
+            said += [process(vad, RATE, raw[at:at + size], frame) for at in range(0, len(raw), size)]
         return np.array(said, np.float32)
 
 
@@ -61,8 +66,8 @@ class Energy:
 
     frame = RATE // 100
 
-    def scores(self, mono: np.ndarray) -> np.ndarray:
-        found = levels(mono)
+    def scores(self, mono: np.ndarray, gain: float = 1.0) -> np.ndarray:
+        found = levels(mono * np.float32(gain))
         floor, loud = surroundings(found)
         runs = joined(runs_of(found > np.maximum(floor + np.maximum((loud - floor) / 4, 3), SILENT_DB)), DIP)
         edges = np.zeros(found.size + 1, np.float32)
@@ -88,10 +93,10 @@ class Silero:
         options.inter_op_num_threads = options.intra_op_num_threads = 1
         self._session: Any = onnxruntime.InferenceSession(str(silero_weights()), options, providers=["CPUExecutionProvider"])
 
-    def scores(self, mono: np.ndarray) -> np.ndarray:
+    def scores(self, mono: np.ndarray, gain: float = 1.0) -> np.ndarray:
         count = -(-len(mono) // SILERO_FRAME)
         data = np.zeros((count + 2) * SILERO_FRAME, np.float32)  # silence before the first frame, and behind the last
-        data[SILERO_FRAME:SILERO_FRAME + len(mono)] = mono
+        np.multiply(mono, np.float32(gain), out=data[SILERO_FRAME:SILERO_FRAME + len(mono)])
         windows = np.lib.stride_tricks.sliding_window_view(data, SILERO_FRAME + SILERO_CONTEXT)
         windows = windows[SILERO_FRAME - SILERO_CONTEXT::SILERO_FRAME][:count]
         hidden = cell = np.zeros((1, 1, 128), np.float32)
@@ -119,11 +124,10 @@ def silero_weights() -> Path:
 # -- what they are given, and how loud it is ------------------------------------------------------------------------
 
 
-def levelled(mono: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """What has these levels, at the one that engines expect: its loud parts at -20 dB, by a gain of 40 dB at most."""
+def gain_for(found: np.ndarray) -> float:
+    """What brings a recording with these levels to the one that engines expect: its loud parts at -20 dB; 40 dB at most."""
     found = found[found > SILENT_DB]
-    gain = 10 ** (min(40.0, LOUD_DB - float(np.percentile(found, 95))) / 20) if found.size else 1.0
-    return mono * np.float32(gain)
+    return 10 ** (min(40.0, LOUD_DB - float(np.percentile(found, 95))) / 20) if found.size else 1.0
 
 
 def levels(mono: np.ndarray) -> np.ndarray:

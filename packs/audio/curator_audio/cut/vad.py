@@ -102,7 +102,7 @@ class Vad(Stage):
     def _spans(self, samples: np.ndarray, rate: int, duration: float) -> np.ndarray:
         mono = mono_at(samples, rate, engines.RATE)
         found = engines.levels(mono)
-        scores = self._engine.scores(engines.levelled(mono, found))
+        scores = self._engine.scores(mono, engines.gain_for(found))
         loud = None if self.gate_db is None else engines.loud_stretches(found, self.gate_db)
         return spans_of(scores, self._engine.frame / engines.RATE, self._smoothing, duration, loud)
 
