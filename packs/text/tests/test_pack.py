@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 
 import pyarrow as pa
-from curator_text import C4Lines, Clean, ExtractHtml, Language, Minhash, Signals, TextFiles, Warc
+from curator_text import C4Lines, Clean, ExtractHtml, Fasttext, Language, Minhash, Signals, TextFiles, Warc
 
 from curator.api.tasks import TextBatch
 from curator.testing import check_pack
+from packs.text.tests.fasttext_models import TinyModel
 
 ENGLISH = ("The quick brown fox jumps over the lazy dog. It was a sunny day, and the fox was happy.\n"
            "Visit https://example.com/a?b=1 for more...\n\n• Bullet one\n• Bullet two\n"
@@ -48,6 +49,7 @@ def test_the_pack(tmp_path):
                        "image.png": b"\x89PNG\r\n\x1a\n"}.items():
         (files / name).write_bytes(data)
     languages = pa.array(["en", "en", None, "de", "xx", "zh", "en", "en", "en", "de", "en"], pa.string())
+    (tmp_path / "model.bin").write_bytes(TinyModel(["</s>", "the"], ["en", "de"]).save())
     check_pack("text", [
         Warc(path=str(tmp_path / "crawl.warc.gz")),
         TextFiles(path=str(files)),
@@ -58,5 +60,6 @@ def test_the_pack(tmp_path):
         (Signals(), texts()),
         (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there
         (Minhash(), texts()),
+        (Fasttext(model=str(tmp_path / "model.bin")), texts(), {"tolerance": 1e-6}),
         (Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), texts()),
     ])

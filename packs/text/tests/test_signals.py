@@ -15,6 +15,7 @@ from curator import read, write
 from curator.api.counts import Counts
 from curator.api.stage import Context
 from curator.api.tasks import TextBatch
+from curator.testing import run_stage
 
 
 def batch(*texts, column="text", **columns):
@@ -180,6 +181,13 @@ def test_the_table_of_signals_names_every_column():
     for name in COLUMNS:
         shown = name.split("_gram_")[0].rsplit("_", 1)[0] if "_gram_" in name else name
         assert shown in table, f"{name} is not in the table at the head of curator_text.measures.signals"
+
+
+@pytest.mark.parametrize("code", ["en", "eng", "eng_Latn", "en-US"])
+def test_stop_words_are_found_by_any_code_of_the_language(code):
+    rows = TextBatch(pa.table({"id": ["a"], "source": ["s"], "text": ["the end of that"], "language": [code]}))
+    assert run_stage(Signals(), rows)["out"].column("stop_word_count") == [3]
+
 
 
 def test_a_language_that_is_no_code_is_an_alarm():

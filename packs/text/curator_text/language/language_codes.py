@@ -61,6 +61,11 @@ def is_code(text: str) -> bool:
     return language in ISO_639_1 or bool(re.fullmatch("[a-z]{3}", language))
 
 
+def short_code(code: str | None) -> str | None:
+    """The code by which lists here name a language: `en` of `eng`, `eng_Latn` and `en-US`; what is unknown stays as it is."""
+    return None if code is None else ALIASES.get(re.split("[-_]", code)[0], code)
+
+
 def check_codes(codes: list[str], field: str, *, varieties: bool) -> None:
     """See that each is a code that can be told; `varieties`: also those of `VARIETIES`.
 

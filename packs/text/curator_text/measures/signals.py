@@ -61,7 +61,7 @@ from curator.api.findings import Alarm, Finding
 from curator.api.format import listing
 from curator.api.stage import Context, Contract, Stage
 from curator_text.clean import c4
-from curator_text.language.language_codes import is_code
+from curator_text.language.language_codes import is_code, short_code
 from curator_text.measures import characters as ch
 from curator_text.measures import repetition
 from curator_text.measures.joined import Joined, groups, join, sums_before
@@ -132,7 +132,7 @@ class Signals(Stage):
         languages: Sequence[str | None] = [None] * len(batch)
         if self.language_column in batch.rows.column_names:
             languages = batch.column(self.language_column)
-        languages = [self.language if language is None else language for language in languages]
+        languages = [short_code(self.language if language is None else language) for language in languages]
         measured = measure(batch.column(self.column), languages)
         return batch.with_columns({name: pa.array(measured[name], kind) for name, kind in COLUMNS.items()})
 

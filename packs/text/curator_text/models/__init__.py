@@ -1,0 +1,1 @@
+"""Models of texts: what they are about, how good they are, how likely."""
