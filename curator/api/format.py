@@ -11,6 +11,11 @@ def count(rows: float) -> str:
     return f"{rows:,.0f}"
 
 
+def number(value: float) -> str:
+    """A measured value: `44,100`, `1.5`, `0.03333`: four significant digits, and all before the point."""
+    return count(value) if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 def plural(rows: int, noun: str) -> str:
     """`1 file`, `2,000 files`."""
     return f"{rows:,} {noun}" if rows == 1 else f"{rows:,} {noun}s"

@@ -141,7 +141,7 @@ class Stage:
 
     def example_columns(self) -> Mapping[str, Shown]:
         """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), sounds (FLAC, WAV, MP3, Ogg),
-        texts, numbers."""
+        films (MP4, WebM), texts, numbers."""
         return {}
 
     def amounts(self) -> Mapping[str, Summed]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curator.api import format as fmt
 from curator.api.counts import Counts
 from curator.io.files.folder import Folder
 from curator.observe.report.examples import find_examples
@@ -159,7 +160,7 @@ def test_examples_show_the_columns_that_stages_declare(tmp_path):
              "example_columns": {"caption": "text", "score": "number", "words": "number", "gone": "image"}}
     group, = find_examples(stats, Folder.open(str(tmp_path)))
     assert group.examples == [{"id": "a", "source": "folder/a.jpg", "picture": "", "about": "score 0.5", "excerpt": "a cat on a mat",
-                               "sound": ""}]
+                               "audio": "", "video": "", "more": ""}]
 
 
 def test_a_hash_is_no_excerpt(tmp_path):
@@ -184,6 +185,30 @@ def test_sounds_are_played_from_columns_and_from_archives(tmp_path):
         ("b.tar", "written"), ("b.parquet", "written"), ("dropped/a.parquet", "dropped"))]
     stats = {"files": files, "stages": [{"name": "s"}], "example_columns": {"bytes": "audio"}}
     written, dropped = find_examples(stats, Folder.open(str(tmp_path)))
-    played = [base64.b64decode(one["sound"].partition("base64,")[2]) for one in (*written.examples, *dropped.examples)]
+    played = [base64.b64decode(one["audio"].partition("base64,")[2]) for one in (*written.examples, *dropped.examples)]
     assert played == [b"fLaC kept", b"OggS too", b"fLaC quiet"]
-    assert written.examples[1]["sound"].startswith("data:audio/ogg;")
+    assert written.examples[1]["audio"].startswith("data:audio/ogg;")
+
+
+def test_small_films_are_played_and_others_have_two_pictures(tmp_path):
+    """A contact sheet beside the player, and an animation where there is no player."""
+    (tmp_path / "dropped").mkdir()
+    clip, long = b"\0\0\0\x20ftypisom", b"\0\0\0\x20ftypisom" + bytes(2 << 20)
+    names = {"source": ["f"] * 3, "sheet": [b"\xff\xd8\xff sheet"] * 3, "preview": [b"RIFF preview"] * 3}
+    pq.write_table(pa.table({"id": ["x", "y", "z"], "key": ["x", "y", "z"]} | names), tmp_path / "b.parquet")
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        for name, data in (("x.mp4", clip), ("y.mp4", long), ("z.mp4", b"no film")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    stats = {"files": [{"path": path, "port": "written", "stage": "s"} for path in ("b.tar", "b.parquet")], "stages": [{"name": "s"}],
+             "example_columns": {"sheet": "image", "preview": "image", "bytes": "video"}}
+    (group,) = find_examples(stats, Folder.open(str(tmp_path)))
+    decoded = [[base64.b64decode(one[place].partition("base64,")[2]) for place in ("video", "picture", "more")] for one in group.examples]
+    assert decoded == [[clip, b"\xff\xd8\xff sheet", b"RIFF preview"], *[[b"", b"\xff\xd8\xff sheet", b"RIFF preview"]] * 2]
+    assert group.examples[0]["video"].startswith("data:video/mp4;")
+
+
+def test_measured_values_are_read_without_an_exponent():
+    assert [fmt.number(value) for value in (44100, 44100.0, 0.033333, -12345.6, 9999.5, 0, 3e20)] == [
+        "44,100", "44,100", "0.03333", "-12,346", "10,000", "0", "3e+20"]

@@ -27,7 +27,8 @@ FILE_BYTES = 8 << 20  # or so many bytes of them: a text may be a book
 PICTURE_BYTES = 48 << 10
 PICTURES_BYTES = 3 << 20  # of all pictures: the report is to open fast, and to be sent around
 SOUND_BYTES = 512 << 10
-SOUNDS_BYTES = 8 << 20  # of all sounds
+FILM_BYTES = 1 << 20
+PLAYED_BYTES = 8 << 20  # of all sounds and films
 EXCERPT = 280  # characters
 SHORT = 24  # characters: a text below is a label, and tells less than where the record comes from
 ABOUT = ("reason", "error", "duplicate_of", "similarity")
@@ -36,11 +37,14 @@ _NOT_CONTENT = frozenset({"id", "source", "key", "traceback", "parent", *ABOUT})
 _PICTURES = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 _SOUNDS = {b"fLaC": "audio/flac", b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"ID3": "audio/mpeg", b"\xff\xfb": "audio/mpeg",
            b"\xff\xf3": "audio/mpeg"}
+_FILMS = {b"\x1aE\xdf\xa3": "video/webm", **{bytes([0, 0, 0, size]) + b"ftyp": "video/mp4" for size in range(16, 64, 4)}}
+_PLAYED = {"audio": (_SOUNDS, SOUND_BYTES), "video": (_FILMS, FILM_BYTES)}
 
 
 @dataclass
 class Group:
-    """Examples of one reason. `port`: written, dropped, duplicate or failed. Each: id, source, excerpt, about, picture, sound."""
+    """Examples of one reason. `port`: written, dropped, duplicate or failed. Each: id, source, excerpt, about; audio and
+    video, to be played; picture, and more, a second one, which stands for what is not yet played."""
 
     port: str
     stage: str
@@ -54,8 +58,9 @@ def find_examples(stats: Mapping[str, Any], out: Folder) -> list[Group]:
     Files that cannot be read any more give none.
     """
     groups: dict[tuple[str, str, str], Group] = {}
-    left, sounds_left, shown = PICTURES_BYTES, SOUNDS_BYTES, stats.get("example_columns", {})
-    archives = {file["path"] for file in stats["files"] if file["path"].endswith(".tar")} if "audio" in shown.values() else set()
+    left, unplayed, shown = PICTURES_BYTES, PLAYED_BYTES, stats.get("example_columns", {})
+    played = [kind for kind in _PLAYED if kind in shown.values()]
+    archives = {file["path"] for file in stats["files"] if played and file["path"].endswith(".tar")}
     for (port, stage), paths in _files(stats):
         for row in (row for path in paths[:FILES_MAX] for row in _rows(out, path, shown, archives)):
             reason = str(row.get("reason") or row.get("error") or "")
@@ -63,10 +68,13 @@ def find_examples(stats: Mapping[str, Any], out: Folder) -> list[Group]:
                 continue
             group = groups.setdefault((port, stage, reason), Group(port, stage, shorten(reason, 100)))
             if len(group.examples) < EXAMPLES_MAX:
-                picture = _first(row, shown, "image", _PICTURES, min(PICTURE_BYTES, left))
-                sound = _first(row, shown, "audio", _SOUNDS, min(SOUND_BYTES, sounds_left))
-                left, sounds_left = left - len(picture), sounds_left - len(sound)
-                group.examples.append(_example(row, picture, shown) | {"sound": sound})
+                players = {}
+                for kind, (types, most) in _PLAYED.items():
+                    players[kind] = _shown(row, shown, kind, types, min(most, unplayed))[0]
+                    unplayed -= len(players[kind])
+                pictures = _shown(row, shown, "image", _PICTURES, min(PICTURE_BYTES, left // 2))
+                left -= sum(map(len, pictures))
+                group.examples.append(_example(row, pictures[0], shown) | players | {"more": "".join(pictures[1:2])})
     return list(groups.values())
 
 
@@ -110,7 +118,7 @@ def _media(archive: str, out: Folder) -> dict[str, bytes]:
             if key not in found:
                 if len(found) == EXAMPLES_MAX:
                     break
-                content = members.extractfile(member) if member.size <= SOUND_BYTES else None
+                content = members.extractfile(member) if member.size <= FILM_BYTES else None
                 found[key] = content.read() if content is not None else b""
     return found
 
@@ -138,7 +146,7 @@ def _is_large(file: Any, column: str) -> bool:
         return False
     group = file.row_group(0)
     sizes = [group.column(at).total_uncompressed_size for at in range(group.num_columns) if group.column(at).path_in_schema == column]
-    return sum(sizes) > 4 * SOUND_BYTES * max(1, group.num_rows)
+    return sum(sizes) > 4 * FILM_BYTES * max(1, group.num_rows)
 
 
 def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dict[str, str]:
@@ -157,11 +165,12 @@ def _example(row: dict[str, Any], picture: str, shown: Mapping[str, str]) -> dic
     return {"id": str(row.get("id") or ""), "source": source, "picture": picture, "about": ", ".join(about), "excerpt": excerpt}
 
 
-def _first(row: Mapping[str, Any], shown: Mapping[str, str], kind: str, types: Mapping[bytes, str], most: int) -> str:
-    """The first column of a kind as a data URI, "" where there is none that a browser shows, or no room left."""
+def _shown(row: Mapping[str, Any], shown: Mapping[str, str], kind: str, types: Mapping[bytes, str], most: int) -> list[str]:
+    """The columns of a kind as data URIs, of what a browser shows and there is room for; one "" where there is none."""
+    found = []
     for column in (column for column, as_kind in shown.items() if as_kind == kind):
         data = row.get(column)
         media = next((media for start, media in types.items() if data.startswith(start)), None) if isinstance(data, bytes) else None
         if media is not None and len(data) <= most:
-            return f"data:{media};base64,{base64.b64encode(data).decode()}"
-    return ""
+            found.append(f"data:{media};base64,{base64.b64encode(data).decode()}")
+    return found or [""]

@@ -120,7 +120,7 @@ def _columns(stats: Stats) -> Grid:
             values = [f"{value} {fmt.count(n)}" for value, n in summary.get("values", {}).items()]
             holds = fmt.listing(values, 8) or ("nothing" if summary["nulls"] == summary["rows"] else "many values")
             if "min" in summary:
-                holds = f"{summary['min']:.4g} to {summary['max']:.4g}"
+                holds = f"{fmt.number(summary['min'])} to {fmt.number(summary['max'])}"
             nulls = fmt.share(summary["nulls"], summary["rows"]) if summary["nulls"] else ""
             rows.append(([stage["name"], name, holds], None, [nulls]))
     return Grid("Columns", ["stage", "column", "holds"], ["nulls"], rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from curator.api.counts import Counts
-from curator.api.findings import Finding, Line, Summed
+from curator.api.findings import Finding, Line, Shown, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch
 from curator_video.read.record import Films, check_file, parts_of
@@ -84,6 +84,9 @@ class Cut(Stage):
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         check_file(columns)
+
+    def example_columns(self) -> Mapping[str, Shown]:
+        return {"bytes": "video"}
 
     def amounts(self) -> Mapping[str, Summed]:
         return {"duration": "seconds"}

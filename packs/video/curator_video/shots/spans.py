@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from curator.api.counts import Counts
 from curator.api.errors import ContractError
-from curator.api.findings import Finding, Line, Summed
+from curator.api.findings import Finding, Line, Shown, Summed
 from curator.api.format import duration
 from curator.api.stage import Contract, Outputs, Stage
 from curator.api.tasks import Batch, VideoBatch
@@ -81,6 +81,9 @@ class Spans(Stage):
 
     def reasons(self) -> tuple[str, ...]:
         return ("too_short", "no_clips")
+
+    def example_columns(self) -> Mapping[str, Shown]:
+        return {"start_s": "number", "duration": "number"}
 
     def amounts(self) -> Mapping[str, Summed]:
         return {"duration": "seconds"}
