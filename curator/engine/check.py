@@ -32,17 +32,25 @@ def check(state: State) -> None:
             if call.kind == "read" and state.units[call.units[0][0]].attempt == call.units[0][1]:
                 live[call.units[0][0]] += 1
     assert live.keys() <= state.units.keys(), "rows of a unit that has ended"
+    came: Counter[tuple] = Counter()  # rows of all units, by step
+    went: Counter[tuple] = Counter()  # and port
     for unit in state.units.values():
         assert unit.live == live[unit.index], f"unit {unit.index}: {unit.live} alive, {live[unit.index]} found"
-        for counts in unit.counts.values():
+        for at, counts in unit.counts.items():
             counts.check()
-    for at, counts in state.under_way.items():
-        mine = [u.counts[at] for u in state.units.values() if at in u.counts]
-        assert counts.rows_in == sum(c.rows_in for c in mine), "rows under way are not counted well"
-        assert counts.out == sum((Counter(c.out) for c in mine), Counter()), "rows under way are not counted well"
+            came[at] += counts.rows_in
+            for port, rows in counts.out.items():
+                went[at, port] += rows
+    under_way = state.under_way.items()
+    assert Counter({at: counts.rows_in for at, counts in under_way}) == came, "rows under way are not counted well"
+    sent = Counter({(at, port): rows for at, counts in under_way for port, rows in counts.out.items()})
+    assert sent == went, "rows under way are not counted well"
+    reserved: Counter[int] = Counter()
+    for call in state.calls.values():
+        for index, nbytes in call.expected:
+            reserved[index] += nbytes
     for operator in state.operators:
-        reserved = sum(n for c in state.calls.values() for i, n in c.expected if i == operator.plan.index)
-        assert operator.reserved == reserved, operator.plan.name
+        assert operator.reserved == reserved[operator.plan.index], operator.plan.name
         served = {w.queue for w in operator.workers.values() if operator.sticky and not w.stopping}
         assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, operator.plan.name
         for node, queues in operator.queues_on.items():

@@ -78,7 +78,7 @@ def test_every_row_ends_in_its_one_place_whatever_fails(profile, chunk, first_se
 
 @pytest.mark.parametrize(("profile", "seed", "tight", "story"), SEEDS)
 def test_seeds_that_found_a_bug(profile, seed, tight, story):
-    replay(seed, profile, tight)
+    replay(seed, profile, tight, validate=5)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_branches_that_part_and_meet_again_twenty_times_cost_no_more_than_their_
 def test_more_failures_than_allowed_stop_the_run_and_the_next_one_goes_on(max_failed):
     stopped = told = 0
     for seed in range(40):
-        simulator = Simulator(Scenario(seed, Faults(poison=0.1)), validate=1, max_failed=max_failed)
+        simulator = Simulator(Scenario(seed, Faults(poison=0.1)), validate=5, max_failed=max_failed)
         simulator.run()
         audit(simulator)
         told += simulator.evidence_rows  # of all failed rows in open units: the simulator looks after it
