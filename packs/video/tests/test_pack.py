@@ -12,6 +12,11 @@ from curator_video.copies.hash import Hash
 from curator_video.measures.motion import Motion
 from curator_video.measures.overlay import Overlay
 from curator_video.measures.signals import Signals
+from curator_video.models.caption import Caption
+from curator_video.models.caption_server import CaptionServer
+from curator_video.models.embed import Embed
+from curator_video.models.enhance import Enhance
+from curator_video.models.text_match import TextMatch
 from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
 from curator_video.read.manifest import Manifest
@@ -22,8 +27,10 @@ from curator_video.shots.spans import Spans
 from curator_video.shots.stride import Stride
 
 from curator.testing import check_pack
+from packs.image.tests.chat_server import Model, completion
 from packs.video.tests.clips import clip, clips
 from packs.video.tests.films import film, films, numbered, pan, sine
+from packs.video.tests.tiny_encoders import save_xclip
 
 
 def of_reading(folder):
@@ -45,12 +52,30 @@ def of_reading(folder):
 def of_measuring():
     given = clips(clip(pan(1, 30, 2)), None, clip(pan(2, 12, 0)))
     yield Motion(), given
-    yield Overlay(), given
+    lasting = pan(1, 200, 4)
+    yield Overlay(), clips(clip(lasting), None, clip(lasting[:100]))
     yield Signals(), given
     yield Hash(), given
     yield Preview(), given
 
 
+def of_models(folder, url):
+    from packs.image.tests.tiny_captioners import llava
+
+    xclip, spans = save_xclip(folder / "xclip"), {"start_s": pa.array([0.0] * 3), "end_s": pa.array([1.2, 1.0, 0.5])}
+    seen = clips(clip(pan(1, 30, 2)), None, clip(pan(2, 12, 0)), **spans, caption=pa.array(["a pan", "none", None]))
+    yield Embed(model=xclip), seen
+    yield TextMatch(model=xclip), seen
+    yield Caption(model=llava(folder / "llava"), max_new_tokens=3, frames=2), seen
+    yield CaptionServer(url=url, model="tiny", frames=2, backoff_s=0.0), seen
+    yield Enhance(url=url, model="tiny", backoff_s=0.0), seen
+
+
 @pytest.mark.slow  # each stage passes the kit in its own file, too
 def test_the_pack(tmp_path):
-    check_pack("video", [*of_reading(tmp_path), *of_measuring()])
+    pytest.importorskip("transformers")
+    server = Model()
+    server.answer = lambda question: completion("A clip.")
+    models = [(stage, batch, {"tolerance": 1e-2}) for stage, batch in of_models(tmp_path, server.url)]
+    check_pack("video", [*of_reading(tmp_path), *of_measuring(), *models])
+    server.close()
