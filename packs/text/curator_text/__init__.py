@@ -7,9 +7,10 @@ from curator_text.extract.extract_html import ExtractHtml
 from curator_text.language.language import Language
 from curator_text.measures.signals import Signals
 from curator_text.models.fasttext import Fasttext
+from curator_text.privacy.pii import Pii
 from curator_text.read.text_files import TextFiles
 from curator_text.read.warc import Warc
 
-__all__ = ["STAGES", "C4Lines", "Clean", "ExtractHtml", "Fasttext", "Language", "Minhash", "Signals", "TextFiles", "Warc"]
+__all__ = ["STAGES", "C4Lines", "Clean", "ExtractHtml", "Fasttext", "Language", "Minhash", "Pii", "Signals", "TextFiles", "Warc"]
 
-STAGES: tuple[type, ...] = (Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext)
+STAGES: tuple[type, ...] = (Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Pii)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 
 import pyarrow as pa
-from curator_text import C4Lines, Clean, ExtractHtml, Fasttext, Language, Minhash, Signals, TextFiles, Warc
+from curator_text import C4Lines, Clean, ExtractHtml, Fasttext, Language, Minhash, Pii, Signals, TextFiles, Warc
 
 from curator.api.tasks import TextBatch
 from curator.testing import check_pack
@@ -60,6 +60,7 @@ def test_the_pack(tmp_path):
         (Signals(), texts()),
         (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there
         (Minhash(), texts()),
+        (Pii(), texts()),
         (Fasttext(model=str(tmp_path / "model.bin")), texts(), {"tolerance": 1e-6}),
         (Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), texts()),
     ])
