@@ -38,7 +38,7 @@ from typing import Any
 import audio_data
 import peers
 from engine import REAP, sweep
-from process_tree import descendants
+from process_tree import megabytes
 
 HERE = Path(__file__).resolve().parent
 ROWS = ("measure", "speech", "long", "whisper", "snr", "vad")
@@ -77,18 +77,6 @@ def call(tool: str, task: str, sounds: Path, *, memory: bool = False) -> dict[st
         except OSError:
             return {"error": " ".join((place / "output").read_text(errors="replace").strip().splitlines()[-3:])[-300:]}
         return told | {"seconds": seconds, "cpu_s": peers.cpu_seconds() - before} | ({"peak_mb": peak} if memory else {})
-
-
-def megabytes(root: int) -> float:
-    """Memory of a process and all below it; of what several share each has its part."""
-    total = 0
-    for pid in (root, *descendants(root)):
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1000
 
 
 def rated(tool: str, task: str, quarter: Path, whole: Path) -> dict[str, Any]:

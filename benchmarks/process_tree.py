@@ -1,4 +1,4 @@
-"""The processes below one, from /proc."""
+"""The processes below one, and their memory, from /proc."""
 
 from __future__ import annotations
 
@@ -21,3 +21,15 @@ def descendants(root: int) -> list[int]:
         found.append(pid)
         todo.extend(children.get(pid, ()))
     return found
+
+
+def megabytes(root: int) -> float:
+    """Memory of a process and all below it; of what several share each has its part."""
+    total = 0
+    for pid in (root, *descendants(root)):
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1000

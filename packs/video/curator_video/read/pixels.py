@@ -15,7 +15,7 @@ CHROMA = (32, 18)
 _PLANAR = ("yuv420p", "yuv422p", "yuv444p", "yuv440p", "yuv411p", "yuv410p", "yuvj420p", "yuvj422p", "yuvj444p", "yuvj440p", "nv12",
            "nv16", "nv21", "yuva420p", "yuva422p", "yuva444p")
 _DEEP = {f"yuv{kind}p{bits}le": bits - 8 for kind in (420, 422, 444) for bits in (9, 10, 12, 14, 16)}
-_ROWS = 15  # that are read at least for one of a small picture, of pictures that have so many
+_ROWS = 15  # for one of a small picture: a plane that has more is large
 _HD = 720  # rows: from here on what names no matrix is meant as BT.709
 _UNSPECIFIED, _BT709 = 2, 1
 _LIMITED, _FULL = 1, 2  # AVCOL_RANGE_MPEG, AVCOL_RANGE_JPEG
@@ -60,7 +60,7 @@ class Pixels:
             planes = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in self._by_scaler(frame)[1:]]
         else:
             shift = _DEEP.get(frame.format.name, 0)
-            planes = [_sampled(one, self._target(CHROMA), shift) for one in found[1:]]
+            planes = [_shrunk(one, self._target(CHROMA), shift) for one in found[1:]]
             if _is_full(frame):
                 planes = [_NARROW_CHROMA[one] for one in planes]
         for one, plane in zip(made, planes, strict=True):
@@ -122,26 +122,17 @@ def planes_of(frame: Any, count: int) -> list[np.ndarray]:
 def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
     """By area to (width, height), 8 bits.
 
-    Large ones are halved first: two to six times as fast, and a level apart. Of those that have 30 rows and more for one of
-    the small picture only each second, third, … is read, so that 15 and more are: at this size it is memory that takes the time.
+    It is halved first where it can: two to six times as fast, and a level apart. Of large planes 8 x 8 points stand for the area of
+    each small pixel, in 2 x 2 as they lie: reading all would take twice as long, and they are as many as a film of 360 rows has.
     """
-    plane = plane[::max(1, len(plane) // (_ROWS * size[1]))]
-    if shift == 0:
+    if len(plane) >= _ROWS * size[1]:
+        plane = cv2.resize(plane, (4 * size[0], 4 * size[1]), interpolation=cv2.INTER_LINEAR)
+    height, width = plane.shape
+    while shift == 0 and width >= 4 * size[0] and height >= 4 * size[1] and width % 2 == height % 2 == 0:
+        plane = cv2.resize(plane, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
         height, width = plane.shape
-        while width >= 4 * size[0] and height >= 4 * size[1] and width % 2 == height % 2 == 0:
-            plane = cv2.resize(plane, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
-            height, width = plane.shape
-        return cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
     small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
-    return (small >> shift).astype(np.uint8)
-
-
-def _sampled(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
-    """Like `_shrunk`, but of large planes 4 x 4 places stand for the area of each small pixel: chroma has little detail."""
-    if len(plane) < _ROWS * size[1]:
-        return _shrunk(plane, size, shift)
-    grid = cv2.resize(plane, (4 * size[0], 4 * size[1]), interpolation=cv2.INTER_NEAREST)
-    return _shrunk(grid, size, shift)
+    return (small >> shift).astype(np.uint8) if shift else small
 
 
 def _is_full(frame: Any) -> bool:
