@@ -13,6 +13,8 @@ import soundfile
 from click.testing import CliRunner
 
 from curator.cli.main import main
+from curator.io.files.folder import Folder
+from curator.observe.report.examples import find_examples
 from packs.audio.tests.recordings import noise, voice
 
 RATE = 44_100
@@ -83,3 +85,10 @@ def test_each_second_is_accounted_for(folder):
     assert segment["extra"]["kept_ms"] == pytest.approx(1000 * (2.2 + 3.2 + 2.2), abs=300)
     records = stats["records"]
     assert (records["in"], records["written"], records["dropped"], records["duplicate"]) == (3, 2, 2, 1)
+
+
+def test_what_the_cut_took_is_played_in_the_report(folder):
+    stats = json.loads((folder / "out/_run/stats.json").read_text())
+    groups = {group.reason: group for group in find_examples(stats, Folder.open(str(folder / "out"))) if group.stage == "segment"}
+    assert groups.keys() == {"too_short", "no_speech"}
+    assert all(one["sound"].startswith("data:audio/flac;base64,") for group in groups.values() for one in group.examples)

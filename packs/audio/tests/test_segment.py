@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pyarrow as pa
 import pytest
+import soundfile
 from curator_audio.cut.pieces import Limits, covered, pieces
 from curator_audio.cut.segment import Segment
 from curator_audio.cut.spans import SPANS
@@ -99,6 +102,24 @@ def test_a_recording_without_speech_is_dropped_whole():
     assert answer["dropped"].column("reason") == ["no_speech", "no_speech"]
     assert answer["dropped"].column("id") == ["0", "1"]
     assert answer["out"].column("id") == ["2#0"]
+
+
+def test_what_is_dropped_can_be_listened_to():
+    loud = noise(40.0, level_db=-60.0)
+    loud[25 * 16_000:33 * 16_000] = voice(8.0)
+    batch = recordings(voice(20, seed=1), loud, None, speech=pa.array([listed((1, 2), (8, 12)), [], None], SPANS))
+    dropped = segmented(batch, pad=0.0)["dropped"]
+    short, long, nothing = dropped.column("preview")
+    heard, rate = soundfile.read(io.BytesIO(short), dtype="float32")
+    assert rate == 16_000
+    assert np.allclose(heard, batch.samples[0][0, 16_000:32_000], atol=2**-15)
+    heard, _ = soundfile.read(io.BytesIO(long), dtype="float32")
+    assert len(heard) == 160_000
+    assert np.square(heard).sum() == pytest.approx(np.square(batch.samples[1]).sum(), rel=0.01)
+    assert nothing is None
+    assert "preview" not in segmented(batch)["out"].columns
+    assert "preview" not in segmented(batch, preview=0)["dropped"].columns
+    assert segmented(recordings(voice(3, 48_000), rate=48_000, speech=pa.array([[]], SPANS)))["dropped"].column("preview")[0]
 
 
 # -- exact to the sample --------------------------------------------------------------------------------------------

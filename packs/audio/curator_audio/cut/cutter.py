@@ -8,15 +8,17 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from curator import Contract, Outputs, Stage
+from curator import Context, Contract, Outputs, Stage
 from curator.api.counts import Counts
-from curator.api.findings import Finding, Line
+from curator.api.findings import Finding, Line, Shown
 from curator.api.format import duration
 from curator.api.tasks import AudioBatch
 from curator_audio.cut.children import MADE, OF_FILE, OF_SPEECH, account, check_lists, cut, type_moved, whole
 from curator_audio.cut.spans import SPANS, as_lists
+from curator_audio.sound.waves import mono_at
 
 NONE = np.empty((0, 2), np.int64)
+PREVIEW_RATE = 16_000  # Hz, at most
 Found = tuple[np.ndarray, list]  # where to cut a recording, in samples [k, 2], and what is known of each piece
 
 
@@ -25,14 +27,17 @@ class Cutter(Stage):
 
     `mode`: `cut` or `list`. `shortest`: seconds; shorter pieces are dropped. `lists`: columns of spans that are moved into
     pieces. `reads`: which of them are read also where nothing is cut. `labels`: columns that `children` adds. `listed`: the column
-    of `mode: list`. `without`: the reason for dropping a recording without a piece. `what`, `rest`: words for the funnel.
+    of `mode: list`. `without`: the reason for dropping a recording without a piece. `what`, `rest`: words for the funnel. `preview`:
+    seconds of what is dropped that can be listened to.
     """
 
     listed: ClassVar[str]
     without: ClassVar[str]
     what: ClassVar[str]
     rest: ClassVar[str]
+    version: ClassVar[int] = 2
     mode: str
+    preview: float
 
     @property
     def shortest(self) -> float:
@@ -83,6 +88,14 @@ class Cutter(Stage):
         if kept + short + left:
             yield Line(f"{duration(kept)} in {self.what}, {duration(left)} {self.rest}, {duration(short)} too short")
 
+    def example_columns(self) -> Mapping[str, Shown]:
+        return {"preview": "audio"} if self.mode == "cut" and self.preview else {}
+
+    def setup(self, ctx: Context) -> None:
+        from curator_audio.sound.encoders import encoded
+
+        self._encoded = encoded
+
     def process(self, batch: AudioBatch) -> Iterator[Outputs]:
         rates = [rate or 0 for rate in batch.column("sample_rate")]
         payload = batch.samples or [None] * len(batch)
@@ -100,13 +113,41 @@ class Cutter(Stage):
         if some.any():
             children = self.children(batch.filter(some), [one for one in found if len(one[0])])
             good = np.concatenate(long)
-            ports = {"out": children.filter(good), "dropped": children.filter(~good).with_reason("too_short")}
+            ports = {"out": children.filter(good), "dropped": self._heard(children.filter(~good)).with_reason("too_short")}
             yield Outputs({port: rows for port, rows in ports.items() if len(rows)}, counts=counts)
         if not some.all():
-            yield Outputs(dropped=self._whole(batch.filter(~some)).with_reason(self.without), counts=None if some.any() else counts)
+            left = self._heard(self._whole(batch.filter(~some)))
+            yield Outputs(dropped=left.with_reason(self.without), counts=None if some.any() else counts)
+
+    def _heard(self, batch: AudioBatch) -> AudioBatch:
+        """What is dropped, with the loudest seconds of each as a FLAC: no later stage encodes it."""
+        if not self.preview:
+            return batch
+        rows = zip(batch.samples or [None] * len(batch), batch.column("sample_rate"), strict=True)
+        return batch.with_columns({"preview": pa.array([self._file(*row) for row in rows], pa.binary())})
+
+    def _file(self, samples: np.ndarray | None, rate: int | None) -> bytes | None:
+        if samples is None or not samples.shape[1] or not rate:
+            return None
+        wave = mono_at(loudest(samples, round(self.preview * rate), rate), rate, min(rate, PREVIEW_RATE))
+        made = self._encoded(wave[None], min(rate, PREVIEW_RATE), "flac", 16, 0, 0.0)
+        return made if isinstance(made, bytes) else None
 
     def _whole(self, batch: AudioBatch) -> AudioBatch:
         """Recordings without a piece, with the columns that pieces have."""
         made = whole(batch, self.lists)
         missing = {name: kind for name, kind in ({"parent": pa.string()} | self.labels).items() if name not in made.columns}
         return made.with_columns({name: pa.nulls(len(made), kind) for name, kind in missing.items()})
+
+
+def loudest(samples: np.ndarray, length: int, rate: int) -> np.ndarray:
+    """Of samples, [channels, n], those `length` that have most power, to a second; all where there are no more."""
+    seconds = samples.shape[1] // rate
+    if samples.shape[1] <= length or not seconds:
+        return samples[:, :length]
+    power = np.zeros(seconds + 1)
+    for channel in samples[:, :seconds * rate]:
+        power[1:] += np.square(channel.reshape(seconds, rate)).sum(axis=1, dtype=np.float64)
+    total, width = np.cumsum(power), min(max(1, length // rate), seconds)
+    start = int((total[width:] - total[:-width]).argmax()) * rate
+    return samples[:, start:start + length]

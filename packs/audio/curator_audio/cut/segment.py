@@ -39,6 +39,8 @@ class Segment(Cutter):
     where turns or windows do.
     `mode`: `cut` or `list`.
     `also`: other lists of spans, of which each piece gets its part.
+    `preview`: seconds, the loudest, of what is dropped that are kept as FLAC in the column `preview`, to be listened to in the
+    report; 0 for none.
     `text`: a column that gets the words of each piece with spaces between them, in place of the text of the whole recording. For
     `by: words`.
 
@@ -55,6 +57,7 @@ class Segment(Cutter):
     pad: float = 0.1
     mode: Literal["cut", "list"] = "cut"
     also: Sequence[str] = field(default_factory=list)
+    preview: float = 10.0
     text: str | None = None
 
     listed, without, what, rest = "segments", "no_speech", "segments", "without speech"
@@ -64,6 +67,8 @@ class Segment(Cutter):
             raise ValueError(f"by is one of {', '.join(BY)}, got {self.by!r}")
         if self.mode not in ("cut", "list"):
             raise ValueError(f"mode is cut or list, got {self.mode!r}")
+        if self.preview < 0:
+            raise ValueError(f"preview must be 0 or more, got {self.preview}")
         for name in ("min", "merge_gap", "pad"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")

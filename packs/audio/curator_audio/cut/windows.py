@@ -34,6 +34,8 @@ class Windows(Cutter):
     `overlap`: by turns, the share of the shorter of two windows that they may have in common.
     `mode`: `cut` or `list`.
     `also`: other lists of spans, of which each window gets its part.
+    `preview`: seconds, the loudest, of what is dropped that are kept as FLAC in the column `preview`, to be listened to in the
+    report; 0 for none.
 
     A recording without any window is dropped as `no_window`.
 
@@ -51,6 +53,7 @@ class Windows(Cutter):
     overlap: float = 0.0
     mode: Literal["cut", "list"] = "cut"
     also: Sequence[str] = field(default_factory=list)
+    preview: float = 10.0
 
     listed, without, what, rest = "windows", "no_window", "windows", "in no window"
 
@@ -59,6 +62,8 @@ class Windows(Cutter):
             raise ValueError(f"by is time or turns, got {self.by!r}")
         if self.mode not in ("cut", "list"):
             raise ValueError(f"mode is cut or list, got {self.mode!r}")
+        if self.preview < 0:
+            raise ValueError(f"preview must be 0 or more, got {self.preview}")
         if self.length <= 0 or (self.hop is not None and self.hop <= 0):
             raise ValueError(f"length and hop must be above 0, got {self.length} and {self.hop}")
         if self.min is not None and not 0 <= self.min <= self.length:
