@@ -50,3 +50,14 @@ def test_no_path_is_likelier(frames, tokens, seed):
             inside[start:stop] = token
             assert score == pytest.approx(log_probs[start:stop, token].mean())
         assert log_probs[np.arange(frames), inside].sum() == pytest.approx(found.log_probability)
+
+
+def test_a_text_of_hundreds_of_letters_is_found_where_it_is():
+    chance = np.random.default_rng(0)
+    tokens = chance.integers(1, 5, 300)
+    best = np.zeros(900, np.int64)
+    best[1::3] = tokens
+    found = align(np.where(np.arange(5) == best[:, None], np.log(0.9), np.log(0.025)), tokens)
+    assert np.array_equal(found.starts, np.arange(1, 900, 3))
+    assert np.array_equal(found.stops, found.starts + 1)
+    assert found.log_probability == pytest.approx(900 * np.log(0.9))

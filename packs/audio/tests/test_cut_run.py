@@ -91,4 +91,5 @@ def test_what_the_cut_took_is_played_in_the_report(folder):
     stats = json.loads((folder / "out/_run/stats.json").read_text())
     groups = {group.reason: group for group in find_examples(stats, Folder.open(str(folder / "out"))) if group.stage == "segment"}
     assert groups.keys() == {"too_short", "no_speech"}
-    assert all(one["sound"].startswith("data:audio/flac;base64,") for group in groups.values() for one in group.examples)
+    for one in (one for group in groups.values() for one in group.examples):
+        assert any(str(shown).startswith("data:audio/flac;base64,") for shown in one.values())

@@ -51,7 +51,7 @@ def align(log_probs: np.ndarray, tokens: Sequence[int], blank: int = 0) -> Align
     log_probability = float(best[state])
     for frame in range(frames - 1, -1, -1):
         path[frame] = state
-        state -= came_by[frame, state]
+        state -= int(came_by[frame, state])
     ranks = np.arange(1, 2 * size, 2)
     starts, stops = np.searchsorted(path, ranks, "left"), np.searchsorted(path, ranks, "right")
     along = np.concatenate([[0.0], np.cumsum(emitted[np.arange(frames), path])])
