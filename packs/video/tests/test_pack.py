@@ -12,6 +12,8 @@ from curator_video.copies.hash import Hash
 from curator_video.measures.motion import Motion
 from curator_video.measures.overlay import Overlay
 from curator_video.measures.signals import Signals
+from curator_video.measures.sound_level import SoundLevel
+from curator_video.measures.vectors import Vectors
 from curator_video.models.caption import Caption
 from curator_video.models.caption_server import CaptionServer
 from curator_video.models.embed import Embed
@@ -41,7 +43,8 @@ def of_reading(folder):
     yield VideoFiles(path=str(folder)), None
     (folder / "list.jsonl").write_text('{"path": "one.mp4", "start_s": 0.5}\n')
     yield Manifest(path=str(folder / "list.jsonl")), None
-    yield from ((stage, given, either) for stage in (Probe(), Decode(), Shots(), Cut(), Frames(fps=2), Audio(rate=16_000)))
+    yield from ((stage, given, either) for stage in (Probe(), Decode(), Shots(), Vectors(), SoundLevel(), Cut(), Frames(fps=2),
+                                                Audio(rate=16_000)))
     long = given.with_columns({"duration": pa.array([12.0, None, 1.0])})
     yield Stride(), long, either
     yield Parts(minutes=0.1), long, either

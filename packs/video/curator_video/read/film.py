@@ -61,13 +61,15 @@ class Film:
     marks as damaged; `backward`, pictures left out since their time is not after the one before; `truncated`,
     the file ends inside what it says.
 
+    `vectors`: frames have the motion vectors of their coding as side data, where FFmpeg gives them.
+
     Raises:
         BadFilm: it is none.
     """
 
     def __init__(self, source: str | bytes, storage_options: dict[str, Any] | None = None, *, max_pixels: int = MAX_PIXELS,
-                 skip_frame: str = "DEFAULT") -> None:
-        self._max_pixels, self._skip_frame = max_pixels, skip_frame
+                 skip_frame: str = "DEFAULT", vectors: bool = False) -> None:
+        self._max_pixels, self._skip_frame, self._vectors = max_pixels, skip_frame, vectors
         self.corrupt = self.backward = 0
         self.truncated = False
         self.container: Any = None
@@ -222,7 +224,8 @@ class Film:
         self.stream = self._chosen()
         self.stream.codec_context.thread_type = "NONE"  # the engine runs a worker on each core, and threads cost more in all
         self.stream.codec_context.thread_count = 1
-        self.stream.codec_context.options = {"max_pixels": str(self._max_pixels)}
+        self.stream.codec_context.options = {"max_pixels": str(self._max_pixels),
+                                              **({"flags2": "+export_mvs"} if self._vectors else {})}
         self.stream.codec_context.skip_frame = self._skip_frame
         size = _pixels(self.stream)
         try:
