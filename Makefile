@@ -24,9 +24,10 @@ demo: $(VENV)/demo.done
 	@test -s demo/corpus.jsonl || $(BIN)/python examples/corpus.py demo/corpus.jsonl
 	$(BIN)/curator run text/documents --set read='{jsonl: {path: demo/corpus.jsonl}}' --out demo/out
 
-# Tests run in JOBS processes: one more than two cores, since some wait. Those that need Ray share one of them, and one cluster.
+# Tests run in JOBS processes: one more than two cores, since some wait. Those of a file share one of them, and what they make for
+# all of the file; the files come in their order, those that need Ray first.
 JOBS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/test.done
 	$(PYTEST) -m "not slow" $(ARGS)

@@ -17,6 +17,11 @@ settings.register_profile("fuzz", **common, max_examples=1000)  # `make fuzz`: t
 settings.load_profile("curator")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests on Ray wait longest, so they come first: the processes that share the suite end together."""
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
 @pytest.fixture
 def first_seed(request) -> int:
     """Where tests that draw from seeds begin to count; `make fuzz` gives another one each time."""

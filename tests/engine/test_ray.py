@@ -52,7 +52,7 @@ from curator.runtime import ray as runtime_ray
 from curator.runtime.agent import Agent
 from curator.runtime.ray import RayRuntime, Wants
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]  # one process of the suite, so one cluster
+pytestmark = pytest.mark.ray
 
 
 @dataclass(kw_only=True)

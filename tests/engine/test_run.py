@@ -38,7 +38,6 @@ from tests.engine.small_stages import (
     write_lines,
     written,
 )
-from tests.marks import soaked_after
 
 STARTED: list[int] = []  # processes with a run of their own
 MODES = pytest.mark.parametrize("workers", [0, 2])
@@ -242,7 +241,8 @@ def open_gate(texts: Path) -> None:
     Path(texts.parent, "open").touch()
 
 
-@pytest.mark.parametrize("seed", soaked_after(1, range(3)))
+@pytest.mark.slow  # in test_ledger.py a run dies at every change of the disk, in test_phases.py in each phase
+@pytest.mark.parametrize("seed", range(3))
 def test_killed_at_any_moment_and_started_again_the_result_is_the_same(tmp_path, seed):
     import random
 

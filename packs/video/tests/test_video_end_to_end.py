@@ -71,7 +71,6 @@ def test_a_killed_run_goes_on_to_the_same_bytes(films, calm, tmp_path, phase):
 
 
 @pytest.mark.ray
-@pytest.mark.xdist_group("ray")
 def test_a_run_on_ray_gives_the_same_bytes(films, calm, tmp_path):
     pytest.importorskip("ray")
     done = subprocess.run([sys.executable, "-m", "curator", *words(tmp_path / "out", films, "--ray")], capture_output=True, text=True,
