@@ -156,7 +156,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1902,
     "machine": 413,
-    "io": 3895,
+    "io": 3934,
     "io/tables": 1684,
     "sql": 378,
     "registry": 366,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11901
-    assert sum(LINES.values()) <= 27193
+    assert sum(LINES.values()) <= 27232
 
 
 def test_nothing_names_a_machine():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tracemalloc
 
@@ -156,6 +157,23 @@ def test_a_folder_for_each_value(place, write_all):
         "id", "key", "extension", "label", "thumb", "file_name"}
 
 
+def test_several_files_a_record(place, write_all):
+    sink = ToFiles(path=place, beside={"jpg": "thumb", "txt": "label"}, json=True)
+    write_all(sink, table(**ROWS, n=[[1, 2], None, [3], []]), name="part-k")
+    folder, stem = Folder.open(place), "part-k-000"
+    assert folder.names(recursive=True) == [f"{stem}.parquet", *(f"{stem}/{name}" for name in (
+        "b_c", "b_c.jpg", "b_c.json", "b_c.txt", "r1", "r1.json", "x_1.jpg", "x_1.json", "x_1.thumb.jpg", "x_1.txt"))]
+    assert [folder.read(f"{stem}/{name}") for name in ("x_1.jpg", "x_1.thumb.jpg", "x_1.txt", "b_c.jpg")] == [b"1", b"t", b"cat", b"u"]
+    assert json.loads(folder.read(f"{stem}/x_1.json")) == {
+        "id": "r0", "source": "s", "key": "x/1", "extension": "jpg", "label": "cat", "n": [1, 2]}
+    about = pq.read_table(pa.BufferReader(folder.read(f"{stem}.parquet")))
+    assert set(about.column_names) == {"id", "source", "key", "extension", "label", "n", "file_name"}
+    with pytest.raises(RecipeError, match="neither bytes nor text"):
+        ToFiles(path=place, beside={"txt": "n"}).check({"bytes": pa.binary(), "n": pa.list_(pa.int64())})
+    with pytest.raises(ValueError, match="no ending of its own"):
+        ToFiles(path=place, beside={"json": "n"}, json=True)
+
+
 def test_a_new_folder_begins_after_so_many_records(place, write_all, read_all):
     files = write_all(ToFiles(path=place, records=10), *[table(n=list(range(7))).set_column(
         0, "id", pa.array([f"{k}-{i}" for i in range(7)])) for k in range(5)], name="part-k")
@@ -168,7 +186,7 @@ def test_a_new_folder_begins_after_so_many_records(place, write_all, read_all):
 
 @pytest.mark.parametrize("by", [None, "n"])
 def test_the_kit(place, by):
-    check_sink(ToFiles(path=place, by=by), Batch(rows=table(n=[1, None, 2], extension=["jpg", "png", None])))
+    check_sink(ToFiles(path=place, by=by, json=by is not None), Batch(rows=table(n=[1, None, 2], extension=["jpg", "png", None])))
 
 
 def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):

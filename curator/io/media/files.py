@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -17,10 +17,11 @@ from curator.api.errors import InputError, RecipeError
 from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.faults import explained
 from curator.io.files.folder import Output, list_files, open_input
-from curator.io.media.sink import MediaFiles, MediaSink, safe
+from curator.io.media.sink import MediaFiles, MediaSink, is_bytes, safe
 from curator.io.media.types import extension_of
 from curator.io.sink import Encoder, FileWriter
 from curator.io.source import LASTING, as_paths
+from curator.io.tables.plain import json_lines
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
 from curator.io.units import TARGET_BYTES, plan_units
 
@@ -153,55 +154,93 @@ class ToFiles(MediaSink):
     without). The key is the column `key`, else the `id`, made safe as a file's name; where `extension` is no ending, the file
     has none. A column `file_name` that was there before is replaced.
 
+    `beside`: further files of a record, ending to column: with `{jpg: sheet, txt: caption}` there is `<key>.jpg` with the bytes
+    of the one and `<key>.txt` with the text of the other, where they are not null (`<key>.sheet.jpg` if the record's own file
+    ends in `.jpg`). Bytes that are written so are not in the Parquet file. `json`: `<key>.json`, too, an object of all other
+    columns but bytes.
+
     Files appear one by one; those of a unit that was not finished are removed when the run begins again. Many thousands of
     records are better kept as `webdataset`: each file costs a sync of the disk, and a line in the ledger of the run.
     """
 
     by: str | None = None
+    beside: dict[str, str] = field(default_factory=dict)
+    json: bool = False
 
     name = "to_files"
     ending: ClassVar[str] = ".parquet"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wrong = [one for one in self.beside if not _ENDING.fullmatch(one) or (one == "json" and self.json)]
+        if wrong:
+            raise ValueError(f"beside: {wrong[0]!r} is no ending of its own, such as jpg or txt")
+
     def contract(self) -> Contract:
-        return Contract(needs={**super().contract().needs, **({self.by: None} if self.by else {})})
+        named = [*([self.by] if self.by else []), *self.beside.values()]
+        return Contract(needs={**super().contract().needs, **dict.fromkeys(named)})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         super().check(columns)
+        for name in self.beside.values():
+            held = columns.get(name)
+            if held is not None and not (is_bytes(held) or pa.types.is_string(held) or pa.types.is_null(held)):
+                raise RecipeError(f"beside: the column {name!r} is {held}, neither bytes nor text; `json` writes what is neither")
         kind = None if self.by is None else columns.get(self.by)
         if kind is not None and pa.types.is_nested(kind):
             raise RecipeError(f"by: the column {self.by!r} is {kind}, and cannot name folders. Make one that is text with `map`")
 
     def unasked(self) -> tuple[str, ...]:
-        return (*super().unasked(), *([self.by] if self.by else []))
+        return (*super().unasked(), *([self.by] if self.by else []), *self.beside.values())
 
     def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
-        return FilesOfRecords(files, stem, self.media, self.by, files.add(self.output(files.folder, stem + self.suffix())))
+        described = files.add(self.output(files.folder, stem + self.suffix()))
+        return FilesOfRecords(files, stem, self.media, self.by, described, self.beside, self.json)
 
 
 class FilesOfRecords(MediaFiles):
-    """A file a record, named as `ToFiles` says. `described`: where the Parquet file goes, None for none."""
+    """A file a record and what is beside it, named as `ToFiles` says. `described`: where the Parquet file goes, None for none."""
 
-    def __init__(self, files: FileWriter, stem: str, media: str, by: str | None = None, described: Output | None = None) -> None:
+    def __init__(self, files: FileWriter, stem: str, media: str, by: str | None = None, described: Output | None = None,
+                 beside: Mapping[str, str] | None = None, json: bool = False) -> None:
         super().__init__(described)
         self._files, self._stem, self._media, self._by = files, stem, media, by
+        self._beside, self._json = beside or {}, json
 
     def put(self, rows: pa.Table) -> pa.Table:
         contents = rows.column(self._media).to_pylist()
         naming = rows.select([name for name in ("id", "key", "extension", self._by) if name in rows.column_names]).to_pylist()
-        names = [None if content is None else self._name(one) for content, one in zip(contents, naming, strict=True)]
+        places = [None if content is None else self._place(one) for content, one in zip(contents, naming, strict=True)]
+        names = [None if place is None else ".".join(filter(None, place)) for place in places]
+        apart = [name for name in self._beside.values() if is_bytes(rows.schema.field(name).type)]
+        about = rows.drop_columns([n for n in dict.fromkeys((FILE_NAME, self._media, *apart)) if n in rows.column_names])
+        jobs = [*zip(names, contents, strict=True), *self._further(rows, about, places)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self.put_file, names, contents))
-        about = rows.drop_columns([n for n in (FILE_NAME, self._media) if n in rows.column_names])
+            list(pool.map(self.put_file, *zip(*jobs, strict=True)))
         return about.append_column(FILE_NAME, pa.array(names, pa.string()))
 
-    def _name(self, record: dict[str, Any]) -> str:
+    def _further(self, rows: pa.Table, about: pa.Table, places: list[tuple[str, str] | None]) -> Iterator[tuple[str, bytes]]:
+        """Files beside those at `places`."""
+        columns = [(ending, column, rows.column(column).to_pylist()) for ending, column in self._beside.items()]
+        if self._json:
+            said = about.select([one.name for one in about.schema if not is_bytes(one.type)])
+            columns.append(("json", "json", json_lines(said).split(b"\n")))
+        for ending, column, values in columns:
+            for place, value in zip(places, values, strict=False):
+                if place is not None and value is not None:
+                    base, own = place
+                    name = f"{base}.{column}.{ending}" if own.lower() == ending.lower() else f"{base}.{ending}"
+                    yield name, value.encode() if isinstance(value, str) else value
+
+    def _place(self, record: dict[str, Any]) -> tuple[str, str]:
+        """The path of a record's file, and its ending."""
         extension = str(record.get("extension") or "").lstrip(".")
         key = self.names.unique(safe(str(record["id"] if record.get("key") is None else record["key"])))
-        name = f"{key}.{extension}" if _ENDING.fullmatch(extension) else key
+        extension = extension if _ENDING.fullmatch(extension) else ""
         if self._by is None:
-            return f"{self._stem}/{name}"
+            return f"{self._stem}/{key}", extension
         value = record[self._by]
-        return f"{'null' if value is None else safe(str(value))}/{self._stem}-{name}"
+        return f"{'null' if value is None else safe(str(value))}/{self._stem}-{key}", extension
 
     def put_file(self, name: str | None, content: bytes | None) -> None:
         if name is not None:

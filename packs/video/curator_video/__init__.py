@@ -1,8 +1,8 @@
-"""Video stages for Curator: probing, shots, clips, motion, measures, hashes, previews, models."""
+"""Video stages for Curator: probing, shots, clips, motion, measures, hashes, previews, models, writing."""
 
 from __future__ import annotations
 
-from curator_video import clips, copies, measures, models, read, shots
+from curator_video import clips, copies, measures, models, read, shots, write
 
 STAGES: tuple[type, ...] = (
     *read.STAGES,
@@ -11,6 +11,7 @@ STAGES: tuple[type, ...] = (
     *measures.STAGES,
     *copies.STAGES,
     *models.STAGES,
+    *write.STAGES,
 )
 
 globals().update({stage.__name__: stage for stage in STAGES})

@@ -27,11 +27,13 @@ from curator_video.shots.parts import Parts
 from curator_video.shots.shots import Shots
 from curator_video.shots.spans import Spans
 from curator_video.shots.stride import Stride
+from curator_video.write.to_nemo import ToNemo
 
 from curator.testing import check_pack
 from packs.image.tests.chat_server import Model, completion
 from packs.video.tests.clips import clip, clips
 from packs.video.tests.films import film, films, numbered, pan, sine
+from packs.video.tests.test_video_nemo import clips as written_clips
 from packs.video.tests.tiny_encoders import save_xclip
 
 
@@ -80,5 +82,5 @@ def test_the_pack(tmp_path):
     server = Model()
     server.answer = lambda question: completion("A clip.")
     models = [(stage, batch, {"tolerance": 1e-2}) for stage, batch in of_models(tmp_path, server.url)]
-    check_pack("video", [*of_reading(tmp_path), *of_measuring(), *models])
+    check_pack("video", [*of_reading(tmp_path), *of_measuring(), *models, (ToNemo(path=str(tmp_path / "nemo")), written_clips())])
     server.close()
