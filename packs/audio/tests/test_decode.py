@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from typing import ClassVar
 
+import av
 import numpy as np
 import pyarrow as pa
 import pytest
+from curator_audio.read.by_av import AvSound
 from curator_audio.read.decode import Decode
 from curator_audio.read.reading import Reading
 from curator_audio.read.sound import About, Wanted
@@ -121,6 +124,24 @@ def test_the_content_decides_and_not_the_name(name, tmp_path):
     out = run_stage(Decode(), batch)["out"]
     assert out.column("format") == [EXACT[name][1]]
     assert (out.samples[0] == one(EXACT[name][0])[1]).all()
+
+
+def test_an_opus_file_that_does_not_begin_at_zero_is_in_its_place():
+    """Its encoder was given no times, so that all pages are told 312 samples late; FFmpeg knows what is meant."""
+    heard, file = noise(10.0, 48_000), io.BytesIO()
+    with av.open(file, "w", format="ogg") as output:
+        stream = output.add_stream("libopus", rate=48_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(heard[None], "flt", "mono")
+        frame.sample_rate = 48_000
+        output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    whole = np.concatenate(list(AvSound(file, 0).blocks()), axis=1)
+    assert np.dot(whole[0], heard) > 0.5 * np.linalg.norm(whole) * np.linalg.norm(heard)
+    offsets = [None, 0.0, 0.01, 3.0, 9.0]
+    out = run_stage(Decode(), files(*[file.getvalue()] * 5, offset=pa.array(offsets, pa.float64())))["out"]
+    assert out.column("codec") == ["opus"] * 5
+    for offset, samples in zip(offsets, out.samples, strict=True):
+        assert np.abs(samples - whole[:, round((offset or 0) * 48_000):]).max() < 1e-5
 
 
 @pytest.mark.parametrize(("subtype", "rate", "codec", "snr"), [("IMA_ADPCM", RATE, "adpcm_ima_wav", 20), ("MS_ADPCM", RATE, "adpcm_ms", 20),

@@ -77,7 +77,9 @@ class FileSound:
         place = max(0, start - round(_PRE_ROLL_S.get(self.about.codec, 0) * rate))
         if self.about.codec == "vorbis":
             place = min(place, max(0, last - _VORBIS_TAIL_S * rate))
-        if place != self._sound.tell():
+        # In an Opus file that begins later than at 0 (whose encoder was not told of its delay), libsndfile 1.2 displaces all of its
+        # first read by so much, and loses that much behind it; not after a seek, be it to 0.
+        if place != self._sound.tell() or self.about.codec == "opus":
             self._sound.seek(place)
         while place < start:
             place += len(self._sound.read(min(start - place, BLOCK), dtype="float32", always_2d=True)) or start

@@ -67,6 +67,7 @@ class Decode(Stage):
     audio_stream: int = 0
     storage_options: dict[str, Any] | None = setting(default=None)
 
+    version = 2
     sparse = ("start_s", "decode_note", "parent", "declared_duration", "bits")
 
     def __post_init__(self) -> None:
