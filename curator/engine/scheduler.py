@@ -32,6 +32,13 @@ from curator.pipeline.plan import Operator, Target
 SHARE_OF = 1000  # a share of the records is judged from so many on; when a run has ended it is judged again, by the run
 
 
+def failures_allowed(max_failed: float, records: int) -> float:
+    """How many of these records may fail. A share above 0 allows one, unless it is the only one: of a few files to try
+    things on each would be a large share."""
+    share = 0 < max_failed < 1
+    return max(max_failed * records, float(records > 1)) if share else max_failed
+
+
 class Scheduler:
     """Decides everything that happens in a run.
 
@@ -256,10 +263,8 @@ class Scheduler:
                 leave_unread(self.state, operator)
 
     def _check_failed(self) -> None:
-        state, limit = self.state, self.max_failed
-        if limit < 1:
-            limit *= max(state.read, SHARE_OF)
-        if state.failed > limit:
+        state = self.state
+        if state.failed > failures_allowed(self.max_failed, max(state.read, SHARE_OF)):
             allowed = f"more than max_failed = {self.max_failed:g} allows"
             state.end_run(Stop("max_failed", f"{state.failed} of {state.read} records failed, {allowed}"))
 

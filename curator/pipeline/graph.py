@@ -34,10 +34,11 @@ class End:
 class Settings:
     """What a run tolerates and keeps.
 
-    `max_failed`: how many records may fail before the run stops: a number, or a share of the records read below
-    1. `discard`: side outputs (`dropped`, `duplicate`) or `port/stage` whose rows are counted but not kept. `out`: the
-    run's folder; by default the path of the only sink. `storage_options`: what its filesystem wants. `description` and
-    `license` stand on the card of what the run makes.
+    `max_failed`: how many records may fail before the run stops: a number, or below 1 a share of the records
+    read, which allows one unless that is all there is. `discard`: side outputs (`dropped`, `duplicate`) or
+    `port/stage` whose rows are counted but not kept. `out`: the run's folder; by default the path of the only
+    sink. `storage_options`: what its filesystem wants. `description` and `license` stand on the card of what
+    the run makes.
     """
 
     max_failed: float = 0.05

@@ -17,6 +17,7 @@ from curator.api.stage import Sink, Source
 from curator.engine.balance.allocation import Allocation, in_words
 from curator.engine.events import Stop
 from curator.engine.placement import allocation_of
+from curator.engine.scheduler import failures_allowed
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS
 from curator.observe.stats import RunInfo, StageInfo, findings_of, stage_rows, summarise, with_parts
@@ -150,9 +151,8 @@ class Numbers:
 
     def _judge_failures(self, stats: dict[str, Any]) -> None:
         records, limit = stats["records"], self.plan.pipeline.settings.max_failed
-        allowed = limit * records["in"] if limit < 1 else limit
         failed = sum(s["failed"] for s in stats["stages"])
-        if failed > allowed:
+        if failed > failures_allowed(limit, records["in"]):
             stats["status"], stats["stopped_by"] = "failed", "max_failed"
             stats["message"] = (f"{failed} of {records['in']} records failed, more than max_failed = {limit:g} allows"
                                 f"{self._where_failed(stats)}")

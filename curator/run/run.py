@@ -21,7 +21,7 @@ from curator.api.errors import CuratorError, FirstError
 from curator.api.format import listing, plural, short_path, size
 from curator.api.stage import Reduce, Sink, Source, Unit
 from curator.engine.events import Stop
-from curator.engine.scheduler import SHARE_OF
+from curator.engine.scheduler import SHARE_OF, failures_allowed
 from curator.engine.snapshot import snapshot_of
 from curator.io.files.folder import FileInfo
 from curator.io.files.listing import CARD
@@ -205,7 +205,7 @@ class _Run:
             self.numbers.read_before = before[0]
             return loop.go(self.context, before, limit)
         # From here on nothing is read that was not counted, so a share of the records is a number.
-        stopped = loop.go(self.context, before, limit * max(before[0], SHARE_OF) if limit < 1 else limit)
+        stopped = loop.go(self.context, before, failures_allowed(limit, max(before[0], SHARE_OF)))
         if stopped and stopped.kind == "max_failed":
             failed = self.numbers.read_and_failed()[1]
             return replace(stopped, message=f"{failed} of {before[0]} records failed, more than max_failed = {limit:g} allows")
