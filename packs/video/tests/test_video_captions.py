@@ -18,7 +18,9 @@ from curator_video.models.enhance import Enhance
 from curator_video.models.windows import inside, windows
 
 from curator.api.batch import Batch
+from curator.api.counts import Counts
 from curator.api.errors import CuratorError, StageError
+from curator.api.findings import Line
 from curator.api.stage import Context
 from curator.testing import check_stage, run_stage
 from packs.image.tests.chat_server import Model, completion
@@ -208,6 +210,15 @@ def test_empty_answers_and_loops_are_told(model):
     assert [row["caption_finish_reason"] for row in rows] == ["empty", None, "loop", "loop", None]
     assert rows[0]["caption"] is None
     assert rows[0]["captions"] == [{"start": 100.0, "end": 102.5, "text": None, "finish_reason": "empty"}]
+
+
+def test_the_funnel_counts_them_and_many_are_an_alarm():
+    stage = Caption(model="any", into="alt")
+    few = {"stop": {"out": 95}, "length": {"out": 3}, "loop": {"out": 2}, "null": {"out": 9}}
+    assert list(stage.findings("alt", Counts(by_value={"alt_finish_reason": few}))) == [Line("captions: 3 cut off, 2 in a loop")]
+    _, alarm = stage.findings("alt", Counts(by_value={"alt_finish_reason": few | {"empty": {"out": 11}}}))
+    assert alarm.text.startswith("Of 111 captions of stage alt 13 are empty or end in a loop")
+    assert stage.count_by == ("alt_finish_reason",)
 
 
 def test_a_clip_with_a_question_that_is_refused_fails_alone(model):

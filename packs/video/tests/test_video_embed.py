@@ -159,3 +159,16 @@ def test_a_model_that_cannot_is_an_error_that_names_one_that_can(folder_of, tmp_
     (tmp_path / "preprocessor_config.json").unlink()
     with pytest.raises(CuratorError, match="does not say how it wants its frames"):
         run_stage(Embed(model=bare), batch())
+
+
+def test_settings_as_they_were_written_over_the_years():
+    from curator_video.models.inputs import form_of
+
+    normal = {"do_normalize": True, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    old = {"do_resize": True, "size": 224, "do_center_crop": True, "resample": 2, **normal}  # of 2022: no crop_size, no rescale_factor
+    new = {"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224}, "rescale_factor": 1 / 255, **normal}
+    assert form_of(old, "old") == form_of(new, "new")
+    assert form_of(new, "new").crop == (224, 224)
+    for wrong in ({}, {"size": {"shortest_edge": 224}}, new | {"resample": 1}):
+        with pytest.raises(CuratorError, match="wants its frames as nothing here makes them"):
+            form_of(wrong, "wrong")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
+from curator.api.counts import Counts
+from curator.api.findings import Alarm, Finding, Line
 from curator.api.stage import Contract, Stage
 from curator.api.tasks import VideoBatch
 from curator.models.prompts import columns_of, filled
@@ -22,6 +24,8 @@ OWN = ("times", "seconds", "count")  # what a prompt may name beside columns
 CAPTION = pa.struct({"start": pa.float64(), "end": pa.float64(), "text": pa.string(), "finish_reason": pa.string()})
 # Words that come again and again at the end of a text, this often and at least so many words of them.
 LOOP_TIMES, LOOP_WORDS = 3, 12
+REASONS = ("stop", "length", "empty", "loop")
+LOST_MAX = 0.1  # of captions that are empty or loop: more is worth a word
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|[^\s\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]+")
 
 
@@ -80,6 +84,21 @@ class Windowed(Stage):
                                "end_s": pa.float64()},
                         adds={self.into: pa.string(), f"{self.into}s": pa.list_(CAPTION), f"{self.into}_tokens": pa.int32(),
                               f"{self.into}_finish_reason": pa.string()})
+
+    @property
+    def count_by(self) -> tuple[str, ...]:
+        return (f"{self.into}_finish_reason",)
+
+    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
+        by = {reason: sum(ports.values()) for reason, ports in counts.by_value.get(self.count_by[0], {}).items()}
+        told = [f"{by[reason]:,} {words}" for reason, words in (("length", "cut off"), ("empty", "empty"), ("loop", "in a loop"))
+                if by.get(reason)]
+        if told:
+            yield Line(f"captions: {', '.join(told)}")
+        bad, captions = by.get("empty", 0) + by.get("loop", 0), sum(by.get(reason, 0) for reason in REASONS)
+        if bad > LOST_MAX * captions:
+            yield Alarm("warning", f"Of {captions:,} captions of stage {step} {bad:,} are empty or end in a loop: look at some, and try "
+                        "another prompt, a larger model, or a penalty on repetition of 1.1.")
 
     def windows(self, batch: VideoBatch) -> list[Window]:
         """The windows of all clips that have a frame in them, in order."""

@@ -108,14 +108,14 @@ def form_of(settings: Mapping[str, Any], model: str) -> Form:
     Raises:
         CuratorError: they describe steps that no clip is given here.
     """
-    size, shorter = _size_of(settings.get("size")) if settings.get("do_resize", True) else (None, None)
-    crop = None
-    if settings.get("do_center_crop", "crop_size" in settings) and settings.get("crop_size"):
-        edge = settings["crop_size"]
+    given = settings.get("size")
+    size, shorter = _size_of(given) if given and settings.get("do_resize", True) else (None, None)
+    crop, edge = None, settings.get("crop_size") or shorter
+    if edge and settings.get("do_center_crop", "crop_size" in settings):
         crop = (edge, edge) if isinstance(edge, int) else (int(edge["height"]), int(edge["width"]))
     number = settings.get("resample", 2)
     if number not in FILTERS or (crop is None and size is None):
-        raise CuratorError(f"{model!r} wants its frames as nothing here makes them (resample {number}, size {settings.get('size')}, "
+        raise CuratorError(f"{model!r} wants its frames as nothing here makes them (resample {number}, size {given}, "
                            "without a crop): name a model whose input has one size")
     rescale = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1.0
     mean, deviation = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
