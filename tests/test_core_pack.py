@@ -35,6 +35,7 @@ from curator.stages import (
     ScoreBins,
     Select,
     Shuffle,
+    Split,
     ToCsv,
     ToFiles,
     ToJsonl,
@@ -72,7 +73,8 @@ def one_by_one():
     yield Map(columns={"n": "n * 0.5", "new": "upper(text)"}), shown
     yield from ((stage, rows) for stage in (
         ScoreBins(scores="quality", by="lang", ensemble="max"), ScoreBins(scores="quality", edges={"quality": [0.5]}),
-        Repeat(times=1.5), Mix(by="lang", shares={"en": 1, "de": 2}, repeats=2), Shuffle()))
+        Repeat(times=1.5), Mix(by="lang", shares={"en": 1, "de": 2}, repeats=2), Shuffle(),
+        Split(shares={"train": 0.5, "validation": 0.5}, by="lang")))
     yield from ((Top(by="quality", **how), rows) for how in ({"n": 2}, {"n": 1, "key": "lang"}, {"n": 2, "order": "asc"}))
 
 

@@ -15,6 +15,7 @@ from curator.stages.mixing.bins import ScoreBins
 from curator.stages.mixing.mix import Mix
 from curator.stages.mixing.repeat import Repeat
 from curator.stages.mixing.shuffle import Shuffle
+from curator.stages.mixing.split import Split
 from curator.stages.route import Merge, Route
 from curator.stages.sample import Sample
 from curator.stages.top import Top
@@ -22,7 +23,7 @@ from curator.stages.top import Top
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, WebDataset, Files, ToJsonl, ToParquet, ToCsv, ToWebDataset, ToFiles,
     Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch,
-    ScoreBins, Repeat, Mix, Shuffle,
+    ScoreBins, Repeat, Mix, Shuffle, Split,
 )
 
 __all__ = ["STAGES", *(stage.__name__ for stage in STAGES)]

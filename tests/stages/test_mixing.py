@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from curator import RecipeError, TextBatch
 from curator.front import load
-from curator.stages import Mix, Repeat, Sample, ScoreBins, Shuffle
+from curator.stages import Mix, Repeat, Sample, ScoreBins, Shuffle, Split
 from curator.testing import run_stage
 
 TENTHS = [round(0.1 * k, 1) for k in range(1, 11)]
@@ -231,3 +231,21 @@ def test_records_of_more_weight_are_likelier_in_a_sample():
     assert abs(kept[0.1] - 100) < 40
     assert abs(kept[0.9] - 900) < 40
     assert (kept[None], kept[5.0]) == (0, 10)
+
+
+def test_records_of_one_value_are_divided_together_and_shares_are_met():
+    records = batch(site=[f"site {i // 5}" if i % 7 else None for i in range(5000)])
+    parts = run_stage(Split(shares={"train": 0.8, "validation": 0.15, "test": 0.05}, by="site"), records)
+    sites = {port: {site for site in rows.column("site") if site} for port, rows in parts.items()}
+    assert not sites["train"] & sites["validation"] | sites["train"] & sites["test"]
+    assert sum(len(rows) for rows in parts.values()) == 5000
+    assert abs(len(parts["train"]) / 5000 - 0.8) < 0.04
+    alone = run_stage(Split(shares={"train": 0.8, "validation": 0.15, "test": 0.05}, by="site"), records.slice(100, 200))
+    assert set(alone["train"].column("id")) <= set(parts["train"].column("id"))
+
+
+@pytest.mark.parametrize(("shares", "told"), [({}, "sum to 1"), ({"a": 0.5}, "sum to 1"), ({"a": 0, "b": 1}, "above 0"),
+                                              ({"dropped": 1}, "cannot be the name")])
+def test_nonsense_in_split_is_refused(shares, told):
+    with pytest.raises(RecipeError, match=told):
+        Split(shares=shares)

@@ -164,9 +164,12 @@ def _schema(out: Folder, path: str) -> pa.Schema | None:
                 return pq.read_schema(file).remove_metadata()
             if ".jsonl" in path:
                 return pa.Table.from_pylist([json.loads(line) for line in islice(file, ROWS_MAX)]).schema
+            if ".csv" not in path:
+                return None
             import pyarrow.csv as csv
 
-            return csv.open_csv(file).schema
+            schema = csv.open_csv(file).schema
+            return schema if schema.names else None  # names are decoded here, where what is not UTF-8 does no harm
     except (InputError, OSError, ValueError, pa.ArrowException):
         return None
 

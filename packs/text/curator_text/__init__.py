@@ -10,7 +10,13 @@ from curator_text.models.fasttext import Fasttext
 from curator_text.privacy.pii import Pii
 from curator_text.read.text_files import TextFiles
 from curator_text.read.warc import Warc
+from curator_text.tokens.pack import PackTokens
+from curator_text.tokens.to_megatron import ToMegatron
+from curator_text.tokens.to_nanotron import ToNanotron
+from curator_text.tokens.tokenize import Tokenize
 
-__all__ = ["STAGES", "C4Lines", "Clean", "ExtractHtml", "Fasttext", "Language", "Minhash", "Pii", "Signals", "TextFiles", "Warc"]
+__all__ = ["STAGES", "C4Lines", "Clean", "ExtractHtml", "Fasttext", "Language", "Minhash", "PackTokens", "Pii",
+           "Signals", "TextFiles", "ToMegatron", "ToNanotron", "Tokenize", "Warc"]
 
-STAGES: tuple[type, ...] = (Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Pii)
+STAGES: tuple[type, ...] = (Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Pii,
+                            Tokenize, PackTokens, ToMegatron, ToNanotron)

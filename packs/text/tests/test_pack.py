@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import pyarrow as pa
-from curator_text import C4Lines, Clean, ExtractHtml, Fasttext, Language, Minhash, Pii, Signals, TextFiles, Warc
+from curator_text import (
+    C4Lines,
+    Clean,
+    ExtractHtml,
+    Fasttext,
+    Language,
+    Minhash,
+    PackTokens,
+    Pii,
+    Signals,
+    TextFiles,
+    Tokenize,
+    ToMegatron,
+    ToNanotron,
+    Warc,
+)
 
 from curator.api.tasks import TextBatch
 from curator.testing import check_pack
@@ -48,6 +64,10 @@ def test_the_pack(tmp_path):
     for name, data in {"a.txt": "Größe".encode("cp1252"), "b.md": "\ufeff# Title\n\nText".encode(), "sub/c.HTML": PAGE,
                        "image.png": b"\x89PNG\r\n\x1a\n"}.items():
         (files / name).write_bytes(data)
+    (tmp_path / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"the": 0, "fox": 1, "?": 2}, "unk_token": "?"},
+        "pre_tokenizer": {"type": "Whitespace"}, "normalizer": None, "post_processor": None, "decoder": None}))
+    tokens = texts(token_ids=pa.array([[1, 2], None, [], *([n] for n in range(len(TEXTS) - 3))], pa.list_(pa.int32())))
     languages = pa.array(["en", "en", None, "de", "xx", "zh", "en", "en", "en", "de", "en"], pa.string())
     (tmp_path / "model.bin").write_bytes(TinyModel(["</s>", "the"], ["en", "de"]).save())
     check_pack("text", [
@@ -61,6 +81,10 @@ def test_the_pack(tmp_path):
         (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there
         (Minhash(), texts()),
         (Pii(), texts()),
+        (Tokenize(tokenizer=str(tmp_path), ids=True), texts()),
+        (PackTokens(length=3), tokens),
+        (ToMegatron(path=str(tmp_path / "megatron")), tokens),
+        (ToNanotron(path=str(tmp_path / "nanotron")), tokens),
         (Fasttext(model=str(tmp_path / "model.bin")), texts(), {"tolerance": 1e-6}),
         (Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), texts()),
     ])

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -111,3 +112,23 @@ def test_dedup_keeps_the_longest_of_look_alikes(tmp_path):
     near = pq.read_table(out / "duplicate" / "dedup.near").to_pylist()
     assert [(r["id"], r["duplicate_of"]) for r in near] == [("d0", "d2")]
     assert 0.8 <= near[0]["similarity"] < 1
+
+
+def test_documents_become_token_files_and_a_share_to_validate_with(tmp_path):
+    words = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "<|endoftext|>": 2}, "unk_token": "a"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "model": words,
+        "pre_tokenizer": {"type": "Whitespace"}, "normalizer": None, "post_processor": None, "decoder": None}))
+    pq.write_table(pa.table({"id": [f"r{n}" for n in range(300)], "text": ["a b b"] * 299 + [""]}), tmp_path / "in.parquet")
+    out, words = tmp_path / "out", ["run", "text/tokens", "--workers", "0", "--out", str(tmp_path / "out")]
+    for name, value in {"read.path": tmp_path / "in.parquet", "steps.tokenize.tokenizer": tmp_path,
+                        "steps.split.shares": "{train: 0.9, validation: 0.1}"}.items():
+        words += ["--set", f"{name}={value}"]
+    told = CliRunner().invoke(main, words)
+    assert told.exit_code == 0, told.output
+    sizes = {part: sum(f.stat().st_size for f in (out / "data" / part).glob("*.bin")) for part in ("megatron", "validation")}
+    assert sum(sizes.values()) == 299 * 4 * 2
+    assert 0.8 < sizes["megatron"] / sum(sizes.values()) < 0.97
+    stats = json.loads((out / "_run/stats.json").read_text())
+    assert {s["name"]: s["dropped"] for s in stats["stages"]}["drop"] == {"empty": 1}
+    assert "data/megatron" in (out / "README.md").read_text()

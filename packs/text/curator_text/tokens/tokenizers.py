@@ -1,0 +1,87 @@
+"""Tokenizers of three libraries behind one call: many texts to lists of numbers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from curator.api.errors import CuratorError
+from curator.models.loading import fetch
+
+EXTRA = "pip install 'curator-text[tokens]'"
+
+
+class Tokenizer:
+    """`encode`: the tokens of each text, without special ones. `number_of`: that of a token by its name. `size`: of the vocabulary."""
+
+    def __init__(self, encode: Callable[[Sequence[str]], list[list[int]]], number_of: Callable[[str], int | None], size: int) -> None:
+        self.encode, self.number_of, self.size = encode, number_of, size
+
+
+def open_tokenizer(name: str, threads: int) -> Tokenizer:
+    """By `tokenizer.json` (a path, `organisation/name` on the hub, `organisation/name@revision`), by a sentencepiece `.model`, or
+    `tiktoken:` and the name of an encoding.
+
+    Raises:
+        CuratorError: it cannot be found or read, or its library is missing; says what to do.
+    """
+    if name.startswith("tiktoken:"):
+        return _tiktoken(name.removeprefix("tiktoken:"), threads)
+    if name.endswith(".model"):
+        return _sentencepiece(name, threads)
+    return _tokenizers(name, threads)
+
+
+def _tokenizers(name: str, threads: int) -> Tokenizer:
+    library = _library("tokenizers")
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    path = Path(name) / "tokenizer.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        repository, _, revision = name.partition("@")
+        if repository.startswith((".", "/", "~")) or repository.count("/") > 1 or name.endswith(".json"):
+            raise CuratorError(f"there is no tokenizer {name!r}: neither a file nor a folder with tokenizer.json (from {Path.cwd()}); "
+                               "one on the Hugging Face hub is written organisation/name")
+        path = fetch(f"{repository}{'@' + revision if revision else ''}:tokenizer.json")
+    try:
+        opened = library.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise CuratorError(f"{str(path)!r} is no tokenizer that can be read: {error}") from error
+    opened.no_truncation()
+    opened.no_padding()
+    return Tokenizer(lambda texts: [found.ids for found in opened.encode_batch_fast(list(texts), add_special_tokens=False)],
+                     opened.token_to_id, opened.get_vocab_size(with_added_tokens=True))
+
+
+def _sentencepiece(name: str, threads: int) -> Tokenizer:
+    library = _library("sentencepiece")
+    try:
+        opened = library.SentencePieceProcessor(model_file=str(fetch(name)))
+    except (OSError, RuntimeError) as error:
+        raise CuratorError(f"{name!r} is no sentencepiece model that can be read: {error}") from error
+
+    def number_of(token: str) -> int | None:
+        number = opened.piece_to_id(token)
+        return number if opened.id_to_piece(number) == token else None
+
+    return Tokenizer(lambda texts: opened.encode(list(texts), num_threads=threads), number_of, opened.vocab_size())
+
+
+def _tiktoken(name: str, threads: int) -> Tokenizer:
+    library = _library("tiktoken")
+    try:
+        opened = library.get_encoding(name)
+    except ValueError as error:
+        raise CuratorError(f"there is no encoding {name!r}; tiktoken has {', '.join(library.list_encoding_names())}") from error
+    return Tokenizer(lambda texts: opened.encode_ordinary_batch(list(texts), num_threads=threads),
+                     lambda token: opened._special_tokens.get(token), opened.n_vocab)
+
+
+def _library(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise CuratorError(f"{name} is wanted and cannot be imported ({error}): {EXTRA}") from error
