@@ -163,7 +163,7 @@ LINES = {
     "models": 817,
     "ngrams": 345,
     "pipeline": 869,
-    "stages": 2297,
+    "stages": 2301,
     "engine": 3643,
     "recipe": 1404,
     "worker": 1994,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 11907
-    assert sum(LINES.values()) <= 27295
+    assert sum(LINES.values()) <= 27299
 
 
 def test_nothing_names_a_machine():

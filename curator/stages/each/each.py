@@ -195,7 +195,7 @@ class Each(Stage):
             UNIT: pa.array(np.zeros(len(batch), np.int32)), RECORD: pa.array(np.arange(len(batch), dtype=np.int32))})
         inside = inside.with_payloads(**{name: None for name in batch.payloads() if name not in held})
         found = _Found(self, len(batch))
-        rows = Slice(Ref(inside, len(batch), inside.nbytes), 0, 0, 0, len(batch))
+        rows = Slice(Ref(inside, len(batch), 0), 0, 0, 0, len(batch))
         for part in self._runner.run(Call(0, 0, "process", (rows,), ((0, 0),))):
             if isinstance(part, Failed):
                 raise StageError(self.name, part.error) if part.fatal else RuntimeError(part.error)
@@ -238,6 +238,7 @@ class _Found:
 
     def count(self, counted: Mapping[int, Counts]) -> None:
         for at, counts in counted.items():
+            counts.columns = {}  # what they hold is seen where they are gathered
             if at:
                 self.counts.setdefault(self._names[at], Counts()).add(counts)
 
@@ -273,7 +274,8 @@ class _Found:
         if not self._kept:
             return {one.into: _none(one, types[one.into], self.rows) for one in self.each._gathered}
         table = concat_tables(self._kept)
-        table = table.take(pa.array(np.lexsort((table.column(ITEM).to_numpy(), table.column(RECORD).to_numpy())))).combine_chunks()
+        order = np.lexsort((table.column(ITEM).to_numpy(), table.column(RECORD).to_numpy()))
+        table = (table if (np.diff(order) == 1).all() else table.take(pa.array(order))).combine_chunks()
         ends = np.searchsorted(table.column(RECORD).to_numpy(), np.arange(self.rows + 1)).tolist()
         made = {}
         for one in self.each._gathered:

@@ -36,11 +36,13 @@ class Items(Stage):
             bad = [row for row, fault in enumerate(faults) if fault is not None]
             yield Outputs(failed=batch.take(bad).with_error([faults[row] for row in bad]))
         values = held[self.payload]
-        none = [row for row in good if values[row] is None or not len(values[row])]
-        yield Outputs(absorbed=batch.take(none))
+        full = [row for row in good if values[row] is not None and len(values[row])]
+        if len(full) < len(good):
+            yield Outputs(absorbed=batch.take(sorted({*good} - {*full})))
         light = batch.without([name for name in held if name in batch.columns]).as_type(Batch)
-        for rows in _parts([row for row in good if row not in set(none)], values):
-            yield Outputs(out=self._items(light.take(rows), {name: [of[row] for row in rows] for name, of in held.items()}))
+        for rows in _parts(full, values):
+            some = light if len(rows) == len(light) else light.take(rows)
+            yield Outputs(out=self._items(some, {name: [of[row] for row in rows] for name, of in held.items()}))
 
     def _fault(self, held: Mapping[str, Any]) -> str | None:
         """What is wrong with the items of a record."""
