@@ -82,13 +82,16 @@ def _film(path: Path, shots: int, size: tuple[int, int], shot_frames: int, seed:
 
 
 def _texture(random: np.random.Generator, height: int, width: int, level: float, contrast: float) -> np.ndarray:
-    """Noise of five octaves, uint8."""
+    """Noise of five octaves, and blocks with hard edges, so that it is sharp; uint8."""
     plane = np.zeros((height, width), np.float32)
     for octave in (8, 16, 32, 64, 128):
         cell = max(2, round(octave * height / 240))
         grid = random.uniform(-1, 1, (height // cell + 2, width // cell + 2)).astype(np.float32)
         plane += cv2.resize(grid, (width, height), interpolation=cv2.INTER_CUBIC) * octave**0.5
-    return np.clip(plane * (contrast / plane.std()) + level, 0, 240).astype(np.uint8)
+    side = max(2, height // 36)
+    blocks = random.uniform(-contrast, contrast, (height // side + 1, width // side + 1)).astype(np.float32)
+    hard = blocks.repeat(side, axis=0)[:height].repeat(side, axis=1)[:, :width]
+    return np.clip(plane * (contrast / 2 / plane.std()) + hard + level, 0, 240).astype(np.uint8)
 
 
 def _say(out: Any, stream: Any, random: np.random.Generator, start: float, seconds: float) -> None:

@@ -27,6 +27,7 @@ from curator_video.shots.parts import Parts
 from curator_video.shots.shots import Shots
 from curator_video.shots.spans import Spans
 from curator_video.shots.stride import Stride
+from curator_video.shots.transnet import Transnet
 from curator_video.write.to_nemo import ToNemo
 
 from curator.testing import check_pack
@@ -34,7 +35,7 @@ from packs.image.tests.chat_server import Model, completion
 from packs.video.tests.clips import clip, clips
 from packs.video.tests.films import film, films, numbered, pan, sine
 from packs.video.tests.test_video_nemo import clips as written_clips
-from packs.video.tests.tiny_encoders import save_xclip
+from packs.video.tests.tiny_encoders import save_transnet, save_xclip
 
 
 def of_reading(folder):
@@ -74,6 +75,7 @@ def of_models(folder, url):
     yield Caption(model=llava(folder / "llava"), max_new_tokens=3, frames=2), seen
     yield CaptionServer(url=url, model="tiny", frames=2, backoff_s=0.0), seen
     yield Enhance(url=url, model="tiny", backoff_s=0.0), seen
+    yield Transnet(model=save_transnet(folder / "transnet.pth")), films(film(pan(1, 20, 2)), b"no film", b""), {"skip": {"needs"}}
 
 
 @pytest.mark.slow  # each stage passes the kit in its own file, too
@@ -81,6 +83,6 @@ def test_the_pack(tmp_path):
     pytest.importorskip("transformers")
     server = Model()
     server.answer = lambda question: completion("A clip.")
-    models = [(stage, batch, {"tolerance": 1e-2}) for stage, batch in of_models(tmp_path, server.url)]
+    models = [(stage, batch, {"tolerance": 1e-2, **(more[0] if more else {})}) for stage, batch, *more in of_models(tmp_path, server.url)]
     check_pack("video", [*of_reading(tmp_path), *of_measuring(), *models, (ToNemo(path=str(tmp_path / "nemo")), written_clips())])
     server.close()

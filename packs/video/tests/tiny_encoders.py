@@ -29,6 +29,16 @@ def save_xclip(folder: Path) -> str:
     return _save(folder, XCLIPModel, config, {**CROPPED, "image_processor_type": "VideoMAEImageProcessor"}, tokenizer)
 
 
+def save_transnet(path: Path) -> str:
+    """The whole network, which has one size only: a file of random weights."""
+    import torch
+    from curator_video.shots.transnet_net import TransNet
+
+    torch.manual_seed(0)
+    torch.save(TransNet().state_dict(), path)
+    return str(path)
+
+
 def save_videoprism(folder: Path) -> str:
     from transformers import VideoPrismClipModel, VideoPrismConfig, VideoPrismTokenizer
 
