@@ -63,14 +63,15 @@ class Batch:
         return self.rows.nbytes + sum(_value_bytes(v) for vs in self.payloads().values() for v in vs)
 
     def column(self, name: str) -> list:
-        """The values of a column as a list; None where there is no value. For numbers to compute with see `array`."""
+        """The values of a column as a list; None where there is no value. For numbers to compute with see
+        `array`."""
         return self._column(name).to_pylist()
 
     def array(self, name: str, null: float | bool | None = None) -> np.ndarray:
         """The values of a column of numbers or booleans as a numpy array, which is not to be written to.
 
-        `null`: what stands where there is no value. It has to be said where there is one: `array("words", null=0)`, or
-        `null=np.nan`, which makes whole numbers float64.
+        `null`: what stands where there is no value. It has to be said where there is one: `array("words",
+        null=0)`, or `null=np.nan`, which makes whole numbers float64.
 
         Raises:
             TypeError: the column has other values.
@@ -80,15 +81,19 @@ class Batch:
         kind = values.type
         if pa.types.is_null(kind) and null is not None:  # a reader that saw no value has no better type
             return np.full(len(values), null)
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-            raise TypeError(f"column {name!r} is {kind}, and an array has numbers or booleans; use column({name!r}), a list")
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+                or pa.types.is_null(kind)):
+            raise TypeError(f"column {name!r} is {kind}, and an array has numbers or booleans; use "
+                            f"column({name!r}), a list")
         if values.null_count:
             if null is None:
-                raise ValueError(f"column {name!r} has {values.null_count} nulls: say what stands for them, such as "
+                raise ValueError(f"column {name!r} has {values.null_count} nulls: say what stands for them, "
+                                 "such as "
                                  f"array({name!r}, null=0), or use column({name!r}), a list with None")
             if isinstance(null, float) and not pa.types.is_floating(kind):
                 values = values.cast(pa.float64())
-            values = values.fill_null(pa.scalar(bool(null) if pa.types.is_boolean(values.type) else null, values.type))
+            values = values.fill_null(pa.scalar(bool(null) if pa.types.is_boolean(values.type) else null,
+                                                values.type))
         return values.chunk(0).to_numpy(zero_copy_only=False) if values.num_chunks == 1 else values.to_numpy()
 
     def _column(self, name: str) -> pa.ChunkedArray:
@@ -212,7 +217,8 @@ class Batch:
         """The rows of all batches, in order. Columns that differ are widened (int to float, missing to null).
 
         Raises:
-            ValueError: two batches hold one column in types that no common type covers, or payloads of different kinds.
+            ValueError: two batches hold one column in types that no common type covers, or payloads of
+            different kinds.
         """
         if not batches:
             raise ValueError("there is no batch to join")

@@ -15,8 +15,8 @@ WRITTEN = "written"  # the port on which a sink's counts carry what it wrote
 
 @dataclass(frozen=True)
 class MemoryShort:
-    """Calls that ran out of memory and were made again with fewer rows. `rows`: the most that one of them had. `rows_max`: what
-    a call may have since `at`, the time of the last change; None: as many as before."""
+    """Calls that ran out of memory and were made again with fewer rows. `rows`: the most that one of them
+    had. `rows_max`: what a call may have since `at`, the time of the last change; None: as many as before."""
 
     calls: int
     rows: int
@@ -32,14 +32,15 @@ class MemoryShort:
 class Counts:
     """What went through one stage. `rows_in + made` always equals the rows that came out, on whatever way.
 
-    `rows_in`: records taken in; for a source the records it read, good and bad. `made`: rows more than came in
-    (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the side outputs aside;
-    a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken in for good. `busy_s`: seconds of work.
-    `errors`: failed rows by error, the first `ERRORS_MAX` different ones. `columns`: what the columns that the stage added hold.
-    `by_value`: of the columns in the stage's `count_by`, rows by value and port. `amounts`: sums of columns by what became of the
-    rows (`in`, `out`, `dropped`, `duplicate`, `failed`) and their port or reason ("" where there is none). `extra`: numbers that
-    the stage gave with its answers. `memory`: where it ran short. `inner`: of the stages that work inside this one, what became of
-    the pieces of records that they are given.
+    `rows_in`: records taken in; for a source the records it read, good and bad. `made`: rows more than came
+    in (children of an explode, a row sent to two ports, results of a reduction). `out`: rows by port, the
+    side outputs aside; a sink's are on the port "written". `dropped`: rows by reason. `absorbed`: rows taken
+    in for good. `busy_s`: seconds of work. `errors`: failed rows by error, the first `ERRORS_MAX` different
+    ones. `columns`: what the columns that the stage added hold. `by_value`: of the columns in the stage's
+    `count_by`, rows by value and port. `amounts`: sums of columns by what became of the rows (`in`, `out`,
+    `dropped`, `duplicate`, `failed`) and their port or reason ("" where there is none). `extra`: numbers that
+    the stage gave with its answers. `memory`: where it ran short. `inner`: of the stages that work inside
+    this one, what became of the pieces of records that they are given.
     """
 
     rows_in: int = 0
@@ -68,7 +69,8 @@ class Counts:
         self.busy_s += other.busy_s
         for port, rows in other.out.items():
             self.out[port] = self.out.get(port, 0) + rows
-        if other.dropped:  # this and what follows: mostly there is none, and this is done for every call of a run
+        # this and what follows: mostly there is none, and this is done for every call of a run
+        if other.dropped:
             for reason, rows in other.dropped.items():
                 self.dropped[reason] = self.dropped.get(reason, 0) + rows
         if other.errors:
@@ -97,8 +99,8 @@ class Counts:
             self.inner.setdefault(name, Counts()).add(inner)
 
     def shift(self, other: Counts, sign: int) -> None:
-        """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left alone: of that
-        nothing can be taken away."""
+        """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left
+        alone: of that nothing can be taken away."""
         self.rows_in += sign * other.rows_in
         self.made += sign * other.made
         self.duplicate += sign * other.duplicate
@@ -125,7 +127,8 @@ class Counts:
 
     @property
     def unaccounted(self) -> int:
-        """Rows that came in or were made and are nowhere; below 0, rows from nowhere. Always 0 unless Curator erred."""
+        """Rows that came in or were made and are nowhere; below 0, rows from nowhere. Always 0 unless Curator
+        erred."""
         ended = sum(self.dropped.values()) + self.duplicate + self.failed + self.absorbed
         return self.rows_in + self.made - sum(self.out.values()) - ended
 
@@ -133,14 +136,16 @@ class Counts:
         """Raises:
             AssertionError: the counts do not add up.
         """
-        assert not self.unaccounted, f"stage {stage!r}: {self.unaccounted} rows are not accounted for in {self!r}"
+        assert not self.unaccounted, (
+            f"stage {stage!r}: {self.unaccounted} rows are not accounted for in {self!r}")
 
     def to_json(self) -> dict[str, Any]:
         """The counts that are not 0, as plain values with the names of `stats.json`."""
         named = {"in": self.rows_in, "made": self.made, "out": dict(self.out), "dropped": dict(self.dropped),
                  "duplicate": self.duplicate, "failed": self.failed, "absorbed": self.absorbed,
                  "busy_s": round(self.busy_s, 6), "errors": dict(self.errors),
-                 "columns": {n: c.to_json() for n, c in self.columns.items()}, "by_value": dict(self.by_value),
+                 "columns": {n: c.to_json() for n, c in self.columns.items()},
+                 "by_value": dict(self.by_value),
                  "amounts": {n: dict(ways) for n, ways in self.amounts.items()}, "extra": dict(self.extra),
                  "memory": asdict(self.memory) if self.memory else None,
                  "inner": {n: c.to_json() for n, c in self.inner.items()}}

@@ -11,7 +11,8 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-ERROR_CHARS, TRACEBACK_CHARS = 1000, 8000  # of a `FirstError`, which goes from process to process and into `stats.json`
+# of a `FirstError`, which goes from process to process and into `stats.json`
+ERROR_CHARS, TRACEBACK_CHARS = 1000, 8000
 
 
 class CuratorError(Exception):
@@ -52,7 +53,8 @@ class RunStopped(CuratorError):
 
 @dataclass(frozen=True, slots=True)
 class FirstError:
-    """The first error of a stage, for people. `file`, `line`: of the code of the stage's author; "" and 0 where no code raised.
+    """The first error of a stage, for people. `file`, `line`: of the code of the stage's author; "" and 0
+    where no code raised.
 
     `record`: the id of the row that failed, "" where none is to blame.
     """
@@ -79,8 +81,10 @@ def first_error(stage: str, error: BaseException, record: str = "") -> FirstErro
 
 
 def _raised_at(error: BaseException) -> tuple[str, int]:
-    """The innermost line of the traceback that is in nobody's library; where there is none, in none of Python's or ours."""
-    frames = [(f.filename, f.lineno or 0) for one in _causes(error) for f in reversed(traceback.extract_tb(one.__traceback__))]
+    """The innermost line of the traceback that is in nobody's library; where there is none, in none of
+    Python's or ours."""
+    frames = [(f.filename, f.lineno or 0) for one in _causes(error)
+              for f in reversed(traceback.extract_tb(one.__traceback__))]
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     paths = sysconfig.get_paths()
     libraries = tuple(paths[name] + os.sep for name in ("purelib", "platlib"))

@@ -1,4 +1,5 @@
-"""What a stage says about a run: sentences, alarms and tables, made on the driver from the counts of the stage."""
+"""What a stage says about a run: sentences, alarms and tables, made on the driver from the counts of the
+stage."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["error", "warning", "note"]
-# How an example column is shown: a picture, a player of sound or of a film, the excerpt, a value beside the id.
+# How an example column is shown: a picture, a player of sound or of a film, the excerpt, a value beside the
+# id.
 Shown = Literal["image", "audio", "video", "text", "number"]
 Summed = Literal["number", "seconds"]  # how the sum of a column is shown: as it is, or as hours
 
@@ -21,7 +23,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A sentence about what deserves a look: what, where, and what to look at. A "note" is fine on clean input."""
+    """A sentence about what deserves a look: what, where, and what to look at. A "note" is fine on clean
+    input."""
 
     level: Level
     text: str
@@ -29,7 +32,8 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report. `head`: what a label is, and what is counted. `rows`: label, number, and of how many it is."""
+    """A table of the report. `head`: what a label is, and what is counted. `rows`: label, number, and of how
+    many it is."""
 
     title: str
     head: tuple[str, str]

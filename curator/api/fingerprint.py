@@ -1,11 +1,12 @@
 """What decides an answer, told by its content: 16 hex digits that are the same in every process.
 
-Values are told by what is in them, whatever the order of a set. Functions and classes are told by their code and by all that it
-uses: what it names in its module, closes over, has for defaults, calls, inherits. Installed code is told by its name and the
-version of its distribution; the core and the packs by their name, as their stages have a `version`.
+Values are told by what is in them, whatever the order of a set. Functions and classes are told by their code
+and by all that it uses: what it names in its module, closes over, has for defaults, calls, inherits.
+Installed code is told by its name and the version of its distribution; the core and the packs by their name,
+as their stages have a `version`.
 
-Not seen: what is looked up by a computed name (`getattr`, `globals()`), the environment, files, and what a server answers.
-Code of another minor version of Python counts as changed.
+Not seen: what is looked up by a computed name (`getattr`, `globals()`), the environment, files, and what a
+server answers. Code of another minor version of Python counts as changed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")  # how code ta
 
 @dataclass(frozen=True)
 class Unknown:
-    """A value that has no stable description. `name`: how it is called; `file`, `line`: of the code that uses it, if any does."""
+    """A value that has no stable description. `name`: how it is called; `file`, `line`: of the code that uses
+    it, if any does."""
 
     name: str
     type: str
@@ -47,18 +49,22 @@ class Unknown:
 
 @dataclass
 class Fingerprint:
-    """One walk over values. `unknown`: what could not be told, in the order it was met; it has made the answer a new one.
+    """One walk over values. `unknown`: what could not be told, in the order it was met; it has made the
+    answer a new one.
 
-    `own`: a module whose functions are told by their code wherever it is installed. The order of a mapping counts in what code
-    uses, where it can decide, and not in parameters.
+    `own`: a module whose functions are told by their code wherever it is installed. The order of a mapping
+    counts in what code uses, where it can decide, and not in parameters.
     """
 
     own: str = ""
     unknown: list[Unknown] = field(default_factory=list)
-    _numbers: dict[int, int] = field(default_factory=dict)  # functions and classes that were met, by id, in that order
-    _met: list[Any] = field(default_factory=list)  # the same, described one after the other: code goes in circles
+    # functions and classes that were met, by id, in that order
+    _numbers: dict[int, int] = field(default_factory=dict)
+    # the same, described one after the other: code goes in circles
+    _met: list[Any] = field(default_factory=list)
     _open: list[int] = field(default_factory=list)  # ids of containers that are being described
-    _using: list[tuple[str, int]] = field(default_factory=list)  # file and line of the code that uses what is described
+    # file and line of the code that uses what is described
+    _using: list[tuple[str, int]] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
 
     def of(self, value: Any) -> str:
@@ -71,7 +77,7 @@ class Fingerprint:
             parts.append(self._class_code(thing) if isinstance(thing, type) else self._function_code(thing))
         return _hash(*parts)
 
-    # -- values -----------------------------------------------------------------------------------------------------
+    # -- values ----------------------------------------------------------------------------------------------
 
     def _digest(self, value: Any) -> bytes:
         kind = type(value)
@@ -133,7 +139,8 @@ class Fingerprint:
 
     def _apart(self, value: Any) -> bytes:
         """Told as if nothing had been met before: for what comes in no order."""
-        return Fingerprint(self.own, self.unknown, _open=list(self._open), _using=list(self._using), _names=list(self._names)
+        return Fingerprint(self.own, self.unknown, _open=list(self._open), _using=list(self._using),
+                           _names=list(self._names)
                            )._whole(value)
 
     def _mapping(self, values: Mapping[Any, Any]) -> bytes:
@@ -141,10 +148,12 @@ class Fingerprint:
         if not self._using:
             plain = set(map(type, keys)) <= PLAIN
             keys.sort(key=_ascii if plain else self._apart)
-        return _hash("mapping", self._sequence("keys", keys), self._sequence("values", [values[key] for key in keys]))
+        return _hash("mapping", self._sequence("keys", keys),
+                     self._sequence("values", [values[key] for key in keys]))
 
     def _stage(self, stage: Any) -> bytes:
-        """A class that is installed has a `version`, which its author raises; one of the user's has its code."""
+        """A class that is installed has a `version`, which its author raises; one of the user's has its
+        code."""
         kind = type(stage)
         code = "" if installed_class(kind) else self._class(kind)
         return _hash("stage", kind.__name__, str(stage.version), code, self._attributes(stage.parameters()))
@@ -161,7 +170,8 @@ class Fingerprint:
             return _hash("global", module, reduced, version_of(module))
         make, arguments, *rest = reduced
         state, items, pairs = (*rest, None, None, None)[:3]
-        states = state if isinstance(state, tuple) and len(state) == 2 else (state,)  # of attributes and of slots
+        # of attributes and of slots
+        states = state if isinstance(state, tuple) and len(state) == 2 else (state,)
         parts = [self._attributes(s) if isinstance(s, dict) else self._digest(s) for s in states]
         return _hash("object", self._digest(make), self._digest(arguments), *parts,
                      self._sequence("items", items or ()), self._mapping(dict(pairs or ())))
@@ -169,7 +179,8 @@ class Fingerprint:
     def _attributes(self, values: dict[Any, Any]) -> bytes:
         """In the order of their names: which was set first depends on what happened, and decides nothing."""
         names = sorted(values, key=str)
-        return _hash("attributes", *(part for name in names for part in (str(name), self._attribute(str(name), values[name]))))
+        return _hash("attributes", *(part for name in names
+                                     for part in (str(name), self._attribute(str(name), values[name]))))
 
     def _attribute(self, name: str, value: Any) -> bytes:
         self._names.append(f".{name}" if self._names else name)
@@ -178,10 +189,11 @@ class Fingerprint:
         return made
 
     def _cannot(self, value: Any, kind: str) -> bytes:
-        self.unknown.append(Unknown("".join(self._names) or "a value", kind, *(self._using[-1:] or [("", 0)])[0]))
+        self.unknown.append(Unknown("".join(self._names) or "a value", kind,
+                                    *(self._using[-1:] or [("", 0)])[0]))
         return os.urandom(16)
 
-    # -- code -------------------------------------------------------------------------------------------------------
+    # -- code ------------------------------------------------------------------------------------------------
 
     def _function(self, value: Any) -> bytes:
         while not isinstance(value, types.FunctionType):
@@ -208,7 +220,8 @@ class Fingerprint:
         attributes = {k: v for k, v in vars(function).items() if k != "__wrapped__"}
         made = _hash("function", self._digest(function.__code__), self._digest(function.__defaults__),
                      self._digest(function.__kwdefaults__), self._attributes(attributes),
-                     *(self._attribute(name, v) for name, v in zip(function.__code__.co_freevars, closed, strict=True)),
+                     *(self._attribute(name, v)
+                       for name, v in zip(function.__code__.co_freevars, closed, strict=True)),
                      *self._used(function))
         self._using.pop()
         self._names = names
@@ -218,7 +231,8 @@ class Fingerprint:
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         arguments = code.co_varnames[:count]
         return _hash("code", code.co_code, code.co_exceptiontable, *map(str, (
-            code.co_names, arguments, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
+            code.co_names, arguments, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
+            code.co_flags,
             code.co_freevars, code.co_cellvars)), *map(self._digest, code.co_consts))
 
     def _used(self, function: types.FunctionType) -> Iterator[bytes]:
@@ -242,13 +256,15 @@ class Fingerprint:
         self._open.append(id(module))
         self._names.append(name)
         there = vars(module)
-        made = _hash("module", *(part for n in sorted(set(names) & set(there)) for part in (n, self._global(n, there[n], names))))
+        made = _hash("module", *(part for n in sorted(set(names) & set(there))
+                                 for part in (n, self._global(n, there[n], names))))
         self._names.pop()
         self._open.pop()
         return made
 
     def _global(self, name: str, value: Any, names: Iterable[str]) -> bytes:
-        return self._module(value, names) if isinstance(value, types.ModuleType) else self._attribute(name, value)
+        return self._module(value, names) if isinstance(value,
+                                                        types.ModuleType) else self._attribute(name, value)
 
     def _class(self, cls: type) -> bytes:
         name = f"{cls.__module__}.{cls.__qualname__}"
@@ -263,13 +279,16 @@ class Fingerprint:
         there = {name: _unwrapped(value) for name, value in vars(cls).items()
                  if name not in left_out and not _is_made(cls, name, value)}
         if issubclass(cls, enum.Enum):
-            there = {n: v for n, v in there.items() if not re.fullmatch("_[^_].*_", n)} | {"members": list(cls.__members__)}
+            there = {n: v for n, v in there.items()
+                     if not re.fullmatch("_[^_].*_", n)} | {"members": list(cls.__members__)}
         if not hasattr(cls, "_decides_nothing"):  # a stage's fields are its parameters
-            there |= {f"{name} by default": [one.default, one.default_factory, one.init] for name, one in fields.items()}
+            there |= {f"{name} by default": [one.default, one.default_factory, one.init]
+                      for name, one in fields.items()}
         names, self._names = self._names, [cls.__qualname__]
         self._using.append((getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__,
                             vars(cls).get("__firstlineno__", 0)))
-        made = _hash("class", cls.__qualname__, *map(self._digest, cls.__bases__), self._digest(type(cls)), self._attributes(there))
+        made = _hash("class", cls.__qualname__, *map(self._digest, cls.__bases__), self._digest(type(cls)),
+                     self._attributes(there))
         self._using.pop()
         self._names = names
         return made
@@ -289,7 +308,8 @@ def _ascii(value: Any) -> str:
     try:
         return ascii(value)
     except ValueError:  # an int of more than 4,300 digits
-        return "\n".join(hex(v) if type(v) is int else ascii(v) for v in (value if isinstance(value, list) else [value]))
+        return "\n".join(hex(v) if type(v) is int else ascii(v)
+                         for v in (value if isinstance(value, list) else [value]))
 
 
 def _type_name(value: Any) -> str:
@@ -315,10 +335,12 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _is_made(cls: type, name: str, value: Any) -> bool:
-    """Whether Python keeps its books there, maybe later, or `dataclass` made it, and it says no more than the fields do."""
+    """Whether Python keeps its books there, maybe later, or `dataclass` made it, and it says no more than the
+    fields do."""
     if isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         return True
-    if re.fullmatch("__.*__", name) and (name.startswith("__annot") or (not callable(value) and not hasattr(value, "__get__"))):
+    if re.fullmatch("__.*__", name) and (name.startswith("__annot")
+                                         or (not callable(value) and not hasattr(value, "__get__"))):
         return True
     return (dataclasses.is_dataclass(cls) and isinstance(value, types.FunctionType)
             and getattr(value, "__wrapped__", value).__code__.co_filename == "<string>")
@@ -330,13 +352,14 @@ def _loaded(code: types.CodeType) -> frozenset[str]:
     return frozenset(str(one.argval) for one in dis.get_instructions(code) if one.opname in LOADS)
 
 
-# -- of a stage -----------------------------------------------------------------------------------------------------
+# -- of a stage ----------------------------------------------------------------------------------------------
 
 _warned: set[Unknown] = set()
 
 
 def fingerprint(stage: Any, own: str = "") -> str:
-    """Of a stage; see `Fingerprint` for `own`. What its code uses and cannot be told is warned of, once a process.
+    """Of a stage; see `Fingerprint` for `own`. What its code uses and cannot be told is warned of, once a
+    process.
 
     Raises:
         TypeError: a parameter cannot be told.
@@ -345,12 +368,17 @@ def fingerprint(stage: Any, own: str = "") -> str:
     made = walk.of(stage)
     for unknown in walk.unknown:
         if not unknown.file:
-            raise TypeError(f"stage {stage.name!r}, parameter {unknown.name!r}: a stage parameter of type {unknown.type} has no "
-                            "stable fingerprint; give plain values, and make of them in `setup` what is needed")
+            raise TypeError(f"stage {stage.name!r}, parameter {unknown.name!r}: a stage parameter of type "
+                            f"{unknown.type} has no "
+                            "stable fingerprint; give plain values, and make of them in `setup` what is "
+                            "needed")
         if unknown not in _warned:
             _warned.add(unknown)
             warnings.warn_explicit(
-                f"stage {stage.name!r} uses {unknown.name!r}, and nothing tells whether it ({unknown.type}) is still what it was: "
-                "every run does this stage and what follows again. Make it where it is used, or in `setup` of a stage class, "
-                "from parameters; or give its class a method `fingerprint`", UserWarning, unknown.file, unknown.line)
+                f"stage {stage.name!r} uses {unknown.name!r}, and nothing tells whether it ({unknown.type}) "
+                "is still what it was: "
+                "every run does this stage and what follows again. Make it where it is used, or in `setup` "
+                "of a stage class, "
+                "from parameters; or give its class a method `fingerprint`", UserWarning, unknown.file,
+                unknown.line)
     return made

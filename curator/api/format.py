@@ -64,7 +64,8 @@ def amount(value: float, seconds: bool) -> str:
     """A sum: `12.3 s`, `2 min 05 s`, `3.4 h`, `101,700 h` of seconds, else as `count`."""
     if not seconds:
         return count(value)
-    return duration(value) if value < 3600 else f"{value / 3600:,.1f} h" if value < 3_600_000 else f"{value / 3600:,.0f} h"
+    return (duration(value) if value < 3600 else f"{value / 3600:,.1f} h" if value < 3_600_000
+            else f"{value / 3600:,.0f} h")
 
 
 def short_path(path: str, width: int) -> str:
@@ -83,7 +84,8 @@ def short_path(path: str, width: int) -> str:
 
 
 def shorten(text: str, width: int, keep_end: bool = False) -> str:
-    """The text in one line of at most `width` characters, cut at the end, or in the middle with `keep_end`."""
+    """The text in one line of at most `width` characters, cut at the end, or in the middle with
+    `keep_end`."""
     # cut before the whitespace is joined: a document may be megabytes
     line = " ".join((text if keep_end else text[:4 * width]).split())
     cut = len(line) < len(text) and not keep_end and len(text) > 4 * width
@@ -103,6 +105,7 @@ def listing(names: Iterable[object], most: int = 5) -> str:
 
 
 def folder(paths: Iterable[str]) -> str:
-    """The deepest folder that all these files lie in, with a slash at the end; empty for the working folder."""
+    """The deepest folder that all these files lie in, with a slash at the end; empty for the working
+    folder."""
     common = commonprefix([path.split("/")[:-1] for path in paths])  # noqa: RUF071 - of lists, name by name
     return "/".join(common) + "/" if common else ""

@@ -32,13 +32,16 @@ def units(batch: Batch) -> np.ndarray:
 
 
 def shard_of(values: pa.ChunkedArray, shards: int) -> np.ndarray:
-    """The shard of each value, int64: equal values share one, whatever type their column has in which file; nulls are in 0."""
-    coded = pa.concat_arrays(values.unify_dictionaries().chunks) if values.num_chunks else pa.array([], values.type)
+    """The shard of each value, int64: equal values share one, whatever type their column has in which file;
+    nulls are in 0."""
+    coded = pa.concat_arrays(values.unify_dictionaries().chunks) if values.num_chunks else pa.array(
+        [], values.type)
     if not pa.types.is_dictionary(coded.type):
         try:
             coded = coded.dictionary_encode()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs
-            coded = pa.array([json.dumps(v, sort_keys=True, default=str) for v in coded.to_pylist()]).dictionary_encode()
+            coded = pa.array([json.dumps(v, sort_keys=True, default=str)
+                              for v in coded.to_pylist()]).dictionary_encode()
     hashed = [xxhash.xxh3_64_intdigest(_bytes(v)) % shards for v in coded.dictionary.to_pylist()]
     places = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy()
     return np.array([*hashed, 0], dtype=np.int64)[places]

@@ -1,4 +1,5 @@
-"""Which code is the user's own, and which is installed: it belongs to Python, a distribution, the core or a pack."""
+"""Which code is the user's own, and which is installed: it belongs to Python, a distribution, the core or a
+pack."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def _cared_for() -> frozenset[str]:
 
 
 def installed(module: str) -> bool:
-    """Whether a module belongs to Python, to a distribution, to the core or to a pack, and is not the user's own.
+    """Whether a module belongs to Python, to a distribution, to the core or to a pack, and is not the user's
+    own.
 
     A distribution that is installed to be edited is the user's own, unless it is a pack.
     """
@@ -46,7 +48,8 @@ def installed(module: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _is_installed_path(path: str) -> bool:
     library = Path(os.__file__).resolve().parent
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(path).parts) or Path(path).resolve().is_relative_to(library)
+    return not {"site-packages",
+                "dist-packages"}.isdisjoint(Path(path).parts) or Path(path).resolve().is_relative_to(library)
 
 
 def installed_class(cls: type) -> bool:
@@ -58,18 +61,21 @@ def installed_class(cls: type) -> bool:
 
 @functools.cache
 def version_of(module: str) -> str:
-    """The version of the distribution that a module is from; of the core, packs and Python, which look after it, none."""
+    """The version of the distribution that a module is from; of the core, packs and Python, which look after
+    it, none."""
     top = module.partition(".")[0]
     if top in _cared_for() or top in sys.stdlib_module_names:
         return ""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
         return importlib.metadata.version(top)
-    found = getattr(sys.modules.get(top), "__version__", "")  # the distribution is called otherwise: looking it up takes long
+    # the distribution is called otherwise: looking it up takes long
+    found = getattr(sys.modules.get(top), "__version__", "")
     return found if isinstance(found, str) else ""
 
 
 def own_files(code: types.CodeType, package: str) -> list[Path]:
-    """The user's own files behind what this code imports when it runs, and behind what these import; without importing any.
+    """The user's own files behind what this code imports when it runs, and behind what these import; without
+    importing any.
 
     `package`: the one that the code is in.
     """
@@ -87,7 +93,8 @@ def own_files(code: types.CodeType, package: str) -> list[Path]:
 
 @functools.lru_cache(maxsize=4096)
 def _imported(code: types.CodeType) -> frozenset[str]:
-    """What code imports, as it spells it, and what it takes from that, as may be modules too; a function takes what it names."""
+    """What code imports, as it spells it, and what it takes from that, as may be modules too; a function
+    takes what it names."""
     found: set[str] = set()
     names = {name for part in codes(code) for name in part.co_names} if code.co_name != "<module>" else ()
     for part in codes(code):
@@ -110,7 +117,8 @@ def codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _files_of(name: str, package: str) -> Iterator[tuple[Path, str]]:
-    """The user's own file of a module, by its name or from a package around the code; with the package that it is in."""
+    """The user's own file of a module, by its name or from a package around the code; with the package that
+    it is in."""
     parents = package.split(".") if package else []
     for above in ("", *(".".join(parents[:n]) for n in range(len(parents), 0, -1))):
         full = f"{above}.{name}" if above else name
@@ -121,7 +129,8 @@ def _files_of(name: str, package: str) -> Iterator[tuple[Path, str]]:
 
 
 def spec_of(module: str) -> ModuleSpec | None:
-    """Where a module would be imported from, None if it is not there. Imports nothing, not even what it is inside of."""
+    """Where a module would be imported from, None if it is not there. Imports nothing, not even what it is
+    inside of."""
     top, *inner = [module] if module in sys.modules else module.split(".")
     try:
         spec = importlib.util.find_spec(top)

@@ -40,8 +40,9 @@ class Resources:
 class Node:
     """What workers may use of one machine.
 
-    `cpus`: cores, lent to workers call by call. `gpus`: devices, numbered from 0. `gpu_memory_gb`: of each device, 0 if not
-    known. `memory_bytes`: main memory. `budget_bytes`: of batches that may lie here on their way between workers.
+    `cpus`: cores, lent to workers call by call. `gpus`: devices, numbered from 0. `gpu_memory_gb`: of each
+    device, 0 if not known. `memory_bytes`: main memory. `budget_bytes`: of batches that may lie here on their
+    way between workers.
     """
 
     name: str = ""

@@ -1,7 +1,7 @@
 """What a pack author writes: stages, sources and sinks.
 
-A stage is a dataclass. Its fields are its parameters; what `setup` makes is not a field. The engine pickles the
-stage once a worker, calls `setup`, then `process` for each batch, then `close`.
+A stage is a dataclass. Its fields are its parameters; what `setup` makes is not a field. The engine pickles
+the stage once a worker, calls `setup`, then `process` for each batch, then `close`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from curator.api.findings import Finding, Shown, Summed
 from curator.api.fingerprint import fingerprint
 from curator.api.resources import Resources
 
-SIDE_OUTPUTS = ("dropped", "duplicate", "failed")  # ports whose rows are kept beside the output unless a recipe takes them
+# ports whose rows are kept beside the output unless a recipe takes them
+SIDE_OUTPUTS = ("dropped", "duplicate", "failed")
 
 
 @dataclass(frozen=True)
 class Contract:
     """What a stage needs and what it changes.
 
-    `needs`: names of columns and payloads that must be there; a mapping may state a column's type, None for any.
-    `adds`: new or replaced columns with their types; payloads (by name) with None. `removes`: columns that go.
+    `needs`: names of columns and payloads that must be there; a mapping may state a column's type, None for
+    any. `adds`: new or replaced columns with their types; payloads (by name) with None. `removes`: columns
+    that go.
     """
 
     needs: Collection[str] | Mapping[str, pa.DataType | None] = ()
@@ -43,10 +45,11 @@ class Contract:
 class Context:
     """What a worker tells a stage in `setup`.
 
-    `gpus`: the devices this worker may use (also in CUDA_VISIBLE_DEVICES). `cpus`: threads it may use. `worker`: a
-    number unique in the run. `rank` and `world_size`: which of how many processes of a gang this is; their environment is
-    that of torchrun, each sees its own devices only, and all get the same calls in the same order. `progress`: a stage that does
-    one piece after the other in a `process` call may call it before each: the time limit is for a piece then.
+    `gpus`: the devices this worker may use (also in CUDA_VISIBLE_DEVICES). `cpus`: threads it may use.
+    `worker`: a number unique in the run. `rank` and `world_size`: which of how many processes of a gang this
+    is; their environment is that of torchrun, each sees its own devices only, and all get the same calls in
+    the same order. `progress`: a stage that does one piece after the other in a `process` call may call it
+    before each: the time limit is for a piece then.
     """
 
     worker: int = 0
@@ -60,13 +63,15 @@ class Context:
 class Outputs(dict[str, Batch]):
     """Batches by port: `Outputs(out=good, dropped=bad.with_reason("short"))`.
 
-    `absorbed`: input rows that the stage took in and answers for later or never (a reduction). `counts`: numbers by name that no
-    row says (tokens, cache hits), summed into `Counts.extra`; `inner`: the counts of stages that work inside this one, for
-    `Counts.inner`. Of a call on rows of several units both count for the first one.
+    `absorbed`: input rows that the stage took in and answers for later or never (a reduction). `counts`:
+    numbers by name that no row says (tokens, cache hits), summed into `Counts.extra`; `inner`: the counts of
+    stages that work inside this one, for `Counts.inner`. Of a call on rows of several units both count for
+    the first one.
     """
 
     def __init__(self, ports: Mapping[str, Batch] | None = None, *, absorbed: Batch | None = None,
-                 counts: Mapping[str, int] | None = None, inner: Mapping[str, Counts] | None = None, **named: Batch) -> None:
+                 counts: Mapping[str, int] | None = None, inner: Mapping[str, Counts] | None = None,
+                 **named: Batch) -> None:
         super().__init__(ports or {}, **named)
         self.absorbed, self.counts, self.inner = absorbed, counts, inner
 
@@ -83,14 +88,15 @@ class Stage:
     """One step. Subclass it as a dataclass and write `process`.
 
     `name`: how recipes and the funnel call it; by default the class name in snake case. `resources`: what one
-    worker occupies. `batch_size`: rows a `process` call, None to leave it to the engine. The last ones may be shorter, and so are
-    those of large rows: no call takes more than 48 MB, unless one row is more. `timeout_s`: seconds that one `process` call may
-    take before its worker is killed and its rows are isolated, None for no limit. `version`: raise it when the stage answers
-    differently for the same input, so that old results are not mixed with new ones.
-    `ports`: every port `process` may answer on, beside `dropped`, `duplicate` and `failed`. `count_by`: columns by whose values the
-    rows that it answers are counted for `findings`: at most 1,000 values of each. `reports`: of a part of a `Composite`, the columns
-    that the whole shows as its own; other columns of parts are nobody's business. `sparse`: columns that are null, or 0, in most data, so
-    that no alarm asks about them.
+    worker occupies. `batch_size`: rows a `process` call, None to leave it to the engine. The last ones may be
+    shorter, and so are those of large rows: no call takes more than 48 MB, unless one row is more.
+    `timeout_s`: seconds that one `process` call may take before its worker is killed and its rows are
+    isolated, None for no limit. `version`: raise it when the stage answers differently for the same input, so
+    that old results are not mixed with new ones. `ports`: every port `process` may answer on, beside
+    `dropped`, `duplicate` and `failed`. `count_by`: columns by whose values the rows that it answers are
+    counted for `findings`: at most 1,000 values of each. `reports`: of a part of a `Composite`, the columns
+    that the whole shows as its own; other columns of parts are nobody's business. `sparse`: columns that are
+    null, or 0, in most data, so that no alarm asks about them.
     """
 
     name: str = ""
@@ -102,7 +108,8 @@ class Stage:
     reports: ClassVar[tuple[str, ...]] = ()
     sparse: ClassVar[tuple[str, ...]] = ()
     ports: tuple[str, ...] = ("out",)
-    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s", "count_by", "reports", "sparse",
+    _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s",
+                                                            "count_by", "reports", "sparse",
                                                         "findings", "example_columns", "amounts"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -121,32 +128,36 @@ class Stage:
         return kept | dict(contract.adds)
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        """Raise a `RecipeError` when columns of these types will not do; called by the plan, before anything runs.
+        """Raise a `RecipeError` when columns of these types will not do; called by the plan, before anything
+        runs.
 
-        `columns` is complete; a type is None where it is not known. That the contract's needs are there has been checked.
+        `columns` is complete; a type is None where it is not known. That the contract's needs are there has
+        been checked.
         """
 
     def reasons(self) -> tuple[str, ...]:
-        """Every reason that the stage can give for a drop, as far as it knows them: so that a rule that never fires is seen."""
+        """Every reason that the stage can give for a drop, as far as it knows them: so that a rule that never
+        fires is seen."""
         return ()
 
     def findings(self, step: str, counts: Counts) -> Iterable[Finding]:
-        """What people should know of the run so far: lines below the stage in the funnel, alarms, tables of the report.
+        """What people should know of the run so far: lines below the stage in the funnel, alarms, tables of
+        the report.
 
-        Called on the driver now and then, and at the end, without `setup`. What it raises becomes an alarm and ends no run.
-        `step`: what the pipeline calls this stage. `counts`: its own in all units; those of the main part of a `Composite` have
-        `extra`, `by_value` and what `reports` names of all parts.
+        Called on the driver now and then, and at the end, without `setup`. What it raises becomes an alarm
+        and ends no run. `step`: what the pipeline calls this stage. `counts`: its own in all units; those of
+        the main part of a `Composite` have `extra`, `by_value` and what `reports` names of all parts.
         """
         return ()
 
     def example_columns(self) -> Mapping[str, Shown]:
-        """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), sounds (FLAC, WAV, MP3, Ogg),
-        films (MP4, WebM), texts, numbers."""
+        """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), sounds
+        (FLAC, WAV, MP3, Ogg), films (MP4, WebM), texts, numbers."""
         return {}
 
     def amounts(self) -> Mapping[str, Summed]:
-        """Columns of numbers whose sum says more than the number of records: seconds of sound, tokens. From this stage on the
-        funnel shows how much of them every stage kept, and lost for which reason."""
+        """Columns of numbers whose sum says more than the number of records: seconds of sound, tokens. From
+        this stage on the funnel shows how much of them every stage kept, and lost for which reason."""
         return {}
 
     def inner(self) -> Mapping[str, Stage]:
@@ -154,10 +165,11 @@ class Stage:
         return {}
 
     def setup_node(self, ctx: Context) -> None:
-        """Called once a node in a run, before any `setup` of this stage there: fetch weights, unpack archives.
+        """Called once a node in a run, before any `setup` of this stage there: fetch weights, unpack
+        archives.
 
-        One worker calls it while the others of the node wait; if that one dies, the next one calls it. What it leaves on disk is
-        for all of them, what it sets on `self` stays in the one.
+        One worker calls it while the others of the node wait; if that one dies, the next one calls it. What
+        it leaves on disk is for all of them, what it sets on `self` stays in the one.
         """
 
     def setup(self, ctx: Context) -> None:
@@ -194,8 +206,8 @@ class Stage:
     def fingerprint(self) -> str:
         """16 hex digits of class name, version and parameters: equal when the stage answers the same.
 
-        A class of a script, a notebook or a module beside them has no version that anybody raises; there its code counts too,
-        and what that uses (see `curator.api.fingerprint`).
+        A class of a script, a notebook or a module beside them has no version that anybody raises; there its
+        code counts too, and what that uses (see `curator.api.fingerprint`).
         """
         return fingerprint(self)
 
@@ -209,10 +221,11 @@ def setting(default: Any = dataclasses.MISSING, **kwargs: Any) -> Any:
 class Snapshot:
     """What one unit taught a stateful stage: kept beside the output and given back to a resumed run.
 
-    `rows`: what `restore` will be given; of an empty table nothing is kept. `depends`: other units on whose records answers for
-    this unit rest (its duplicates point to them): when one of those is gone, this one is done again. `rests_on`: where answers
-    rest on all other units that taught the stage anything (it is full), how many those are: the unit is done again when
-    there are fewer. To name them all would take the square of their number.
+    `rows`: what `restore` will be given; of an empty table nothing is kept. `depends`: other units on whose
+    records answers for this unit rest (its duplicates point to them): when one of those is gone, this one is
+    done again. `rests_on`: where answers rest on all other units that taught the stage anything (it is full),
+    how many those are: the unit is done again when there are fewer. To name them all would take the square of
+    their number.
     """
 
     rows: pa.Table
@@ -223,15 +236,15 @@ class Snapshot:
 class Stateful(Stage):
     """A stage whose answer depends on records it saw before; one worker holds the state.
 
-    The unit of a row is in the hidden column `_unit`. A record is shown twice only after `replay` was called for its unit,
-    or when its call raised; `process` therefore learns last, when nothing can raise any more.
+    The unit of a row is in the hidden column `_unit`. A record is shown twice only after `replay` was called
+    for its unit, or when its call raised; `process` therefore learns last, when nothing can raise any more.
     """
 
     def replay(self, unit: int) -> None:
         """The records of a unit will be shown again: each of them is to get the answer that it got before.
 
-        Called when a unit starts again after a failure, and after `restore` for a unit that an edit has done again. What
-        other units were told on the strength of this unit's records stays true that way.
+        Called when a unit starts again after a failure, and after `restore` for a unit that an edit has done
+        again. What other units were told on the strength of this unit's records stays true that way.
         """
 
     def discard(self, unit: int) -> None:
@@ -250,19 +263,21 @@ class Stateful(Stage):
 
 
 class Reduce(Stage):
-    """A barrier: it sees all records before it answers for any. Clusters, the n best, shares of a mixture are found so.
+    """A barrier: it sees all records before it answers for any. Clusters, the n best, shares of a mixture are
+    found so.
 
-    Everything before it is done first and spooled; then each shard is read twice. In pass one `absorb` sees every row of
-    the shard, and `finish` may make rows of what was learned. In pass two `process` says what becomes of each row. Other
-    shards are not seen: rows that must meet have one `key`.
+    Everything before it is done first and spooled; then each shard is read twice. In pass one `absorb` sees
+    every row of the shard, and `finish` may make rows of what was learned. In pass two `process` says what
+    becomes of each row. Other shards are not seen: rows that must meet have one `key`.
 
-    `key`: the column by whose value rows are sharded (rows without a value are together); None for one shard of everything.
-    `shards`: how many, where there is a key: it is no part of the answer. `columns`: the columns and payloads that `absorb`
-    reads, beside `id` and `source`; None for all. What `key` and `columns` name is needed, whether `contract` says so or not.
-    `absorbs`: the kind of batch that `absorb` is shown; others are processed only.
+    `key`: the column by whose value rows are sharded (rows without a value are together); None for one shard
+    of everything. `shards`: how many, where there is a key: it is no part of the answer. `columns`: the
+    columns and payloads that `absorb` reads, beside `id` and `source`; None for all. What `key` and `columns`
+    name is needed, whether `contract` says so or not. `absorbs`: the kind of batch that `absorb` is shown;
+    others are processed only.
 
-    What is learned must fit into a worker's memory; rows need not, if `absorb` lets them go. The order of rows is the same
-    in both passes, and is not that of the input: break ties by `id`.
+    What is learned must fit into a worker's memory; rows need not, if `absorb` lets them go. The order of
+    rows is the same in both passes, and is not that of the input: break ties by `id`.
     """
 
     key: str | None = None
@@ -274,34 +289,40 @@ class Reduce(Stage):
         """Forget what was absorbed; called before each shard, also when one is tried again."""
 
     def absorb(self, batch: Batch) -> None:
-        """Pass one: learn from rows of the shard. What it raises has the whole shard tried again, then ends the run."""
+        """Pass one: learn from rows of the shard. What it raises has the whole shard tried again, then ends
+        the run."""
         raise TypeError(f"{type(self).__name__} has no absorb method")
 
     def finish(self) -> Iterable[Batch | Outputs] | None:
-        """Rows made of what was learned, with `id` and `source`; called after the last `absorb`, also when there was none."""
+        """Rows made of what was learned, with `id` and `source`; called after the last `absorb`, also when
+        there was none."""
         return None
 
     def process(self, batch: Batch) -> Result:
-        """Pass two: what becomes of rows of the shard. By default they are absorbed: only what `finish` makes goes on."""
+        """Pass two: what becomes of rows of the shard. By default they are absorbed: only what `finish` makes
+        goes on."""
         return Outputs(absorbed=batch)
 
     def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
         """As for any stage; where all rows are absorbed, what the contract adds and no more."""
         if type(self).process is Reduce.process:
-            return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
+            return {name: columns[name] for name in ("id", "source")
+                    if name in columns} | dict(self.contract().adds)
         return super().columns_after(columns)
 
 
 class Composite(Stage):
-    """A stage that is made of others: the plan puts what `expand` gives in its place, and users see one stage.
+    """A stage that is made of others: the plan puts what `expand` gives in its place, and users see one
+    stage.
 
-    Its parts have names of their own in the plan (`<name>.<part>`); in the funnel their work is that of the whole. They get
-    no batch through this class: it has no `process`.
+    Its parts have names of their own in the plan (`<name>.<part>`); in the funnel their work is that of the
+    whole. They get no batch through this class: it has no `process`.
     """
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
-        """`rows`, an open `Pipeline`, with the parts added. The stage that was added last is the main one: it takes the
-        records, answers on this stage's ports and absorbs what else comes to it, from the other parts.
+        """`rows`, an open `Pipeline`, with the parts added. The stage that was added last is the main one: it
+        takes the records, answers on this stage's ports and absorbs what else comes to it, from the other
+        parts.
 
         `folder`, `storage_options`: where parts that are sinks may write tables beside the output of the run.
         """
@@ -326,7 +347,8 @@ class SourceRange:
 
 
 class _Key:
-    """Room for the key of a unit, once somebody has asked for it. No field: it is neither compared nor pickled."""
+    """Room for the key of a unit, once somebody has asked for it. No field: it is neither compared nor
+    pickled."""
 
     __slots__ = ("_key",)
 
@@ -374,13 +396,14 @@ class Source(Stage):
     def read(self, unit: Unit) -> Iterator[Batch | Outputs]:
         """The records of a unit, in batches of a few MB, called in a worker.
 
-        Each row has `id` and `source`. What cannot be read is a row on `failed` (`with_error`), with its place as its
-        id; an exception restarts the unit, and after three tries ends it as one failed record.
+        Each row has `id` and `source`. What cannot be read is a row on `failed` (`with_error`), with its
+        place as its id; an exception restarts the unit, and after three tries ends it as one failed record.
         """
         raise TypeError(f"{type(self).__name__} has no read method")
 
     def columns(self) -> dict[str, pa.DataType | None] | None:
-        """The columns and payloads that `read` gives, as far as they are known before; None if they are not."""
+        """The columns and payloads that `read` gives, as far as they are known before; None if they are
+        not."""
         return dict(self.contract().adds) or None
 
 
@@ -413,17 +436,18 @@ class Writer:
 class Sink(Stage):
     """Where records go. Subclass it as a dataclass and write `open`.
 
-    A sink has the fields `path` (a folder or URL; None until the plan puts it into the run's folder) and `storage_options`.
-    Each file it makes lies below `path`, and its
-    name, or that of a folder between, begins with the `name` it was given, so that files of an interrupted run can be told and
-    removed. It is given all columns, and of the payloads those that its contract needs.
+    A sink has the fields `path` (a folder or URL; None until the plan puts it into the run's folder) and
+    `storage_options`. Each file it makes lies below `path`, and its name, or that of a folder between, begins
+    with the `name` it was given, so that files of an interrupted run can be told and removed. It is given all
+    columns, and of the payloads those that its contract needs.
     """
 
     path: str | None
     ports = ()
 
     def open(self, name: str) -> Writer:
-        """Begin the files of one unit. `name` is unique to unit and attempt: `part-<unit>-<output>-<phase>-<run>-<attempt>`."""
+        """Begin the files of one unit. `name` is unique to unit and attempt:
+        `part-<unit>-<output>-<phase>-<run>-<attempt>`."""
         raise TypeError(f"{type(self).__name__} has no open method")
 
 
@@ -466,7 +490,8 @@ def stage(function: Callable[..., Result] | None = None, *, needs: Collection[st
         def shouting(batch):
             return batch.with_columns({"shouting": [(t or "").isupper() for t in batch.column("text")]})
 
-    The stage's fingerprint covers the function's code, and the code and values that it uses (see `curator.api.fingerprint`).
+    The stage's fingerprint covers the function's code, and the code and values that it uses (see
+    `curator.api.fingerprint`).
     """
 
     def make(wrapped: Callable[..., Result]) -> FunctionStage:

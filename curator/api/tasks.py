@@ -18,7 +18,8 @@ class TextBatch(Batch):
 
 @dataclass
 class ImageBatch(Batch):
-    """Images. `encoded`: the file's bytes. `pixels`: height x width x 3, uint8, RGB; None where not decoded."""
+    """Images. `encoded`: the file's bytes. `pixels`: height x width x 3, uint8, RGB; None where not
+    decoded."""
 
     encoded: list[bytes | None] | None = payload()
     pixels: list[np.ndarray | None] | None = payload()
@@ -26,7 +27,8 @@ class ImageBatch(Batch):
 
 @dataclass
 class AudioBatch(Batch):
-    """Recordings and utterances. `encoded`: the file's bytes. `samples`: float32 in [-1, 1], channels x n; their rate is a column."""
+    """Recordings and utterances. `encoded`: the file's bytes. `samples`: float32 in [-1, 1], channels x n;
+    their rate is a column."""
 
     encoded: list[bytes | None] | None = payload()
     samples: list[np.ndarray | None] | None = payload()
@@ -34,8 +36,9 @@ class AudioBatch(Batch):
 
 @dataclass
 class VideoBatch(Batch):
-    """Videos or clips. `encoded`: the container's bytes. `frames`: T x H x W x 3, uint8, RGB, upright, with `timestamps`, seconds
-    from the source's first picture, float64. `thumbs`: of every picture its luma, T x 36 x 64, uint8, with `thumb_times`."""
+    """Videos or clips. `encoded`: the container's bytes. `frames`: T x H x W x 3, uint8, RGB, upright, with
+    `timestamps`, seconds from the source's first picture, float64. `thumbs`: of every picture its luma, T x
+    36 x 64, uint8, with `thumb_times`."""
 
     encoded: list[bytes | None] | None = payload()
     frames: list[np.ndarray | None] | None = payload()

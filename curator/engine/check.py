@@ -1,4 +1,5 @@
-"""What must hold after every event: the comments on the fields of the state, as assertions. And the state as a person reads it."""
+"""What must hold after every event: the comments on the fields of the state, as assertions. And the state as
+a person reads it."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ def check(state: State) -> None:
         running = [c for w in operator.workers.values() for c in w.calls]
         here = [*operator.queues.values(), *operator.groups, *running]
         assert operator.nbytes == sum(part.nbytes for part in here), operator.plan.name
-        waiting = [s for queue in operator.queues.values() for s in queue.slices] + [s for g in operator.groups for s in g.slices]
+        waiting = [s for queue in operator.queues.values()
+                   for s in queue.slices] + [s for g in operator.groups for s in g.slices]
         pieces = waiting + [s for c in running for s in c.slices]
         for piece in pieces:
             assert piece.ref is None or piece.ref.users > 0
             if piece.attempt == state.units[piece.unit].attempt:
                 live[piece.unit] += 1
         for piece in waiting:
-            assert piece.attempt == state.units[piece.unit].attempt, "rows of a given up attempt wait for a worker"
+            assert piece.attempt == state.units[piece.unit].attempt, (
+                "rows of a given up attempt wait for a worker")
         for call in running:
             if call.kind == "read" and state.units[call.units[0][0]].attempt == call.units[0][1]:
                 live[call.units[0][0]] += 1
@@ -35,14 +38,16 @@ def check(state: State) -> None:
     came: Counter[tuple] = Counter()  # rows of all units, by step
     went: Counter[tuple] = Counter()  # and port
     for unit in state.units.values():
-        assert unit.live == live[unit.index], f"unit {unit.index}: {unit.live} alive, {live[unit.index]} found"
+        assert unit.live == live[unit.index], (
+            f"unit {unit.index}: {unit.live} alive, {live[unit.index]} found")
         for at, counts in unit.counts.items():
             counts.check()
             came[at] += counts.rows_in
             for port, rows in counts.out.items():
                 went[at, port] += rows
     under_way = state.under_way.items()
-    assert Counter({at: counts.rows_in for at, counts in under_way}) == came, "rows under way are not counted well"
+    assert Counter({at: counts.rows_in for at, counts in under_way}) == came, (
+        "rows under way are not counted well")
     sent = Counter({(at, port): rows for at, counts in under_way for port, rows in counts.out.items()})
     assert sent == went, "rows under way are not counted well"
     reserved: Counter[int] = Counter()
@@ -52,12 +57,14 @@ def check(state: State) -> None:
     for operator in state.operators:
         assert operator.reserved == reserved[operator.plan.index], operator.plan.name
         served = {w.queue for w in operator.workers.values() if operator.sticky and not w.stopping}
-        assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, operator.plan.name
+        assert not operator.sticky or operator.unserved.keys() == operator.queues.keys() - served, (
+            operator.plan.name)
         for node, queues in operator.queues_on.items():
             assert all(queue.node == node for queue in queues), operator.plan.name
         paused = {w.id for w in operator.workers.values() if w.head is not None and w.head.paused}
         assert operator.paused.keys() == paused, operator.plan.name
-        limited = {c.id for w in operator.workers.values() for c in w.calls if c.id in operator.clocks and not c.paused}
+        limited = {c.id for w in operator.workers.values() for c in w.calls if c.id in operator.clocks
+                   and not c.paused}
         assert operator.clocks.keys() == limited, operator.plan.name
         assert list(operator.clocks.values()) == sorted(operator.clocks.values()), operator.plan.name
     _check_workers(state)
@@ -83,7 +90,8 @@ def _check_workers(state: State) -> None:
         assert all(-1e-6 <= free <= 1 + 1e-6 for free in node.gpu_free)
         for gpu, free in enumerate(node.gpu_free):
             assert abs(1 - free - sum(w.share for w, p in here if gpu in p.gpus)) < 1e-3
-        assert node.reserved == sum(n for w in workers if w.node == node.number for c in w.calls for _, n in c.expected)
+        assert node.reserved == sum(n for w in workers if w.node == node.number for c in w.calls
+                                    for _, n in c.expected)
         assert (node.number in state.core_free) == (node.cpus_used < node.node.cpus - 1e-6)
 
 
@@ -92,5 +100,6 @@ def story(state: State) -> str:
     lines = [", ".join(f"{n} units {stage}" for stage, n in state.units.stages().items())]
     for o in state.operators:
         working = sum(w.working for w in o.workers.values())
-        lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load {o.load:.0f}")
+        lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load "
+                     f"{o.load:.0f}")
     return "\n".join(lines)

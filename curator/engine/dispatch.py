@@ -2,17 +2,22 @@
 
 The rules, in their order:
 
-1. Most downstream first: what is nearest to the output leaves the queues, so memory falls before it rises. Before all others
-   those on a GPU, which must not wait for a core that a branch beside them keeps busy.
-2. A call may start if a core of the worker's node is free and if what it is expected to send fits the queue behind it and the
-   node, or if nothing at all is there or on its way (so that no two full queues can wait for each other).
-3. Rows are worked on where they lie. They go to another node when theirs has nobody who can take them now and they would wait.
-4. A call is as long as makes its overhead small (`CALL_S`), and as short as gives every worker a share of what is left.
-5. Workers start when there is work that the present ones do not reach, and stop when another operator needs their GPU or
-   memory and they have nothing to do: stages that do not fit side by side share by time (`placement`).
-6. If nothing works and nothing could start, workers wait for each other's GPU or memory, or a stage for a full batch. Then, one
-   thing at a time, until something works again: batches go as they are and idle workers are preempted though they have work; a paused
-   call on a GPU goes on without room, so that it ends; a worker starts beside one that cannot be preempted.
+1. Most downstream first: what is nearest to the output leaves the queues, so memory falls before it rises.
+   Before all others those on a GPU, which must not wait for a core that a branch beside them keeps busy.
+2. A call may start if a core of the worker's node is free and if what it is expected to send fits the queue
+   behind it and the node, or if nothing at all is there or on its way (so that no two full queues can wait
+   for each other).
+3. Rows are worked on where they lie. They go to another node when theirs has nobody who can take them now and
+   they would wait.
+4. A call is as long as makes its overhead small (`CALL_S`), and as short as gives every worker a share of
+   what is left.
+5. Workers start when there is work that the present ones do not reach, and stop when another operator needs
+   their GPU or memory and they have nothing to do: stages that do not fit side by side share by time
+   (`placement`).
+6. If nothing works and nothing could start, workers wait for each other's GPU or memory, or a stage for a
+   full batch. Then, one thing at a time, until something works again: batches go as they are and idle workers
+   are preempted though they have work; a paused call on a GPU goes on without room, so that it ends; a worker
+   starts beside one that cannot be preempted.
 """
 
 from __future__ import annotations
@@ -32,7 +37,8 @@ QUICK_CALL_S = 0.01  # a sink's call this short does not wait for a core
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 SLIGHT_S, PATIENCE_S = 0.05, 0.5  # rows for a call shorter than this wait so long, if there is other work
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
-CLAIM_S = 2.0  # with so much work a call that needs several cores makes those before it wait until they are free
+# with so much work a call that needs several cores makes those before it wait until they are free
+CLAIM_S = 2.0
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 
 
@@ -70,7 +76,7 @@ def _give(state: State, operator: OperatorState, force: int) -> None:
         operator.moved.clear()
 
 
-# -- the four things to start: true if `force` has done its one thing -----------------------------------------------
+# -- the four things to start: true if `force` has done its one thing ----------------------------------------
 
 
 def _resume(state: State, operator: OperatorState, force: int) -> bool:
@@ -88,7 +94,8 @@ def _resume(state: State, operator: OperatorState, force: int) -> bool:
 
 
 def _in_the_way(state: State, operator: OperatorState) -> bool:
-    """What is behind it has work and no worker: it will make no room before this operator's worker is preempted for one."""
+    """What is behind it has work and no worker: it will make no room before this operator's worker is
+    preempted for one."""
     downstream = [state.operators[i] for i in operator.consumers]
     return any(o.has_work and not o.workers for o in downstream)
 
@@ -116,7 +123,8 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
                 break
             group = state.unpark(operator)
             units = tuple(dict.fromkeys((s.unit, s.attempt) for s in group.slices))
-            call = state.new_call(operator, "process", slices=group.slices, units=units, crashes=group.crashes,
+            call = state.new_call(operator, "process", slices=group.slices, units=units,
+                                  crashes=group.crashes,
                                   rows=sum(s.rows or 1 for s in group.slices), nbytes=nbytes)
             state.submit(operator, _first(operator.idle[node.number]), call)
             if force:
@@ -157,13 +165,16 @@ def _give_on(state: State, operator: OperatorState, queue: Queue, node: NodeStat
 
 
 def _claim_cores(state: State, operator: OperatorState) -> None:
-    """Keep the free cores of a node for this operator, which needs more than are free at once, or those before it would take
-    them one by one for ever. It costs idle cores, so there must be work for a while, or a GPU that waits."""
-    for node in [n for n in state.core_free.values() if n.number in operator.idle and n.number in operator.waiting]:
+    """Keep the free cores of a node for this operator, which needs more than are free at once, or those
+    before it would take them one by one for ever. It costs idle cores, so there must be work for a while, or
+    a GPU that waits."""
+    for node in [n for n in state.core_free.values() if n.number in operator.idle
+                 and n.number in operator.waiting]:
         queue = operator.waiting[node.number]
         enough = operator.plan.resources.gpus or queue.rows * (operator.s_per_row or 0.0) >= CLAIM_S
-        if enough and not node.claimed and not node.spare(operator.cpus) and not _waits_for_more(state, operator, queue) and _room(
-                state, operator, _bytes_wanted(queue, _rows_wanted(state, operator, queue)), node):
+        if not enough or node.claimed or node.spare(operator.cpus) or _waits_for_more(state, operator, queue):
+            continue
+        if _room(state, operator, _bytes_wanted(queue, _rows_wanted(state, operator, queue)), node):
             _claim(state, node)
 
 
@@ -189,7 +200,8 @@ def _prefetch(state: State, operator: OperatorState, force: int) -> bool:
     for queue in list(operator.moved.values()):
         while queue.slices and able and not (force and given):
             number = queue.index if queue.index in state.nodes else next(iter(able))
-            if number not in able or not _worth_prefetching(state, operator, queue, operator.on_node.get(number, 1)) \
+            if number not in able or not _worth_prefetching(state, operator, queue,
+                                                            operator.on_node.get(number, 1)) \
                     or not _give_rows(state, operator, queue, _first(able[number]), force):
                 break
             given = True
@@ -204,7 +216,8 @@ def _worth_prefetching(state: State, operator: OperatorState, queue: Queue, work
 
 def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> None:
     exclusive = holds_exclusive(operator)
-    if not (state.core_free or not operator.cpus or force or exclusive) and all(n.cpus_used for n in state.nodes.values()):
+    if not (state.core_free or not operator.cpus or force
+            or exclusive) and all(n.cpus_used for n in state.nodes.values()):
         return
     for queue in operator.waiting.values():
         if force or not _waits_for_more(state, operator, queue):
@@ -223,7 +236,8 @@ def _process_queues(state: State, operator: OperatorState, force: int) -> bool:
     queues = list(operator.waiting.values())
     if len(queues) > 16 and len(operator.idle) < len(queues):
         nodes = _nodes_with_core(state, operator, operator.idle)
-        queues = [operator.queues[i] for n in nodes for w in operator.idle[n.number].values() if (i := w.queue) in operator.waiting]
+        queues = [operator.queues[i] for n in nodes for w in operator.idle[n.number].values()
+                  if (i := w.queue) in operator.waiting]
     for queue in queues:
         worker = operator.workers.get(queue.worker) if queue.worker is not None else None
         if queue.slices and worker is not None and worker.idle \
@@ -242,7 +256,8 @@ def _quick(operator: OperatorState, queue: Queue) -> bool:
 
 def _give_rows(state: State, operator: OperatorState, queue: Queue, worker: WorkerState, force: int) -> bool:
     """A call over the first rows of a queue, if they are enough and there is room for what comes of them."""
-    if not force and (_waits_for_more(state, operator, queue) or (state.patient and _slight(state, operator, queue))):
+    if not force and (_waits_for_more(state, operator, queue)
+                      or (state.patient and _slight(state, operator, queue))):
         return False
     wanted = _rows_wanted(state, operator, queue)
     if not _room(state, operator, _bytes_wanted(queue, wanted), state.nodes[worker.node]):
@@ -252,7 +267,7 @@ def _give_rows(state: State, operator: OperatorState, queue: Queue, worker: Work
     return True
 
 
-# -- how much ---------------------------------------------------------------------------------------------------
+# -- how much ------------------------------------------------------------------------------------------------
 
 
 def _rows_wanted(state: State, operator: OperatorState, queue: Queue) -> int:
@@ -269,7 +284,8 @@ def _rows_wanted(state: State, operator: OperatorState, queue: Queue) -> int:
 
 
 def _waits_for_more(state: State, operator: OperatorState, queue: Queue) -> bool:
-    """A stage that asked for batches of n rows waits for n, as long as more may come and there is room for it."""
+    """A stage that asked for batches of n rows waits for n, as long as more may come and there is room for
+    it."""
     batch = operator.plan.batch_size
     if batch is None or queue.rows >= batch or operator.load > operator.limit / 2:
         return False
@@ -277,15 +293,16 @@ def _waits_for_more(state: State, operator: OperatorState, queue: Queue) -> bool
 
 
 def _slight(state: State, operator: OperatorState, queue: Queue) -> bool:
-    """So short a call would cost as much as it does; others may have the core as long as these rows have just come."""
+    """So short a call would cost as much as it does; others may have the core as long as these rows have just
+    come."""
     if operator.exclusive or state.now - queue.since >= PATIENCE_S:
         return False
     return queue.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < SLIGHT_S
 
 
 def _more_may_come(state: State, operator: OperatorState) -> bool:
-    """Something before it may send rows; who has no worker sends none on, whatever is before it. Branches that part and meet
-    again are looked at once."""
+    """Something before it may send rows; who has no worker sends none on, whatever is before it. Branches
+    that part and meet again are looked at once."""
     todo = list(operator.producers)
     seen = set(todo)
     while todo:
@@ -321,7 +338,8 @@ def _bytes_wanted(queue: Queue, rows: int) -> int:
 
 
 def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> CallState:
-    """A call over the front of a queue, up to so many rows and `CALL_BYTES`; the last slice may be cut in two."""
+    """A call over the front of a queue, up to so many rows and `CALL_BYTES`; the last slice may be cut in
+    two."""
     taken: list[Slice] = []
     units: dict[tuple[int, int], None] = {}
     slices, rows, room = queue.slices, wanted, CALL_BYTES  # what may still be taken
@@ -347,10 +365,11 @@ def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> Ca
         rows -= piece.rows or 1
         room -= piece.nbytes
     state.grow(operator, queue, -gone_rows, -gone_bytes)
-    return state.new_call(operator, "process", slices=tuple(taken), units=tuple(units), rows=wanted - rows, nbytes=CALL_BYTES - room)
+    return state.new_call(operator, "process", slices=tuple(taken), units=tuple(units), rows=wanted - rows,
+                          nbytes=CALL_BYTES - room)
 
 
-# -- whether ----------------------------------------------------------------------------------------------------
+# -- whether -------------------------------------------------------------------------------------------------
 
 
 def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | None) -> bool:
@@ -382,13 +401,14 @@ def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict
 
 
 def _reads_ahead(state: State, operator: OperatorState) -> bool:
-    """A source mostly waits for storage: one may read while all cores work, as long as little is queued behind it."""
+    """A source mostly waits for storage: one may read while all cores work, as long as little is queued
+    behind it."""
     if operator.plan.kind != "source" or operator.working:
         return False
     return all(state.operators[i].load < state.operators[i].limit / 4 for i in operator.consumers)
 
 
-# -- by whom ----------------------------------------------------------------------------------------------------
+# -- by whom -------------------------------------------------------------------------------------------------
 
 
 def _start(state: State, operator: OperatorState, queue: Queue | None, force: int) -> None:
@@ -396,7 +416,8 @@ def _start(state: State, operator: OperatorState, queue: Queue | None, force: in
     if not state.core_free and operator.cpus and not force and not _reads_ahead(state, operator) \
             and all(n.cpus_used for n in state.nodes.values()):
         return
-    # One at a time, unless there is more to do than those that start would get done in the time that one more takes.
+    # One at a time, unless there is more to do than those that start would get done in the time that one more
+    # takes.
     worthwhile = operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
     planned = state.planned.get(operator.plan.index, 0)
     while not operator.starting or operator.starting + 1 < max(worthwhile, planned - len(operator.workers)):

@@ -1,6 +1,8 @@
-"""How a run ends early: what failed is kept, the rest of every open unit is given up; the next attempt does these units again.
+"""How a run ends early: what failed is kept, the rest of every open unit is given up; the next attempt does
+these units again.
 
-1. Workers go, but for those of the sinks; rows go, but for those on their way to a sink of failed rows (`Step.evidence`).
+1. Workers go, but for those of the sinks; rows go, but for those on their way to a sink of failed rows
+   (`Step.evidence`).
 2. A unit of which only its sinks had to finish is committed as always.
 3. When the failed rows of a unit are written, its sinks close these files and drop all others: `Evidence`.
 4. What fails now is let be, and all of it has `ENDING_S`.
@@ -20,15 +22,16 @@ ENDING_S = 10.0  # who stops a run, a person or a scheduler of jobs, does not wa
 
 
 class Ending:
-    """From `stopped` to `finished`. `units`: those of which more comes. True: it will be committed as always; False: its failed
-    rows are awaited."""
+    """From `stopped` to `finished`. `units`: those of which more comes. True: it will be committed as always;
+    False: its failed rows are awaited."""
 
     def __init__(self, state: State) -> None:
         self.state, self.until = state, state.now + ENDING_S
         self.sink = next(o for o in state.operators if o.plan.kind == "sink")
         self.steps = {at for at, step in enumerate(self.sink.plan.steps) if step.evidence}
         self.units: dict[int, bool] = {}
-        self.take: dict[type, Callable[[Any], None]] = {  # what is taken in otherwise than in a run that goes on
+        # what is taken in otherwise than in a run that goes on
+        self.take: dict[type, Callable[[Any], None]] = {
             Failed: self._call_failed, DataLost: self._call_failed, WorkerLost: self._worker_lost,
             NodeDown: self._node_down, NodeUp: lambda event: None}
         for queue in state.waiting.values():
@@ -39,7 +42,8 @@ class Ending:
                 state.kill(worker)
         state.purge(lambda operator, piece: operator is not self.sink or piece.target not in self.steps)
         for unit in [state.units[u] for queue in self.sink.queues.values() for u in queue.units]:
-            whole = unit.stage == "flushing" and unit.flushing == self._flushes(unit)  # else a flush has failed
+            # else a flush has failed
+            whole = unit.stage == "flushing" and unit.flushing == self._flushes(unit)
             if whole or any(c.failed for c in unit.counts.values()):
                 self.units[unit.index] = whole
         self._go_on(self.units)
@@ -48,10 +52,12 @@ class Ending:
 
     def _flushes(self, unit: UnitState) -> int:
         """Flush calls that are under way."""
-        return sum(c.kind == "flush" and c.units[0] == (unit.index, unit.attempt) for c in self.state.calls.values())
+        return sum(c.kind == "flush" and c.units[0] == (unit.index, unit.attempt)
+                   for c in self.state.calls.values())
 
     def _go_on(self, indices: Iterable[int]) -> None:
-        """When the failed rows of a unit are written: have their files closed, and when they are, tell of them."""
+        """When the failed rows of a unit are written: have their files closed, and when they are, tell of
+        them."""
         for unit in [self.state.units[u] for u in sorted(indices) if self.units.get(u) is False]:
             if unit.live or self._flushes(unit):
                 continue

@@ -1,4 +1,5 @@
-"""What the scheduler hears and asks for beside the messages of `protocol`: of workers, nodes, units and the end of a run."""
+"""What the scheduler hears and asks for beside the messages of `protocol`: of workers, nodes, units and the
+end of a run."""
 
 from __future__ import annotations
 
@@ -17,15 +18,16 @@ StopKind = Literal["max_failed", "interrupted", "terminated", "broken", "lost"]
 
 @dataclass(slots=True, frozen=True)
 class Stop:
-    """Why a run ends early: more failures than allowed, Ctrl-C, SIGTERM, something that cannot work ("broken"), or the
-    processes that it worked in are gone ("lost"). `first`: what was raised, if something was. As an event: end now."""
+    """Why a run ends early: more failures than allowed, Ctrl-C, SIGTERM, something that cannot work
+    ("broken"), or the processes that it worked in are gone ("lost"). `first`: what was raised, if something
+    was. As an event: end now."""
 
     kind: StopKind
     message: str
     first: FirstError | None = None
 
 
-# -- events: what a runtime reports -----------------------------------------------------------------------------
+# -- events: what a runtime reports --------------------------------------------------------------------------
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,8 +39,9 @@ class WorkerReady:
 
 @dataclass(slots=True, frozen=True)
 class WorkerLost:
-    """A worker is gone. `step`: the step that it was in, if known; `setup`: it never got ready; `fatal`: no use trying again.
-    `first`: what it raised, if it did. `overdue`: the engine ended it, because its call took too long."""
+    """A worker is gone. `step`: the step that it was in, if known; `setup`: it never got ready; `fatal`: no
+    use trying again. `first`: what it raised, if it did. `overdue`: the engine ended it, because its call
+    took too long."""
 
     worker: int
     reason: str
@@ -68,7 +71,7 @@ class NodeDown:
 Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost | NodeUp | NodeDown | Stop
 
 
-# -- actions: what the scheduler asks for -------------------------------------------------------------------------
+# -- actions: what the scheduler asks for --------------------------------------------------------------------
 
 
 @dataclass(slots=True, frozen=True)
@@ -118,21 +121,23 @@ class Commit:
 
 @dataclass(slots=True, frozen=True)
 class Evidence:
-    """The run ends early: what failed of this unit lies in these files, by step. The unit will be done again."""
+    """The run ends early: what failed of this unit lies in these files, by step. The unit will be done
+    again."""
 
     unit: int
     attempt: int
     files: Mapping[str, list[WrittenFile]]
 
 
-ReportKind = Literal["plan", "preempt", "crowded", "limit", "retry", "restart", "failed", "lost", "stopped", "node up", "node down",
+ReportKind = Literal["plan", "preempt", "crowded", "limit", "retry", "restart", "failed", "lost", "stopped",
+                     "node up", "node down",
                      "out_of_memory", "batch_grown", "waiting", "shared_folder", "cluster silent"]
 
 
 @dataclass(slots=True, frozen=True)
 class Report:
-    """Something a person may want to read in the log of the run. `operator`, `unit`: what it is about, by number; `details`:
-    more fields for its line in the log, as JSON has them."""
+    """Something a person may want to read in the log of the run. `operator`, `unit`: what it is about, by
+    number; `details`: more fields for its line in the log, as JSON has them."""
 
     kind: ReportKind
     text: str

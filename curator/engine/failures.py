@@ -1,11 +1,12 @@
 """What happens when a worker, a node or a call is lost: who is to blame, and what is tried again.
 
-1. Rows are given away with a call and come back only with its end, so a worker's death loses none: the call is tried
-   again. The first call of a worker is blamed for the death, those behind it are not.
-2. Rows over which two workers died are halved and tried alone until the row that kills is found; it goes to `failed`.
-   An answer of which a part was sent on cannot be repeated alone: its units start again, and from then on the answers to
-   their rows are kept until they are whole (`best_effort` calls of the scheduler).
-3. What a sink had not finished, or a stateful stage had not told, goes with its worker: those units start again.
+1. Rows are given away with a call and come back only with its end, so a worker's death loses none: the call
+   is tried again. The first call of a worker is blamed for the death, those behind it are not.
+2. Rows over which two workers died are halved and tried alone until the row that kills is found; it goes to
+   `failed`. An answer of which a part was sent on cannot be repeated alone: its units start again, and from
+   then on the answers to their rows are kept until they are whole (`best_effort` calls of the scheduler).
+3. What a sink had not finished, or a stateful stage had not told, goes with its worker: those units start
+   again.
 4. A unit that is to blame three times ends as one failed record if it cannot be read, else it ends the run.
 5. When a node goes nobody is to blame; units with rows there start again.
 """
@@ -42,7 +43,8 @@ def worker_lost(state: State, event: WorkerLost) -> None:
     if not worker.ready:
         operator.setup_failures += 1
     if event.fatal or operator.setup_failures >= TRIES:
-        what = f"a worker of {operator.plan.name} cannot go on" if worker.ready else f"{operator.plan.name} cannot be set up"
+        what = (f"a worker of {operator.plan.name} cannot go on" if worker.ready
+                else f"{operator.plan.name} cannot be set up")
         state.end_run(Stop("broken", f"{what}: {event.reason}", event.first))
     elif worker.ready:
         reason = Reason(event.reason if event.overdue else f"the worker died: {event.reason}")
@@ -105,7 +107,8 @@ def _fresh_units(state: State, call: CallState) -> list[int]:
     return [u for u, attempt in call.units if state.units[u].attempt == attempt]
 
 
-def _give_back(state: State, operator: OperatorState, calls: list[CallState], lost: Collection[int] = ()) -> None:
+def _give_back(state: State, operator: OperatorState, calls: list[CallState],
+               lost: Collection[int] = ()) -> None:
     """Rows of calls that are not to blame wait again, before all others."""
     for piece in reversed([s for call in calls for s in call.slices]):
         if piece.unit not in lost and piece.attempt == state.units[piece.unit].attempt:
@@ -120,7 +123,8 @@ def _drop(state: State, call: CallState) -> None:
         flush_if_drained(state, state.units[index], attempt)
 
 
-def _queue_lost(state: State, operator: OperatorState, worker: WorkerState, calls: list[CallState], reason: Reason) -> None:
+def _queue_lost(state: State, operator: OperatorState, worker: WorkerState, calls: list[CallState],
+                reason: Reason) -> None:
     for call in calls:
         state.drop_call(call)
     units = [state.units[u] for u in sorted(operator.queues[worker.queue].units)]
@@ -140,18 +144,21 @@ def _blame(state: State, operator: OperatorState, call: CallState, step: int, re
         for piece in fresh:
             state.adopt(piece)
         # Where rows have been given up meanwhile, it may have been one of them.
-        _isolate(state, operator, fresh, call.crashes + 1 if len(fresh) == len(call.slices) else 1, step, reason)
+        _isolate(state, operator, fresh, call.crashes + 1 if len(fresh) == len(call.slices) else 1, step,
+                 reason)
     elif call.kind == "read" and not operator.plan.internal and blamed:
         unit = state.units[blamed[0]]
         if unit.blames.get(index, 0) + 1 >= TRIES:
             _give_up(state, operator, unit, reason, first)
         else:
             restart(state, [unit], reason.error, blamed, index)
-    elif not _end_if_hopeless(state, operator, blamed, reason, first):  # of internal units too: many records would go as one
+    # of internal units too: many records would go as one
+    elif not _end_if_hopeless(state, operator, blamed, reason, first):
         restart(state, [state.units[u] for u in blamed], reason.error, blamed, index)
 
 
-def _isolate(state: State, operator: OperatorState, slices: tuple[Slice, ...], crashes: int, step: int, reason: Reason) -> None:
+def _isolate(state: State, operator: OperatorState, slices: tuple[Slice, ...], crashes: int, step: int,
+             reason: Reason) -> None:
     """Try the rows alone; after a second death in halves; a single row that killed twice has failed."""
     if not slices:
         return
@@ -184,18 +191,21 @@ def _quarantine(state: State, operator: OperatorState, piece: Slice, step: int, 
     state.count_rows(unit, operator, step, Counts(rows_in=1, failed=1))
     name = plan.steps[step].name
     state.saw(FirstError(name, reason.error, reason.traceback))
-    state.act(Report("failed", f"a record of unit {unit.index} failed in {name}: {reason.error}", plan.index, unit.index))
+    state.act(Report("failed", f"a record of unit {unit.index} failed in {name}: {reason.error}", plan.index,
+                     unit.index))
     state.send_failed(operator, step, piece, reason)
     state.drop([piece])
 
 
-def _give_up(state: State, operator: OperatorState, unit: UnitState, reason: Reason, first: FirstError | None) -> None:
+def _give_up(state: State, operator: OperatorState, unit: UnitState, reason: Reason,
+             first: FirstError | None) -> None:
     """A unit that cannot be read ends as one failed record."""
     state.purge(lambda _, piece: piece.unit == unit.index)
     void(state, unit, "draining")
     state.count_rows(unit, operator, 0, Counts(rows_in=1, failed=1))
     state.saw(first or FirstError(operator.plan.steps[0].name, reason.error))
-    state.act(Report("failed", f"unit {unit.index} cannot be read: {reason.error}", operator.plan.index, unit.index))
+    state.act(Report("failed", f"unit {unit.index} cannot be read: {reason.error}", operator.plan.index,
+                     unit.index))
     nothing = Slice(None, unit.index, unit.attempt, 0, 0)
     state.adopt(nothing)
     state.send_failed(operator, 0, nothing, reason)
@@ -207,7 +217,8 @@ def _end_if_hopeless(state: State, operator: OperatorState, blamed: Collection[i
                      first: FirstError | None = None) -> bool:
     for index in blamed:
         if state.units[index].blames.get(operator.plan.index, 0) + 1 >= TRIES:
-            message = f"{operator.plan.name} failed {TRIES} times on unit {index}: {reason.error}\n{reason.traceback}".rstrip()
+            message = f"{operator.plan.name} failed {TRIES} times on unit {index}: {reason.error}"
+            message = f"{message}\n{reason.traceback}".rstrip()
             state.end_run(Stop("broken", message, first))
             return True
     return False

@@ -19,8 +19,8 @@ CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
 
-# What a worker does, as `State.count` has it. Those after PAUSED use their cores; one that is ALONE has one ordinary call, behind
-# which a second one may wait.
+# What a worker does, as `State.count` has it. Those after PAUSED use their cores; one that is ALONE has one
+# ordinary call, behind which a second one may wait.
 OFF, IDLE, ENDING, PAUSED, STARTING, ALONE, BUSY = range(7)
 
 
@@ -110,7 +110,8 @@ class WorkerState:
         head = self.calls[0]
         if head.paused:
             return PAUSED
-        return ALONE if len(self.calls) == 1 and head.kind == "process" and not head.crashes and not self.leaving else BUSY
+        return (ALONE if len(self.calls) == 1 and head.kind == "process" and not head.crashes
+                and not self.leaving else BUSY)
 
 
 WorkersByNode = dict[int, dict[int, WorkerState]]  # by node and number; no node has an empty dict
@@ -118,8 +119,8 @@ WorkersByNode = dict[int, dict[int, WorkerState]]  # by node and number; no node
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """A queue of an operator: one a node, for rows that lie there, and one (`ANYWHERE`) for rows of nodes without a worker of
-    it. A sticky operator has one for each worker instead."""
+    """A queue of an operator: one a node, for rows that lie there, and one (`ANYWHERE`) for rows of nodes
+    without a worker of it. A sticky operator has one for each worker instead."""
 
     index: int = 0
     node: int = 0  # sticky operators: where the worker is to be
@@ -148,7 +149,8 @@ class OperatorState:
     plan: Operator
     exclusive: bool  # its workers hold devices or a gang's places: they are started where the allocation says
     consumers: tuple[int, ...]
-    likely: frozenset[int]  # consumers of ports that are no side outputs: before anything is known, rows go there
+    # consumers of ports that are no side outputs: before anything is known, rows go there
+    likely: frozenset[int]
     producers: tuple[int, ...]
     upstream: frozenset[int]  # every operator before it
     sticky: bool  # each unit stays with one worker, which keeps something of it
@@ -158,29 +160,38 @@ class OperatorState:
     most_on: dict[int, int] = field(default_factory=dict)  # workers that a node may have
     queues: dict[int, Queue] = field(default_factory=dict)
     queues_on: dict[int, list[Queue]] = field(default_factory=dict)  # sticky operators: queues by node,
-    unserved: dict[int, Queue] = field(default_factory=dict)  # and those whose worker is not there or is ending
+    # and those whose worker is not there or is ending
+    unserved: dict[int, Queue] = field(default_factory=dict)
     groups: deque[Group] = field(default_factory=deque)
     workers: dict[int, WorkerState] = field(default_factory=dict)
     waiting: dict[int, Queue] = field(default_factory=dict)  # the queues that are not empty
-    late: dict[int, Queue] = field(default_factory=dict)  # those whose rows may go elsewhere, or would wait long where they are
-    moved: dict[int, Queue] = field(default_factory=dict)  # those that got rows, or whose worker began a call, since `dispatch`
+    # those whose rows may go elsewhere, or would wait long where they are
+    late: dict[int, Queue] = field(default_factory=dict)
+    # those that got rows, or whose worker began a call, since `dispatch`
+    moved: dict[int, Queue] = field(default_factory=dict)
     rows: int = 0  # sum over queues
     nbytes: int = 0  # of rows that are here: sum over queues, groups and the calls of its workers
     blocked: bool = False  # when last tried, there was no room behind it for its rows
-    clocks: dict[int, float] = field(default_factory=dict)  # when the time limit of each running call ends, the first one first
+    # when the time limit of each running call ends, the first one first
+    clocks: dict[int, float] = field(default_factory=dict)
     working: int = 0  # workers that work
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
     idle: WorkersByNode = field(default_factory=dict)  # those without a call,
     prefetch: WorkersByNode = field(default_factory=dict)  # and those that may be given a second call
-    paused: dict[int, WorkerState] = field(default_factory=dict)  # those whose first call waits to be resumed, in this order
-    workers_by: dict[int, WorkersByNode] = field(init=False)  # idle, prefetch and those that start, by what the workers do
+    # those whose first call waits to be resumed, in this order
+    paused: dict[int, WorkerState] = field(default_factory=dict)
+    # idle, prefetch and those that start, by what the workers do
+    workers_by: dict[int, WorkersByNode] = field(init=False)
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
-    rate: Rate = field(default_factory=Rate)  # rows a second of useful time, with its trust: what the allocation rests on
-    prior: dict[int, float] = field(default_factory=dict)  # rows to each consumer for each row in, before any is known
+    # rows a second of useful time, with its trust: what the allocation rests on
+    rate: Rate = field(default_factory=Rate)
+    # rows to each consumer for each row in, before any is known
+    prior: dict[int, float] = field(default_factory=dict)
     rows_in: int = 0  # rows that it has done (a source: that it read)
     sent: dict[int, int] = field(default_factory=dict)  # rows that it sent to each consumer
-    yields: dict[int, float] = field(default_factory=dict)  # for each consumer, bytes out a byte in (a source: bytes a part)
+    # for each consumer, bytes out a byte in (a source: bytes a part)
+    yields: dict[int, float] = field(default_factory=dict)
     seen: bool = False  # `yields` has been measured
     setup_s: float = 0.0  # what the last worker took to get ready
     setup_failures: int = 0  # since a worker last got ready
@@ -222,7 +233,8 @@ class OperatorState:
         for consumer in self.consumers:
             value = delivered.get(consumer, 0) / of
             before = self.yields.get(consumer, value)
-            # Rising at once and falling slowly: to expect too little costs memory, too much only a moment's overlap.
+            # Rising at once and falling slowly: to expect too little costs memory, too much only a moment's
+            # overlap.
             self.yields[consumer] = value if value > before else 0.8 * before + 0.2 * value
         self.seen = True
 
@@ -253,7 +265,8 @@ class UnitState:
     stage: UnitStage = "waiting"
     attempt: int = 0
     excused: int = 0  # attempts up to the last time that a node went
-    blames: dict[int, int] = field(default_factory=dict)  # restarts that the unit itself was to blame for, by operator
+    # restarts that the unit itself was to blame for, by operator
+    blames: dict[int, int] = field(default_factory=dict)
     live: int = 0  # slices of this attempt in queues, groups and calls, plus its read
     counts: dict[tuple[int, int], Counts] = field(default_factory=dict)  # by operator and step
     touched: dict[int, int] = field(default_factory=dict)  # sticky operators that saw it, and the queue there
@@ -266,12 +279,13 @@ class UnitState:
 
 WAITING, COMMITTED, UNREAD = range(3)  # of a unit that is not under way
 # In place of those that have ended: no row of theirs that still comes is of their present attempt.
-ENDED = {COMMITTED: UnitState(-1, None, stage="committed", attempt=-1), UNREAD: UnitState(-1, None, stage="unread", attempt=-1)}
+ENDED = {COMMITTED: UnitState(-1, None, stage="committed", attempt=-1),
+         UNREAD: UnitState(-1, None, stage="unread", attempt=-1)}
 
 
 class Units(dict[int, UnitState]):
-    """The units of a phase by number. Those are held that somebody asked for and that have not ended; of all others there is
-    a byte that says what they are.
+    """The units of a phase by number. Those are held that somebody asked for and that have not ended; of all
+    others there is a byte that says what they are.
 
     `given`: for each unit the operator that reads it and the steps to run.
     """
@@ -326,8 +340,10 @@ def operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool
         plan=operator,
         exclusive=bool((need.gpus and gpus) or need.ranks > 1),
         consumers=tuple(sorted({t.operator for targets in operator.routes.values() for t in targets})),
-        likely=frozenset(t.operator for (_, port), targets in operator.routes.items() if port not in SIDE_OUTPUTS for t in targets),
-        producers=tuple(o.index for o in operators if any(t.operator == operator.index for ts in o.routes.values() for t in ts)),
+        likely=frozenset(t.operator for (_, port), targets in operator.routes.items()
+                         if port not in SIDE_OUTPUTS for t in targets),
+        producers=tuple(o.index for o in operators
+                        if any(t.operator == operator.index for ts in o.routes.values() for t in ts)),
         upstream=frozenset(upstream),
         sticky=sticky,
         cpus=need.cpus / need.ranks,
@@ -345,7 +361,8 @@ def workers_of_node(operator: OperatorState, node: Node) -> int:
     ranks = need.ranks
     most = [node.cpus * ranks / need.cpus if need.cpus else node.cpus * 4]
     if need.gpus and node.gpus:
-        most.append(node.gpus / need.gpus if need.gpus >= 1 and ranks == 1 else node.gpus * int(1 / min(1, need.gpus) + 1e-6))
+        most.append(node.gpus / need.gpus if need.gpus >= 1 and ranks == 1
+                    else node.gpus * int(1 / min(1, need.gpus) + 1e-6))
     if need.memory_gb:
         most.append(node.memory_bytes * ranks / (need.memory_gb * 1e9))
     return int(min(most) + 1e-6)

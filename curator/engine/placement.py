@@ -1,19 +1,22 @@
 """Who gets a GPU, and whatever else a worker holds for its life: one policy.
 
-What is held for a worker's life is scarce: GPUs and shares of them, the places of a gang, stated memory. (Cores are not: they are
-leased by the call, see `dispatch`.) Three rules, in this order:
+What is held for a worker's life is scarce: GPUs and shares of them, the places of a gang, stated memory.
+(Cores are not: they are leased by the call, see `dispatch`.) Three rules, in this order:
 
-1. **GPU slots.** Where GPUs, gangs or several nodes have to be shared out, the allocation (`balance`) says how many workers of each
-   operator make the run fastest and on which places: the *slots* of an operator that holds GPUs or is a gang (`exclusive`). It starts
-   a worker for each free slot and none beside. A new allocation is asked for when rates or nodes have changed, and taken up when
-   it pays (`worthwhile`): workers in places that now are another's slot get no further call, and end. For CPU workers the
-   allocation only says how many may start at once (`planned`).
-2. **Time sharing.** Operators that do not fit side by side have no slots: they share a GPU, or memory, by time. One that has
-   work starts where there is room; where there is none it preempts: idle workers of others end, which have no work or no room for
-   what they would send, if that pays for the setup of this worker and of the next one back. Nobody is asked unless all those asked
-   together make enough room; who comes first to what they leave is decided when they are gone.
-3. **Standstill.** When nothing works and nothing could start, the rules are bent step by step (`PRESS` to `OVERBOOK`): idle workers
-   are preempted though they have work, and at last a worker starts beside one that holds what it needs.
+1. **GPU slots.** Where GPUs, gangs or several nodes have to be shared out, the allocation (`balance`) says
+   how many workers of each operator make the run fastest and on which places: the *slots* of an operator that
+   holds GPUs or is a gang (`exclusive`). It starts a worker for each free slot and none beside. A new
+   allocation is asked for when rates or nodes have changed, and taken up when it pays (`worthwhile`): workers
+   in places that now are another's slot get no further call, and end. For CPU workers the allocation only
+   says how many may start at once (`planned`).
+2. **Time sharing.** Operators that do not fit side by side have no slots: they share a GPU, or memory, by
+   time. One that has work starts where there is room; where there is none it preempts: idle workers of others
+   end, which have no work or no room for what they would send, if that pays for the setup of this worker and
+   of the next one back. Nobody is asked unless all those asked together make enough room; who comes first to
+   what they leave is decided when they are gone.
+3. **Standstill.** When nothing works and nothing could start, the rules are bent step by step (`PRESS` to
+   `OVERBOOK`): idle workers are preempted though they have work, and at last a worker starts beside one that
+   holds what it needs.
 
 All other workers start where their rows are, on cores that nobody uses.
 """
@@ -31,14 +34,15 @@ from curator.engine.events import Report, StartWorker
 from curator.engine.parts import NodeState, OperatorState, Queue, WorkerState
 from curator.engine.state import State
 
-OBEY, PRESS, FINISH, OVERBOOK = range(4)  # how far the rules are bent when nothing works any more: rule 6 of `dispatch`
+# how far the rules are bent when nothing works any more: rule 6 of `dispatch`
+OBEY, PRESS, FINISH, OVERBOOK = range(4)
 FIRST_S = 1.0  # while the rate of one who waits for devices is not known, the allocation is asked this often,
 AGAIN_S = 5.0  # and after that this often; it is cheap to ask when nothing has changed
 MOVED = 0.2  # a rate that has changed by less than this share says nothing new
 PRIOR_CALLS = 10.0  # what an operator's rate in the run before is worth
 
 
-# -- starting a worker -------------------------------------------------------------------------------------------
+# -- starting a worker ---------------------------------------------------------------------------------------
 
 
 def start_worker(state: State, operator: OperatorState, queue: Queue | None, force: int = OBEY) -> bool:
@@ -46,7 +50,9 @@ def start_worker(state: State, operator: OperatorState, queue: Queue | None, for
     if not state.nodes or (not operator.sticky and len(operator.workers) >= operator.workers_max):
         return False  # the queues of a sticky operator each need theirs, also when nodes have gone
     if holds_exclusive(operator) and state.stopping:
-        return False  # what they leave is meant for the one who asked for it; who comes first then is decided when they are gone
+        # what they leave is meant for the one who asked for it; who comes first then is decided when they are
+        # gone
+        return False
     slots = state.free_slots.get(operator.plan.index)
     nodes = _candidates(state, operator, queue, force) if slots is None or force else []
     if not nodes and (slots is None or force):
@@ -56,11 +62,13 @@ def start_worker(state: State, operator: OperatorState, queue: Queue | None, for
         return False
     crowded = places is None and force >= OVERBOOK
     if crowded:
-        state.act(Report("crowded", f"{operator.plan.name} starts beside workers that need the same memory or GPU"))
+        state.act(Report("crowded", f"{operator.plan.name} starts beside workers that need the same memory "
+                                    "or GPU"))
         places = _any_places(operator.plan.resources, nodes)
     if places is None:
         return False
-    worker = state.add_worker(operator, queue, places, 0.0 if crowded else min(1.0, operator.plan.resources.gpus))
+    worker = state.add_worker(operator, queue, places, 0.0 if crowded
+                              else min(1.0, operator.plan.resources.gpus))
     restore = state.units.committed() if operator.plan.kind == "stateful" else ()
     state.act(StartWorker(worker.id, operator.plan.index, places, restore))
     return True
@@ -72,8 +80,8 @@ def holds_exclusive(operator: OperatorState) -> bool:
 
 
 def _candidates(state: State, operator: OperatorState, queue: Queue | None, force: int) -> list[NodeState]:
-    """Nodes that have a core for one more, the one with the rows first, then those with the most cores to spare. Only the
-    best one for a worker that fits on any."""
+    """Nodes that have a core for one more, the one with the rows first, then those with the most cores to
+    spare. Only the best one for a worker that fits on any."""
     # Reading need not wait for the cores of others.
     anyway = bool(force) or (operator.plan.kind == "source" and not operator.workers)
     cpus, most, here = operator.cpus, operator.most_on, operator.on_node
@@ -81,11 +89,13 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
 
     def able(node: NodeState) -> bool:
         number = node.number
-        return (operator.sticky or number not in here or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
+        return (operator.sticky or number not in here
+                or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
 
     nodes = (state.nodes if anyway or not cpus else state.core_free).values()
     if holds_exclusive(operator):
-        return sorted(filter(able, nodes), key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
+        return sorted(filter(able, nodes),
+                      key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
     best, least = wanted if wanted is not None and able(wanted) else None, (inf, 0)
     for node in nodes if best is None else ():
         at = node.cpus_used - node.node.cpus, node.number
@@ -94,10 +104,11 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
     return [best] if best is not None else []
 
 
-# -- free places ----------------------------------------------------------------------------------------------------
+# -- free places ---------------------------------------------------------------------------------------------
 
 
-def _free_slot(state: State, operator: OperatorState, slots: Mapping[tuple[Place, ...], int]) -> tuple[Place, ...] | None:
+def _free_slot(state: State, operator: OperatorState,
+               slots: Mapping[tuple[Place, ...], int]) -> tuple[Place, ...] | None:
     """A slot that no worker of the operator has taken and nobody else holds."""
     need = operator.plan.resources
 
@@ -110,12 +121,14 @@ def _free_slot(state: State, operator: OperatorState, slots: Mapping[tuple[Place
 
 
 def _free_places(state: State, operator: OperatorState, nodes: list[NodeState]) -> tuple[Place, ...] | None:
-    """Places for one more worker: whole devices, or the fullest one that still has the share; a gang's on few nodes."""
+    """Places for one more worker: whole devices, or the fullest one that still has the share; a gang's on few
+    nodes."""
     need = operator.plan.resources
     if need.ranks > 1:
         return _gang_places(need, nodes)
     gpus = operator.exclusive
-    fitting = [(n, _free_gpus(n, need) if gpus else ()) for n in nodes if _memory_free(n, need.memory_gb, 0.0)]
+    fitting = [(n, _free_gpus(n, need) if gpus else ()) for n in nodes
+               if _memory_free(n, need.memory_gb, 0.0)]
     found = [(n, devices) for n, devices in fitting if devices is not None]
     if not found:
         return None
@@ -133,7 +146,8 @@ def _gang_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] |
         offers = [[Place(n.number, (gpu,)) for gpu in _fitting_gpus(n, need)] for n in nodes
                   if _memory_free(n, need.memory_gb / need.ranks, 0.0)]
     else:
-        offers = [[Place(n.number)] * int((n.node.cpus - n.cpus_used) * need.ranks / need.cpus + 1e-6) for n in nodes]
+        offers = [[Place(n.number)] * int((n.node.cpus - n.cpus_used) * need.ranks / need.cpus + 1e-6)
+                  for n in nodes]
     places = [place for offer in sorted(offers, key=len, reverse=True) for place in offer][:need.ranks]
     return tuple(places) if len(places) == need.ranks else None
 
@@ -144,11 +158,14 @@ def _any_places(need: Resources, nodes: list[NodeState]) -> tuple[Place, ...] | 
     if not able:
         return None
     if need.ranks > 1:
-        return tuple(Place(able[0].number, (r % able[0].node.gpus,) if able[0].node.gpus else ()) for r in range(need.ranks))
-    return (Place(able[0].number, tuple(range(min(max(1, int(need.gpus)), able[0].node.gpus))) if need.gpus else ()),)
+        return tuple(Place(able[0].number, (r % able[0].node.gpus,) if able[0].node.gpus else ())
+                     for r in range(need.ranks))
+    return (Place(able[0].number, tuple(range(min(max(1, int(need.gpus)), able[0].node.gpus))) if need.gpus
+                  else ()),)
 
 
-def _free_gpus(node: NodeState, need: Resources, without: Iterable[WorkerState] = ()) -> tuple[int, ...] | None:
+def _free_gpus(node: NodeState, need: Resources,
+               without: Iterable[WorkerState] = ()) -> tuple[int, ...] | None:
     """Devices of a node for one more worker when those in `without` are gone."""
     fits = _fitting_gpus(node, need, without)
     if need.gpus < 1:
@@ -158,13 +175,15 @@ def _free_gpus(node: NodeState, need: Resources, without: Iterable[WorkerState] 
 
 
 def _fitting_gpus(node: NodeState, need: Resources, without: Iterable[WorkerState] = ()) -> dict[int, float]:
-    """The devices of a node that have room for one more rank when those in `without` are gone, and their free shares."""
+    """The devices of a node that have room for one more rank when those in `without` are gone, and their free
+    shares."""
     share, free, memory = min(1.0, need.gpus), list(node.gpu_free), list(node.gpu_memory_free)
     for worker in without:
         for gpu in (g for p in worker.places if p.node == node.number for g in p.gpus):
             free[gpu] += worker.share
             memory[gpu] += worker.gpu_memory_gb
-    return {g: left for g, left in enumerate(free) if left >= share - 1e-6 and memory[g] >= need.gpu_memory_gb - 1e-6}
+    return {g: left for g, left in enumerate(free) if left >= share - 1e-6
+            and memory[g] >= need.gpu_memory_gb - 1e-6}
 
 
 def _memory_free(node: NodeState, more_gb: float, going_gb: float) -> bool:
@@ -173,14 +192,15 @@ def _memory_free(node: NodeState, more_gb: float, going_gb: float) -> bool:
     return not more_gb or used < 1e-6 or (used + more_gb) * 1e9 <= node.node.memory_bytes
 
 
-# -- time sharing --------------------------------------------------------------------------------------------------------
+# -- time sharing --------------------------------------------------------------------------------------------
 
 
 def _preempt(state: State, operator: OperatorState, force: int) -> bool:
     """Ask idle workers to end that hold what is exclusive, if that makes enough room."""
     leaving = _fewest(state, operator, _may_end(state, operator, force))
     for worker in leaving:
-        state.act(Report("preempt", f"a worker of {state.operators[worker.operator].plan.name} makes room for {operator.plan.name}"))
+        state.act(Report("preempt", f"a worker of {state.operators[worker.operator].plan.name} makes room "
+                                    f"for {operator.plan.name}"))
         state.stop(worker)
     return bool(leaving)
 
@@ -200,10 +220,12 @@ def _may_end(state: State, operator: OperatorState, force: int) -> list[WorkerSt
 
 
 def _pays(state: State, operator: OperatorState, holder: OperatorState) -> bool:
-    """What waits is worth the setup of this worker and of the one back, or nothing is under way to the one that is preempted. No
-    second worker for one operator in place of the only one of another."""
-    work_s = operator.rows * operator.s_per_row if operator.s_per_row is not None and not operator.groups else inf
-    more = holder.has_work or any(w.working for i in holder.upstream for w in state.operators[i].workers.values())
+    """What waits is worth the setup of this worker and of the one back, or nothing is under way to the one
+    that is preempted. No second worker for one operator in place of the only one of another."""
+    work_s = (operator.rows * operator.s_per_row if operator.s_per_row is not None and not operator.groups
+              else inf)
+    more = holder.has_work or any(w.working for i in holder.upstream
+                                  for w in state.operators[i].workers.values())
     return not more or (not operator.workers and work_s >= operator.setup_s + holder.setup_s)
 
 
@@ -231,15 +253,18 @@ def _fewest(state: State, operator: OperatorState, idle: list[WorkerState]) -> l
 def _enough(state: State, node: NodeState, operator: OperatorState, leaving: list[WorkerState]) -> bool:
     need = operator.plan.resources
     going = sum(state.operators[w.operator].plan.resources.memory_gb for w in leaving)
-    return (not operator.exclusive or _free_gpus(node, need, leaving) is not None) and _memory_free(node, need.memory_gb, going)
+    return (not operator.exclusive
+            or _free_gpus(node, need, leaving) is not None) and _memory_free(node, need.memory_gb, going)
 
 
-# -- GPU slots: asking the allocation, and coming from the workers that there are to those that it wants ----------------
+# -- GPU slots: asking the allocation, and coming from the workers that there are to those that it wants
+# ----------------
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What an earlier run learnt of an operator. `sent`: rows to each consumer for each row that it took in."""
+    """What an earlier run learnt of an operator. `sent`: rows to each consumer for each row that it took
+    in."""
 
     rows: float
     busy_s: float
@@ -279,7 +304,8 @@ def allot(state: State, changed: bool = False) -> None:
     asked_on = [(d.needed, d.unknown, d.rate) for d in demands]
     current = [tuple(w.places for w in o.workers.values() if not w.leaving) for o in state.operators]
     new = state.refused
-    if changed or not state.allotted_on or any(_moved(a, b) for a, b in zip(asked_on, state.allotted_on, strict=True)):
+    if changed or not state.allotted_on or any(_moved(a, b)
+                                               for a, b in zip(asked_on, state.allotted_on, strict=True)):
         state.allotted_on = asked_on
         new = allocate(demands, {n.number: n.node for n in state.nodes.values()}, current)
     if new is None:
@@ -303,12 +329,15 @@ def demands_of(state: State) -> list[Demand]:
     demands = []
     for operator in state.operators:
         index, workers = operator.plan.index, operator.workers.values()
-        if operator.load or state.waiting.get(index) or any(w.calls for w in workers) or operator.upstream & active:
+        if operator.load or state.waiting.get(index) or any(w.calls
+                                                            for w in workers) or operator.upstream & active:
             active.add(index)
         calls = (w.head for w in workers)
-        operator.rate.watch((c.rows, state.now - c.began) for c in calls if c and not c.paused and c.kind == "process")
+        operator.rate.watch((c.rows, state.now - c.began) for c in calls if c and not c.paused
+                            and c.kind == "process")
         demands.append(Demand(operator.plan.resources, operator.rate.value, rows[index], operator.rate.trust,
-                              1 if operator.plan.kind == "stateful" else None, operator.setup_s, index in active))
+                              1 if operator.plan.kind == "stateful" else None, operator.setup_s,
+                              index in active))
     return demands
 
 
@@ -323,7 +352,8 @@ def _rows_by_operator(state: State) -> list[float]:
             rows[index] = operator.rows_in / total if total else 1 / len(sources)
         for consumer in operator.consumers:
             prior = operator.prior.get(consumer, 1.0 if consumer in operator.likely else 0.0)
-            rows[consumer] += rows[index] * (operator.sent.get(consumer, 0) / operator.rows_in if operator.rows_in else prior)
+            rows[consumer] += rows[index] * (operator.sent.get(consumer, 0) / operator.rows_in
+                                             if operator.rows_in else prior)
     return rows
 
 
@@ -343,9 +373,11 @@ def _take_up(state: State, new: Allocation) -> None:
     counts = {names[o.plan.index]: len(new.workers[o.plan.index]) for o in state.operators if o.exclusive}
     text = ", ".join(f"{count} of {name}" for name, count in counts.items()) or "no worker that holds a GPU"
     state.act(Report("plan", f"{text}; {in_words(new, names)}",
-                     details={"workers": counts, "rate": round(new.rate, 3), "rate_max": round(new.bound, 3)}))
+                     details={"workers": counts, "rate": round(new.rate, 3),
+                              "rate_max": round(new.bound, 3)}))
     state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
-    state.slots = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive and i not in new.sharing}
+    state.slots = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive
+                   and i not in new.sharing}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of slots that nobody has taken yet
     spare = []
     state.free_slots = {}

@@ -1,11 +1,12 @@
 """The protocol between the engine and its workers: everything that crosses, each as one dataclass.
 
-The scheduler makes a `Call`; the runtime fills in what the engine does not know (`Call.infos`) and hands it to the worker, whose
-`Runner` answers with any number of `Emitted` and one `Done` or `Failed`. The runtime fills in where the batches lie (`Ref.node`)
-and passes the answer on, as it is, to the scheduler. The rest of the vocabulary of the scheduler stands in `events`.
+The scheduler makes a `Call`; the runtime fills in what the engine does not know (`Call.infos`) and hands it
+to the worker, whose `Runner` answers with any number of `Emitted` and one `Done` or `Failed`. The runtime
+fills in where the batches lie (`Ref.node`) and passes the answer on, as it is, to the scheduler. The rest of
+the vocabulary of the scheduler stands in `events`.
 
-Messages hold no data: a `Ref` names a batch that some worker wrote, and the runtime knows where its bytes are. Those of every call
-are pickled as their class and arguments, which costs less than a dataclass's state.
+Messages hold no data: a `Ref` names a batch that some worker wrote, and the runtime knows where its bytes
+are. Those of every call are pickled as their class and arguments, which costs less than a dataclass's state.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from curator.api.counts import Counts
 from curator.api.errors import FirstError
 from curator.api.stage import Unit, WrittenFile
 
-# -- rows -------------------------------------------------------------------------------------------------------
+# -- rows ----------------------------------------------------------------------------------------------------
 
 
 class Ref:
-    """A batch outside the scheduler. `node`: where its bytes lie, and with which they are lost; None for a small one, which
-    travels inside messages. `users`: slices that refer to it, as the scheduler counts them; at 0 it is released."""
+    """A batch outside the scheduler. `node`: where its bytes lie, and with which they are lost; None for a
+    small one, which travels inside messages. `users`: slices that refer to it, as the scheduler counts them;
+    at 0 it is released."""
 
     __slots__ = ("data", "nbytes", "node", "rows", "users")
 
@@ -45,8 +47,8 @@ class Reason:
 
 
 class Slice:
-    """Rows [start, stop) of a batch, waiting for step `target` of an operator. `reason`: why they failed; without `ref` it is
-    all that is known of the row."""
+    """Rows [start, stop) of a batch, waiting for step `target` of an operator. `reason`: why they failed;
+    without `ref` it is all that is known of the row."""
 
     __slots__ = ("attempt", "nbytes", "reason", "ref", "rows", "start", "stop", "target", "unit")
 
@@ -81,7 +83,7 @@ class Output:
         return Output, (self.step, self.port, self.unit, self.ref)
 
 
-# -- a call and its answer ----------------------------------------------------------------------------------------
+# -- a call and its answer -----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, frozen=True)
@@ -99,9 +101,10 @@ CallKind = Literal["read", "process", "flush"]
 class Call:
     """One piece of work for one worker.
 
-    `units`: (unit, attempt) of the rows, or of what is read or flushed. `rows`: of the slices, each row-less one counts as one; 1
-    for a read. `crashes`: deaths that these very rows caused before. `best_effort`: a read that fails now keeps what it read; a
-    flush keeps what failed and nothing else. `infos`: filled in by the runtime, where the worker needs it.
+    `units`: (unit, attempt) of the rows, or of what is read or flushed. `rows`: of the slices, each row-less
+    one counts as one; 1 for a read. `crashes`: deaths that these very rows caused before. `best_effort`: a
+    read that fails now keeps what it read; a flush keeps what failed and nothing else. `infos`: filled in by
+    the runtime, where the worker needs it.
     """
 
     id: int
@@ -116,7 +119,8 @@ class Call:
     infos: Mapping[int, UnitInfo] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple:  # of a subclass too: what the scheduler remembers of a call stays with it
-        return Call, (self.id, self.operator, self.kind, self.slices, self.units, self.worker, self.rows, self.crashes,
+        return Call, (self.id, self.operator, self.kind, self.slices, self.units, self.worker, self.rows,
+                      self.crashes,
                       self.best_effort, self.infos)
 
 
@@ -125,8 +129,8 @@ CountsByUnit = Mapping[int, Mapping[int, Counts]]  # by unit and step
 
 @dataclass(slots=True)
 class Emitted:
-    """A part of a call's answer; the worker waits for `Resume` before it sends the next. `counts`: since the part before.
-    `errors`: the first of each step that this worker met."""
+    """A part of a call's answer; the worker waits for `Resume` before it sends the next. `counts`: since the
+    part before. `errors`: the first of each step that this worker met."""
 
     call: int
     outputs: tuple[Output, ...] = ()
@@ -139,8 +143,8 @@ class Emitted:
 
 @dataclass(slots=True, frozen=True)
 class Flushed:
-    """What a worker kept of a unit: files by step; and the state that the unit left in a stateful step, as the name of a sidecar,
-    with the units that it `depends` on."""
+    """What a worker kept of a unit: files by step; and the state that the unit left in a stateful step, as
+    the name of a sidecar, with the units that it `depends` on."""
 
     files: Mapping[int, list[WrittenFile]] = field(default_factory=dict)
     snapshot: str | None = None
@@ -150,8 +154,8 @@ class Flushed:
 
 @dataclass(slots=True, frozen=True)
 class Refitted:
-    """Calls of a step have another size: `ran_out` rows were too many for the memory; 0: more fit again. `rows_max`: from now
-    on in this worker, None as before."""
+    """Calls of a step have another size: `ran_out` rows were too many for the memory; 0: more fit again.
+    `rows_max`: from now on in this worker, None as before."""
 
     step: int
     ran_out: int
@@ -160,8 +164,8 @@ class Refitted:
 
 @dataclass(slots=True)
 class Done:
-    """A call's answer, or the last part of it. `outputs`, `counts`, `errors`: as in `Emitted`. `exhausted`: the operator's stage
-    wants no more rows. `flushed`: what a flush gave."""
+    """A call's answer, or the last part of it. `outputs`, `counts`, `errors`: as in `Emitted`. `exhausted`:
+    the operator's stage wants no more rows. `flushed`: what a flush gave."""
 
     call: int
     outputs: tuple[Output, ...] = ()
@@ -173,12 +177,14 @@ class Done:
     errors: tuple[FirstError, ...] = ()
 
     def __reduce__(self) -> tuple:
-        return Done, (self.call, self.outputs, self.counts, self.seconds, self.exhausted, self.flushed, self.refitted, self.errors)
+        return Done, (self.call, self.outputs, self.counts, self.seconds, self.exhausted, self.flushed,
+                      self.refitted, self.errors)
 
 
 @dataclass(slots=True, frozen=True)
 class Failed:
-    """A call raised where rows cannot be blamed. `fatal`: the run cannot go on (a broken stage, a full disk)."""
+    """A call raised where rows cannot be blamed. `fatal`: the run cannot go on (a broken stage, a full
+    disk)."""
 
     call: int
     error: str
@@ -202,7 +208,7 @@ class DataLost:
     reason: str
 
 
-# -- what else a worker is asked: passed on to its processes as it is -------------------------------------------------
+# -- what else a worker is asked: passed on to its processes as it is ----------------------------------------
 
 
 @dataclass(slots=True, frozen=True)
@@ -223,16 +229,17 @@ class Discard:
     replay: bool = True
 
 
-# -- the processes of a worker: an ordinary one has one, a gang one for each rank --------------------------------------
+# -- the processes of a worker: an ordinary one has one, a gang one for each rank ----------------------------
 
 
 @dataclass(slots=True, frozen=True)
 class Rank:
     """One process of a worker.
 
-    `gpus`: its devices, by their place in the node's list. `visible`: those that it sees: its own, and in a gang those of all
-    ranks on its node, rank by rank, as with torchrun. `local_rank` and `local_size`: among the ranks of the same node.
-    `address` and `port`: where rank 0 listens; its own port is 0, and it looks for one.
+    `gpus`: its devices, by their place in the node's list. `visible`: those that it sees: its own, and in a
+    gang those of all ranks on its node, rank by rank, as with torchrun. `local_rank` and `local_size`: among
+    the ranks of the same node. `address` and `port`: where rank 0 listens; its own port is 0, and it looks
+    for one.
     """
 
     worker: int
@@ -247,18 +254,22 @@ class Rank:
     port: int = 0
 
     def environment(self, port: int) -> dict[str, str]:
-        """What torchrun sets, so that `torch.distributed.init_process_group()` needs no argument but the backend."""
+        """What torchrun sets, so that `torch.distributed.init_process_group()` needs no argument but the
+        backend."""
         return {"RANK": str(self.number), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(self.local_rank),
-                "LOCAL_WORLD_SIZE": str(self.local_size), "MASTER_ADDR": self.address, "MASTER_PORT": str(port)}
+                "LOCAL_WORLD_SIZE": str(self.local_size), "MASTER_ADDR": self.address,
+                "MASTER_PORT": str(port)}
 
 
-Restored = tuple[int, str, bool]  # a unit, the sidecar with what it taught a stateful stage, and whether it is done again
+# a unit, the sidecar with what it taught a stateful stage, and whether it is done again
+Restored = tuple[int, str, bool]
 
 
 @dataclass(slots=True, frozen=True)
 class Setup:
-    """The first message to a process, which starts it. `spec`: the pickled operator and the folder of sidecars. Its node fills
-    in `folders`, shared memory for batches, and `devices`, as `CUDA_VISIBLE_DEVICES` names those that it sees."""
+    """The first message to a process, which starts it. `spec`: the pickled operator and the folder of
+    sidecars. Its node fills in `folders`, shared memory for batches, and `devices`, as `CUDA_VISIBLE_DEVICES`
+    names those that it sees."""
 
     spec: bytes
     rank: Rank
@@ -289,8 +300,8 @@ class MeetsAt:
 
 @dataclass(slots=True, frozen=True)
 class Ended:
-    """A process has ended, or says that it cannot go on. `fatal`: another would fare no better. Its node fills in `step`, in which
-    it ended."""
+    """A process has ended, or says that it cannot go on. `fatal`: another would fare no better. Its node
+    fills in `step`, in which it ended."""
 
     reason: str
     fatal: bool = False
@@ -298,17 +309,18 @@ class Ended:
     first: FirstError | None = None
 
 
-ToProcess = Setup | Call | Resume | Discard | DataLost | End  # a call whose data is lost is answered in its turn
+# a call whose data is lost is answered in its turn
+ToProcess = Setup | Call | Resume | Discard | DataLost | End
 FromProcess = Ready | MeetsAt | Emitted | Done | Failed | Progress | DataLost | Ended
 
 
-# -- requests to a node --------------------------------------------------------------------------------------------
+# -- requests to a node --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, frozen=True)
 class Send:
-    """Give a process a message; with `Setup`, start it. `far`: batches of a call (by `Ref.data`) that have to be fetched first,
-    from these nodes."""
+    """Give a process a message; with `Setup`, start it. `far`: batches of a call (by `Ref.data`) that have to
+    be fetched first, from these nodes."""
 
     process: int
     message: Setup | Call | Resume | Discard

@@ -1,11 +1,12 @@
 """The scheduler: what each event leads to. It does no I/O, reads no clock and draws no random number.
 
-A unit is committed when nothing of it is left anywhere and every sink has flushed it (`units`). Until then all that it gave is
-provisional: if rows are lost, the unit starts again as its next attempt, and whatever of the old attempt is still under way is
-ignored when it arrives. What a stage raises is dealt with in the worker (retried, halved, the bad rows answered as `failed`); a
-`Failed` call is one where that was impossible: a source, a sink, or rows whose answer was already under way. What is lost
-otherwise: `failures`. A run always ends: with every unit committed, or `stopped` (`ending`), and then the same command continues
-it. After every event `dispatch` gives out what may start now.
+A unit is committed when nothing of it is left anywhere and every sink has flushed it (`units`). Until then
+all that it gave is provisional: if rows are lost, the unit starts again as its next attempt, and whatever of
+the old attempt is still under way is ignored when it arrives. What a stage raises is dealt with in the worker
+(retried, halved, the bad rows answered as `failed`); a `Failed` call is one where that was impossible: a
+source, a sink, or rows whose answer was already under way. What is lost otherwise: `failures`. A run always
+ends: with every unit committed, or `stopped` (`ending`), and then the same command continues it. After every
+event `dispatch` gives out what may start now.
 """
 
 from __future__ import annotations
@@ -21,7 +22,17 @@ from curator.engine import failures
 from curator.engine.check import story
 from curator.engine.dispatch import dispatch
 from curator.engine.ending import Ending
-from curator.engine.events import Action, Event, NodeDown, NodeUp, Report, Stop, StopWorker, WorkerLost, WorkerReady
+from curator.engine.events import (
+    Action,
+    Event,
+    NodeDown,
+    NodeUp,
+    Report,
+    Stop,
+    StopWorker,
+    WorkerLost,
+    WorkerReady,
+)
 from curator.engine.parts import CallState, OperatorState, WorkerState
 from curator.engine.placement import PRESS, Profile, allot, allot_due, allots, begin_with, start_worker
 from curator.engine.protocol import CountsByUnit, DataLost, Done, Emitted, Failed, Output, Progress, Refitted
@@ -29,12 +40,13 @@ from curator.engine.state import State
 from curator.engine.units import flush_if_drained, flushed, leave_unread
 from curator.pipeline.plan import Operator, Target
 
-SHARE_OF = 1000  # a share of the records is judged from so many on; when a run has ended it is judged again, by the run
+# a share of the records is judged from so many on; when a run has ended it is judged again, by the run
+SHARE_OF = 1000
 
 
 def failures_allowed(max_failed: float, records: int) -> float:
-    """How many of these records may fail. A share above 0 allows one, unless it is the only one: of a few files to try
-    things on each would be a large share."""
+    """How many of these records may fail. A share above 0 allows one, unless it is the only one: of a few
+    files to try things on each would be a large share."""
     share = 0 < max_failed < 1
     return max(max_failed * records, float(records > 1)) if share else max_failed
 
@@ -42,14 +54,17 @@ def failures_allowed(max_failed: float, records: int) -> float:
 class Scheduler:
     """Decides everything that happens in a run.
 
-    `units`: for each unit the operator that reads it and the steps to run (None for all). `max_failed`: records that may
-    fail, or a share of the records read below 1. `before`: records read and failed that earlier attempts of the run committed.
-    `short_circuits`: stateful operators through which every row goes, so that reading can end when they are exhausted.
+    `units`: for each unit the operator that reads it and the steps to run (None for all). `max_failed`:
+    records that may fail, or a share of the records read below 1. `before`: records read and failed that
+    earlier attempts of the run committed. `short_circuits`: stateful operators through which every row goes,
+    so that reading can end when they are exhausted.
     """
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
-                 nodes: Mapping[int, Node], *, max_failed: float = float("inf"), before: tuple[int, int] = (0, 0),
-                 short_circuits: frozenset[int] = frozenset(), profiles: Mapping[int, Profile] | None = None) -> None:
+                 nodes: Mapping[int, Node], *, max_failed: float = float("inf"),
+                 before: tuple[int, int] = (0, 0),
+                 short_circuits: frozenset[int] = frozenset(),
+                 profiles: Mapping[int, Profile] | None = None) -> None:
         self.state = state = State(operators, units, nodes)
         for index, known in (profiles or {}).items():
             begin_with(state.operators[index], known)
@@ -57,10 +72,12 @@ class Scheduler:
             state.operators[index].short_circuit = True
         self.max_failed, self.errors = max_failed, state.errors
         state.read, state.failed = before
-        self.ending, self.finished = None, False  # how a run ends that is stopped, from the end of the event that stopped it
+        # how a run ends that is stopped, from the end of the event that stopped it
+        self.ending, self.finished = None, False
         self._take: dict[type, Callable[[Any], None]] = {
             Done: self._done, Emitted: self._emitted, Progress: self._progress, WorkerReady: self._ready,
-            WorkerLost: lambda event: failures.worker_lost(state, event), Failed: lambda event: failures.call_failed(state, event),
+            WorkerLost: lambda event: failures.worker_lost(state, event),
+            Failed: lambda event: failures.call_failed(state, event),
             DataLost: lambda event: failures.data_lost(state, event), NodeUp: self._node_up,
             NodeDown: lambda event: failures.node_down(state, event), Stop: state.end_run}
 
@@ -99,7 +116,8 @@ class Scheduler:
         return self._end()
 
     def tick(self, now: float) -> list[Action]:
-        """Do what is due: end calls that are over their time limit and workers that do not end, ask the allocation again."""
+        """Do what is due: end calls that are over their time limit and workers that do not end, ask the
+        allocation again."""
         self.state.now = now
         while (due := min(self._timers(), key=itemgetter(0), default=None)) is not None and due[0] <= now:
             due[1]()
@@ -127,7 +145,8 @@ class Scheduler:
     def _overdue(self, operator: OperatorState, call: int) -> None:
         worker, limit = self.state.calls[call].worker, operator.plan.timeout_s
         self.state.act(StopWorker(worker, kill=True))
-        self._take[WorkerLost](WorkerLost(worker, f"a call took longer than its limit of {limit:g} s", overdue=True))
+        self._take[WorkerLost](WorkerLost(worker, f"a call took longer than its limit of {limit:g} s",
+                                          overdue=True))
         self._check_failed()
 
     def _does_not_end(self, worker: WorkerState) -> None:
@@ -206,7 +225,8 @@ class Scheduler:
     def _must_be_repeatable(self, call: CallState) -> bool:
         """These rows have killed before: nothing of the answer is sent on before its end."""
         blamed = any(call.operator in self.state.units[u].blames for u, _ in call.units)
-        return call.kind == "process" and not self.state.operators[call.operator].sticky and (blamed or call.crashes > 0)
+        return call.kind == "process" and not self.state.operators[call.operator].sticky and (
+            blamed or call.crashes > 0)
 
     def _done(self, event: Done) -> None:
         state, call = self.state, self.state.calls.get(event.call)
@@ -270,7 +290,8 @@ class Scheduler:
 
 
 def refitted(operator: OperatorState, change: Refitted) -> Report:
-    """What the log says of a stage whose calls have another size, because memory ran out or is there again."""
+    """What the log says of a stage whose calls have another size, because memory ran out or is there
+    again."""
     stage, most = operator.plan.steps[change.step].name, change.rows_max
     size = "as many rows as before" if most is None else f"at most {most} row{'s' if most > 1 else ''}"
     if change.ran_out:

@@ -8,7 +8,8 @@ from curator.engine.state import State
 
 
 def snapshot_of(state: State) -> dict[str, Any]:
-    """`operators` and `nodes`, each a dict; `live_bytes` of batches on their way, and the `budget_bytes` for these."""
+    """`operators` and `nodes`, each a dict; `live_bytes` of batches on their way, and the `budget_bytes` for
+    these."""
     operators = []
     for o in state.operators:
         working = sum(w.ready and w.working for w in o.workers.values())
@@ -16,8 +17,10 @@ def snapshot_of(state: State) -> dict[str, Any]:
         operators.append({
             "name": o.plan.name, "queue_rows": o.rows, "queue_limit": o.limit,
             "queue_bytes": sum(part.nbytes for part in (*o.waiting.values(), *o.groups)),
-            "workers": {"starting": starting, "working": working, "idle": len(o.workers) - working - starting},
-            "rows_per_s": 1 / o.s_per_row if o.s_per_row else 0.0, "setup_s": o.setup_s, "calls": o.calls, "busy_s": o.busy_s})
+            "workers": {"starting": starting, "working": working,
+                        "idle": len(o.workers) - working - starting},
+            "rows_per_s": 1 / o.s_per_row if o.s_per_row else 0.0, "setup_s": o.setup_s, "calls": o.calls,
+            "busy_s": o.busy_s})
     nodes = [{"node": str(n.number), "cores": n.node.cpus, "cores_used": n.cpus_used, "gpus": n.node.gpus,
               "gpus_used": n.node.gpus - sum(n.gpu_free)} for n in state.nodes.values()]
     budget = sum(n.node.budget_bytes for n in state.nodes.values())

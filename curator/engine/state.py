@@ -1,9 +1,10 @@
 """What the scheduler knows, and the moves that keep it consistent.
 
-Who changes what: rows and bytes, cores and devices, workers, calls and queues are changed here and nowhere else, since each move
-also changes all that is counted over them. What stage a unit is in is changed by `units`, which GPU slots there are by `placement`,
-which cores are claimed by `dispatch`, what was measured by the scheduler. `failures` and `ending` decide, and ask these. Each
-field's comment is an invariant, which `check` asserts.
+Who changes what: rows and bytes, cores and devices, workers, calls and queues are changed here and nowhere
+else, since each move also changes all that is counted over them. What stage a unit is in is changed by
+`units`, which GPU slots there are by `placement`, which cores are claimed by `dispatch`, what was measured by
+the scheduler. `failures` and `ending` decide, and ask these. Each field's comment is an invariant, which
+`check` asserts.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ from curator.engine.parts import (
 from curator.engine.protocol import CallKind, CountsByUnit, Output, Reason, Ref, Resume, Slice
 from curator.pipeline.plan import Operator, Target
 
-QUEUE_BYTES = 192 << 20  # bytes a node that may wait before one operator, where memory allows; more gains nothing
+# bytes a node that may wait before one operator, where memory allows; more gains nothing
+QUEUE_BYTES = 192 << 20
 ANYWHERE = -1  # the queue for rows of nodes that have no worker of an operator
-CLOSE_S = 30.0  # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
+# for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
+CLOSE_S = 30.0
 AWAY_S = 0.5  # rows that would wait longer than this where they lie go to a node that is free
 SINK_BEHIND_S = 1.0  # another worker of a sink starts when those there are are so many seconds behind
 
@@ -53,13 +56,15 @@ class State:
         self.core_free: dict[int, NodeState] = {}  # nodes with a core, or a part of one, that nobody uses
         gpus = any(n.gpus for n in nodes.values())
         self.operators = [operator_state(o, operators, gpus) for o in operators]
-        self.order = sorted(self.operators, key=lambda o: (not o.plan.resources.gpus, -o.plan.index))  # who may work first
+        # who may work first
+        self.order = sorted(self.operators, key=lambda o: (not o.plan.resources.gpus, -o.plan.index))
         self.workers: dict[int, WorkerState] = {}
         self.units = Units(units)
         self.waiting: dict[int, deque[int]] = {}  # units to read, in order, by the operator that reads them
         for index, (source, _) in enumerate(units):
             self.waiting.setdefault(source, deque()).append(index)
-        self.under_way: dict[tuple[int, int], Counts] = {}  # rows and seconds of units that have not ended, by operator and step
+        # rows and seconds of units that have not ended, by operator and step
+        self.under_way: dict[tuple[int, int], Counts] = {}
         self.read, self.failed = 0, 0  # records of finished units and of those under way
         self.errors: dict[str, FirstError] = {}  # the first of each stage
         self.stopped: Stop | None = None  # why the run ends early
@@ -72,15 +77,20 @@ class State:
         self.claims = 0  # nodes whose free cores are claimed
         self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
         self.working = 0  # workers that work
-        self.stopping: dict[int, WorkerState] = {}  # workers that were asked to end and have not yet, in this order
+        # workers that were asked to end and have not yet, in this order
+        self.stopping: dict[int, WorkerState] = {}
         self.live_bytes = 0  # bytes of all batches that workers wrote and nobody released
         self.live_bytes_max = 0
         self.calls: dict[int, CallState] = {}  # every call given to a worker and not ended
-        self.gap_s = 0.0  # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
-        self.slots: dict[int, tuple[tuple[Place, ...], ...]] = {}  # GPU slots of exclusive operators that need not share by time
-        self.free_slots: dict[int, Counter[tuple[Place, ...]]] = {}  # of these, how many nobody has taken; below 0, crowded
+        # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
+        self.gap_s = 0.0
+        # GPU slots of exclusive operators that need not share by time
+        self.slots: dict[int, tuple[tuple[Place, ...], ...]] = {}
+        # of these, how many nobody has taken; below 0, crowded
+        self.free_slots: dict[int, Counter[tuple[Place, ...]]] = {}
         self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
-        self.refused: Allocation | None = None  # one that has not paid yet: rates may become surer, and rows more
+        # one that has not paid yet: rates may become surer, and rows more
+        self.refused: Allocation | None = None
         self.allotted_at = 0.0  # when the allocation was asked last,
         self.allotted_on: list[tuple[bool, bool, float]] = []  # and what it was told
         self.next_call, self.next_worker = itertools.count(1).__next__, itertools.count(1).__next__
@@ -110,7 +120,9 @@ class State:
         for operator in self.operators:
             operator.limit = min(QUEUE_BYTES * len(nodes), sum(n.budget_bytes for n in nodes) / waiting)
             operator.most_on = {n.number: workers_of_node(operator, n.node) for n in self.nodes.values()}
-            operator.workers_max = 1 if operator.plan.kind == "stateful" else max(1, sum(operator.most_on.values()))
+            operator.workers_max = 1 if operator.plan.kind == "stateful" else max(1,
+                                                                                  sum(
+                operator.most_on.values()))
 
     def hold(self, ref: Ref) -> None:
         if not ref.users:
@@ -161,7 +173,8 @@ class State:
             node = self.nodes.get(place.node)
             if node is not None:
                 used = node.cpus_used + change * worker.cpus
-                node.cpus_used = used = used if worker.cpus == 1 else round(used, 6)  # whole cores bring no error
+                # whole cores bring no error
+                node.cpus_used = used = used if worker.cpus == 1 else round(used, 6)
                 if used < node.node.cpus - 1e-6:
                     self.core_free[node.number] = node
                 else:
@@ -210,7 +223,8 @@ class State:
             unit.counts[at] = counts
 
     def take_counts(self, unit: UnitState, void: bool = False) -> dict[tuple[int, int], Counts]:
-        """What was counted for a unit, which is under way no longer; or begins again, so that they are `void`."""
+        """What was counted for a unit, which is under way no longer; or begins again, so that they are
+        `void`."""
         counts, unit.counts = unit.counts, {}
         for at, counted in counts.items():
             self.under_way[at].shift(counted, -1)
@@ -234,7 +248,8 @@ class State:
         self.units[piece.unit].live += 1
 
     def drop(self, pieces: Iterable[Slice]) -> None:
-        """Slices are done with: let go of their batches and, if they are of the unit's present attempt, count them off."""
+        """Slices are done with: let go of their batches and, if they are of the unit's present attempt, count
+        them off."""
         units = self.units
         for piece in pieces:
             unit, ref = units[piece.unit], piece.ref
@@ -260,14 +275,18 @@ class State:
         return operator.queues.get(node) or operator.queues.setdefault(node, Queue(node, node))
 
     def _queue_of_unit(self, operator: OperatorState, unit: int, node: int) -> Queue:
-        """Where the unit already is; else a queue on the node of its rows, the emptiest that is busy least."""
+        """Where the unit already is; else a queue on the node of its rows, the emptiest that is busy
+        least."""
         at = self.units[unit].touched.get(operator.plan.index)
         if at is not None:
             return operator.queues[at]
         here = operator.queues_on.get(node) if operator.workers_max > 1 else None
-        best = min(here or operator.queues.values(), key=lambda queue: (queue.nbytes, len(queue.units)), default=None)
-        late = best is not None and (best.rows * (operator.s_per_row or 0.0) > SINK_BEHIND_S or best.nbytes > operator.limit / 8)
-        if best is None or ((late or (not here and node in self.nodes)) and len(operator.queues) < operator.workers_max):
+        best = min(here or operator.queues.values(), key=lambda queue: (queue.nbytes, len(queue.units)),
+                   default=None)
+        late = best is not None and (best.rows * (operator.s_per_row or 0.0) > SINK_BEHIND_S
+                                     or best.nbytes > operator.limit / 8)
+        if best is None or ((late or (not here and node in self.nodes))
+                            and len(operator.queues) < operator.workers_max):
             best = self.add_queue(operator, node if node in self.nodes else self.roomiest())
         best.units.add(unit)
         self.units[unit].touched[operator.plan.index] = best.index
@@ -289,10 +308,12 @@ class State:
 
     def roomiest(self) -> int:
         """The node whose cores are least in use."""
-        return max(self.nodes.values(), key=lambda n: (n.node.cpus - n.cpus_used, -n.number), default=NodeState(0, Node())).number
+        return max(self.nodes.values(), key=lambda n: (n.node.cpus - n.cpus_used, -n.number),
+                   default=NodeState(0, Node())).number
 
     def deliver(self, operator: OperatorState, call: CallState, outputs: Iterable[Output]) -> dict[int, int]:
-        """Send outputs of a call to everything that takes their ports; gives the bytes that each consumer got."""
+        """Send outputs of a call to everything that takes their ports; gives the bytes that each consumer
+        got."""
         delivered: dict[int, int] = {}
         attempts, routes, sent = dict(call.units), operator.plan.routes, call.sent
         for output in outputs:
@@ -303,7 +324,8 @@ class State:
                     ref.users += 1
                     unit.live += 1
                     index = target.operator
-                    self.enqueue(self.operators[index], Slice(ref, output.unit, attempt, 0, output.ref.rows, target.step))
+                    self.enqueue(self.operators[index],
+                                 Slice(ref, output.unit, attempt, 0, output.ref.rows, target.step))
                     delivered[index] = delivered.get(index, 0) + output.ref.nbytes
                     sent[index] = sent.get(index, 0) + output.ref.rows
             if ref.users > 1:
@@ -317,7 +339,8 @@ class State:
         unit = self.units[piece.unit]
         for target in operator.plan.routes.get((step, "failed"), ()):
             if unit.wants(target):
-                failed = Slice(piece.ref, piece.unit, piece.attempt, piece.start, piece.stop, target.step, reason)
+                failed = Slice(piece.ref, piece.unit, piece.attempt, piece.start, piece.stop, target.step,
+                               reason)
                 self.adopt(failed)
                 self.enqueue(self.operators[target.operator], failed)
 
@@ -363,11 +386,14 @@ class State:
             operator = self.operators[worker.operator]
             if operator.sticky:
                 lost |= operator.queues[worker.queue].units
-            lost |= {u for call in worker.calls if call.emitted_early or call.kind == "read" for u, _ in call.units}
+            lost |= {u for call in worker.calls if call.emitted_early or call.kind == "read"
+                     for u, _ in call.units}
         return {u for u in lost if self.units[u].stage in ("reading", "draining", "flushing")}
 
-    def add_worker(self, operator: OperatorState, queue: Queue | None, places: tuple[Place, ...], share: float) -> WorkerState:
-        """A worker starts at these places, with a share of each of its devices; `queue`: that it serves, of a sticky operator."""
+    def add_worker(self, operator: OperatorState, queue: Queue | None, places: tuple[Place, ...],
+                   share: float) -> WorkerState:
+        """A worker starts at these places, with a share of each of its devices; `queue`: that it serves, of a
+        sticky operator."""
         index = queue.index if queue is not None and operator.sticky else places[0].node
         worker = WorkerState(self.next_worker(), operator.plan.index, index, places, operator.cpus, share,
                              operator.plan.resources.gpu_memory_gb)
@@ -461,14 +487,16 @@ class State:
             self.begin(operator, call)
         self.act(Submit(call))
 
-    def submit_flush(self, operator: OperatorState, worker: WorkerState, unit: UnitState, best_effort: bool = False) -> None:
+    def submit_flush(self, operator: OperatorState, worker: WorkerState, unit: UnitState,
+                     best_effort: bool = False) -> None:
         """Ask a worker to finish what it keeps of a unit; with `best_effort` only what failed."""
         unit.flushing += 1
         units = ((unit.index, unit.attempt),)
         self.submit(operator, worker, self.new_call(operator, "flush", units=units, best_effort=best_effort))
 
     def begin(self, operator: OperatorState, call: CallState) -> None:
-        """A call runs from now on. Not before does room count as taken: behind a paused call it would be for nothing."""
+        """A call runs from now on. Not before does room count as taken: behind a paused call it would be for
+        nothing."""
         call.began = self.now
         if operator.plan.timeout_s is not None:
             self.start_clock(operator, call)

@@ -73,7 +73,8 @@ def begin_read(state: State, operator: OperatorState, worker: WorkerState) -> No
     state.submit(operator, worker, call)
 
 
-def restart(state: State, units: Sequence[UnitState], why: str, blamed: Collection[int] = (), by: int = 0) -> None:
+def restart(state: State, units: Sequence[UnitState], why: str, blamed: Collection[int] = (),
+            by: int = 0) -> None:
     """Begin units again; those in `blamed` were the reason why an operator (`by`) failed."""
     units = [u for u in units if u.stage in ("reading", "draining", "flushing")]
     indices = {u.index for u in units}
@@ -83,14 +84,16 @@ def restart(state: State, units: Sequence[UnitState], why: str, blamed: Collecti
         if unit.index in blamed:
             unit.blames[by] = unit.blames.get(by, 0) + 1
         state.waiting[unit.source].appendleft(unit.index)
-        state.act(Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}", unit=unit.index))
+        state.act(Report("restart", f"unit {unit.index} starts again (attempt {unit.attempt + 1}): {why}",
+                         unit=unit.index))
         if unit.attempt - unit.excused >= ATTEMPTS:
-            state.end_run(Stop("broken", f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}"))
+            state.end_run(Stop("broken",
+                               f"unit {unit.index} was begun {ATTEMPTS} times and not once finished: {why}"))
 
 
 def void(state: State, unit: UnitState, stage: Literal["waiting", "draining"]) -> None:
-    """Everything of this attempt of a unit counts no more; its slices are out of the queues. It waits to be read again, or
-    (draining) only what is said of it now is still to come."""
+    """Everything of this attempt of a unit counts no more; its slices are out of the queues. It waits to be
+    read again, or (draining) only what is said of it now is still to come."""
     state.take_counts(unit, void=True)
     queues = dict(unit.touched)
     if stage == "draining":  # an earlier attempt may have been where this one was not
@@ -119,8 +122,8 @@ def excuse(state: State, lost: Collection[int]) -> None:
 
 
 def leave_unread(state: State, operator: OperatorState) -> None:
-    """An operator through which every row goes wants no more. A unit that starts again may have given records that it let
-    through: they must come once more."""
+    """An operator through which every row goes wants no more. A unit that starts again may have given records
+    that it let through: they must come once more."""
     unread, units = 0, state.units
     for queue in state.waiting.values():
         replay = [u for u in queue if u in units and units[u].attempt]
@@ -131,7 +134,8 @@ def leave_unread(state: State, operator: OperatorState) -> None:
         queue.extend(replay)
     state.open -= unread
     if unread:
-        state.act(Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread", operator.plan.index))
+        state.act(Report("limit", f"{operator.plan.name} is reached: {unread} units stay unread",
+                         operator.plan.index))
 
 
 def read_on(state: State, operator: OperatorState) -> None:

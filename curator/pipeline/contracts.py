@@ -18,10 +18,12 @@ SIDE_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
 }
 
 
-def check_contracts(nodes: list[Node], names: dict[Node, str], parts: Mapping[Node, Node]) -> dict[Node, dict | None]:
+def check_contracts(nodes: list[Node], names: dict[Node, str],
+                    parts: Mapping[Node, Node]) -> dict[Node, dict | None]:
     """The columns after each node (None where a source does not say), checked against what each one needs.
 
-    `parts`: the parts of composite stages, each with the main one. What a main one gets from them are no records.
+    `parts`: the parts of composite stages, each with the main one. What a main one gets from them are no
+    records.
     """
     after: dict[Node, dict | None] = {}
     names = {node: names[parts.get(node, node)] for node in nodes}
@@ -49,19 +51,24 @@ def _needs(stage: Stage) -> dict[str, pa.DataType | None]:
     """What its contract says; of a `Reduce` also its key and columns."""
     needs = stage.contract().needs
     reads = (stage.key, *(stage.columns or ())) if isinstance(stage, Reduce) else ()
-    return {n: None for n in reads if n is not None} | (dict(needs) if isinstance(needs, Mapping) else dict.fromkeys(needs))
+    return {n: None for n in reads if n is not None} | (dict(needs) if isinstance(needs, Mapping)
+                                                        else dict.fromkeys(needs))
 
 
-def wanted_behind(nodes: list[Node], takers: Mapping[tuple[Node, str], list[Node]]) -> dict[Node, frozenset[str] | None]:
-    """What each node, or one that its rows come to later, reads of the rows that it is given, as far as contracts say.
+def wanted_behind(nodes: list[Node],
+                  takers: Mapping[tuple[Node, str], list[Node]]) -> dict[Node, frozenset[str] | None]:
+    """What each node, or one that its rows come to later, reads of the rows that it is given, as far as
+    contracts say.
 
-    None where everything may be read: by a stage without a word about its needs. Of a sink without one that means its columns.
+    None where everything may be read: by a stage without a word about its needs. Of a sink without one that
+    means its columns.
     """
     wanted: dict[Node, frozenset[str] | None] = {}
     for node in reversed(nodes):
         stage, contract = node.stage, node.stage.contract()
         later = [wanted[taker] for (of, _), found in takers.items() if of is node for taker in found]
-        silent = not contract.needs if isinstance(stage, FunctionStage) else type(stage).contract is Stage.contract
+        silent = not contract.needs if isinstance(stage,
+                                                  FunctionStage) else type(stage).contract is Stage.contract
         if None in later or (silent and not isinstance(stage, (Source, Sink))):
             wanted[node] = None
             continue
@@ -85,12 +92,15 @@ def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, bef
         there_are = f"there are {', '.join(sorted(before)) or 'none'}"
         hint = suggestion(name, before, "", quoted=True) or _maker(name) or there_are
         for holder, kind_held in before.items():
-            if kind_held is not None and pa.types.is_struct(kind_held) and kind_held.get_field_index(name) >= 0:
+            if (kind_held is not None and pa.types.is_struct(kind_held)
+                and kind_held.get_field_index(name) >= 0):
                 hint = f"{holder!r} has it inside: put `map: {{{name}: {holder}.{name}}}` before"
-        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r}, which nothing before it makes; {hint}")
+        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r}, which nothing before it makes; "
+                            f"{hint}")
     have = before[name]
     if kind is not None and have is not None and not have.equals(kind) and not _same_family(have, kind):
-        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r} as {kind}, and here it is {have}")
+        raise ContractError(f"{place_of(node)}stage {stage!r} needs {name!r} as {kind}, and here it is "
+                            f"{have}")
 
 
 def _maker(name: str) -> str:
@@ -100,13 +110,16 @@ def _maker(name: str) -> str:
     if makers := packs.makers(name):
         return f"{' or '.join(makers)} adds it"
     broken = [pack.name for pack in packs.installed() if pack.error is not None]
-    return f"no pack that works adds it; {', '.join(broken)} cannot be used: `curator doctor` says why" if broken else ""
+    return (f"no pack that works adds it; {', '.join(broken)} cannot be used: `curator doctor` says why"
+            if broken else "")
 
 
 def _same_family(a: pa.DataType, b: pa.DataType) -> bool:
     t = pa.types
-    families = ((t.is_string, t.is_large_string, t.is_null), (t.is_binary, t.is_large_binary), (t.is_integer, t.is_floating))
-    return any(any(is_kind(a) for is_kind in family) and any(is_kind(b) for is_kind in family) for family in families)
+    families = ((t.is_string, t.is_large_string, t.is_null), (t.is_binary, t.is_large_binary),
+                (t.is_integer, t.is_floating))
+    return any(any(is_kind(a) for is_kind in family) and any(is_kind(b) for is_kind in family)
+               for family in families)
 
 
 def place_of(node: Node) -> str:

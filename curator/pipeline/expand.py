@@ -12,10 +12,11 @@ from curator.pipeline.layout import below
 
 
 def expand(pipeline: Graph) -> tuple[Graph, dict[Node, Node]]:
-    """The pipeline with what each `Composite` expands to in its place; and the parts, each with the main one of its composite.
+    """The pipeline with what each `Composite` expands to in its place; and the parts, each with the main one
+    of its composite.
 
-    The main one gets the name and place of the composite; the others are called `<name>.<part>`. The settings say the run's
-    folder.
+    The main one gets the name and place of the composite; the others are called `<name>.<part>`. The settings
+    say the run's folder.
     """
     names = pipeline.names()
     copies: dict[Node, Node] = {}  # of the nodes as they were

@@ -16,7 +16,8 @@ from curator.io.tables.parquet import Parquet, ToParquet
 
 SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "webdataset": WebDataset, "files": Files}
 SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "webdataset": ToWebDataset, "files": ToFiles}
-SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet", ".csv": "csv",
+SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",
+            ".csv": "csv",
             ".tsv": "csv", ".tar": "webdataset"}
 
 
@@ -25,7 +26,8 @@ def source_for(source: str | PathLike[str] | list[str], format: str | None = Non
     first = source if isinstance(source, (str, PathLike)) else next(iter(source), "")
     kind = format or _format_of(fspath(first))
     if kind not in SOURCES:
-        raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with one of "
+        raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with "
+                          "one of "
                           f"{', '.join(SOURCES)}")
     return SOURCES[kind](path=source, **options)
 
@@ -33,8 +35,9 @@ def source_for(source: str | PathLike[str] | list[str], format: str | None = Non
 def write(path: str | PathLike[str] | None = None, format: str = "jsonl", **options: Any) -> Sink:
     """The sink that writes files of this format.
 
-    `path`: of a pipeline's only sink, the folder of its run, which gets the data in `data/` and what was dropped beside it.
-    Where the run's folder is said (`run(out=…)`), the folder of this sink alone, and None for `data/` in that of the run.
+    `path`: of a pipeline's only sink, the folder of its run, which gets the data in `data/` and what was
+    dropped beside it. Where the run's folder is said (`run(out=…)`), the folder of this sink alone, and None
+    for `data/` in that of the run.
     """
     if format not in SINKS:
         raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")

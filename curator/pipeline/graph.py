@@ -15,7 +15,8 @@ from curator.api.stage import SIDE_OUTPUTS, Sink, Source, Stage
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A stage in a graph. `inputs`: the nodes and ports it takes rows from; `place`: where a recipe names it."""
+    """A stage in a graph. `inputs`: the nodes and ports it takes rows from; `place`: where a recipe names
+    it."""
 
     stage: Stage
     inputs: tuple[End, ...] = ()
@@ -53,8 +54,8 @@ class Settings:
 class Graph:
     """Stages joined port to stage. `>>` adds a stage or sink, `+` unites, `route` and `port` branch.
 
-    `ends` are the open ends that the next stage takes; `sinks` are the finished ones; `last` is the stage that was added
-    last, whose ports can be followed. A pipeline is immutable: each operation gives a new one.
+    `ends` are the open ends that the next stage takes; `sinks` are the finished ones; `last` is the stage
+    that was added last, whose ports can be followed. A pipeline is immutable: each operation gives a new one.
     """
 
     ends: tuple[End, ...] = ()
@@ -73,7 +74,8 @@ class Graph:
         if isinstance(stage, Source):
             raise RecipeError(f"source {stage.name!r} cannot follow a stage; unite sources with +")
         if not self.ends:
-            raise RecipeError(f"stage {stage.name!r} has nothing to read from: the pipeline before it is closed")
+            raise RecipeError(f"stage {stage.name!r} has nothing to read from: the pipeline before it is "
+                              "closed")
         node = Node(stage, self.ends, place)
         if isinstance(stage, Sink):
             return replace(self, ends=(), sinks=(*self.sinks, node), last=None)

@@ -26,8 +26,8 @@ OURS = (DATA, CARD, *ASIDE)  # all that a run makes in its folder
 def placed(pipeline: Graph) -> Graph:
     """The pipeline with the run's folder in its settings, and with the folder of every sink in the sink.
 
-    The only place where it is decided who writes where: each sink has a folder of its own, and none touches what a run
-    keeps beside the data.
+    The only place where it is decided who writes where: each sink has a folder of its own, and none touches
+    what a run keeps beside the data.
 
     Raises:
         RecipeError: it is not said where to write, or two folders meet.
@@ -60,7 +60,8 @@ def moved(pipeline: Graph, out: str) -> Graph:
     for node in pipeline.sinks:
         path = _own(pipeline, node)
         if path is None:
-            node = node if node.stage.path is None else replace(node, stage=_with_path(node.stage, None, None))
+            node = node if node.stage.path is None else replace(node,
+                                                                stage=_with_path(node.stage, None, None))
         elif root is not None and (folder := folder_of(node.stage)).startswith(f"{root}/"):
             node = replace(node, stage=_with_path(node.stage, below(out, folder[len(root) + 1:]), None))
         sinks.append(node)
@@ -81,14 +82,18 @@ def _check_folders(pipeline: Graph) -> None:
     for node in pipeline.sinks:
         path = folder_of(node.stage)
         if f"{root}/".startswith(f"{path}/"):
-            raise RecipeError(f"{place_of(node)}sink {names[node]!r} writes to {path}, which holds the run's folder, {root}: "
+            raise RecipeError(f"{place_of(node)}sink {names[node]!r} writes to {path}, which holds the run's "
+                              f"folder, {root}: "
                               f"leave its path out, and it writes to {out.path_of(DATA)}")
-        if name := next((name for folder, name in aside.items() if f"{path}/".startswith(f"{folder}/")), None):
-            raise RecipeError(f"{place_of(node)}sink {names[node]!r} writes to {path}, and {name}/ is for what the run keeps "
+        if name := next((name for folder, name in aside.items() if f"{path}/".startswith(f"{folder}/")),
+                        None):
+            raise RecipeError(f"{place_of(node)}sink {names[node]!r} writes to {path}, and {name}/ is for "
+                              "what the run keeps "
                               "beside the data: give the sink another path, or none")
         for other, who in folders.items():
             if path == other:
-                raise RecipeError(f"{place_of(node)}sinks {who!r} and {names[node]!r} write to one folder, {path}")
+                raise RecipeError(f"{place_of(node)}sinks {who!r} and {names[node]!r} write to one folder, "
+                                  f"{path}")
             if f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/"):
                 raise RecipeError(f"{place_of(node)}sinks {who!r} and {names[node]!r} write into each other: "
                                   f"{other} and {path}")
@@ -102,7 +107,8 @@ def below(folder: str, name: str) -> str:
 
 def folder_of(sink: Sink) -> str:
     """A sink's folder, called the same however its path is written (`out`, `./out/`, `file:///…/out`)."""
-    return Folder.open(str(sink.path), dict(getattr(sink, "storage_options", None) or {}) or None).uri.rstrip("/")
+    return Folder.open(str(sink.path), dict(getattr(sink, "storage_options", None) or {})
+                       or None).uri.rstrip("/")
 
 
 def _run_folder(pipeline: Graph) -> tuple[str, dict[str, Any] | None]:
@@ -114,8 +120,10 @@ def _run_folder(pipeline: Graph) -> tuple[str, dict[str, Any] | None]:
     if all(node.stage.path is None for node in pipeline.sinks):
         raise RecipeError(f"{place_of(first)}it is not said where to write: give `out: out/` in a recipe, "
                           "write(\"out/\") or run(out=\"out/\") in Python, --out out/ on the command line")
-    raise RecipeError(f"{place_of(first)}there are {len(pipeline.sinks)} sinks, and no folder for the run: give `out: FOLDER` "
-                      "in a recipe, run(out=FOLDER) in Python. A sink without a path then writes to FOLDER/data/<its name>")
+    raise RecipeError(f"{place_of(first)}there are {len(pipeline.sinks)} sinks, and no folder for the run: "
+                      "give `out: FOLDER` "
+                      "in a recipe, run(out=FOLDER) in Python. A sink without a path then writes to "
+                      "FOLDER/data/<its name>")
 
 
 def _stated(pipeline: Graph) -> str | None:
@@ -128,7 +136,8 @@ def _stated(pipeline: Graph) -> str | None:
 def _own(pipeline: Graph, node: Node) -> str | None:
     """The path that a sink has of its own: one that is the run's folder stands for what is written there."""
     path, stated = node.stage.path, _stated(pipeline)
-    same = path is not None and stated is not None and folder_of(node.stage) == Folder.open(stated).uri.rstrip("/")
+    same = (path is not None and stated is not None
+            and folder_of(node.stage) == Folder.open(stated).uri.rstrip("/"))
     return None if same else path
 
 

@@ -1,11 +1,12 @@
 """From graph to phases of operators: names, contracts, keys, fusion.
 
-An operator is what one worker runs: one stage, or neighbours that share a resource shape, with no hop between them.
-Sources stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds the state); all
-sinks of a phase share one operator, in which each unit stays with one worker.
+An operator is what one worker runs: one stage, or neighbours that share a resource shape, with no hop between
+them. Sources stay alone (they are read unit by unit), so do reductions, and stateful stages (one worker holds
+the state); all sinks of a phase share one operator, in which each unit stays with one worker.
 
-All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop does. Rows
-that go from one phase to a later one are spooled by a sink step of the first, and read by a source operator of the other.
+All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop
+does. Rows that go from one phase to a later one are spooled by a sink step of the first, and read by a source
+operator of the other.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ SPOOLS = "_run/spool"  # the folder of all spools, in the run's folder
 class Step:
     """A stage with its name in this pipeline, unique, and its key.
 
-    `key`: 16 hex digits of the stage's fingerprint and of every stage upstream; results of two runs may stand side by
-    side when their keys are equal. `after`: the names of the steps and the ports that feed it. `implicit`: a sink that
-    the plan added, for rows on a side output that no stage takes. `spool`: the plan added it to take rows into a later
-    phase, or out of an earlier one; it is no stage of the pipeline. `part_of`: the step of the composite stage that this
-    one is a part of. `fingerprint`: of the stage, taken once a plan; empty where the plan added the step. `amounts`: the
-    columns that are summed wherever rows are counted: what all stages of the pipeline declare.
+    `key`: 16 hex digits of the stage's fingerprint and of every stage upstream; results of two runs may stand
+    side by side when their keys are equal. `after`: the names of the steps and the ports that feed it.
+    `implicit`: a sink that the plan added, for rows on a side output that no stage takes. `spool`: the plan
+    added it to take rows into a later phase, or out of an earlier one; it is no stage of the pipeline.
+    `part_of`: the step of the composite stage that this one is a part of. `fingerprint`: of the stage, taken
+    once a plan; empty where the plan added the step. `amounts`: the columns that are summed wherever rows are
+    counted: what all stages of the pipeline declare.
     """
 
     name: str
@@ -75,9 +77,10 @@ class Target:
 class Operator:
     """Steps that one worker runs. `chain`: for each step but the last, the port that leads to the next one.
 
-    `routes`: where rows go; a port that is not there is counted and let go. `payloads`: what a later stage wants of the
-    payloads of (step, port); the others end there (decoded images are not carried to the sinks), and all go on where
-    nothing is said. `spools`: the names of the spools that it reads; `reader` reads them for a `Reduce`.
+    `routes`: where rows go; a port that is not there is counted and let go. `payloads`: what a later stage
+    wants of the payloads of (step, port); the others end there (decoded images are not carried to the sinks),
+    and all go on where nothing is said. `spools`: the names of the spools that it reads; `reader` reads them
+    for a `Reduce`.
     """
 
     index: int
@@ -91,7 +94,8 @@ class Operator:
 
     @property
     def internal(self) -> bool:
-        """It reads what an earlier phase wrote: records that were counted before, which no failure may turn into one."""
+        """It reads what an earlier phase wrote: records that were counted before, which no failure may turn
+        into one."""
         return isinstance(self.steps[0].stage, (Reduce, FromSpool))
 
     @property
@@ -148,7 +152,8 @@ class Phase:
 class Plan:
     """The phases of a run, each of which begins when the one before it is done.
 
-    `pipeline`: as it was written; `out`: the run's folder, which it may not say. The steps have their final folders.
+    `pipeline`: as it was written; `out`: the run's folder, which it may not say. The steps have their final
+    folders.
     """
 
     pipeline: Graph
@@ -157,14 +162,16 @@ class Plan:
 
     @property
     def steps(self) -> list[Step]:
-        """The stages of the pipeline and the sinks for side outputs, in pipeline order phase by phase; without the spools."""
+        """The stages of the pipeline and the sinks for side outputs, in pipeline order phase by phase;
+        without the spools."""
         return [step for phase in self.phases for step in phase.steps if not step.spool]
 
 
 def make_plan(pipeline: Graph, mode: Mode = "stream", out: str | None = None) -> Plan:
     """Check the graph and its contracts, and fuse it into operators, in phases.
 
-    `mode`: "stream", or "batch" to finish each operator before the next one begins. `out`: another folder for the run.
+    `mode`: "stream", or "batch" to finish each operator before the next one begins. `out`: another folder for
+    the run.
 
     Raises:
         RecipeError: no sink, no folder to write to, a port that leads nowhere, two sinks in one folder.
@@ -173,7 +180,8 @@ def make_plan(pipeline: Graph, mode: Mode = "stream", out: str | None = None) ->
     if not pipeline.sinks:
         raise RecipeError("the pipeline writes nothing: end it with a sink, for example >> write('out/')")
     for end in pipeline.ends:
-        raise RecipeError(f"port {end.port!r} of stage {end.node.stage.name!r} leads nowhere: add a sink or discard it")
+        raise RecipeError(f"port {end.port!r} of stage {end.node.stage.name!r} leads nowhere: add a sink or "
+                          "discard it")
     pipeline = pipeline if out is None else moved(pipeline, out)
     planner = _Planner(*expand(placed(pipeline)), mode)
     phases = tuple(planner.phase(number) for number in range(max(planner.level.values()) + 1))
@@ -185,7 +193,8 @@ def _key(*parts: str) -> str:
 
 
 class _Planner:
-    """What the operators of all phases are made from. `graph`: placed and expanded; `parts`: as `expand` gives them."""
+    """What the operators of all phases are made from. `graph`: placed and expanded; `parts`: as `expand`
+    gives them."""
 
     def __init__(self, graph: Graph, parts: Mapping[Node, Node], mode: Mode) -> None:
         self.parts, self.discard = parts, graph.settings.discard
@@ -210,10 +219,13 @@ class _Planner:
         for node in self.nodes:
             for port in node.stage.ports:
                 if (node, port) not in self.takers and not self._discarded(node, port):
-                    raise RecipeError(f"{place_of(node)}port {port!r} of stage {self.names[node]!r} leads nowhere: "
-                                      f"give it a stage or a sink, or discard {port + '/' + self.names[node]!r}")
+                    raise RecipeError(f"{place_of(node)}port {port!r} of stage {self.names[node]!r} leads "
+                                      "nowhere: "
+                                      "give it a stage or a sink, or discard "
+                                      f"{port + '/' + self.names[node]!r}")
             if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
-                raise RecipeError(f"{place_of(node)}stage {self.names[node]!r} cannot be a gang: only stages that answer "
+                raise RecipeError(f"{place_of(node)}stage {self.names[node]!r} cannot be a gang: only stages "
+                                  "that answer "
                                   "batch by batch can")
 
     def _discarded(self, node: Node, port: str) -> bool:
@@ -221,19 +233,22 @@ class _Planner:
 
     def _step(self, node: Node) -> Step:
         above = sorted(f"{self.steps[end.node].key}.{end.port}" for end in node.inputs)
-        if isinstance(node.stage, Sink):  # named from the run's folder where it lies in that: this may be moved
+        # named from the run's folder where it lies in that: this may be moved
+        if isinstance(node.stage, Sink):
             root, folder = self.out.uri.rstrip("/"), folder_of(node.stage)
             above.append(folder.removeprefix(root) if f"{folder}/".startswith(f"{root}/") else folder)
         name, fingerprint = self.names[node], node.stage.fingerprint()
         after = tuple((self.names[e.node], e.port) for e in node.inputs)
         part_of = self.names[self.parts[node]] if node in self.parts else ""
-        return Step(name, node.stage, _key(name, fingerprint, *above), after, part_of=part_of, fingerprint=fingerprint,
+        return Step(name, node.stage, _key(name, fingerprint, *above), after, part_of=part_of,
+                    fingerprint=fingerprint,
                     amounts=self.amounts)
 
-    # -- operators ------------------------------------------------------------------------------------------------
+    # -- operators -------------------------------------------------------------------------------------------
 
     def _fuse(self) -> list[list[Node]]:
-        """Chains of neighbours with nothing between them and the same resource shape; the rest alone. No sinks."""
+        """Chains of neighbours with nothing between them and the same resource shape; the rest alone. No
+        sinks."""
         groups: list[list[Node]] = []
         group_of: dict[Node, list[Node]] = {}
         for node in (n for n in self.nodes if not isinstance(n.stage, Sink)):
@@ -252,7 +267,8 @@ class _Planner:
         return plain and last.stage.resources == node.stage.resources
 
     def _levels(self, mode: Mode) -> dict[Node, int]:
-        """The phase of each node: the barriers on the longest way to it. A sink stands with the last of its inputs."""
+        """The phase of each node: the barriers on the longest way to it. A sink stands with the last of its
+        inputs."""
         level: dict[Node, int] = {}
         first = {group[0] for group in self.groups}
         for node in self.nodes:
@@ -282,8 +298,10 @@ class _Planner:
             operators.append(self._operator(index, group, self._routes(group, place, write, sink_steps)))
         return Phase(number, (*operators, Operator(write, "sink", tuple(sink_steps))))
 
-    def _routes(self, group: list[Node], place: Mapping[Node, Target], write: int, sink_steps: list[Step]) -> Ports:
-        """Where the rows of a group go; the sinks that the plan adds for them are appended to `sink_steps`."""
+    def _routes(self, group: list[Node], place: Mapping[Node, Target], write: int,
+                sink_steps: list[Step]) -> Ports:
+        """Where the rows of a group go; the sinks that the plan adds for them are appended to
+        `sink_steps`."""
         routes: dict[tuple[int, str], tuple[Target, ...]] = {}
         for at, node in enumerate(group):
             for port in (*node.stage.ports, *SIDE_OUTPUTS):
@@ -304,7 +322,8 @@ class _Planner:
     def _operator(self, index: int, group: list[Node], routes: Ports) -> Operator:
         head, chain = group[0], tuple(node.inputs[0].port for node in group[1:])
         steps = tuple(self.steps[n] for n in group)
-        payloads = {(at, port): wanted for at, node in enumerate(group) for port in (*node.stage.ports, *SIDE_OUTPUTS)
+        payloads = {(at, port): wanted for at, node in enumerate(group)
+                    for port in (*node.stage.ports, *SIDE_OUTPUTS)
                     if (wanted := self._wanted(node, port)) is not None}
         if isinstance(head.stage, Reduce):
             spools = tuple(dict.fromkeys(self._spool(end.node, end.port, head).name for end in head.inputs))
@@ -320,7 +339,7 @@ class _Planner:
         sink = ToParquet(path=below(self.folder, name), storage_options=self.options)
         return Step(name, sink, _key(port, step.key), ((step.name, port),), implicit=True)
 
-    # -- between phases -------------------------------------------------------------------------------------------
+    # -- between phases --------------------------------------------------------------------------------------
 
     def _wanted(self, node: Node, port: str) -> frozenset[str] | None:
         """What is read later of the rows of a port, None if that may be everything."""
@@ -328,19 +347,22 @@ class _Planner:
         return None if None in found else frozenset().union(*found)
 
     def _spool(self, node: Node, port: str, taker: Node) -> Step:
-        """The sink that keeps the rows of a port for a later phase: one for all that read it as it is, one a `Reduce`."""
+        """The sink that keeps the rows of a port for a later phase: one for all that read it as it is, one a
+        `Reduce`."""
         of, folder, column, shards = self.steps[node], f"{self.steps[node].name}.{port}", None, 1
         if isinstance(taker.stage, Reduce):
             folder += f".{self.steps[taker].name}"
             if taker.stage.key is not None:
                 column, shards = taker.stage.key, taker.stage.shards
-        # The payloads that it holds (and columns of unknown type), None for all, count in its key: an edit behind the barrier
-        # may ask for others. What is wanted later and comes another way, around the spool, does not count.
+        # The payloads that it holds (and columns of unknown type), None for all, count in its key: an edit
+        # behind the barrier may ask for others. What is wanted later and comes another way, around the spool,
+        # does not count.
         wanted, columns = self._wanted(node, port), self.columns[node]
         carried = None if wanted is None else sorted(
             n for n in wanted if columns is None or columns.get(n, pa.null()) is None)
         key = _key(f"spool {FORMAT}", of.key, port, f"{column}", f"{shards}", f"{carried}")
-        sink = ToSpool(path=below(self.folder, f"{SPOOLS}/{folder}"), key=column, shards=shards, storage_options=self.options)
+        sink = ToSpool(path=below(self.folder, f"{SPOOLS}/{folder}"), key=column, shards=shards,
+                       storage_options=self.options)
         return Step(f"spool/{folder}", sink, key, ((of.name, port),), spool=True)
 
     def _from_spool(self) -> FromSpool:

@@ -1,4 +1,5 @@
-"""A plan in words: what runs in one worker, what goes where, what each stage needs and adds, how much there is to read."""
+"""A plan in words: what runs in one worker, what goes where, what each stage needs and adds, how much there
+is to read."""
 
 from __future__ import annotations
 
@@ -23,13 +24,15 @@ def explain(plan: Plan) -> str:
     lines = [f"{plan.pipeline.name}: {plural(operators, 'operator')}, "
              f"each one a pool of workers that run its stages without a hop between them"]
     if phases > 1:
-        lines.append(f"{phases} phases, each of which begins when the one before it is done; what is between them is kept in "
+        lines.append(f"{phases} phases, each of which begins when the one before it is done; what is between "
+                     "them is kept in "
                      f"{plan.out.path_of(SPOOLS)}")
     for phase in plan.phases:
         if phases > 1:
             lines += ["", f"phase {phase.number + 1} of {phases}"]
         for operator in phase.operators:
-            lines += ["", f"[{operator.index}] {'reduce' if operator.reader else operator.kind} · {_shape(operator)}"]
+            lines += ["", f"[{operator.index}] {'reduce' if operator.reader else operator.kind} · "
+                          f"{_shape(operator)}"]
             if operator.kind == "source" and not operator.internal:
                 own = [unit for index, unit in units if index == operator.index]
                 lines.append(f"    reads {plural(len(own), 'unit')}, {size(sum(u.size_bytes for u in own))}")
@@ -37,7 +40,8 @@ def explain(plan: Plan) -> str:
     aside = sorted({port for p in plan.phases for o in p.operators for (_, port), targets in o.routes.items()
                     if any(_step(p, t).implicit for t in targets)})
     if aside:
-        lines += ["", f"rows on {', '.join(aside)} are kept, with the reason, under {plan.out.path_of('<port>/<stage>/')}"]
+        lines += ["", f"rows on {', '.join(aside)} are kept, with the reason, under "
+                      f"{plan.out.path_of('<port>/<stage>/')}"]
     limits = _limits(plan)
     return "\n".join([*lines, "", *limits] if limits else lines)
 
@@ -54,7 +58,8 @@ def _limits(plan: Plan) -> list[str]:
 
 
 def _operator(phase: Phase, operator: Operator) -> list[str]:
-    lines = [f"    reads {', '.join(operator.spools)}, all of it, before it answers"] if operator.reader else []
+    lines = ([f"    reads {', '.join(operator.spools)}, all of it, before it answers"] if operator.reader
+             else [])
     for at, step in enumerate(operator.steps):
         if step.implicit:
             continue
@@ -63,7 +68,8 @@ def _operator(phase: Phase, operator: Operator) -> list[str]:
         if isinstance(step.stage, Sink) and not step.spool:
             lines.append(f"        to {step.stage.path}")
         for (of, port), targets in operator.routes.items():
-            named = [f"[{t.operator}] {_step(phase, t).name}" for t in targets if not _step(phase, t).implicit]
+            named = [f"[{t.operator}] {_step(phase, t).name}" for t in targets
+                     if not _step(phase, t).implicit]
             if of == at and named:
                 lines.append(f"        {port} -> {', '.join(named)}")
     return lines

@@ -26,17 +26,19 @@ from curator.runtime.workers import Job
 from curator.worker.processes import Processes
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
-LEDGER_SHARE = 0.01  # or of this share of the time so far, so that long runs do not leave a file for each second
+# or of this share of the time so far, so that long runs do not leave a file for each second
+LEDGER_SHARE = 0.01
 TURN_S = 0.2  # the loop turns at least this often
 
 
 @dataclass
 class RunContext:
-    """What a run works with in every phase; to be closed. `inline`: in the driver's own process. `lock`: of the run's
-    folder; the fork server and every worker hold its descriptor open. `modules`: what workers of all phases import.
+    """What a run works with in every phase; to be closed. `inline`: in the driver's own process. `lock`: of
+    the run's folder; the fork server and every worker hold its descriptor open. `modules`: what workers of
+    all phases import.
 
-    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `tell`: called with the time whenever
-    the loop has turned, and with None when a phase has ended.
+    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `tell`: called with the time
+    whenever the loop has turned, and with None when a phase has ended.
     """
 
     machine: Node
@@ -64,7 +66,8 @@ def make_runtime(job: Job, context: RunContext) -> tuple[Any, dict[int, Node]]:
         if context.inline:
             return InlineRuntime(job), {0: context.machine}
         if context.processes is None:
-            context.processes = Processes(context.modules, () if context.lock.fd is None else (context.lock.fd,))
+            context.processes = Processes(context.modules,
+                                          () if context.lock.fd is None else (context.lock.fd,))
         return LocalRuntime(job, context.processes), {0: context.machine}
     from curator.runtime.ray import RayRuntime, connect
 
@@ -93,7 +96,8 @@ class Labels(Sequence[str]):
 
 
 class Loop:
-    """Does what is to do in a phase. `units`: the operator that reads each, and the unit; those to do come first.
+    """Does what is to do in a phase. `units`: the operator that reads each, and the unit; those to do come
+    first.
 
     `skipped`: units that were finished before. `workers`: the most at a time, by operator.
     """
@@ -101,7 +105,8 @@ class Loop:
     def __init__(self, phase: Phase, ledger: Ledger, units: Sequence[tuple[int, Unit]], out: Folder) -> None:
         self.phase, self.ledger, self.out = phase, ledger, out
         needs = ledger.prepare(phase, units)
-        todo = [(source, unit, need) for (source, unit), need in zip(units, needs, strict=True) if need is not True]
+        todo = [(source, unit, need) for (source, unit), need in zip(units, needs, strict=True)
+                if need is not True]
         done = [unit for (_, unit), need in zip(units, needs, strict=True) if need is True]
         self.skipped = len(done)
         self.units = [unit for _, unit, _ in todo] + done
@@ -126,19 +131,22 @@ class Loop:
     # -- from beginning to end ------------------------------------------------------------------------------
 
     def go(self, context: RunContext, before: tuple[int, int], max_failed: float) -> Stop | None:
-        """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished units."""
+        """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished
+        units."""
         self.began = time.monotonic()
         folder, operators = self.out.sub("_run"), self.phase.operators
-        # A limit that was reached must let through again what an edit does again, so then everything is read; and so is
-        # what an earlier phase has counted.
+        # A limit that was reached must let through again what an edit does again, so then everything is read;
+        # and so is what an earlier phase has counted.
         may_stop = not self.ledger.unfinished and not self.phase.number
         short_circuits = frozenset(o.index for o in operators
                                    if may_stop and o.kind == "stateful" and self.phase.short_circuit(o.index))
         whole = False
         try:
-            runtime, nodes = make_runtime(Job(operators, self._unit_info, folder.sub("state"), self._restore), context)
+            runtime, nodes = make_runtime(Job(operators, self._unit_info, folder.sub("state"), self._restore),
+                                          context)
             try:
-                self.scheduler = Scheduler(operators, self.todo, nodes, before=before, short_circuits=short_circuits,
+                self.scheduler = Scheduler(operators, self.todo, nodes, before=before,
+                                           short_circuits=short_circuits,
                                            max_failed=max_failed, profiles=load_profiles(folder, operators))
                 self.errors = self.scheduler.errors
                 self._loop(self.scheduler, runtime, context)
@@ -150,8 +158,9 @@ class Loop:
         finally:
             self.ledger.flush(time.monotonic() - self.began, whole)
         if not whole:
-            # Units that began again, or are not finished, may have left files of an attempt before, and so may workers of a
-            # run that was killed, on another machine, after this one had begun: whoever reads the folder must not see them.
+            # Units that began again, or are not finished, may have left files of an attempt before, and so
+            # may workers of a run that was killed, on another machine, after this one had begun: whoever
+            # reads the folder must not see them.
             self.ledger.remove_unnamed()
         context.tell(None)
         return self.scheduler.stopped
@@ -202,7 +211,7 @@ class Loop:
         """Keep of the scheduler what the numbers need."""
         self.busy, self.scheduler = self.busy_s(), None
 
-    # -- what the runtime asks --------------------------------------------------------------------------------
+    # -- what the runtime asks -------------------------------------------------------------------------------
 
     def _unit_info(self, unit: int, attempt: int) -> UnitInfo:
         return UnitInfo(self.units[unit], self.ledger.part_name(self.units[unit], attempt))
@@ -212,11 +221,11 @@ class Loop:
         done = {*committed, *range(len(self.todo), len(self.units))}
         return [(unit, name, unit not in done) for unit, name in self.sidecars.get(step, {}).items()]
 
-    # -- in numbers -----------------------------------------------------------------------------------------------
+    # -- in numbers ------------------------------------------------------------------------------------------
 
     def totals(self, lasting: bool = False) -> dict[str, Counts]:
-        """The counts of finished units and of those under way (of these rows and seconds), by stage. `lasting`: what open units
-        wrote does not count."""
+        """The counts of finished units and of those under way (of these rows and seconds), by stage.
+        `lasting`: what open units wrote does not count."""
         totals = self.ledger.counts()
         for (index, step), counts in self.scheduler.state.under_way.items() if self.scheduler else ():
             operator = self.phase.operators[index]

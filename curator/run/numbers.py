@@ -43,7 +43,8 @@ class Numbers:
         self.sinks = {s.name for s in steps if isinstance(s.stage, Sink) and not s.implicit}
         self.part_of = {s.name: s.part_of for s in steps if s.part_of}
         self.reports = {s.name: s.stage.reports for s in steps if s.part_of}
-        self.reasons = {s.name: s.stage.reasons() for s in steps}  # asked once: a stage may read them from files
+        # asked once: a stage may read them from files
+        self.reasons = {s.name: s.stage.reasons() for s in steps}
         self.read_before = 0  # records, in earlier attempts
         self.errors_before = _errors_in(plan.out.sub("_run"))
         self.best: Allocation | None = None  # the best allocation, when it was asked for last,
@@ -62,7 +63,8 @@ class Numbers:
     def read_and_failed(self) -> tuple[int, int]:
         """Records so far."""
         totals = self.totals()
-        return sum(totals[n].rows_in for n in self.sources if n in totals), sum(c.failed for c in totals.values())
+        return sum(totals[n].rows_in for n in self.sources
+                   if n in totals), sum(c.failed for c in totals.values())
 
     def rows(self) -> list[dict[str, Any]]:
         """The stages as `stats.json` has them."""
@@ -73,7 +75,8 @@ class Numbers:
         totals, loop = self.totals(), self.loops[-1]
         read = sum(c.rows_in for n, c in totals.items() if n in self.sources)
         seconds = max(1e-3, time.monotonic() - self.began)
-        return {**loop.progress(), "phase": loop.phase.number + 1, "phases": len(self.plan.phases), "records_in": read,
+        return {**loop.progress(), "phase": loop.phase.number + 1, "phases": len(self.plan.phases),
+                "records_in": read,
                 "written": sum(c.out.get(WRITTEN, 0) for n, c in totals.items() if n in self.sinks),
                 "dropped": sum(sum(c.dropped.values()) for c in totals.values()),
                 "duplicate": sum(c.duplicate for c in totals.values()),
@@ -103,25 +106,30 @@ class Numbers:
         stats["first_errors"] = self._first_errors(stats, stopped)
         return stats
 
-    def _summary(self, status: str, message: str, files: Iterator[dict[str, Any]] | tuple[()]) -> dict[str, Any]:
+    def _summary(self, status: str, message: str,
+                 files: Iterator[dict[str, Any]] | tuple[()]) -> dict[str, Any]:
         by_step = self._by_step(lasting=True)
         counts = with_parts(by_step, self.part_of, self.reports)
-        shown = {name: kind for step in self.plan.steps for name, kind in step.stage.example_columns().items()}
+        shown = {name: kind for step in self.plan.steps
+                 for name, kind in step.stage.example_columns().items()}
         summed = {name: kind for step in self.plan.steps for name, kind in step.stage.amounts().items()}
-        units = [{"done": loop.ledger.done, "total": len(loop.units), "skipped": loop.skipped} for loop in self.loops]
+        units = [{"done": loop.ledger.done, "total": len(loop.units), "skipped": loop.skipped}
+                 for loop in self.loops]
         seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds),
                        out=self.plan.out.uri, limit=self._limit(), files=files,
                        units=units[0] if units else {}, example_columns=shown, amounts=summed)
         stats = summarise(info, self._infos(), counts, self._findings(by_step | counts))
         if len(self.plan.phases) > 1:
-            stats["phases"] = [{"units": u, "seconds": round(s, 3)} for u, s in zip(units, seconds, strict=True)]
+            stats["phases"] = [{"units": u, "seconds": round(s, 3)}
+                               for u, s in zip(units, seconds, strict=True)]
         return stats
 
     def _infos(self) -> list[StageInfo]:
         workers = {s.name: loop.workers.get(o.index, 0)
                    for loop in self.loops for o in loop.phase.operators for s in o.steps}
-        return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks else "stage",
+        return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks
+                          else "stage",
                           tuple(end for end in s.after if end[0] not in self.part_of), workers.get(s.name, 0),
                           self.reasons[s.name], s.stage.sparse)
                 for s in self.plan.steps if not s.implicit and not s.part_of]
@@ -136,7 +144,8 @@ class Numbers:
         return found
 
     def _files(self) -> Iterator[dict[str, Any]]:
-        """All that was written for the user: an implicit sink's files are its stage's, on the port that it keeps."""
+        """All that was written for the user: an implicit sink's files are its stage's, on the port that it
+        keeps."""
         for loop in self.loops:
             for name, file in (*loop.ledger.written(), *loop.ledger.evidence):
                 step = self.steps[name]
@@ -145,16 +154,18 @@ class Numbers:
                 stage, port = step.after[0] if step.implicit else (name, WRITTEN)
                 if step.part_of:
                     stage, port = step.part_of, CLUSTERS
-                yield {"path": file.path, "rows": file.rows, "size_bytes": file.size_bytes, "stage": stage, "port": port}
+                yield {"path": file.path, "rows": file.rows, "size_bytes": file.size_bytes, "stage": stage,
+                       "port": port}
 
-    # -- failures ---------------------------------------------------------------------------------------------
+    # -- failures --------------------------------------------------------------------------------------------
 
     def _judge_failures(self, stats: dict[str, Any]) -> None:
         records, limit = stats["records"], self.plan.pipeline.settings.max_failed
         failed = sum(s["failed"] for s in stats["stages"])
         if failed > failures_allowed(limit, records["in"]):
             stats["status"], stats["stopped_by"] = "failed", "max_failed"
-            stats["message"] = (f"{failed} of {records['in']} records failed, more than max_failed = {limit:g} allows"
+            stats["message"] = (f"{failed} of {records['in']} records failed, more than max_failed = "
+                                f"{limit:g} allows"
                                 f"{self._where_failed(stats)}")
 
     def _where_failed(self, stats: dict[str, Any]) -> str:
@@ -167,7 +178,8 @@ class Numbers:
                 + (f"; they are in {self.plan.out.path_of('failed')}" if kept else ""))
 
     def _first_errors(self, stats: dict[str, Any], stopped: Stop | None) -> list[dict[str, Any]]:
-        """The first error of each stage; before all others what stopped the run, then by the records that failed."""
+        """The first error of each stage; before all others what stopped the run, then by the records that
+        failed."""
         known = self.errors_before | {name: e for loop in self.loops for name, e in loop.errors.items()}
         failed = {s["name"]: s["failed"] for s in stats["stages"] if s["failed"]}
         errors = [replace(e, stage=self.part_of.get(name, name)) for name, e in known.items()]
@@ -175,7 +187,7 @@ class Numbers:
         first = [stopped.first] if stopped and stopped.first else []
         return [asdict(e) for e in (*first, *(e for e in found if not first or e.stage != first[0].stage))]
 
-    # -- what limits it -----------------------------------------------------------------------------------------
+    # -- what limits it --------------------------------------------------------------------------------------
 
     def _limit(self) -> str:
         """What holds the run up, in words. Empty before anything was measured."""
@@ -185,16 +197,19 @@ class Numbers:
             return ""
         busiest = max(busy, key=lambda o: busy[o])
         seconds, cores = time.monotonic() - self.began, self._ask_allocation()
-        name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0, total / seconds / cores)
+        name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0,
+                                                                                     total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"
         if self.best is not None and (self.best.sharing or self.best.binding == "gpus"):
             return in_words(self.best, self.operators)
         if share > 0.7:
             gain = self.best.gains.get("cpu", 0.0) if self.best is not None else 0.0
-            more = f"one more would make the run {gain:.0%} faster" if gain >= 0.01 else "more would make it faster"
+            more = (f"one more would make the run {gain:.0%} faster" if gain >= 0.01
+                    else "more would make it faster")
             return f"{name} on {cores:g} cores, which are {share:.0%} busy; {more}"
-        return f"{name}; the {cores:g} cores are only {share:.0%} busy: too few or too small inputs to work on at once"
+        return (f"{name}; the {cores:g} cores are only {share:.0%} busy: too few or too small inputs to work "
+                "on at once")
 
     def _ask_allocation(self) -> float:
         """The cores that there are. Now and then, while everything works, finds the best allocation too."""

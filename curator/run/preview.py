@@ -24,7 +24,8 @@ Answers = dict[str, list[Batch]]  # by port
 
 
 def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
-    """What each stage does to the first `records` records of the input, in pipeline order. Nothing is written.
+    """What each stage does to the first `records` records of the input, in pipeline order. Nothing is
+    written.
 
     Raises:
         CuratorError: the plan's errors, and what a stage raised in `setup`.
@@ -43,7 +44,8 @@ def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
                 before, got = None, _read(step, max(1, records // sources), errors)
             else:
                 batches = [b for end in step.after for b in answers.get(end, ())]
-                before = _table([b for end in step.after if parts.get(end[0]) != step.name for b in answers.get(end, ())])
+                before = _table([b for end in step.after if parts.get(end[0]) != step.name
+                                 for b in answers.get(end, ())])
                 got = _process(operator, step, batches, errors)
             answers.update({(step.name, port): batches for port, batches in got.items()})
             outputs = {port: table for port, batches in got.items() if (table := _table(batches)) is not None}
@@ -58,7 +60,8 @@ class _InMemory:
 
     batches: Sequence[Batch]
 
-    def rows(self, unit: Unit, columns: Collection[str] | None = None, kind: type[Batch] = Batch) -> Iterator[Batch]:
+    def rows(self, unit: Unit, columns: Collection[str] | None = None,
+             kind: type[Batch] = Batch) -> Iterator[Batch]:
         return (batch for batch in self.batches if isinstance(batch, kind))
 
 
@@ -82,7 +85,8 @@ def _read(step: Step, records: int, errors: list[FirstError]) -> Answers:
             for output in part.outputs:
                 room = records - sum(len(b) for batches in got.values() for b in batches)
                 if room > 0:
-                    got.setdefault(output.port, []).append(output.ref.data.slice(0, min(output.ref.rows, room)))
+                    got.setdefault(output.port,
+                                   []).append(output.ref.data.slice(0, min(output.ref.rows, room)))
             if sum(len(b) for batches in got.values() for b in batches) >= records:
                 return got
     return got
@@ -98,7 +102,8 @@ def _process(operator: Operator, step: Step, batches: list[Batch], errors: list[
         call = _read_call(unit)
     else:
         runner = _runner(operator.kind, step)
-        call = Call(0, 0, "process", tuple(Slice(Ref(b, len(b), b.nbytes), 0, 0, 0, len(b)) for b in batches), ((0, 0),))
+        call = Call(0, 0, "process", tuple(Slice(Ref(b, len(b), b.nbytes), 0, 0, 0, len(b)) for b in batches),
+                    ((0, 0),))
     for part in _answers(runner, call):
         errors += part.errors
         for output in part.outputs:
@@ -121,5 +126,6 @@ def _answers(runner: Runner, call: Call) -> Iterator[Emitted | Done]:
 def _table(batches: list[Batch]) -> pa.Table | None:
     if not batches:
         return None
-    tables = [t for _, group in itertools.groupby(batches, key=type) for t in [Batch.concat(list(group)).visible()]]
+    tables = [t for _, group in itertools.groupby(batches, key=type)
+              for t in [Batch.concat(list(group)).visible()]]
     return pa.concat_tables(tables, promote_options="permissive")

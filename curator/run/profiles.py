@@ -1,7 +1,8 @@
-"""What a run has learnt of its operators, kept in `_run/profile.json`: the next begins with it, `curator plan` explains by it.
+"""What a run has learnt of its operators, kept in `_run/profile.json`: the next begins with it, `curator
+plan` explains by it.
 
-An operator is known by the fingerprints of its stages, so what is kept outlives renames and edits of other stages, and is not
-used for a stage that changed.
+An operator is known by the fingerprints of its stages, so what is kept outlives renames and edits of other
+stages, and is not used for a stage that changed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ TRUST = 0.2  # of a rate that another run has measured: inputs and machines diff
 
 
 def load_profiles(folder: Folder, operators: Sequence[Operator]) -> dict[int, Profile]:
-    """What earlier runs know of these operators; `folder` is a run's `_run`. A file that cannot be read is as good as none."""
+    """What earlier runs know of these operators; `folder` is a run's `_run`. A file that cannot be read is as
+    good as none."""
     known, keys = _read(folder), _keys(operators)
     index_of = {key: index for index, key in keys.items()}
     found = {}
@@ -43,12 +45,14 @@ def save_profiles(folder: Folder, states: Sequence[OperatorState]) -> None:
         if learnt is not None:
             sent = {keys[index]: round(share, 6) for index, share in learnt.sent.items()}
             known[keys[state.plan.index]] = {"name": state.plan.name, "rows": round(learnt.rows, 3),
-                                             "busy_s": round(learnt.busy_s, 6), "setup_s": round(learnt.setup_s, 3), "sent": sent}
+                                             "busy_s": round(learnt.busy_s, 6),
+                                             "setup_s": round(learnt.setup_s, 3), "sent": sent}
     folder.write(NAME, json.dumps(known, indent=1).encode())
 
 
 def foresee(operators: Sequence[Operator], profiles: Mapping[int, Profile], nodes: Mapping[int, Node]) -> str:
-    """What will limit a run on these nodes, in words, if it goes as the one before; empty if too little is known."""
+    """What will limit a run on these nodes, in words, if it goes as the one before; empty if too little is
+    known."""
     if any(o.index not in profiles for o in operators if o.kind != "sink"):
         return ""
     rows = [0.0] * len(operators)
@@ -61,9 +65,11 @@ def foresee(operators: Sequence[Operator], profiles: Mapping[int, Profile], node
         rate = known.rows / max(known.busy_s, 1e-9) if known else 0.0
         most = 1 if operator.kind == "stateful" else None
         trust = TRUST if known else 1.0
-        demands.append(Demand(operator.resources, rate, rows[operator.index], trust, most, needed=known is not None))
+        demands.append(Demand(operator.resources, rate, rows[operator.index], trust, most,
+                              needed=known is not None))
     best = allocate(demands, nodes)
-    return f"{in_words(best, [o.name for o in operators])}; at best {best.rate:,.0f} records/s" if best.slowest >= 0 else ""
+    return (f"{in_words(best, [o.name for o in operators])}; at best {best.rate:,.0f} records/s"
+            if best.slowest >= 0 else "")
 
 
 def _read(folder: Folder) -> dict[str, Any]:
@@ -77,7 +83,8 @@ def _keys(operators: Sequence[Operator]) -> dict[int, str]:
     """What each operator is known by; equal ones are told apart by their order."""
     keys: dict[int, str] = {}
     for operator in operators:
-        text = "\n".join(step.fingerprint or step.stage.fingerprint() for step in operator.steps if not step.implicit)
+        text = "\n".join(step.fingerprint or step.stage.fingerprint() for step in operator.steps
+                         if not step.implicit)
         key = hashlib.blake2b(f"{operator.kind}\n{text}".encode(), digest_size=8).hexdigest()
         count = sum(k.partition("-")[0] == key for k in keys.values())
         keys[operator.index] = f"{key}-{count + 1}" if count else key

@@ -1,4 +1,5 @@
-"""A run from its first to its last moment: whose folder, what is in the way, phase after phase, the report."""
+"""A run from its first to its last moment: whose folder, what is in the way, phase after phase, the
+report."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ STATS_SHARE = 0.01  # or so seldom that it costs no more than this share of the 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended. `stats` is what `stats.json` holds; `ok` says that every record was dealt with, within `max_failed`."""
+    """How a run ended. `stats` is what `stats.json` holds; `ok` says that every record was dealt with, within
+    `max_failed`."""
 
     stats: dict[str, Any]
     out: str
@@ -80,22 +82,26 @@ class Result:
 
 
 def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, ray: str | bool | None = None,
-        prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False, mode: Mode = "stream",
-        watch: Callable[[Mapping[str, Any]], None] | None = None, metrics_port: int | str | None = None) -> Result:
+        prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False,
+        mode: Mode = "stream",
+        watch: Callable[[Mapping[str, Any]], None] | None = None,
+        metrics_port: int | str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
-    `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for all, 0 to work
-    in this process. `ray`: the address of a Ray cluster to work on; True for that of RAY_ADDRESS, or else one of our own on
-    this machine; False for none; None for that of RAY_ADDRESS, or else none. `prune`: remove results of inputs that are no
-    longer read; a function is told before what that is. `replace`: go on when that removes results which the recipe was
-    edited away from, or another recipe's; a function is asked, for an edit only, and told what would be done again and
-    removed. `mode`: "batch" finishes each operator before the next one begins, and spools what is between them. `watch`:
-    called now and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on this
-    port of this machine (0: any free one), or "HOST:PORT" to let others in.
+    `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for
+    all, 0 to work in this process. `ray`: the address of a Ray cluster to work on; True for that of
+    RAY_ADDRESS, or else one of our own on this machine; False for none; None for that of RAY_ADDRESS, or else
+    none. `prune`: remove results of inputs that are no longer read; a function is told before what that is.
+    `replace`: go on when that removes results which the recipe was edited away from, or another recipe's; a
+    function is asked, for an edit only, and told what would be done again and removed. `mode`: "batch"
+    finishes each operator before the next one begins, and spools what is between them. `watch`: called now
+    and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on
+    this port of this machine (0: any free one), or "HOST:PORT" to let others in.
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
-        CuratorError: the run cannot start: another one writes there, old results or files of others are in the way, or the
+        CuratorError: the run cannot start: another one writes there, old results or files of others are in
+        the way, or the
             port is taken.
     """
     plan = make_plan(pipeline, mode, out)
@@ -104,7 +110,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     with contextlib.ExitStack() as stack:
         lock = take(plan.out)
         stack.callback(lock.release)
-        endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(Endpoint(metrics_port)))
+        endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(
+            Endpoint(metrics_port)))
         ledgers, former = ledgers_of(plan, lock)
         check(plan, ledgers, former, units, prune, replace)
         folder = plan.out.sub("_run")
@@ -112,7 +119,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         folder.write("manifest.json", json.dumps(_manifest(plan), indent=1).encode())
         observer = stack.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
         # A filesystem in memory belongs to one process: no other worker would see it.
-        inline = workers == 0 or any(p.startswith("memory://") for step in plan.steps for p in paths_of(step.stage))
+        inline = workers == 0 or any(p.startswith("memory://") for step in plan.steps
+                                     for p in paths_of(step.stage))
         context = RunContext(this_machine(None if inline else workers), observer, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
                              None if inline else _ray_address(ray), workers)
@@ -130,7 +138,8 @@ def _ray_address(asked: str | bool | None) -> str | None:
 def _manifest(plan: Plan) -> dict[str, Any]:
     stages = [{"name": s.name, "class": f"{type(s.stage).__module__}.{type(s.stage).__qualname__}",
                "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key} for s in plan.steps]
-    return {"name": plan.pipeline.name, "curator": version("curator-core"), "python": platform.python_version(),
+    return {"name": plan.pipeline.name, "curator": version("curator-core"),
+            "python": platform.python_version(),
             "pyarrow": pa.__version__, "stages": stages}
 
 
@@ -168,7 +177,7 @@ class _Run:
         observer.end(stats["status"], stats["message"], stats["records"])
         return Result(stats, self.out.uri)
 
-    # -- phase after phase --------------------------------------------------------------------------------------
+    # -- phase after phase -----------------------------------------------------------------------------------
 
     def _work(self) -> Stop | None:
         """Gives why it stopped early, or None."""
@@ -208,11 +217,13 @@ class _Run:
         stopped = loop.go(self.context, before, failures_allowed(limit, max(before[0], SHARE_OF)))
         if stopped and stopped.kind == "max_failed":
             failed = self.numbers.read_and_failed()[1]
-            return replace(stopped, message=f"{failed} of {before[0]} records failed, more than max_failed = {limit:g} allows")
+            return replace(stopped, message=f"{failed} of {before[0]} records failed, more than max_failed = "
+                                            f"{limit:g} allows")
         return stopped
 
     def _units(self, phase: Phase) -> list[tuple[int, Unit]]:
-        """What there is to read: of the first phase the sources' units, of a later one what is spooled for it."""
+        """What there is to read: of the first phase the sources' units, of a later one what is spooled for
+        it."""
         if not phase.number:
             return self.units
         units: list[tuple[int, Unit]] = []
@@ -221,7 +232,8 @@ class _Run:
                 files = [f for name in operator.spools for f in self._spooled(name)]
                 stage = operator.steps[0].stage
                 sharded = isinstance(stage, Reduce)
-                made = shard_units(files, stage.shards if stage.key is not None else 1) if sharded else spool_units(files)
+                made = shard_units(files, stage.shards if stage.key is not None
+                                   else 1) if sharded else spool_units(files)
                 units += [(operator.index, unit) for unit in made]
         return units
 
@@ -230,7 +242,8 @@ class _Run:
         return self.ledgers[number].spooled(step)
 
     def _lost_files(self, phase: Phase) -> dict[int, set[str]]:
-        """Spooled files that a phase needs and somebody has removed, as ledgers name them, by the phase that wrote them."""
+        """Spooled files that a phase needs and somebody has removed, as ledgers name them, by the phase that
+        wrote them."""
         there = set(self.out.sub(SPOOLS).names(recursive=True))
         lost: dict[int, set[str]] = {}
         for name in {name for o in phase.operators for name in o.spools}:
@@ -239,10 +252,11 @@ class _Run:
                 lost.setdefault(self.spools[name][0], set()).update(gone)
         return lost
 
-    # -- what is told and kept ------------------------------------------------------------------------------------
+    # -- what is told and kept -------------------------------------------------------------------------------
 
     def _tell(self, now: float | None) -> None:
-        """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which the observer is told."""
+        """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which the observer
+        is told."""
         observer, scheduler = self.context.observer, self.loops[-1].scheduler
         if now is not None and self.watch is not None and now - self.watched > WATCH_S:
             self.watch(self.numbers.snapshot())
@@ -263,7 +277,8 @@ class _Run:
         """Of a run that an error of its own ended, if it had begun, or nothing is known of one before it."""
         with contextlib.suppress(CuratorError):  # it may be what the error is about
             if self.loops or not self.out.sub("_run").exists("stats.json"):
-                message = f"{error}" if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
+                message = f"{error}" if isinstance(error,
+                                                   CuratorError) else f"{type(error).__name__}: {error}"
                 stats = self.numbers.final(Stop("broken", message))
                 for first in stats["first_errors"][:1]:
                     error.add_note(str(FirstError(**first)))
@@ -273,7 +288,8 @@ class _Run:
     def _write_card(self, stats: dict[str, Any]) -> None:
         """`README.md`; one that somebody has edited stays, and the stats say so."""
         if not may_replace(self.out):
-            return _note(stats, f"{CARD} was edited, so it is left as it is. Remove it, and the next run writes a new one.")
+            return _note(stats, f"{CARD} was edited, so it is left as it is. Remove it, and the next run "
+                                "writes a new one.")
         self.context.lock.confirm()
         self.out.write(CARD, render_card(stats, self._about(), self.out).encode())
 
@@ -294,7 +310,8 @@ class _Run:
             if own and (folder := folder_of(step.stage)).startswith(root):
                 sinks[step.name] = folder.removeprefix(root)
         settings = self.plan.pipeline.settings
-        return About(version=version("curator-core"), description=settings.description, license=settings.license,
+        return About(version=version("curator-core"), description=settings.description,
+                     license=settings.license,
                      sources=sources, sinks=sinks)
 
 
@@ -312,8 +329,10 @@ def _interrupts() -> Iterator[list[Stop]]:
     before = {}
 
     def ask(number: int, frame: Any) -> None:
-        by, kind = ("Ctrl-C", "interrupted") if number == signal.SIGINT else ("a termination signal", "terminated")
-        asked.append(Stop(kind, f"stopped by {by}; the same command continues it, and does again only what was under way"))
+        by, kind = ("Ctrl-C",
+                    "interrupted") if number == signal.SIGINT else ("a termination signal", "terminated")
+        asked.append(Stop(kind, f"stopped by {by}; the same command continues it, and does again only what "
+                                "was under way"))
         for each, handler in before.items():
             signal.signal(each, handler)
 

@@ -1,7 +1,9 @@
-"""What a node of a cluster does for a run: its worker processes, and copies of batches that lie on other nodes.
+"""What a node of a cluster does for a run: its worker processes, and copies of batches that lie on other
+nodes.
 
-It knows neither Ray nor the scheduler. Requests come in (`do`), words of processes go out (`hear`); a thread of its own owns the
-processes. A call that needs a batch of another node waits for it, and what is sent to the same process after it waits behind it.
+It knows neither Ray nor the scheduler. Requests come in (`do`), words of processes go out (`hear`); a thread
+of its own owns the processes. A call that needs a batch of another node waits for it, and what is sent to the
+same process after it waits behind it.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from curator.worker.store import Store
 
 FETCHES = 4  # batches on their way here at a time
 CLOSE_S = 30.0
-SILENCE_S = 900.0  # Ray ends us when the driver has died; should it not, this does. A driver may be stopped, or busy, for long
+# Ray ends us when the driver has died; should it not, this does. A driver may be stopped, or busy, for long
+SILENCE_S = 900.0
 LOOK_S = 3.0  # whether it is so is looked at this often
-# An answer costs the driver and us a millisecond, however much is in it: when one has just left, the next waits for company.
+# An answer costs the driver and us a millisecond, however much is in it: when one has just left, the next
+# waits for company.
 BUSY_S, GATHER_S = 0.005, 0.001
 
 Far = tuple[int, str]  # the node where a batch lies, and its path there
@@ -32,16 +36,19 @@ User = tuple[int, int]  # a process, and the number of a call
 
 @dataclass(slots=True)
 class Copy:
-    """A batch of another node, here or on its way. `users`: calls that were given it, or wait for it; without any it goes."""
+    """A batch of another node, here or on its way. `users`: calls that were given it, or wait for it; without
+    any it goes."""
 
     path: Future[str]
     users: set[User] = field(default_factory=set)
 
 
 class Agent:
-    """`fetch(node, path)` gives the bytes of a batch on another node, or raises; it is called in threads of its own.
+    """`fetch(node, path)` gives the bytes of a batch on another node, or raises; it is called in threads of
+    its own.
 
-    `leave` is called when nobody has listened for `silence_s`: the driver is gone, and the processes are ended.
+    `leave` is called when nobody has listened for `silence_s`: the driver is gone, and the processes are
+    ended.
     """
 
     def __init__(self, modules: Sequence[str], fetch: Callable[[int, str], Any], leave: Callable[[], None],
@@ -98,7 +105,7 @@ class Agent:
         self.processes.wake()
         self.thread.join(CLOSE_S)
 
-    # -- in its own thread ------------------------------------------------------------------------------------
+    # -- in its own thread -----------------------------------------------------------------------------------
 
     def _live(self) -> None:
         try:
@@ -136,8 +143,10 @@ class Agent:
                         user = request.process, request.message.id
                         copies = {path: self._copy((node, path), user) for path, node in request.far.items()}
                         self.letters.setdefault(request.process, deque()).append((request, copies))
-                case (protocol.Send(message=protocol.Call() | protocol.Discard()) | protocol.EndProcess(kill=False)
-                      ) if request.process in self.letters:  # not `Resume`, which is for a call that has begun
+                case (protocol.Send(message=protocol.Call() | protocol.Discard())
+                      | protocol.EndProcess(kill=False)
+                      # not `Resume`, which is for a call that has begun
+                      ) if request.process in self.letters:
                     self.letters[request.process].append((request, {}))
                 case _:
                     if isinstance(request, protocol.EndProcess) and request.kill:
@@ -146,7 +155,7 @@ class Agent:
         for process in list(self.letters):
             self._send_letters(process)
 
-    # -- batches of other nodes -------------------------------------------------------------------------------
+    # -- batches of other nodes ------------------------------------------------------------------------------
 
     def _copy(self, key: Far, user: User) -> Copy:
         copy = self.copies.get(key)
@@ -183,7 +192,8 @@ class Agent:
         self._let_go(lambda user: user[0] == process)
 
     def _let_go(self, ended: Callable[[User], bool]) -> None:
-        """Remove copies that no call needs any more; one that is still on its way is removed when it is here."""
+        """Remove copies that no call needs any more; one that is still on its way is removed when it is
+        here."""
         for key, copy in list(self.copies.items()):
             copy.users = {user for user in copy.users if not ended(user)}
             if not copy.users:

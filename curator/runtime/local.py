@@ -12,7 +12,16 @@ import cloudpickle
 
 from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
-from curator.engine.events import Action, Event, StartWorker, Stop, StopWorker, Submit, WorkerLost, WorkerReady
+from curator.engine.events import (
+    Action,
+    Event,
+    StartWorker,
+    Stop,
+    StopWorker,
+    Submit,
+    WorkerLost,
+    WorkerReady,
+)
 from curator.engine.protocol import Call, Discard, Done, Emitted, Failed, Rank, Resume
 from curator.machine.detect import free_port
 from curator.runtime.workers import Job, Workers, located
@@ -40,7 +49,9 @@ class LocalRuntime:
         """What has happened since; waits for the first event, at most `timeout` seconds."""
         events: list[Event] = []
         for process, message in self.processes.wait(timeout):
-            events += [Stop("lost", FORK_SERVER_DIED)] if process == FORK_SERVER else self.workers.hear(0, process, message)
+            events += [Stop("lost",
+                            FORK_SERVER_DIED)] if process == FORK_SERVER else self.workers.hear(0, process,
+                                                                                                message)
         self._carry_out()
         return events
 
@@ -53,7 +64,7 @@ class LocalRuntime:
         self.processes.clear()
 
 
-# -- in this process ----------------------------------------------------------------------------------------------
+# -- in this process -----------------------------------------------------------------------------------------
 
 
 class InlineRuntime:
@@ -99,9 +110,11 @@ class InlineRuntime:
         if operator.resources.gang:  # a gang of one
             os.environ.update(Rank(action.worker).environment(free_port()))
         try:
-            runner.setup(Context(action.worker, operator.resources.cpus), self.job.restored(action), self._once)
+            runner.setup(Context(action.worker, operator.resources.cpus), self.job.restored(action),
+                         self._once)
         except CuratorError as error:
-            first = first_error(error.stage if isinstance(error, StageError) else operator.steps[0].name, error)
+            first = first_error(error.stage if isinstance(error, StageError) else operator.steps[0].name,
+                                error)
             yield WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
             return
         self.runners[action.worker] = runner

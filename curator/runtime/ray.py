@@ -1,13 +1,15 @@
 """Workers on a Ray cluster: one actor a node, the node's agent, which runs that node's worker processes.
 
-An agent leases from Ray the cores, GPUs and memory that the run uses there, so other jobs run beside this one. The driver sends
-an agent many requests in one call, and has one call waiting at each of them that answers as soon as there is something to tell.
-All answers come into one inbox, which `wait` blocks on. Batches stay in the shared memory of their node; one that is needed
-elsewhere goes from agent to agent through Ray's object store. Agents belong to the driver: when it dies, Ray ends them, and their
-workers and shared memory go with them. A driver that is only slow, or stopped for a while, loses nothing: what agents have to
+An agent leases from Ray the cores, GPUs and memory that the run uses there, so other jobs run beside this
+one. The driver sends an agent many requests in one call, and has one call waiting at each of them that
+answers as soon as there is something to tell. All answers come into one inbox, which `wait` blocks on.
+Batches stay in the shared memory of their node; one that is needed elsewhere goes from agent to agent through
+Ray's object store. Agents belong to the driver: when it dies, Ray ends them, and their workers and shared
+memory go with them. A driver that is only slow, or stopped for a while, loses nothing: what agents have to
 tell waits for it.
 
-The same packages must be installed on every node, and the folders that the run reads and writes must be reachable from there.
+The same packages must be installed on every node, and the folders that the run reads and writes must be
+reachable from there.
 """
 
 from __future__ import annotations
@@ -44,23 +46,28 @@ from curator.worker.store import Store
 try:
     import ray
 except ImportError as missing:
-    what = "Ray is not installed here" if missing.name == "ray" else f"Ray cannot be imported here ({missing})"
+    what = ("Ray is not installed here" if missing.name == "ray"
+            else f"Ray cannot be imported here ({missing})")
     raise CuratorError(f"{what}; install it with: pip install 'curator-core[ray]'") from missing
 try:
-    from ray._private.state import available_resources_per_node  # no public function tells what is free on each node
+    # no public function tells what is free on each node
+    from ray._private.state import available_resources_per_node
     from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayError
     from ray.util.metrics import Gauge
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as missing:
-    raise CuratorError(f"Curator does not know its way about Ray {getattr(ray, '__version__', 'of this version')} ({missing}); "
+    raise CuratorError("Curator does not know its way about Ray "
+                       f"{getattr(ray, '__version__', 'of this version')} ({missing}); "
                        "install Ray 2.60, on all nodes: pip install 'ray==2.60.*'") from missing
 
 HEAR_S = 5.0  # an agent with nothing to tell says so this often
 WATCH_S = 2.0  # the list of nodes is read this often
-SILENT_S = 90.0  # a cluster that gives no list of nodes for so long is gone; its head may be started again meanwhile
+# a cluster that gives no list of nodes for so long is gone; its head may be started again meanwhile
+SILENT_S = 90.0
 READS = 4  # batches that an agent gives to others at a time
 START_S = 60.0  # for the agents of the nodes that are there at the start; who is later joins later
-GRANT_LOOKS = 15  # so often is the list of nodes read until Ray must have started an agent, else others took what was free
+# so often is the list of nodes read until Ray must have started an agent, else others took what was free
+GRANT_LOOKS = 15
 RESTARTS = 4  # of an agent that dies on a node that lives
 BACKOFF_S = 2.0  # before the first of them; twice as long before each further one
 FULL_TRIES = 5  # of a batch for which the object store has no room
@@ -68,7 +75,7 @@ CLOSE_S = 25.0
 STORE_BYTES = 128 << 20  # of a cluster of our own, which has one node, so that nothing travels
 
 
-# -- on each node -------------------------------------------------------------------------------------------------
+# -- on each node --------------------------------------------------------------------------------------------
 
 
 @ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups={"do": 1, "hear": 1, "read": READS})
@@ -123,7 +130,7 @@ class NodeAgent:
         raise AssertionError
 
 
-# -- what to lease ------------------------------------------------------------------------------------------------
+# -- what to lease -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +147,8 @@ class Lease:
 
 @dataclass(frozen=True)
 class Wants:
-    """What a run takes of a cluster: up to `cores` in all (None for as many as there are), GPUs and memory if a stage asks."""
+    """What a run takes of a cluster: up to `cores` in all (None for as many as there are), GPUs and memory if
+    a stage asks."""
 
     cores: float | None
     gpus: bool
@@ -151,18 +159,21 @@ class Wants:
         needs = [o.resources for o in job.operators]
         return cls(cores, any(n.gpus or n.gpu_memory_gb for n in needs), any(n.memory_gb for n in needs))
 
-    def lease(self, free: Mapping[str, float], taken: float, number: int, node_id: str, name: str) -> Lease | None:
-        """All that is free on a node, within what the run may still take; None if that is less than a core."""
+    def lease(self, free: Mapping[str, float], taken: float, number: int, node_id: str,
+              name: str) -> Lease | None:
+        """All that is free on a node, within what the run may still take; None if that is less than a
+        core."""
         cpus = int(min(free.get("CPU", 0.0), float("inf") if self.cores is None else self.cores - taken))
         if cpus < 1:
             return None
-        return Lease(number=number, node_id=node_id, name=name, cpus=cpus, gpus=int(free.get("GPU", 0)) if self.gpus else 0,
+        return Lease(number=number, node_id=node_id, name=name, cpus=cpus,
+                     gpus=int(free.get("GPU", 0)) if self.gpus else 0,
                      memory_bytes=int(free.get("memory", 0)) if self.memory else 0)
 
 
 def check_gpus(job: Job, nodes: Sequence[Mapping[str, Any]]) -> None:
-    """A cluster with GPUs must have a node with as many as a worker needs. One without any is taken as it is, like a machine
-    without any: a stage that can do without then does.
+    """A cluster with GPUs must have a node with as many as a worker needs. One without any is taken as it is,
+    like a machine without any: a stage that can do without then does.
 
     Raises:
         CuratorError: naming the stage and the largest node.
@@ -175,15 +186,17 @@ def check_gpus(job: Job, nodes: Sequence[Mapping[str, Any]]) -> None:
         if most and need.gpus > (total if need.gang else most):
             has = f"its {len(nodes)} nodes together have {total:g}" if need.gang else \
                 f"its largest node, {largest['NodeName']}, has {most:g}"
-            raise CuratorError(f"{operator.name} needs {need.gpus:g} GPUs, and this Ray cluster can never give them: {has}")
+            raise CuratorError(f"{operator.name} needs {need.gpus:g} GPUs, and this Ray cluster can never "
+                               f"give them: {has}")
 
 
-# -- the driver -----------------------------------------------------------------------------------------------------
+# -- the driver ----------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Member:
-    """An agent as the driver knows it. `node`: None until it is up. `known`: nodes whose agents it was told of."""
+    """An agent as the driver knows it. `node`: None until it is up. `known`: nodes whose agents it was told
+    of."""
 
     lease: Lease
     actor: Any
@@ -197,8 +210,9 @@ class Member:
 class RayRuntime:
     """Workers on the nodes of a Ray cluster.
 
-    `address`: of the cluster; "local" for one of our own on this machine. `cores`: to use in all, None for what is free. `tell`:
-    (kind, text) for the log of the run. `nodes`: what is leased, by node number; those who come later are told as events.
+    `address`: of the cluster; "local" for one of our own on this machine. `cores`: to use in all, None for
+    what is free. `tell`: (kind, text) for the log of the run. `nodes`: what is leased, by node number; those
+    who come later are told as events.
 
     Raises:
         CuratorError: the cluster cannot be reached, or has no node that could run a stage.
@@ -212,7 +226,8 @@ class RayRuntime:
         self.job, self.tell, self.wants = job, tell, Wants.of(job, cores)
         self.run = secrets.token_hex(3)
         self.members: dict[int, Member] = {}
-        self.inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what is to be done with each answer that came
+        # what is to be done with each answer that came
+        self.inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.events: list[ev.Event] = []  # that `wait` has not told yet
         self.deaths: dict[str, list[float]] = {}  # of our agents, when, by node
         self.last_death = ""
@@ -232,7 +247,8 @@ class RayRuntime:
         return {number: m.node for number, m in self.members.items() if m.node is not None}
 
     def _gather(self) -> None:
-        """Start an agent on each node where something is free; returns when those are up, or there is at least one."""
+        """Start an agent on each node where something is free; returns when those are up, or there is at
+        least one."""
         self.watcher.start()
         until, told = time.monotonic() + START_S, False
         while not self.nodes or (len(self.nodes) < len(self.members) and time.monotonic() < until):
@@ -246,7 +262,8 @@ class RayRuntime:
                 self.tell("waiting", "nothing is free on the Ray cluster; waiting until something is")
         self.events.clear()  # the run begins with `nodes`
         if len(self.nodes) > 1 and self.job.sidecars.is_local:
-            self.tell("shared_folder", f"the run has {len(self.nodes)} nodes, and all of them must see the folder of "
+            self.tell("shared_folder",
+                      f"the run has {len(self.nodes)} nodes, and all of them must see the folder of "
                                        f"{self.job.sidecars.uri}")
 
     # -- the runtime ----------------------------------------------------------------------------------------
@@ -290,7 +307,8 @@ class RayRuntime:
                 self.members[node].outbox.append(request)
         for member in self.members.values():
             if member.outbox:
-                needed = {n for request in member.outbox if isinstance(request, protocol.Send) for n in request.far.values()}
+                needed = {n for request in member.outbox if isinstance(request, protocol.Send)
+                          for n in request.far.values()}
                 new = {n: self.members[n].actor for n in needed - member.known if n in self.members}
                 member.known |= new.keys()
                 member.actor.do.remote(new, dumps(member.outbox))
@@ -345,7 +363,8 @@ class RayRuntime:
     # -- the nodes ------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """In a thread of its own: what the cluster has, every few seconds. One answer that fails to come is no reason to stop."""
+        """In a thread of its own: what the cluster has, every few seconds. One answer that fails to come is
+        no reason to stop."""
         silent_since = None
         while not self.closing.is_set():
             asked_at = time.monotonic()
@@ -358,10 +377,12 @@ class RayRuntime:
                 if silent_since is None:
                     silent_since = asked_at
                     self.inbox.put(partial(self.tell, "cluster silent",
-                                           f"the Ray cluster does not tell its nodes ({error}); asking again"))
+                                           f"the Ray cluster does not tell its nodes ({error}); asking "
+                                           "again"))
                 elif time.monotonic() - silent_since > SILENT_S:
                     self.inbox.put(partial(self.events.append, ev.Stop(
-                        "interrupted", f"the Ray cluster does not answer any more ({error}); what was committed is safe: "
+                        "interrupted", f"the Ray cluster does not answer any more ({error}); what was "
+                                       "committed is safe: "
                         "run the same command again")))
                     return
             self.closing.wait(WATCH_S)
@@ -384,14 +405,16 @@ class RayRuntime:
         for node_id, node in sorted(alive.items(), key=lambda n: (-free.get(n[0], {}).get("CPU", 0), n[0])):
             if node_id not in ours and self._may_start(node_id, now):
                 taken = sum(m.lease.cpus for m in self.members.values())
-                lease = self.wants.lease(free.get(node_id, {}), taken, self.next_number, node_id, node["NodeName"])
+                lease = self.wants.lease(free.get(node_id, {}), taken, self.next_number, node_id,
+                                         node["NodeName"])
                 if lease is not None:
                     self.next_number += 1
                     self._start(lease)
 
     def _may_start(self, node_id: str, now: float) -> bool:
         deaths = self.deaths.get(node_id, [])
-        return not deaths or (len(deaths) <= RESTARTS and now - deaths[-1] > BACKOFF_S * 2 ** (len(deaths) - 1))
+        return not deaths or (len(deaths) <= RESTARTS
+                              and now - deaths[-1] > BACKOFF_S * 2 ** (len(deaths) - 1))
 
     def _start(self, lease: Lease) -> None:
         try:
@@ -414,7 +437,7 @@ def _kill(actor: Any) -> None:
         ray.kill(actor)
 
 
-# -- connecting -------------------------------------------------------------------------------------------------------
+# -- connecting ----------------------------------------------------------------------------------------------
 
 
 def connect(address: str, cores: float | None) -> Callable[[], None]:
@@ -446,8 +469,10 @@ def _own_cluster(cores: float | None) -> Callable[[], None]:
         shutil.rmtree(folder, ignore_errors=True)
 
     try:
-        ray.init(address="local", num_cpus=max(1, int(machine.cpus)), num_gpus=machine.gpus, include_dashboard=False,
-                 log_to_driver=False, logging_level="ERROR", object_store_memory=STORE_BYTES, _temp_dir=folder)
+        ray.init(address="local", num_cpus=max(1, int(machine.cpus)), num_gpus=machine.gpus,
+                 include_dashboard=False,
+                 log_to_driver=False, logging_level="ERROR", object_store_memory=STORE_BYTES,
+                 _temp_dir=folder)
     except BaseException as error:
         leave()
         if isinstance(error, (ConnectionError, RuntimeError, ValueError, RayError, OSError)):
@@ -459,12 +484,15 @@ def _own_cluster(cores: float | None) -> Callable[[], None]:
 def _check_reachable(address: str) -> None:
     """Ray itself tries for a minute."""
     if address.startswith("ray://"):
-        raise CuratorError(f"{address} is for Ray's client, through which a run would be slow; start the run on the cluster "
-                           "(ray job submit -- curator run ...), or give the address of the cluster itself (host:6379)")
+        raise CuratorError(f"{address} is for Ray's client, through which a run would be slow; start the run "
+                           "on the cluster "
+                           "(ray job submit -- curator run ...), or give the address of the cluster itself "
+                           "(host:6379)")
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         if address != "auto":
-            raise CuratorError(f"{address!r} is not the address of a Ray cluster; give host:port, auto or local")
+            raise CuratorError(f"{address!r} is not the address of a Ray cluster; give host:port, auto or "
+                               "local")
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()

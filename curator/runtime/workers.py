@@ -1,8 +1,9 @@
-"""Workers as groups of processes: what the scheduler wants, as requests to nodes, and what processes say, as events.
+"""Workers as groups of processes: what the scheduler wants, as requests to nodes, and what processes say, as
+events.
 
-What all runtimes with processes share. An ordinary worker is one process. A gang is one for each rank: all of them get every call,
-in the same order; the answer of rank 0 counts, and is told when all have given theirs, since until then they read what was given.
-What ends one rank ends them all.
+What all runtimes with processes share. An ordinary worker is one process. A gang is one for each rank: all of
+them get every call, in the same order; the answer of rank 0 counts, and is told when all have given theirs,
+since until then they read what was given. What ends one rank ends them all.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from curator.pipeline.plan import Operator
 class Job:
     """What every runtime must know of a run: the operators, the units, and where sidecars lie.
 
-    `unit_of(unit, attempt)`: what to read, and what its files are called. `restore(step, units)`: the sidecars of a stateful step,
-    of the committed units and of those that are done again.
+    `unit_of(unit, attempt)`: what to read, and what its files are called. `restore(step, units)`: the
+    sidecars of a stateful step, of the committed units and of those that are done again.
     """
 
-    def __init__(self, operators: Sequence[Operator], unit_of: Callable[[int, int], protocol.UnitInfo], sidecars: Folder,
+    def __init__(self, operators: Sequence[Operator], unit_of: Callable[[int, int], protocol.UnitInfo],
+                 sidecars: Folder,
                  restore: Callable[[str, Sequence[int]], list[protocol.Restored]]) -> None:
         self.operators, self.unit_of, self.sidecars, self.restore = operators, unit_of, sidecars, restore
 
@@ -43,14 +45,16 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class ProcessGroup:
-    """The processes of one worker, in the order of their ranks. Rank 0 starts first and says where the others find it."""
+    """The processes of one worker, in the order of their ranks. Rank 0 starts first and says where the others
+    find it."""
 
     start: ev.StartWorker
     processes: list[int] = field(default_factory=list)
     living: set[int] = field(default_factory=set)
     setups: list[float] = field(default_factory=list)  # seconds, of the ranks that are ready
     exhausted: bool = False  # of rank 0
-    answers: dict[int, list[tuple[int, protocol.Done]]] = field(default_factory=dict)  # by call that not all ranks have answered
+    # by call that not all ranks have answered
+    answers: dict[int, list[tuple[int, protocol.Done]]] = field(default_factory=dict)
     stopping: bool = False
 
     @property
@@ -128,18 +132,21 @@ class Workers:
         place = start.places[number]
         nodes = [p.node for p in start.places]
         rank = protocol.Rank(
-            start.worker, place.gpus, visible=tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus),
-            gang=group.size > 1 or self.job.operators[start.operator].resources.gang, number=number, size=group.size,
+            start.worker, place.gpus,
+            visible=tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus),
+            gang=group.size > 1 or self.job.operators[start.operator].resources.gang, number=number,
+            size=group.size,
             local_rank=nodes[:number].count(place.node), local_size=nodes.count(place.node),
             address=self.address_of(nodes[0]), port=port)
-        self._ask(group, number, protocol.Send(process, protocol.Setup(self._spec(start.operator), rank, self.job.restored(start))))
+        self._ask(group, number, protocol.Send(process, protocol.Setup(self._spec(start.operator), rank,
+                                                                       self.job.restored(start))))
 
     def _spec(self, index: int) -> bytes:
         if index not in self.specs:
             self.specs[index] = cloudpickle.dumps((self.job.operators[index], self.job.sidecars), protocol=5)
         return self.specs[index]
 
-    # -- what processes say -----------------------------------------------------------------------------------
+    # -- what processes say ----------------------------------------------------------------------------------
 
     def hear(self, node: int, process: int, message: protocol.FromProcess) -> list[ev.Event]:
         """What the scheduler is told of a message from a process of a node."""
@@ -157,7 +164,8 @@ class Workers:
             case protocol.Ready():
                 group.setups.append(message.setup_s)
                 group.exhausted |= message.exhausted and rank == 0
-                return [ev.WorkerReady(group.start.worker, max(group.setups), group.exhausted)] if group.is_ready else []
+                return [ev.WorkerReady(group.start.worker, max(group.setups),
+                                       group.exhausted)] if group.is_ready else []
             case protocol.MeetsAt():
                 for other in range(1, group.size):
                     self._start_rank(group, other, message.port)
@@ -188,7 +196,8 @@ class Workers:
         if first is not None and not first.stage:  # it was raised where no step was begun
             first = replace(first, stage=names[step])
         self._end(group)
-        return ev.WorkerLost(group.start.worker, f"rank {rank}: {ended.reason}" if group.size > 1 else ended.reason,
+        return ev.WorkerLost(group.start.worker, f"rank {rank}: {ended.reason}" if group.size > 1
+                             else ended.reason,
                              setup=not group.is_ready, fatal=ended.fatal, step=step, first=first)
 
     def _end(self, group: ProcessGroup) -> None:

@@ -1,4 +1,5 @@
-"""Where the rows of one call went: counted as its answers come, so that no answer is kept for it; beneath the `Runner`."""
+"""Where the rows of one call went: counted as its answers come, so that no answer is kept for it; beneath the
+`Runner`."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ ERROR_CHARS = 160  # of an error, where errors are counted
 
 
 class Account:
-    """The account of one `process` call of `stage`, a step called `name`. It keeps which rows were seen and counts by unit,
-    never a batch. `only_unit`: the unit of all rows, if it is one."""
+    """The account of one `process` call of `stage`, a step called `name`. It keeps which rows were seen and
+    counts by unit, never a batch. `only_unit`: the unit of all rows, if it is one."""
 
-    def __init__(self, name: str, stage: Stage, batch: Batch, only_unit: int | None, amounts: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, stage: Stage, batch: Batch, only_unit: int | None,
+                 amounts: tuple[str, ...] = ()) -> None:
         self.name, self.stage, self.only_unit, self.amounts = name, stage, only_unit, amounts
         self.adds = tuple(stage.contract().adds)
         self.counts: dict[int, Counts] = {}
@@ -43,8 +45,10 @@ class Account:
         """
         schema = answer.rows.schema
         if schema.get_field_index(ROW) < 0 or schema.get_field_index(UNIT) < 0:
-            raise StageError(self.name, "answered a batch that was not made from the one given (take, filter, split, explode, "
-                                        "with_columns, select): the engine cannot tell which row became which")
+            raise StageError(self.name, "answered a batch that was not made from the one given (take, "
+                                        "filter, split, explode, "
+                                        "with_columns, select): the engine cannot tell which row became "
+                                        "which")
         self._mark(answer.rows.column(ROW).to_numpy())
         for unit, rows in self._sizes(answer):
             counts = self._of(unit)
@@ -60,7 +64,8 @@ class Account:
     def extra(self, outputs: Outputs) -> None:
         """Take in numbers that the stage gave beside its rows."""
         if outputs.counts or outputs.inner:
-            next(iter(self.counts.values())).add(Counts(extra=dict(outputs.counts or {}), inner=dict(outputs.inner or {})))
+            next(iter(self.counts.values())).add(Counts(extra=dict(outputs.counts or {}),
+                                                        inner=dict(outputs.inner or {})))
 
     def close(self, busy_s: float) -> dict[int, Counts]:
         """The counts by unit; `busy_s` of work is shared out by rows.
@@ -72,7 +77,8 @@ class Account:
             lost = np.ones(self._rows, dtype=bool) if self._seen is None else ~self._seen
             if lost.any():
                 ids = tuple(self._ids.filter(pa.array(lost)).to_pylist())
-                raise StageError(self.name, f"{len(ids)} of {self._rows} rows are on no port; a stage sends on every row it is "
+                raise StageError(self.name, f"{len(ids)} of {self._rows} rows are on no port; a stage sends "
+                                            "on every row it is "
                                             "given, on `dropped` if need be, or names it as absorbed", ids)
         for counts in self.counts.values():
             counts.busy_s += busy_s * counts.rows_in / self._rows
@@ -103,11 +109,13 @@ class Account:
                 yield unit, len(at)
 
     def _tables(self, batch: Batch) -> Iterator[tuple[int, pa.Table]]:
-        """The columns that are counted by value, for each unit: of text and media no copy is made to count rows."""
+        """The columns that are counted by value, for each unit: of text and media no copy is made to count
+        rows."""
         if self.only_unit is not None:
             yield self.only_unit, batch.rows
             return
-        wanted = {UNIT, "reason", "error", *self.stage.count_by, *self.amounts, *self.adds}  # a table without columns has no rows
+        # a table without columns has no rows
+        wanted = {UNIT, "reason", "error", *self.stage.count_by, *self.amounts, *self.adds}
         rows = batch.rows.select([name for name in batch.rows.column_names if name in wanted])
         for unit, at in rows_by_unit(batch).items():
             yield unit, rows.slice(int(at[0]), len(at)) if adjacent(at) else rows.take(pa.array(at))
@@ -122,7 +130,8 @@ def rows_by_unit(batch: Batch) -> dict[int, np.ndarray]:
 
 
 def adjacent(at: np.ndarray) -> bool:
-    """Whether positions in their order follow one another, so that a slice gives these rows without a copy."""
+    """Whether positions in their order follow one another, so that a slice gives these rows without a
+    copy."""
     return bool(at[-1] - at[0] == len(at) - 1)
 
 
@@ -142,22 +151,27 @@ def count_port(counts: Counts, port: str, rows: pa.Table) -> None:
 
 
 def count_amounts(counts: Counts, way: str, rows: pa.Table, names: Iterable[str]) -> None:
-    """Add up the columns `names` of rows that came `in` or left on a port, those that are there and have numbers."""
+    """Add up the columns `names` of rows that came `in` or left on a port, those that are there and have
+    numbers."""
     for name in names:
         at = rows.schema.get_field_index(name)
-        if at < 0 or not (pa.types.is_floating(kind := rows.schema.field(at).type) or pa.types.is_integer(kind)):
+        if at < 0 or not (pa.types.is_floating(kind := rows.schema.field(at).type)
+                          or pa.types.is_integer(kind)):
             continue
         if way == "dropped":
             sums = rows.select([name, "reason"]).group_by("reason").aggregate([(name, "sum")])
-            for reason, amount in zip(*(sums.column(n).to_pylist() for n in ("reason", f"{name}_sum")), strict=True):
+            for reason, amount in zip(*(sums.column(n).to_pylist() for n in ("reason", f"{name}_sum")),
+                                      strict=True):
                 counts.saw_amount(name, way, str(reason), float(amount or 0))
         else:
             port = "" if way == "in" or way in SIDE_OUTPUTS else way
             counts.saw_amount(name, "out" if port else way, port, float(pc.sum(rows.column(at)).as_py() or 0))
 
 
-def count_answer(counts: Counts, port: str, rows: pa.Table, adds: tuple[str, ...], count_by: Iterable[str]) -> None:
-    """Count rows that a stage sent to a port: also what the columns that it `adds` hold, and by the values of those in `count_by`."""
+def count_answer(counts: Counts, port: str, rows: pa.Table, adds: tuple[str, ...],
+                 count_by: Iterable[str]) -> None:
+    """Count rows that a stage sent to a port: also what the columns that it `adds` hold, and by the values of
+    those in `count_by`."""
     count_port(counts, port, rows)
     if port not in SIDE_OUTPUTS:
         for name in adds:

@@ -1,4 +1,5 @@
-"""What a call gives until its next part leaves the worker: rows by port and unit, counts, first errors, changed sizes."""
+"""What a call gives until its next part leaves the worker: rows by port and unit, counts, first errors,
+changed sizes."""
 
 from __future__ import annotations
 
@@ -21,13 +22,15 @@ SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
 class Answer:
     """The answer of one worker to one call after the other. `put` moves a batch out of the process.
 
-    `nbytes`: about what the rows are that have not left yet. `only_unit`: the unit of all rows of this call, if it is one.
+    `nbytes`: about what the rows are that have not left yet. `only_unit`: the unit of all rows of this call,
+    if it is one.
     """
 
     def __init__(self, operator: Operator, put: Callable[[Batch], Any]) -> None:
         self.operator, self.put = operator, put
         self.errors = FirstErrors()
-        self.refitted: dict[int, Refitted] = {}  # by step, since a call was last answered: one that fails tells nothing
+        # by step, since a call was last answered: one that fails tells nothing
+        self.refitted: dict[int, Refitted] = {}
         self.short: dict[int, MemoryShort] = {}  # so too
         self.begin(None)
 
@@ -51,7 +54,8 @@ class Answer:
         batch = self.lightened(step, port, batch)
         for unit, rows in self._by_unit(batch):
             self.rows.setdefault((step, port, unit), []).append(rows)
-        # An upper bound (a slice counts all that it is part of), forty times cheaper than the bytes themselves.
+        # An upper bound (a slice counts all that it is part of), forty times cheaper than the bytes
+        # themselves.
         bound = batch.rows.get_total_buffer_size()
         self.nbytes += bound if bound < SMALL_BYTES and not batch.payloads() else batch.nbytes
 
@@ -110,7 +114,8 @@ class FirstErrors:
     """The first row that failed in each stage, to be told once."""
 
     def __init__(self) -> None:
-        self._raised: dict[str, FirstError] = {}  # what a stage raised last, until the row that it was about is known
+        # what a stage raised last, until the row that it was about is known
+        self._raised: dict[str, FirstError] = {}
         self._known: set[str] = set()
         self._untold: list[FirstError] = []
 

@@ -1,19 +1,23 @@
-"""How many rows a call may have once memory ran out: fewer, and more again when calls go well; beneath the `Runner`."""
+"""How many rows a call may have once memory ran out: fewer, and more again when calls go well; beneath the
+`Runner`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 GROW_AFTER = 8  # calls of the full size that went well, then it is doubled
-TRY_AFTER = 64  # such calls before a size that ran out of memory is tried again: twice as many each time it does so again
+# such calls before a size that ran out of memory is tried again: twice as many each time it does so again
+TRY_AFTER = 64
 TRY_AFTER_MAX = 4096
 
 # What libraries say that have no error of their own for it: torch on a CPU and cuBLAS, ONNX Runtime, XLA.
-_SAYINGS = ("out of memory", "can't allocate memory", "alloc_failed", "failed to allocate memory", "resource_exhausted")
+_SAYINGS = ("out of memory", "can't allocate memory", "alloc_failed", "failed to allocate memory",
+            "resource_exhausted")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory of the machine or of a device ran out, also where a stage raised another error from it."""
+    """Whether memory of the machine or of a device ran out, also where a stage raised another error from
+    it."""
     return any(isinstance(one, MemoryError)  # also pyarrow's and numpy's own
                or any("OutOfMemory" in kind.__name__ for kind in type(one).__mro__)  # torch's
                or (isinstance(one, RuntimeError) and any(saying in str(one).lower() for saying in _SAYINGS))

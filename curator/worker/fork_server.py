@@ -1,11 +1,14 @@
-"""The parent of all local workers: a small process that imports once, forks, reaps, and cleans up after the driver.
+"""The parent of all local workers: a small process that imports once, forks, reaps, and cleans up after the
+driver.
 
-FD, its first argument, is one end of a socket pair. The driver sends (FORK, worker) with the worker's own socket attached, or
-(KILL, worker); the fork server answers (pid, worker, exit status) when a worker has ended. When the driver is gone, however it
-went, the socket closes: the fork server kills every worker and removes the run's shared memory. A fork costs some ms where a new
-interpreter with Arrow costs a third of a second, and it is safe because this process never starts a thread.
+FD, its first argument, is one end of a socket pair. The driver sends (FORK, worker) with the worker's own
+socket attached, or (KILL, worker); the fork server answers (pid, worker, exit status) when a worker has
+ended. When the driver is gone, however it went, the socket closes: the fork server kills every worker and
+removes the run's shared memory. A fork costs some ms where a new interpreter with Arrow costs a third of a
+second, and it is safe because this process never starts a thread.
 
-The standard library's fork server neither kills with a process what that started, nor cleans up after its owner; so this is ours.
+The standard library's fork server neither kills with a process what that started, nor cleans up after its
+owner; so this is ours.
 """
 
 from __future__ import annotations
@@ -71,10 +74,11 @@ def _import_once(modules: list[str]) -> None:
 
 
 def _leave_a_watchdog(folders: list[str], not_for_it: tuple[int, ...]) -> None:
-    """Start a process that removes the shared memory when this one and all workers are gone, and could not do it themselves.
+    """Start a process that removes the shared memory when this one and all workers are gone, and could not do
+    it themselves.
 
-    It is no child of ours: who kills a process with its children (a cluster that clears up) does not find it. It waits on a
-    pipe that this process and every fork of it hold open.
+    It is no child of ours: who kills a process with its children (a cluster that clears up) does not find it.
+    It waits on a pipe that this process and every fork of it hold open.
     """
     read, write = os.pipe()
     child = os.fork()
@@ -125,7 +129,8 @@ def _reap(driver: socket.socket, workers: dict[int, int]) -> None:
         if not pid:
             return
         _kill(pid)  # what it started and left behind
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the driver is gone: the next read says so
+        # the driver is gone: the next read says so
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             driver.sendall(EXITED.pack(pid, workers.pop(pid), status))
 
 
@@ -149,7 +154,8 @@ def _fork(driver: socket.socket, wake: int, worker: int, fd: int, workers: dict[
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)  # a program that a stage starts inherits what is ignored, not this
+            # a program that a stage starts inherits what is ignored, not this
+            signal.signal(number, lambda *_: None)
         os.set_inheritable(fd, False)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,8 +1,9 @@
 """What workers import, and who does it: the process that they are forked from, once, and single-threaded.
 
-Arrow looks for pandas when it makes its first array. Where that is installed, it costs each process a third of a second, 360
-modules and 34 MB, for a package that few stages use. So the command line, and the process that workers are forked from, tell
-Arrow that there is none. When somebody does import pandas, Arrow is told of it, and behaves as ever.
+Arrow looks for pandas when it makes its first array. Where that is installed, it costs each process a third
+of a second, 360 modules and 34 MB, for a package that few stages use. So the command line, and the process
+that workers are forked from, tell Arrow that there is none. When somebody does import pandas, Arrow is told
+of it, and behaves as ever.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class _Modules(cloudpickle.Pickler):
 
 
 def modules_of(operators: Iterable[Operator]) -> list[str]:
-    """The modules that a worker needs for its stages; the process that workers are forked from imports them once.
+    """The modules that a worker needs for its stages; the process that workers are forked from imports them
+    once.
 
     Raises:
         CuratorError: a stage cannot be sent to a worker at all.
@@ -50,22 +52,25 @@ def modules_of(operators: Iterable[Operator]) -> list[str]:
         try:
             pickler.dump(step.stage)
         except Exception as error:
-            raise CuratorError(f"{step.name} cannot be sent to a worker: {error}. What cannot be pickled (a lock, an open file, "
+            raise CuratorError(f"{step.name} cannot be sent to a worker: {error}. What cannot be pickled (a "
+                               "lock, an open file, "
                                "a connection) is made in setup") from error
     for name in pickler.found:
         send_by_value(name)
     return sorted(pickler.found - {"__main__"})
 
 
-# -- pandas ------------------------------------------------------------------------------------------------------
+# -- pandas --------------------------------------------------------------------------------------------------
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds pandas where the others do, and tells Arrow when it has been imported. `hiding`: says that there is none."""
+    """Finds pandas where the others do, and tells Arrow when it has been imported. `hiding`: says that there
+    is none."""
 
     hiding = False
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
         if name != "pandas":
             return None
         if self.hiding:
@@ -77,7 +82,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             def load_and_tell(module: ModuleType) -> None:
                 load(module)
-                with contextlib.suppress(ImportError):  # it is older than Arrow wants, who says so when it matters
+                # it is older than Arrow wants, who says so when it matters
+                with contextlib.suppress(ImportError):
                     _ = pa.lib._pandas_api.pd
 
             spec.loader.exec_module = load_and_tell  # type: ignore[method-assign]
@@ -88,7 +94,8 @@ _finder = _Finder()
 
 
 def hold_back() -> None:
-    """From now on this process, and those forked from it, import pandas when somebody asks for it by name, and not before."""
+    """From now on this process, and those forked from it, import pandas when somebody asks for it by name,
+    and not before."""
     if "pandas" not in sys.modules and importlib.util.find_spec("pandas") and hasattr(pa.lib, "_pandas_api"):
         sys.meta_path.insert(0, _finder)
         _finder.hiding = True
@@ -98,6 +105,7 @@ def hold_back() -> None:
 
 
 def bring_for(schema: pa.Schema) -> None:
-    """Import pandas, if it was held back, for times in nanoseconds: Arrow gives their values as its objects."""
+    """Import pandas, if it was held back, for times in nanoseconds: Arrow gives their values as its
+    objects."""
     if _finder in sys.meta_path and "pandas" not in sys.modules and "[ns" in str(schema):
         importlib.import_module("pandas")

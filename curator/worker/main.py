@@ -1,4 +1,5 @@
-"""The life of a worker process: one socket to its node's `Processes`, one runner, calls in the order they come."""
+"""The life of a worker process: one socket to its node's `Processes`, one runner, calls in the order they
+come."""
 
 from __future__ import annotations
 
@@ -65,8 +66,8 @@ class Worker:
         self.call = 0
         self.progressed = 0.0
         self.worked_bytes = 0  # since memory was given back
-        # Its own thread, so that the driver can send while this worker works, and so that the driver's death is noticed
-        # in the middle of a call.
+        # Its own thread, so that the driver can send while this worker works, and so that the driver's death
+        # is noticed in the middle of a call.
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -119,12 +120,15 @@ class Worker:
         except Exception as error:
             ours = isinstance(error, CuratorError)
             told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-            self.send(protocol.Ended(told, ours, first=first_error(error.stage if isinstance(error, StageError) else "", error)))
+            self.send(protocol.Ended(told, ours,
+                                     first=first_error(error.stage if isinstance(error, StageError) else "",
+                                                       error)))
             return None
         self.send(protocol.Ready(time.perf_counter() - began, runner.exhausted))
         return runner
 
-    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str], restore: list[protocol.Restored]) -> Runner:
+    def _runner(self, operator: Operator, sidecars: Folder, folders: list[str],
+                restore: list[protocol.Restored]) -> Runner:
         cpus, rank = operator.resources.cpus, self.rank
         if cpus >= 2:
             os.environ["OMP_NUM_THREADS"] = str(int(cpus))
@@ -135,13 +139,16 @@ class Worker:
             at = mmap.mmap(crumb.fileno(), 1)
         limited = operator.timeout_s is not None and rank.number == 0
         runner = Runner(operator, store.put if rank.number == 0 else lambda batch: None, store.get, sidecars,
-                        self._progress if limited else lambda: None, lambda step: at.__setitem__(0, min(step, 255)),
+                        self._progress if limited else lambda: None,
+                        lambda step: at.__setitem__(0, min(step, 255)),
                         lockstep=rank.size > 1)
-        runner.setup(Context(rank.worker, cpus, rank.gpus, rank.number, rank.size), restore, partial(once_on_node, folders[0]))
+        runner.setup(Context(rank.worker, cpus, rank.gpus, rank.number, rank.size), restore,
+                     partial(once_on_node, folders[0]))
         return runner
 
     def _next(self) -> protocol.ToProcess | Unreadable:
-        """The next message. Who has to wait for one gives back the memory that the allocators kept of what was worked on."""
+        """The next message. Who has to wait for one gives back the memory that the allocators kept of what
+        was worked on."""
         if self.worked_bytes > TRIM_BYTES and self.inbox.empty():
             self.worked_bytes = 0
             pa.default_memory_pool().release_unused()
@@ -185,7 +192,8 @@ class Worker:
                 return
             if isinstance(message, protocol.End):
                 raise Hangup
-            self.later.append(message)  # in its turn: a unit is not forgotten in the middle of a call over its rows
+            # in its turn: a unit is not forgotten in the middle of a call over its rows
+            self.later.append(message)
 
     def _progress(self) -> None:
         now = time.perf_counter()
@@ -195,13 +203,15 @@ class Worker:
 
 
 def trim_heap() -> None:
-    """Have the C library give free pages back; it keeps up to twice the largest block that was ever let go. Only GNU's knows how."""
+    """Have the C library give free pages back; it keeps up to twice the largest block that was ever let go.
+    Only GNU's knows how."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def once_on_node(folder: str, name: str, do: Callable[[], None]) -> None:
-    """Do something, unless another process of this run has done it on this node. `folder`: of the run, on this node.
+    """Do something, unless another process of this run has done it on this node. `folder`: of the run, on
+    this node.
 
     Others wait meanwhile. If the one that does it dies, the next one does; if it fails, all are told.
 

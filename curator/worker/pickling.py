@@ -1,8 +1,8 @@
 """Pickles that every process of a run can read, on any node.
 
-Pickle names a class by its module. One that is defined in a script or a notebook stands in `__main__`, which is another module in
-each process, and some stand in modules that cannot be imported by name. Those go by value, as cloudpickle has it: who reads
-one twice gets the same class, and who sent it gets his own back.
+Pickle names a class by its module. One that is defined in a script or a notebook stands in `__main__`, which
+is another module in each process, and some stand in modules that cannot be imported by name. Those go by
+value, as cloudpickle has it: who reads one twice gets the same class, and who sent it gets his own back.
 """
 
 from __future__ import annotations

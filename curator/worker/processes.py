@@ -1,8 +1,8 @@
 """The worker processes of one node: started, told, heard, ended, and cleaned up after.
 
-It knows processes by the numbers that its owner chose, and messages; of the run it knows nothing. Its owner waits in one place
-for everything: answers of processes, and their deaths, which the fork server reports. Batches stay in shared memory; only their
-names pass through here.
+It knows processes by the numbers that its owner chose, and messages; of the run it knows nothing. Its owner
+waits in one place for everything: answers of processes, and their deaths, which the fork server reports.
+Batches stay in shared memory; only their names pass through here.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ from curator.worker.store import Store
 
 GRACE_S = 10.0  # for processes to close when the run has ended
 FORK_SERVER = -1  # where a process number stands otherwise
-# A process is forked safely only while it has one thread: BLAS libraries and Arrow's second allocator start theirs on import.
+# A process is forked safely only while it has one thread: BLAS libraries and Arrow's second allocator start
+# theirs on import.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
               "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 SIZE = struct.Struct("!i")  # goes before each message, as `multiprocessing.connection` has it
 
 
 class Line:
-    """Our end of a process's socket. It never waits: a process that hangs, or is stopped, stops nobody else."""
+    """Our end of a process's socket. It never waits: a process that hangs, or is stopped, stops nobody
+    else."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -55,7 +57,8 @@ class Line:
                 del self.outbox[:self.end.send(self.outbox)]
 
     def receive(self) -> tuple[list[bytes], bool]:
-        """The whole messages that have come, and whether there may be more. Half a message of a dead process is nothing."""
+        """The whole messages that have come, and whether there may be more. Half a message of a dead process
+        is nothing."""
         more = False
         try:
             while chunk := self.end.recv(1 << 18):
@@ -89,7 +92,8 @@ class Process:
 class Processes:
     """Worker processes of this machine. All methods but `wake` belong to one thread.
 
-    `modules`: imported once, before processes are forked. `keep`: descriptors that all of them hold open (the run's lock).
+    `modules`: imported once, before processes are forked. `keep`: descriptors that all of them hold open (the
+    run's lock).
     """
 
     def __init__(self, modules: Sequence[str] = (), keep: Sequence[int] = ()) -> None:
@@ -108,10 +112,12 @@ class Processes:
 
     def _start_fork_server(self, modules: Sequence[str], keep: Sequence[int]) -> None:
         self.fork_server, theirs = socket.socketpair()
-        job = json.dumps({"path": sys.path, "modules": list(modules), "folders": list(self.folders), "keep": list(keep)})
+        job = json.dumps({"path": sys.path, "modules": list(modules), "folders": list(self.folders),
+                          "keep": list(keep)})
         paths = os.pathsep.join(p for p in sys.path if p)
         self.fork_server_process = subprocess.Popen(
-            [sys.executable, "-c", "from curator.worker.fork_server import main; main()", str(theirs.fileno()), job],
+            [sys.executable, "-c", "from curator.worker.fork_server import main; main()",
+             str(theirs.fileno()), job],
             pass_fds=[theirs.fileno(), *keep], start_new_session=True, stdin=subprocess.DEVNULL,
             env={**ONE_THREAD, **os.environ, "PYTHONPATH": paths})
         theirs.close()
@@ -181,7 +187,7 @@ class Processes:
             process.line.end.close()
             process.line = None
 
-    # -- from processes ---------------------------------------------------------------------------------------
+    # -- from processes --------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Make `wait` return, from any thread."""
@@ -213,14 +219,16 @@ class Processes:
             try:
                 message = pickle.loads(raw)
             except Exception as error:
-                message = protocol.Ended(f"what it sent cannot be read: {type(error).__name__}: {error}", fatal=True)
+                message = protocol.Ended(f"what it sent cannot be read: {type(error).__name__}: {error}",
+                                         fatal=True)
                 self._kill(number)
             if isinstance(message, protocol.Ended):
                 process.last = message
                 continue
             process.ready = process.ready or isinstance(message, protocol.Ready)
             if isinstance(message, (protocol.Emitted, protocol.Done)):
-                self.files.update(output.ref.data for output in message.outputs if isinstance(output.ref.data, str))
+                self.files.update(output.ref.data for output in message.outputs
+                                  if isinstance(output.ref.data, str))
             self.said.append((number, message))
         if not more:
             self._hang_up(process)
@@ -264,10 +272,11 @@ class Processes:
                 crumb.unlink()
         return step
 
-    # -- the end ------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """End every process and remove all batches; returns when they are gone. New ones may be started then."""
+        """End every process and remove all batches; returns when they are gone. New ones may be started
+        then."""
         self._let_end()
         for number in list(self.alive):
             self._end(number, kill=True)

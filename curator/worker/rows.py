@@ -41,7 +41,8 @@ def parts(result: Any) -> Iterator[Outputs]:
 
 
 def joined(batches: list[Batch]) -> list[Batch]:
-    """As few batches as the types allow: rows of different kinds, or with columns that cannot be one, stay apart."""
+    """As few batches as the types allow: rows of different kinds, or with columns that cannot be one, stay
+    apart."""
     if len(batches) <= 1:
         return batches
     groups: dict[type, list[Batch]] = {}

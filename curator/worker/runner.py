@@ -1,7 +1,9 @@
-"""The life of a call: what it reads or is given goes through the fused steps of one operator, and all that comes out is answered.
+"""The life of a call: what it reads or is given goes through the fused steps of one operator, and all that
+comes out is answered.
 
-A `Runner` knows no process and no scheduler. It is given a `Call` and answers it as `protocol` says. Runtimes put it into processes,
-actors, or the driver itself. What one step does with a batch stands in `steps`, what waits to leave in `answer`.
+A `Runner` knows no process and no scheduler. It is given a `Call` and answers it as `protocol` says. Runtimes
+put it into processes, actors, or the driver itself. What one step does with a batch stands in `steps`, what
+waits to leave in `answer`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,17 @@ import pyarrow as pa
 from curator.api.batch import UNIT, Batch
 from curator.api.counts import WRITTEN, Counts
 from curator.api.errors import CuratorError, StageError, first_error
-from curator.api.stage import SIDE_OUTPUTS, Context, Outputs, Reduce, Stage, Stateful, Unit, Writer, WrittenFile
+from curator.api.stage import (
+    SIDE_OUTPUTS,
+    Context,
+    Outputs,
+    Reduce,
+    Stage,
+    Stateful,
+    Unit,
+    Writer,
+    WrittenFile,
+)
 from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
 from curator.io.files.folder import Folder
@@ -32,7 +44,8 @@ from curator.worker.imports import bring_for
 from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Waiting, failed_unit, gathered, joined, parts
 from curator.worker.steps import FULL, WorkingStep
 
-READ_PARTS_S = (0.01, 0.2)  # a source sends what it has this often, so that the stages after it need not wait:
+# a source sends what it has this often, so that the stages after it need not wait:
+READ_PARTS_S = (0.01, 0.2)
 READ_PART_SHARE = 0.05  # as often as makes waiting for leave to go on this share of its time
 
 Once = Callable[[str, Callable[[], None]], None]
@@ -41,25 +54,30 @@ Once = Callable[[str, Callable[[], None]], None]
 class Runner:
     """One operator in one worker.
 
-    `put` and `get` move batches out of and into this process. `sidecars`: where stateful stages keep what units taught them.
-    `progress` is called before each `process`, `at` with the number of the step that begins. `lockstep`: other ranks make the
-    same calls, so none is tried again here.
+    `put` and `get` move batches out of and into this process. `sidecars`: where stateful stages keep what
+    units taught them. `progress` is called before each `process`, `at` with the number of the step that
+    begins. `lockstep`: other ranks make the same calls, so none is tried again here.
     """
 
-    def __init__(self, operator: Operator, put: Callable[[Batch], Any], get: Callable[[Any], Batch], sidecars: Folder,
+    def __init__(self, operator: Operator, put: Callable[[Batch], Any], get: Callable[[Any], Batch],
+                 sidecars: Folder,
                  progress: Callable[[], None] = lambda: None, at: Callable[[int], None] = lambda step: None,
                  lockstep: bool = False) -> None:
         self.operator, self.get, self.sidecars, self.progress, self.at = operator, get, sidecars, progress, at
         self.answer = Answer(operator, put)
-        self.steps = [WorkingStep(i, step, self.answer, self._begins, lockstep) for i, step in enumerate(operator.steps)]
-        self.stage: Any = self.steps[0].stage  # a source, a stateful stage, a reduction: what is one of these stands alone or first
+        self.steps = [WorkingStep(i, step, self.answer, self._begins, lockstep)
+                      for i, step in enumerate(operator.steps)]
+        # a source, a stateful stage, a reduction: what is one of these stands alone or first
+        self.stage: Any = self.steps[0].stage
         self.writers: dict[tuple[int, int], dict[int, Writer]] = {}  # by (unit, attempt) and step
         self.step = 0  # that is at work
 
     # -- life -----------------------------------------------------------------------------------------------
 
-    def setup(self, ctx: Context, restore: Sequence[Restored] = (), once: Once = lambda name, do: do()) -> None:
-        """Set up every step; a stateful one also gets what units taught it: (unit, sidecar, whether it is done again).
+    def setup(self, ctx: Context, restore: Sequence[Restored] = (),
+              once: Once = lambda name, do: do()) -> None:
+        """Set up every step; a stateful one also gets what units taught it: (unit, sidecar, whether it is
+        done again).
 
         `once` does what has this name, unless it has been done on this node.
 
@@ -72,7 +90,9 @@ class Runner:
                 once(step.name, partial(_set_up, step, step.stage.setup_node, ctx))
             _set_up(step, step.stage.setup, ctx)
         if restore and isinstance(self.stage, Stateful):
-            for (unit, _, replay), data in zip(restore, self.sidecars.read_all([name for _, name, _ in restore]), strict=True):
+            for (unit, _, replay), data in zip(restore,
+                                               self.sidecars.read_all([name for _, name, _ in restore]),
+                                               strict=True):
                 self.stage.restore(unit, pa.ipc.open_stream(data).read_all())
                 if replay:
                     self.stage.replay(unit)
@@ -96,10 +116,11 @@ class Runner:
     def exhausted(self) -> bool:
         return isinstance(self.stage, Stateful) and self.stage.exhausted()
 
-    # -- a call -----------------------------------------------------------------------------------------------
+    # -- a call ----------------------------------------------------------------------------------------------
 
     def run(self, call: Call) -> Iterator[Emitted | Done | Failed]:
-        """Do a call: parts of the answer while there is much of it, then `Done` with the rest, or `Failed`."""
+        """Do a call: parts of the answer while there is much of it, then `Done` with the rest, or
+        `Failed`."""
         answer, failed = self.answer, None
         units = {s.unit for s in call.slices} if call.slices else {unit for unit, _ in call.units}
         answer.begin(units.pop() if len(units) == 1 else None)
@@ -124,7 +145,8 @@ class Runner:
             return
         refitted = answer.take_refitted(call.units[0][0])
         seconds = perf_counter() - began - paused_s
-        yield Done(call.id, outputs, answer.take_counts(), seconds, self.exhausted, None, refitted, answer.errors.take())
+        yield Done(call.id, outputs, answer.take_counts(), seconds, self.exhausted, None, refitted,
+                   answer.errors.take())
 
     def _work(self, call: Call) -> Iterator[None]:
         """What a call of this operator is; yields when a part of the answer should leave."""
@@ -150,7 +172,7 @@ class Runner:
         self._enters(step)
         self.progress()
 
-    # -- rows through the steps -------------------------------------------------------------------------------
+    # -- rows through the steps ------------------------------------------------------------------------------
 
     def _process(self, call: Call) -> Iterator[None]:
         for batch in joined([self._load(s) for s in call.slices]):
@@ -194,8 +216,8 @@ class Runner:
     def _drain(self, step: WorkingStep, full: bool = False) -> Iterator[None]:
         """Give a later step the rows that wait for it; with `full`, those that make no full batch wait on."""
         waiting, step.waiting = step.waiting, Waiting()
-        # More than one only where a step answered so much at once. A few rows at a time stay in the cache, and so does what is
-        # made of them on their way through the steps behind.
+        # More than one only where a step answered so much at once. A few rows at a time stay in the cache,
+        # and so does what is made of them on their way through the steps behind.
         calls = ceil(waiting.nbytes / (2 * JOIN_BYTES if step.size is None else CALL_BYTES))
         for one in joined(waiting.batches):
             done = 0
@@ -206,7 +228,7 @@ class Runner:
                 rest = one.slice(done, len(one))
                 step.waiting.add(rest, rest.nbytes)
 
-    # -- sources ----------------------------------------------------------------------------------------------
+    # -- sources ---------------------------------------------------------------------------------------------
 
     def _read(self, call: Call) -> Iterator[None]:
         (index, _), = call.units
@@ -233,7 +255,8 @@ class Runner:
                 if answer.nbytes >= CHUNK_BYTES // 4 or began - sent > pause:
                     yield
                     counts, sent = answer.count(index, 0), perf_counter()
-                    pause, began = min(max(READ_PARTS_S[0], (sent - began) / READ_PART_SHARE), READ_PARTS_S[1]), sent
+                    pause, began = min(max(READ_PARTS_S[0], (sent - began) / READ_PART_SHARE),
+                                       READ_PARTS_S[1]), sent
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
@@ -245,7 +268,8 @@ class Runner:
             answer.collect(0, "failed", failed)
 
     def _read_internal(self, call: Call) -> Iterator[None]:
-        """Rows that an earlier phase spooled: none of them may be lost, so what fails to the last ends the run."""
+        """Rows that an earlier phase spooled: none of them may be lost, so what fails to the last ends the
+        run."""
         (index, _), = call.units
         unit = call.infos[index].unit
         self._enters(0)
@@ -313,12 +337,13 @@ class Runner:
     def _stamped(self, batch: Batch) -> Batch:
         return batch.with_columns({UNIT: pa.array(np.full(len(batch), self.answer.only_unit, np.int32))})
 
-    # -- sinks, and the end of a unit ---------------------------------------------------------------------------
+    # -- sinks, and the end of a unit ------------------------------------------------------------------------
 
     def _write(self, call: Call) -> Iterator[None]:
         groups: dict[tuple[int, int, int], list[Batch]] = {}
         for rows in call.slices:
-            groups.setdefault((rows.unit, rows.attempt, rows.target), []).append(self._with_reason(rows, call))
+            groups.setdefault((rows.unit, rows.attempt, rows.target),
+                              []).append(self._with_reason(rows, call))
         # What failed comes first: should a sink raise now, it is the one thing that is kept.
         order = sorted(groups, key=lambda key: not self.steps[key[2]].evidence)
         for unit, attempt, step in order:

@@ -1,4 +1,5 @@
-"""One step of an operator at work: calls of a size that fits, tried again and halved when they raise, checked and accounted for."""
+"""One step of an operator at work: calls of a size that fits, tried again and halved when they raise, checked
+and accounted for."""
 
 from __future__ import annotations
 
@@ -21,18 +22,20 @@ from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
 from curator.worker.rows import Waiting, parts
 
-BUFFERED_BYTES = 64 << 20  # of an iterator's answer kept back, so that a call that fails late can still be repeated
+# of an iterator's answer kept back, so that a call that fails late can still be repeated
+BUFFERED_BYTES = 64 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no row is to blame for a full disk
 
 
 class WorkingStep:
     """A step of an operator in a worker.
 
-    `begins` is called with the step's number before each `process`. `lockstep`: other ranks make the same calls, so none is tried
-    again here.
+    `begins` is called with the step's number before each `process`. `lockstep`: other ranks make the same
+    calls, so none is tried again here.
     """
 
-    def __init__(self, index: int, step: Step, answer: Answer, begins: Callable[[int], None], lockstep: bool) -> None:
+    def __init__(self, index: int, step: Step, answer: Answer, begins: Callable[[int], None],
+                 lockstep: bool) -> None:
         self.index, self.name, self.stage, self.evidence = index, step.name, step.stage, step.evidence
         self.answer, self.begins, self.lockstep = answer, begins, lockstep
         self.adds, self.amounts = dict(step.stage.contract().adds), step.amounts
@@ -40,7 +43,7 @@ class WorkingStep:
         self.fitting = Fitting()
         self.waiting = Waiting()  # rows of this call that are not enough yet
 
-    # -- the size of a call -----------------------------------------------------------------------------------
+    # -- the size of a call ----------------------------------------------------------------------------------
 
     @property
     def size(self) -> int | None:
@@ -49,7 +52,8 @@ class WorkingStep:
         return asked if fits is None else min(asked or fits, fits)
 
     def cut(self, batch: Batch, fit: int | None = None, full: bool = False) -> Iterator[Batch]:
-        """A batch in pieces of the step's size (it may change on the way), or of `fit` rows; with `full` no smaller end."""
+        """A batch in pieces of the step's size (it may change on the way), or of `fit` rows; with `full` no
+        smaller end."""
         at, rows = 0, len(batch)
         while at < rows:
             size = min(self.size or rows, fit or rows)
@@ -62,10 +66,11 @@ class WorkingStep:
     def _refit(self, ran_out: int) -> None:
         self.answer.refit(self.index, ran_out, self.fitting.rows_max)
 
-    # -- a call -----------------------------------------------------------------------------------------------
+    # -- a call ----------------------------------------------------------------------------------------------
 
     def answers(self, batch: Batch, retries: int = 1) -> Iterator[tuple[str, Batch]]:
-        """What the stage says to a batch, by port. What it raises is retried, then halved until the bad rows are alone.
+        """What the stage says to a batch, by port. What it raises is retried, then halved until the bad rows
+        are alone.
 
         Raises:
             StageError: the stage broke its contract.
@@ -141,16 +146,18 @@ class WorkingStep:
         while buffered:
             yield buffered.popleft()
 
-    # -- what a stage may answer ------------------------------------------------------------------------------
+    # -- what a stage may answer -----------------------------------------------------------------------------
 
     def ports(self, outputs: Outputs) -> Iterator[tuple[str, Batch]]:
         """The rows on each port; those on a side output carry why."""
         for port, answer in outputs.items():
             if not isinstance(answer, Batch):
-                raise StageError(self.name, f"answered {type(answer).__name__} on port {port!r}; a batch is wanted")
+                raise StageError(self.name,
+                                 f"answered {type(answer).__name__} on port {port!r}; a batch is wanted")
             if port not in SIDE_OUTPUTS and port not in self.stage.ports:
                 known = ", ".join(self.stage.ports)
-                raise StageError(self.name, f"answered on port {port!r}, which is none of its ports ({known}): name it in `ports`")
+                raise StageError(self.name, f"answered on port {port!r}, which is none of its ports "
+                                            f"({known}): name it in `ports`")
             if len(answer):
                 yield port, self.explained(port, answer)
 
@@ -163,19 +170,24 @@ class WorkingStep:
             batch = batch if "error" in columns else batch.with_error(f"failed in {self.name}")
             self.answer.errors.saw(self.name, batch)
         if port == "duplicate" and "duplicate_of" not in columns:
-            raise StageError(self.name, "rows on the port 'duplicate' need the column 'duplicate_of': the id of the record kept")
+            raise StageError(self.name, "rows on the port 'duplicate' need the column 'duplicate_of': the id "
+                                        "of the record kept")
         return batch
 
     def check_adds(self, answer: Batch) -> None:
-        """What the first call answers has the columns that the contract adds, in their types: the plan was checked against it."""
+        """What the first call answers has the columns that the contract adds, in their types: the plan was
+        checked against it."""
         self.checked = True
         schema = answer.rows.schema
         for added, kind in self.adds.items():
             at = schema.get_field_index(added)
             if at < 0 and added not in answer.payloads():
-                raise StageError(self.name, f"its contract adds {added!r}, and its answer has no such column or payload")
-            if at >= 0 and kind is not None and not pa.types.is_null(schema.types[at]) and not schema.types[at].equals(kind):
-                raise StageError(self.name, f"its contract adds {added!r} as {kind}, and its answer has {schema.types[at]}")
+                raise StageError(self.name,
+                                 f"its contract adds {added!r}, and its answer has no such column or payload")
+            if (at >= 0 and kind is not None and not pa.types.is_null(schema.types[at])
+                and not schema.types[at].equals(kind)):
+                raise StageError(self.name, f"its contract adds {added!r} as {kind}, and its answer has "
+                                            f"{schema.types[at]}")
 
     def check_columns(self, batch: Batch) -> None:
         """Rows that a source or a reduction made have an id and a source."""

@@ -1,8 +1,9 @@
 """Batches outside a process: Arrow IPC for the rows, out-of-band buffers for the payloads, in shared memory.
 
-A batch of up to `INLINE_BYTES` travels inside the message that names it. A larger one is a file in the run's shared-memory
-folder: its maker writes it once, its readers map it, and nobody copies it. The driver never opens one. Where shared memory is
-full (others use it too), the file goes to the temporary folder: slower, and nothing is lost.
+A batch of up to `INLINE_BYTES` travels inside the message that names it. A larger one is a file in the run's
+shared-memory folder: its maker writes it once, its readers map it, and nobody copies it. The driver never
+opens one. Where shared memory is full (others use it too), the file goes to the temporary folder: slower, and
+nothing is lost.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Store:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
         raise CuratorError(f"no room for a batch of {nbytes >> 20} MB on its way between stages: "
-                           f"{' and '.join(map(os.path.dirname, self.folders))} are full. Free space there (or set TMPDIR to a "
+                           f"{' and '.join(map(os.path.dirname, self.folders))} are full. Free space there "
+                           "(or set TMPDIR to a "
                            "folder with more), then run the same command again")
 
     @staticmethod

@@ -1,10 +1,12 @@
-"""How many workers each operator gets, so that the run reads as many rows a second as the nodes allow; and what limits it.
+"""How many workers each operator gets, so that the run reads as many rows a second as the nodes allow; and
+what limits it.
 
-Operator i has a service rate `mu` (rows a second of useful time by one worker) and gets `a` rows for each row that the run
-reads. At `t` rows a second `x = t * a / mu` of its workers are busy, so it needs `ceil(x)`, each busy `x / ceil(x)` of its time.
-Cores are leased by the call and count by busy time; devices, memory and gangs are held for a worker's life and count in full. The
-best `t` is found by bisection: below the bound that whole machines without borders would reach, the largest one whose workers
-`packing` can place. Source: DS2 (OSDI'18) for rates of useful time; one resource more than a bound allows names what limits.
+Operator i has a service rate `mu` (rows a second of useful time by one worker) and gets `a` rows for each row
+that the run reads. At `t` rows a second `x = t * a / mu` of its workers are busy, so it needs `ceil(x)`, each
+busy `x / ceil(x)` of its time. Cores are leased by the call and count by busy time; devices, memory and gangs
+are held for a worker's life and count in full. The best `t` is found by bisection: below the bound that whole
+machines without borders would reach, the largest one whose workers `packing` can place. Source: DS2 (OSDI'18)
+for rates of useful time; one resource more than a bound allows names what limits.
 
 Pure functions: no input or output, clock or randomness; the same input gives the same answer.
 """
@@ -50,21 +52,27 @@ class Demand:
 class Allocation:
     """A plan. Rates are rows read a second; 0 where nothing is known that could limit them."""
 
-    workers: tuple[tuple[tuple[Place, ...], ...], ...]  # for each demand its workers, each with its places, rank by rank
+    # for each demand its workers, each with its places, rank by rank
+    workers: tuple[tuple[tuple[Place, ...], ...], ...]
     rate: float
     bound: float  # of `rate`, were nodes one machine and workers divisible
-    sharing: frozenset[int]  # demands that do not fit side by side with all others: they share by time, and have no workers here
-    binding: str  # what limits: "cpus", "gpus", "memory"; "" if it is that `slowest` may have no more workers, or nothing does
+    # demands that do not fit side by side with all others: they share by time, and have no workers here
+    sharing: frozenset[int]
+    # what limits: "cpus", "gpus", "memory"; "" if it is that `slowest` may have no more workers, or nothing
+    # does
+    binding: str
     slowest: int  # the demand that limits, -1 if none does
     gains: Mapping[str, float]  # share by which `bound` rises for one more "cpu" (core), "gpu"
     gpus: int = 0  # devices that there are
 
 
 class Rate:
-    """Rows a second of useful time of one operator's worker, learnt from its calls; starts from a prior that wears off.
+    """Rows a second of useful time of one operator's worker, learnt from its calls; starts from a prior that
+    wears off.
 
-    A Gamma posterior whose evidence is forgotten with a half-life of 60 s of work or 30 calls, whichever is longer. The prior is
-    `rows` in `busy_s`, worth so many `calls`; 0 calls is a mere guess. Idle time is no evidence; calls that are late are.
+    A Gamma posterior whose evidence is forgotten with a half-life of 60 s of work or 30 calls, whichever is
+    longer. The prior is `rows` in `busy_s`, worth so many `calls`; 0 calls is a mere guess. Idle time is no
+    evidence; calls that are late are.
     """
 
     def __init__(self, rows: float = 0.01, busy_s: float = 0.01, calls: float = 0.0) -> None:
@@ -77,7 +85,8 @@ class Rate:
         self._calls, self._late_s = self._calls * keep + calls, 0.0
 
     def watch(self, running: Iterable[tuple[float, float]]) -> None:
-        """The calls that run now, each with its rows and the seconds since it began. Counts until the next `observe`."""
+        """The calls that run now, each with its rows and the seconds since it began. Counts until the next
+        `observe`."""
         mean = self._rows / self._busy_s
         self._late_s = sum(max(0.0, elapsed_s - rows / mean) for rows, elapsed_s in running) if mean else 0.0
 
@@ -93,11 +102,13 @@ class Rate:
 
 def allocate(demands: Sequence[Demand], nodes: Mapping[int, Node],
              current: Sequence[Sequence[tuple[Place, ...]]] = ()) -> Allocation:
-    """Workers and places for these demands; `current` workers stay where they are as far as that costs nothing.
+    """Workers and places for these demands; `current` workers stay where they are as far as that costs
+    nothing.
 
-    A demand whose rate is unknown gets one worker and limits nothing; if no GPU work is known yet, such demands share up to half
-    of the devices. Where no node has a GPU, GPU work is done on cores. A gang with more ranks than there are places for is in
-    `sharing`, as are all that would have to share GPUs or memory by time; `rate` is then that of the others.
+    A demand whose rate is unknown gets one worker and limits nothing; if no GPU work is known yet, such
+    demands share up to half of the devices. Where no node has a GPU, GPU work is done on cores. A gang with
+    more ranks than there are places for is in `sharing`, as are all that would have to share GPUs or memory
+    by time; `rate` is then that of the others.
     """
     packer = Packer([d.resources for d in demands], nodes, current)
     sharing = _sharing(demands, packer)
@@ -118,10 +129,12 @@ def allocate(demands: Sequence[Demand], nodes: Mapping[int, Node],
     binding, slowest = line.limit(rate, bound)
     gains = {what: line.bound(what) / bound - 1 if bound else 0.0 for what in ("cpu", "gpu")}
     workers = tuple(packer.workers(i, rows) for i, rows in enumerate(found))
-    return Allocation(workers, rate, bound, sharing, binding, slowest, gains, sum(n.gpus for n in nodes.values()))
+    return Allocation(workers, rate, bound, sharing, binding, slowest, gains,
+                      sum(n.gpus for n in nodes.values()))
 
 
-def _search(place: Callable[[float], list[np.ndarray] | None], bound: float) -> tuple[float, list[np.ndarray]]:
+def _search(place: Callable[[float], list[np.ndarray] | None],
+            bound: float) -> tuple[float, list[np.ndarray]]:
     """The highest rate that can be placed, within `CLOSE` of `bound`, and its workers."""
     best, found, low, high = 0.0, None, 0.0, bound
     rate = bound
@@ -140,7 +153,8 @@ def _search(place: Callable[[float], list[np.ndarray] | None], bound: float) -> 
 
 
 def _sharing(demands: Sequence[Demand], packer: Packer) -> frozenset[int]:
-    """Those that do not fit side by side, with those that hold the same devices or memory; memory for one is put aside."""
+    """Those that do not fit side by side, with those that hold the same devices or memory; memory for one is
+    put aside."""
     nothing, sharing, room = [0.0] * len(demands), set[int](), packer.room
     while True:
         packer.room = deepcopy(room)
@@ -154,7 +168,8 @@ def _sharing(demands: Sequence[Demand], packer: Packer) -> frozenset[int]:
         roomy.memory[:] = inf
         shapes, lack = packer.shapes, packer.pack(counts, nothing, counts, roomy, go_on=True)[1]
         sharing |= failed
-        sharing |= {i for i, n in enumerate(counts) if n and shapes[i].devices and any(shapes[j].devices for j in lack)}
+        sharing |= {i for i, n in enumerate(counts) if n and shapes[i].devices
+                    and any(shapes[j].devices for j in lack)}
         sharing |= {i for i, n in enumerate(counts) if n and shapes[i].memory and failed - lack}
     return frozenset(sharing)
 
@@ -162,11 +177,13 @@ def _sharing(demands: Sequence[Demand], packer: Packer) -> frozenset[int]:
 class _Line:
     """The straight-line model of a run: what `rate` takes of each resource if all nodes were one."""
 
-    def __init__(self, demands: Sequence[Demand], nodes: Mapping[int, Node], packer: Packer, sharing: frozenset[int]) -> None:
+    def __init__(self, demands: Sequence[Demand], nodes: Mapping[int, Node], packer: Packer,
+                 sharing: frozenset[int]) -> None:
         shapes = packer.shapes
         live = [d.needed and i not in sharing for i, d in enumerate(demands)]
         guesses = [on and d.unknown for on, d in zip(live, demands, strict=True)]
-        self.work = [d.rows / d.rate if on and not guess else 0.0 for d, on, guess in zip(demands, live, guesses, strict=True)]
+        self.work = [d.rows / d.rate if on and not guess else 0.0
+                     for d, on, guess in zip(demands, live, guesses, strict=True)]
         self.most = [FAR if d.most is None else max(1, d.most) for d in demands]
         self.least = [int(on) for on in live]
         gpus = sum(n.gpus for n in nodes.values())
@@ -178,33 +195,43 @@ class _Line:
             if packer.pack(self.least, [0.0] * len(live), self.most)[1]:
                 self.least = [int(on) for on in live]
         vram = [n.gpu_memory_gb for n in nodes.values() if n.gpus]
-        self.takes = [  # a resource, what one worker takes of it, how much there is, whether for its life, and what one more brings
+        # a resource, what one worker takes of it, how much there is, whether for its life, and what one more
+        # brings
+        self.takes = [
             ("gpus", [s.share * s.devices * s.ranks for s in shapes], float(gpus), True, {"gpu": 1.0}),
             ("gpus", [s.vram * s.devices * s.ranks for s in shapes],
-             sum(n.gpus * n.gpu_memory_gb for n in nodes.values()) if all(vram) else inf, True, {"gpu": max(vram, default=0.0)}),
-            ("memory", [s.memory * s.ranks for s in shapes], sum(n.memory_bytes for n in nodes.values()) / 1e9, True, {}),
+             sum(n.gpus * n.gpu_memory_gb for n in nodes.values()) if all(vram) else inf, True,
+             {"gpu": max(vram, default=0.0)}),
+            ("memory", [s.memory * s.ranks for s in shapes],
+             sum(n.memory_bytes for n in nodes.values()) / 1e9, True, {}),
             ("cpus", [s.cpus * s.ranks * bool(s.devices) for s in shapes],
-             float(sum(n.cpus for n in nodes.values() if n.gpus)), False, {"cpu": 1.0}),  # what GPU work has beside it
+             # what GPU work has beside it
+             float(sum(n.cpus for n in nodes.values() if n.gpus)), False, {"cpu": 1.0}),
             ("cpus", [s.cpus * s.ranks or (0.0 if s.devices or s.memory else FREE_CPUS) for s in shapes],
              float(sum(n.cpus for n in nodes.values())), False, {"cpu": 1.0}),
         ]
-        for i, shape in enumerate(shapes):  # nodes and devices have borders: what they hold of this demand alone
+        # nodes and devices have borders: what they hold of this demand alone
+        for i, shape in enumerate(shapes):
             alone, room = [float(i == j) for j in range(len(shapes))], packer.room
             if shape.devices:
                 fit = int(1 / shape.share + EPS) if shape.share < 1 else 1 / shape.devices  # ranks a device
                 ranks = np.floor(room.share.sum(axis=1) * fit + EPS)[shape.able].sum()
-                self.takes.append(("gpus", alone, float(ranks // shape.ranks), True, {"gpu": fit / shape.ranks}))
+                self.takes.append(("gpus", alone, float(ranks // shape.ranks), True,
+                                   {"gpu": fit / shape.ranks}))
             if shape.memory:
                 ranks = np.floor(room.memory / shape.memory + EPS)[shape.able].sum()
                 self.takes.append(("memory", alone, float(ranks // shape.ranks), True, {}))
 
     def counts(self, rate: float) -> list[int]:
-        return [max(least, ceil(rate * work - EPS)) for work, least in zip(self.work, self.least, strict=True)]
+        return [max(least, ceil(rate * work - EPS))
+                for work, least in zip(self.work, self.least, strict=True)]
 
     def lacking(self, rate: float, more: str = "", whole: bool = False) -> tuple[str, list[float]] | None:
-        """The first resource of which `rate` needs more than there is, and what each demand takes; with `whole` workers."""
+        """The first resource of which `rate` needs more than there is, and what each demand takes; with
+        `whole` workers."""
         busy = [rate * work for work in self.work]
-        alive = [max(least, x) for x, least in zip(busy, self.least, strict=True)] if not whole else self.counts(rate)
+        alive = [max(least, x) for x, least in zip(busy, self.least,
+                                                   strict=True)] if not whole else self.counts(rate)
         for name, takes, capacity, for_life, bring in self.takes:
             used = [n * take for n, take in zip(alive if for_life else busy, takes, strict=True)]
             if sum(used) > (capacity + bring.get(more, 0.0)) * (1 + 1e-9):
@@ -212,8 +239,10 @@ class _Line:
         return None
 
     def bound(self, more: str = "") -> float:
-        """The highest rate that lacks nothing, with one "cpu" or "gpu" more if told; 0 where nothing limits."""
-        high = min((most / work for most, work in zip(self.most, self.work, strict=True) if work), default=0.0)
+        """The highest rate that lacks nothing, with one "cpu" or "gpu" more if told; 0 where nothing
+        limits."""
+        high = min((most / work for most, work in zip(self.most, self.work, strict=True) if work),
+                   default=0.0)
         for _, takes, capacity, _, bring in self.takes:
             each = sum(work * take for work, take in zip(self.work, takes, strict=True))
             high = min(high, (capacity + bring.get(more, 0.0)) / each) if each else high
@@ -243,8 +272,9 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
                remaining_rows: float) -> bool:
     """The new plan saves more than the setups it needs cost, over the rows that are still to be read.
 
-    The current workers are rated by today's rates; of those that hold nothing but leased cores there are always enough. The gain
-    must be above 5 % and, if a worker has to go for it, above twice the uncertainty of the rates of those whose numbers change.
+    The current workers are rated by today's rates; of those that hold nothing but leased cores there are
+    always enough. The gain must be above 5 % and, if a worker has to go for it, above twice the uncertainty
+    of the rates of those whose numbers change.
     """
     old, cost_s, doubt, going = new.bound, 0.0, 0.0, False
     for i, demand in enumerate(demands):
@@ -261,20 +291,25 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
             doubt = max(doubt, demand.trust if now.total() != then.total() else 0.0)
     if old >= new.rate or not old:
         return False
-    return remaining_rows * (1 / old - 1 / new.rate) > 1.5 * cost_s and new.rate / old - 1 > max(0.05, 2 * doubt * going)
+    return remaining_rows * (1 / old
+                             - 1 / new.rate) > 1.5 * cost_s and new.rate / old - 1 > max(0.05,
+                                                                                         2 * doubt * going)
 
 
 def in_words(allocation: Allocation, names: Sequence[str]) -> str:
     """What limits the run, and what one more core or GPU would give, in one sentence."""
     if allocation.sharing:
         sharing = [names[i] for i in sorted(allocation.sharing)]
-        return f"{', '.join(sharing[:-1])}{' and ' if sharing[1:] else ''}{sharing[-1]} do not fit side by side: they share by time"
+        return (f"{', '.join(sharing[:-1])}{' and ' if sharing[1:] else ''}{sharing[-1]} do not fit side by "
+                "side: they share by time")
     if allocation.slowest < 0:
         return "nothing is measured yet"
     name, count = names[allocation.slowest], len(allocation.workers[allocation.slowest])
     if allocation.binding == "gpus":
-        busy = len({(p.node, g) for workers in allocation.workers for w in workers for p in w for g in p.gpus})
-        return f"{name} on the GPUs: {busy} of {allocation.gpus} are busy; one more would make the run {_gain(allocation, 'gpu')}"
+        busy = len({(p.node, g) for workers in allocation.workers for w in workers for p in w
+                    for g in p.gpus})
+        return (f"{name} on the GPUs: {busy} of {allocation.gpus} are busy; one more would make the run "
+                f"{_gain(allocation, 'gpu')}")
     if allocation.binding == "cpus":
         return f"{name} on the cores; one more would make the run {_gain(allocation, 'cpu')}"
     if allocation.binding == "memory":
@@ -284,4 +319,5 @@ def in_words(allocation: Allocation, names: Sequence[str]) -> str:
 
 def _gain(allocation: Allocation, what: str) -> str:
     percent = 100 * allocation.gains[what]
-    return f"{percent:.0f} % faster" if percent >= 1 else f"{percent:.1g} % faster" if percent > 0 else "no faster by itself"
+    return (f"{percent:.0f} % faster" if percent >= 1 else f"{percent:.1g} % faster" if percent > 0
+            else "no faster by itself")

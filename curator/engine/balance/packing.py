@@ -1,12 +1,14 @@
-"""Where workers live: packs given numbers of workers onto nodes and devices, and keeps those that run where it can.
+"""Where workers live: packs given numbers of workers onto nodes and devices, and keeps those that run where
+it can.
 
-Everything is arithmetic on arrays with one entry a node or a device, so that 60,000 workers on 1,000 nodes cost milliseconds.
-A device has one number: the node's index times the most devices a node has, plus its number there. A worker is a row of such
-numbers; one without devices is a row of node indices, one a rank.
+Everything is arithmetic on arrays with one entry a node or a device, so that 60,000 workers on 1,000 nodes
+cost milliseconds. A device has one number: the node's index times the most devices a node has, plus its
+number there. A worker is a row of such numbers; one without devices is a row of node indices, one a rank.
 
-What is hardest to place comes first: gangs, whole GPUs, shares of a GPU (large ones first), then memory, then cores. Each kind
-keeps its own workers, then takes what is free, and at last what workers of later kinds have now: these move to holes
-elsewhere when it is their turn. That is how a whole GPU comes free where only shared ones have room.
+What is hardest to place comes first: gangs, whole GPUs, shares of a GPU (large ones first), then memory, then
+cores. Each kind keeps its own workers, then takes what is free, and at last what workers of later kinds have
+now: these move to holes elsewhere when it is their turn. That is how a whole GPU comes free where only shared
+ones have room.
 
 Cores are leased by the call: a worker that is busy a share `load` of its time counts `load` times its cores.
 """
@@ -28,7 +30,8 @@ LEAST_LOAD = 0.05  # of a core's time; no worker is started to use less
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What each rank of a worker takes of its node, cut to what a node can give at all (who asks for more gets all of it)."""
+    """What each rank of a worker takes of its node, cut to what a node can give at all (who asks for more
+    gets all of it)."""
 
     ranks: int
     devices: int
@@ -85,7 +88,8 @@ class Room:
 
     def on_devices(self, shape: Shape, rows: np.ndarray) -> np.ndarray:
         """How many ranks are on each device."""
-        count = np.bincount(rows.ravel(), minlength=self.share.size) if shape.devices else np.zeros(self.share.size)
+        count = np.bincount(rows.ravel(),
+                            minlength=self.share.size) if shape.devices else np.zeros(self.share.size)
         return count.reshape(self.share.shape)
 
     def nodes(self, shape: Shape, rows: np.ndarray) -> np.ndarray:
@@ -120,7 +124,8 @@ def spread(most: np.ndarray, count: int, free: np.ndarray) -> np.ndarray:
 
 
 class Packer:
-    """Packs workers of these needs onto these nodes; `current` are the workers there are, each with its places."""
+    """Packs workers of these needs onto these nodes; `current` are the workers there are, each with its
+    places."""
 
     def __init__(self, needs: Sequence[Resources], nodes: Mapping[int, Node],
                  current: Sequence[Sequence[tuple[Place, ...]]]) -> None:
@@ -128,19 +133,24 @@ class Packer:
         self.room = Room([nodes[n] for n in self.numbers])
         self._gpus = [nodes[n].gpus for n in self.numbers]
         self.shapes = [self.room.shape(need) for need in needs]
-        keys = [(s.ranks == 1, -s.ranks, -s.devices, -s.share, -s.vram, -s.memory, -s.cpus) for s in self.shapes]
+        keys = [(s.ranks == 1, -s.ranks, -s.devices, -s.share, -s.vram, -s.memory, -s.cpus)
+                for s in self.shapes]
         self.order = sorted(range(len(needs)), key=keys.__getitem__)  # what is hardest to place comes first
         self._index = {number: i for i, number in enumerate(self.numbers)}
         found = [self._rows(s, current[i] if i < len(current) else ()) for i, s in enumerate(self.shapes)]
         used = self._tenants(found)
         self.current = [self._first_kept(s, rows, used) for s, rows in zip(self.shapes, found, strict=True)]
-        self.nth = [(nth(rows), nth(self.room.nodes(s, rows))) for s, rows in zip(self.shapes, self.current, strict=True)]
+        self.nth = [(nth(rows), nth(self.room.nodes(s, rows)))
+                    for s, rows in zip(self.shapes, self.current, strict=True)]
 
-    def pack(self, counts: Sequence[int], loads: Sequence[float], most: Sequence[int], room: Room | None = None,
+    def pack(self, counts: Sequence[int], loads: Sequence[float], most: Sequence[int],
+             room: Room | None = None,
              go_on: bool = False) -> tuple[list[np.ndarray], set[int]]:
-        """Workers for each need and the needs that did not get all; without `go_on` it ends at the first of these.
+        """Workers for each need and the needs that did not get all; without `go_on` it ends at the first of
+        these.
 
-        A need without devices may get more workers than `counts`, up to `most`, where only parts of cores are left.
+        A need without devices may get more workers than `counts`, up to `most`, where only parts of cores are
+        left.
         """
         room = deepcopy(room or self.room)
         found, failed = [rows[:count] for rows, count in zip(self.current, counts, strict=True)], set()
@@ -182,7 +192,8 @@ class Packer:
 
     def _rows(self, shape: Shape, workers: Sequence[tuple[Place, ...]]) -> np.ndarray:
         """The workers that still live on nodes and devices that there are, in the shape that is asked for."""
-        seen: dict[int, list[int] | None] = {}  # by identity, which is quicker than by value: a plan has each place once
+        # by identity, which is quicker than by value: a plan has each place once
+        seen: dict[int, list[int] | None] = {}
         rows = []
         for worker in workers:
             if id(worker) not in seen:
@@ -196,14 +207,16 @@ class Packer:
         row: list[int] = []
         for place in worker:
             node = self._index.get(place.node)
-            if node is None or len(place.gpus) != shape.devices or any(not 0 <= g < self._gpus[node] for g in place.gpus):
+            if node is None or len(place.gpus) != shape.devices or any(not 0 <= g < self._gpus[node]
+                                                                       for g in place.gpus):
                 return None
             row.extend([node * self.room.width + g for g in place.gpus] or [node])
         return row if len(worker) == shape.ranks else None
 
     def _tenants(self, workers: Sequence[np.ndarray]) -> np.ndarray:
         """The share of each device that these workers have."""
-        return sum((s.share * self.room.on_devices(s, rows) for s, rows in zip(self.shapes, workers, strict=True)),
+        return sum((s.share * self.room.on_devices(s, rows)
+                    for s, rows in zip(self.shapes, workers, strict=True)),
                    np.zeros(self.room.share.shape))
 
     def _first_kept(self, shape: Shape, rows: np.ndarray, used: np.ndarray) -> np.ndarray:
@@ -253,7 +266,8 @@ def _shares(room: Room, shape: Shape, load: float, count: int, reserved: np.ndar
     if shape.vram:
         fits = np.minimum(fits, np.floor((room.vram + EPS) / shape.vram))
     inner = np.argsort(room.share, axis=1, kind="stable")
-    within = np.minimum(np.cumsum(np.take_along_axis(fits, inner, axis=1), axis=1), room.most(shape, load)[:, None])
+    within = np.minimum(np.cumsum(np.take_along_axis(fits, inner, axis=1), axis=1),
+                        room.most(shape, load)[:, None])
     np.put_along_axis(fits, inner, np.diff(within, axis=1, prepend=0), axis=1)
     order = np.lexsort((np.repeat(-room.cpus, room.width), room.share.ravel()))
     return np.repeat(order, fill(fits.ravel()[order], count).astype(np.int64))[:, None]
@@ -264,7 +278,8 @@ def _free(room: Room, shape: Shape) -> np.ndarray:
 
 
 def _whole(room: Room, shape: Shape, load: float, count: int, tenants: np.ndarray) -> np.ndarray:
-    """Workers on whole devices of one node: where the fewest tenants have to move, then on the fullest node."""
+    """Workers on whole devices of one node: where the fewest tenants have to move, then on the fullest
+    node."""
     each = shape.devices * shape.ranks
     free, sets = _free(room, shape), room.width // each
     if not sets:
@@ -273,19 +288,22 @@ def _whole(room: Room, shape: Shape, load: float, count: int, tenants: np.ndarra
     order = np.argsort(cost, axis=1, kind="stable")[:, :sets * each]
     price = np.take_along_axis(cost, order, axis=1).reshape(-1, sets, each).sum(axis=2)
     price[np.arange(sets) >= (room.most(shape, load) // shape.ranks)[:, None]] = np.inf
-    chosen = np.lexsort((np.repeat(-room.cpus, sets), np.repeat(free.sum(axis=1), sets), price.ravel()))[:count]
+    chosen = np.lexsort((np.repeat(-room.cpus, sets), np.repeat(free.sum(axis=1), sets),
+                         price.ravel()))[:count]
     chosen = chosen[np.isfinite(price.ravel()[chosen])]
     rows = order + np.arange(len(order))[:, None] * room.width
     return np.sort(rows.reshape(-1, each)[chosen], axis=1)
 
 
 def _gang(room: Room, shape: Shape, load: float, tenants: np.ndarray) -> np.ndarray | None:
-    """A gang over as few nodes as possible: the emptiest, and at the end the fullest that has room for the rest."""
+    """A gang over as few nodes as possible: the emptiest, and at the end the fullest that has room for the
+    rest."""
     slots = room.most(shape, load)
     if shape.devices:
         slots = np.minimum(slots, _free(room, shape).sum(axis=1))
     elif shape.cpus:
-        slots = np.minimum(slots, np.floor(room.cores / shape.cpus + EPS).astype(np.int64))  # all ranks run at the same time
+        # all ranks run at the same time
+        slots = np.minimum(slots, np.floor(room.cores / shape.cpus + EPS).astype(np.int64))
     if slots.sum() < shape.ranks:
         return None
     left, picked = shape.ranks, []
@@ -302,7 +320,8 @@ def _gang(room: Room, shape: Shape, load: float, tenants: np.ndarray) -> np.ndar
     return np.sort(np.array([picked], dtype=np.int64), axis=1)
 
 
-def _on_cores(room: Room, shape: Shape, load: float, current: np.ndarray, count: int, most: int) -> tuple[np.ndarray, bool]:
+def _on_cores(room: Room, shape: Shape, load: float, current: np.ndarray, count: int,
+              most: int) -> tuple[np.ndarray, bool]:
     """Workers without devices, where most cores are free. What is left of the load goes to parts of cores."""
     fits = room.most(shape, load)
     here = np.minimum(np.bincount(current.ravel(), minlength=len(fits)), fits)

@@ -1,4 +1,5 @@
-"""Before a run touches anything: what it reads, whose folder it is, and what of the results there it would take away."""
+"""Before a run touches anything: what it reads, whose folder it is, and what of the results there it would
+take away."""
 
 from __future__ import annotations
 
@@ -45,10 +46,12 @@ def list_units(plan: Plan) -> list[tuple[int, Unit]]:
     written = {plan.out.path_of(name) + "/" for name in (DATA, *ASIDE)}
     written |= {folder_of(s.stage) + "/" for s in plan.steps if isinstance(s.stage, Sink)}
     outputs = tuple(written)
-    inside = next((part.uri for _, unit in units for part in unit.parts if part.uri.startswith(outputs)), None)
+    inside = next((part.uri for _, unit in units for part in unit.parts
+                   if part.uri.startswith(outputs)), None)
     if inside is not None:
         folder = max((f for f in outputs if inside.startswith(f)), key=len)
-        raise InputError(f"{inside} is read, and {folder} is where this run writes: a run does not read its own output; "
+        raise InputError(f"{inside} is read, and {folder} is where this run writes: a run does not read its "
+                         "own output; "
                          "write elsewhere, or name what is to be read more closely")
     return units
 
@@ -62,25 +65,32 @@ def check_free(out: Folder) -> None:
     there = [name for name in OURS if name != RUN and out.exists(name)]
     if any(not name.startswith(STARTED) for name in out.sub(RUN).names(recursive=True)):
         there.append(RUN)
-    if there and not out.sub(RUN).exists(OWNER):  # in this order: a run that starts beside this one makes its owner first
-        raise CuratorError(f"{out.uri} has {', '.join(there)}, and no run of this version made it: a run would write there too. "
+    # in this order: a run that starts beside this one makes its owner first
+    if there and not out.sub(RUN).exists(OWNER):
+        raise CuratorError(f"{out.uri} has {', '.join(there)}, and no run of this version made it: a run "
+                           "would write there too. "
                            "Write to another folder, or move away what is there")
 
 
-def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger], units: Collection[tuple[int, Unit]],
+def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
+          units: Collection[tuple[int, Unit]],
           prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False) -> None:
-    """Nothing is in the way of a run in a folder that is its own; see `curator.run.run.run` for `prune` and `replace`.
+    """Nothing is in the way of a run in a folder that is its own; see `curator.run.run.run` for `prune` and
+    `replace`.
 
     `former`: ledgers of phases that the plan does not have any more.
 
     Raises:
-        CuratorError: files of others in a sink's folder, results of vanished inputs, or results that an edit would remove.
+        CuratorError: files of others in a sink's folder, results of vanished inputs, or results that an edit
+        would remove.
     """
     _check_sinks(plan, [*ledgers, *former])
     changes = _find_changes(plan, ledgers, former, units)
     if changes.strange:
-        raise CuratorError(f"{changes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of a folder that "
-                           "was moved or copied an edit removes nothing. Write to another folder, or give the sink another path")
+        raise CuratorError(f"{changes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of "
+                           "a folder that "
+                           "was moved or copied an edit removes nothing. Write to another folder, or give "
+                           "the sink another path")
     if lost := _describe_lost(plan, ledgers[0], units):
         if not prune:
             raise CuratorError(f"{lost}. Remove them with --prune (prune=True), or write to another folder.")
@@ -90,9 +100,11 @@ def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger], units
         return
     described = changes.describe(plan.out.uri)
     if changes.other is not None:
-        raise CuratorError(f"{described}. Write to another folder (--out, out=), or say --replace (replace=True)")
+        raise CuratorError(f"{described}. Write to another folder (--out, out=), or say --replace "
+                           "(replace=True)")
     if not (callable(replace) and replace(described)):
-        raise CuratorError(f"{described}. Go on with --yes (in Python replace=True), or write to another folder (--out, out=)")
+        raise CuratorError(f"{described}. Go on with --yes (in Python replace=True), or write to another "
+                           "folder (--out, out=)")
 
 
 def _check_sinks(plan: Plan, ledgers: Sequence[Ledger]) -> None:
@@ -110,18 +122,21 @@ def _check_sinks(plan: Plan, ledgers: Sequence[Ledger]) -> None:
         for name in folder.names(recursive=True):
             if any(part[0] in "._" for part in name.split("/")) or ours.search(f"/{name}"):
                 continue
-            named = named or frozenset(ledger.removal.full_path(p) for ledger in ledgers for p in ledger.named())
+            named = named or frozenset(ledger.removal.full_path(p) for ledger in ledgers
+                                       for p in ledger.named())
             if folder.path_of(name) not in named:
-                raise CuratorError(f"sink {step.name!r} writes to {path}, and there lies {name}, which no run in {plan.out.uri} "
+                raise CuratorError(f"sink {step.name!r} writes to {path}, and there lies {name}, which no "
+                                   f"run in {plan.out.uri} "
                                    "made. Give the sink another path, or move away what is there")
 
 
-# -- what goes ----------------------------------------------------------------------------------------------------
+# -- what goes -----------------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Goes:
-    """Files and rows that will be removed, by folder. `strange`: files elsewhere that this folder's former self made."""
+    """Files and rows that will be removed, by folder. `strange`: files elsewhere that this folder's former
+    self made."""
 
     files: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
@@ -141,13 +156,14 @@ class _Goes:
     def __str__(self) -> str:
         count, rows = sum(self.files.values()), sum(self.rows.values())
         places = ", ".join(f"{place} {self.rows[place]:,}" for place in sorted(self.files))
-        return f"{count:,} {'file' if count == 1 else 'files'} with {rows:,} rows" + (f" ({places})" if places else "")
+        return f"{count:,} {'file' if count == 1 else 'files'} with {rows:,} rows" + (f" ({places})" if places
+                                                                                      else "")
 
 
 @dataclass
 class _Changes(_Goes):
-    """What an edit makes untrue of finished results. `changed`: the first edited step on each way. `units`, `records`: what would
-    be done again. `other`: the recipe that made the results, if it is another one."""
+    """What an edit makes untrue of finished results. `changed`: the first edited step on each way. `units`,
+    `records`: what would be done again. `other`: the recipe that made the results, if it is another one."""
 
     changed: list[str] = field(default_factory=list)
     units: int = 0
@@ -158,9 +174,11 @@ class _Changes(_Goes):
         """One sentence or two: what it is, and what goes."""
         if self.other is not None:
             return f"{out} holds the results of another recipe, {self.other!r}: {self} would be removed"
-        what = f"changed: {', '.join(self.changed)}" if self.changed else "the recipe writes less, or in another order"
+        what = (f"changed: {', '.join(self.changed)}" if self.changed
+                else "the recipe writes less, or in another order")
         units = f"{self.units:,} {'unit' if self.units == 1 else 'units'}"
-        return (f"{out} holds results of this recipe as it was before an edit ({what}). {units} ({self.records:,} records) "
+        return (f"{out} holds results of this recipe as it was before an edit ({what}). {units} "
+                f"({self.records:,} records) "
                 f"would be done again from there, and {self} removed first")
 
 
@@ -182,7 +200,8 @@ def _find_changes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger
             found.add(ledger, file.path, file.rows)
         found.units += 1
         found.records += sum(counts_of(s).rows_in for n, s in record.stages.items() if n in sources)
-    found.changed = [s.name for s in plan.steps if s.name in stale and not s.implicit and not stale & {n for n, _ in s.after}]
+    found.changed = [s.name for s in plan.steps if s.name in stale and not s.implicit
+                     and not stale & {n for n, _ in s.after}]
     folder = plan.out.sub(RUN)
     before = json.loads(folder.read("manifest.json")).get("name") if folder.exists("manifest.json") else None
     if before is not None and (before != plan.pipeline.name or not same):
@@ -191,7 +210,8 @@ def _find_changes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger
 
 
 def _describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]]) -> str:
-    """What there is of inputs that nobody reads any more, in a sentence; empty if there is nothing. Of the first phase."""
+    """What there is of inputs that nobody reads any more, in a sentence; empty if there is nothing. Of the
+    first phase."""
     gone = ledger.records.keys() - {unit.key for _, unit in units}
     if not gone:
         return ""
@@ -208,4 +228,5 @@ def _describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit
     named = f"{', '.join(sorted(inputs)[:3])}{', …' if len(inputs) > 3 else ''}"
     count = "an input" if len(inputs) == 1 else f"{len(inputs):,} inputs"
     among = " (other inputs of their units among them, which are read again)" if beside else ""
-    return f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): {found}{among}"
+    return (f"{plan.out.uri} holds results of {count} that this recipe no longer reads ({named}): "
+            f"{found}{among}")

@@ -1,15 +1,16 @@
-"""What is finished: one line a unit, beside the output. With it a run can be killed at any moment and started again.
+"""What is finished: one line a unit, beside the output. With it a run can be killed at any moment and started
+again.
 
-`_run/ledger/` holds files of JSON lines, each written once (`ledger_files`), on a disk and on an object store alike: a
-`Record` for each unit, and a `State` of all together.
+`_run/ledger/` holds files of JSON lines, each written once (`ledger_files`), on a disk and on an object store
+alike: a `Record` for each unit, and a `State` of all together.
 
-In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read again when
-somebody asks for more. The newest line of a unit is the true one. A stage of a unit is done when its line has that stage
-with its present key. Files of ours that no line names are removed when the next attempt begins, and when a
-run ends that stopped early or in which units were begun more than once.
+In memory a finished unit is its key and a `Brief`, the same for all units that are alike; its line is read
+again when somebody asks for more. The newest line of a unit is the true one. A stage of a unit is done when
+its line has that stage with its present key. Files of ours that no line names are removed when the next
+attempt begins, and when a run ends that stopped early or in which units were begun more than once.
 
-Each phase of a run has a ledger of its own: the first one `ledger/`, the others `ledger-2/` and so on. A ledger touches
-the files of its own phase only: their names tell.
+Each phase of a run has a ledger of its own: the first one `ledger/`, the others `ledger-2/` and so on. A
+ledger touches the files of its own phase only: their names tell.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ COMPACT_FILES = 64  # more small ledger files than this are made one when a run 
 
 
 class Done(NamedTuple):
-    """What the ledger has in mind of a stage of a unit. `sidecar`: what its name has around the unit's key."""
+    """What the ledger has in mind of a stage of a unit. `sidecar`: what its name has around the unit's
+    key."""
 
     name: str
     key: str
@@ -61,7 +63,8 @@ class Done(NamedTuple):
 
 
 class Brief(NamedTuple):
-    """What the ledger has in mind of a unit; one object serves all units that are alike. `depends`: 8 bytes each."""
+    """What the ledger has in mind of a unit; one object serves all units that are alike. `depends`: 8 bytes
+    each."""
 
     stages: tuple[Done, ...]
     depends: bytes = b""
@@ -73,7 +76,8 @@ class Brief(NamedTuple):
 
 
 def ledgers_of(plan: Plan, lock: Lock) -> tuple[list[Ledger], list[Ledger]]:
-    """The ledgers of a plan's phases, and of those that it does not have any more. The folder must be ours."""
+    """The ledgers of a plan's phases, and of those that it does not have any more. The folder must be
+    ours."""
     count, owner = len(plan.phases), Owner.of(plan.out)
     while plan.out.sub("_run").exists(f"{FOLDER}-{count + 1}"):
         count += 1
@@ -85,8 +89,9 @@ def ledgers_of(plan: Plan, lock: Lock) -> tuple[list[Ledger], list[Ledger]]:
 class Ledger:
     """The finished units of one phase in a run folder. `run`: the number of this attempt, from 1.
 
-    `number`: the phase's, from 0. `sinks`: every sink of the plan. `owner`: of the folder; by default what stands in it.
-    `confirm`: called before anything is written or removed; raises if the folder is another run's meanwhile.
+    `number`: the phase's, from 0. `sinks`: every sink of the plan. `owner`: of the folder; by default what
+    stands in it. `confirm`: called before anything is written or removed; raises if the folder is another
+    run's meanwhile.
 
     `unfinished`: units whose record is not whole any more, because an edit does some of their steps again.
 
@@ -100,19 +105,22 @@ class Ledger:
         self.owner = owner or Owner.of(out)
         self.removal = Removal(out, number, sinks, self.owner)
         self.folder = out.sub("_run").sub(f"{FOLDER}-{number + 1}" if number else FOLDER)
-        self.evidence: list[tuple[str, FileRecord]] = []  # of this attempt, with the name of the stage that wrote it
+        # of this attempt, with the name of the stage that wrote it
+        self.evidence: list[tuple[str, FileRecord]] = []
         self.files = LedgerFiles(self.folder)
         self._load()
         self.run = max(self.elapsed, default=0) + 1
         self.elapsed[self.run] = 0.0
 
     def part_name(self, unit: Unit, attempt: int) -> str:
-        """How the files of a unit's attempt are called; never the same twice, also after an edit or in another folder."""
+        """How the files of a unit's attempt are called; never the same twice, also after an edit or in
+        another folder."""
         return f"part-{unit.key}-{self.owner.id}-{self.number}-{self.run}-{attempt}"
 
     def _load(self) -> None:
         self.records: dict[str, Brief] = {}
-        self.unfinished: dict[str, tuple[str, int, int]] = {}  # and where their lines are: file, offset, length
+        # and where their lines are: file, offset, length
+        self.unfinished: dict[str, tuple[str, int, int]] = {}
         self._alike: dict[Brief, Brief] = {}
         self._stages: dict[tuple, tuple[Done, ...]] = {}  # likewise
         self._pending: list[bytes] = []
@@ -137,7 +145,8 @@ class Ledger:
         self._doomed = newest.remove
         self._tidy = newest.whole and newest.done == len(self.records)
         self._pinned = max((name for name, _, _ in self.unfinished.values()), default="")
-        self._replaces = bool(self.unfinished)  # sidecars: the old ones are there until the next attempt begins
+        # sidecars: the old ones are there until the next attempt begins
+        self._replaces = bool(self.unfinished)
 
     def _count(self, line: bytes) -> None:
         if not is_marked(line):
@@ -148,7 +157,8 @@ class Ledger:
                       for name, s in record.stages.items()])
         if said not in self._stages:
             self._stages[said] = tuple(Done(*stage) for stage in said)
-        brief = Brief(self._stages[said], b"".join(map(bytes.fromhex, depends)), record.redo, tuple(rests.items()))
+        brief = Brief(self._stages[said], b"".join(map(bytes.fromhex, depends)), record.redo,
+                      tuple(rests.items()))
         return brief if depends else self._alike.setdefault(brief, brief)
 
     @property
@@ -156,7 +166,7 @@ class Ledger:
         """Units that are finished."""
         return len(self.records) - len(self.unfinished)
 
-    # -- writing ------------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------
 
     def add(self, phase: Phase, unit: Unit, commit: Commit, units: Sequence[Unit]) -> None:
         """Remember a finished unit; it is safe after the next `flush`. `units`: all, by index.
@@ -171,7 +181,8 @@ class Ledger:
                 counts[step.name] = commit.counts.get(step.name, Counts())
                 files = [self._file(f) for f in commit.files.get(step.name, ())]
                 said = counts[step.name].to_json()
-                stages[step.name] = StageRecord(step.key, msgspec.Raw(to_line(said)) if said else NO_COUNTS, files,
+                stages[step.name] = StageRecord(step.key, msgspec.Raw(to_line(said)) if said else NO_COUNTS,
+                                                files,
                                                 commit.snapshots.get(step.name))
             elif before is not None and step.name in before.stages:
                 stages[step.name] = before.stages[step.name]
@@ -181,8 +192,10 @@ class Ledger:
             rests = {name: count for name, count in before.rests.items() if name not in commit.ran}
             if any(isinstance(s.stage, Stateful) and s.name not in commit.ran for s in phase.steps):
                 depends.update(before.depends)
-        uris = () if phase.number else tuple(p.uri for p in unit.parts)  # what a run made itself is nobody's input
-        record = Record(unit=unit.key, label=unit.label, uris=uris, stages=stages, depends=tuple(sorted(depends)),
+        # what a run made itself is nobody's input
+        uris = () if phase.number else tuple(p.uri for p in unit.parts)
+        record = Record(unit=unit.key, label=unit.label, uris=uris, stages=stages,
+                        depends=tuple(sorted(depends)),
                         rests={**rests, **commit.rests})
         self.records[unit.key] = self._brief(record)
         add_counts(self._totals, counts)
@@ -196,16 +209,19 @@ class Ledger:
         self.evidence += [(name, self._file(f)) for name in files for f in files[name]]
 
     def flush(self, elapsed: float, whole: bool = False) -> None:
-        """Write what was added, and how long this attempt has worked. `whole`: it has ended, and left nothing to remove."""
+        """Write what was added, and how long this attempt has worked. `whole`: it has ended, and left nothing
+        to remove."""
         self.elapsed[self.run] = elapsed
         self.confirm()
-        state = self._state(whole=whole and not self._replaces, remove=[file.path for _, file in self.evidence])
+        state = self._state(whole=whole and not self._replaces,
+                            remove=[file.path for _, file in self.evidence])
         self.files.add(self._pending, lambda: state)
         self._pending = []
         self.files.merge(state, behind=self._pinned)  # lines that will be asked for stay where they are
 
     def _state(self, **more: Any) -> State:
-        return State(elapsed=self.elapsed, totals={name: counts.to_json() for name, counts in self._totals.items()},
+        return State(elapsed=self.elapsed,
+                     totals={name: counts.to_json() for name, counts in self._totals.items()},
                      done=self.done, **more)
 
     @property
@@ -213,7 +229,8 @@ class Ledger:
         return len(self._pending)
 
     def _rewrite(self, edit: Callable[[Record], Record | None], units: Collection[str]) -> None:
-        """Make the present lines all there is, in one file. `edit` gives what becomes of the records of these units."""
+        """Make the present lines all there is, in one file. `edit` gives what becomes of the records of these
+        units."""
 
         done = 0
 
@@ -233,17 +250,20 @@ class Ledger:
 
         assert not self._pending  # nobody would copy it
         self.confirm()
-        if recount := any(unit not in self.unfinished for unit in units):  # of a sum nothing can be taken away
+        # of a sum nothing can be taken away
+        if recount := any(unit not in self.unfinished for unit in units):
             self._totals = {}
         run, elapsed = self.run, self.elapsed
-        self.files.replace(list(self.files.sizes), lines(), lambda: replace(self._state(remove=self._doomed, reset=True), done=done))
+        self.files.replace(list(self.files.sizes), lines(),
+                           lambda: replace(self._state(remove=self._doomed, reset=True), done=done))
         self._load()
         self.run, self.elapsed = run, elapsed
 
-    # -- what is to do --------------------------------------------------------------------------------------------
+    # -- what is to do ---------------------------------------------------------------------------------------
 
     def prepare(self, phase: Phase, units: Sequence[tuple[int, Unit]]) -> list[Need]:
-        """What each unit needs. Results that are not true any more are cleared, also those of units that are not there.
+        """What each unit needs. Results that are not true any more are cleared, also those of units that are
+        not there.
 
         `units`: the operator that reads it, and the unit.
         """
@@ -273,7 +293,8 @@ class Ledger:
                 bare = Brief(brief.stages, redo=brief.redo)
                 self.records[key] = self._alike.setdefault(bare, bare)
         self._tidy_up()
-        self.flush(0.0, whole=all(need is True for need in needs))  # from now on this attempt's number is taken
+        # from now on this attempt's number is taken
+        self.flush(0.0, whole=all(need is True for need in needs))
         return needs
 
     def _needs(self, phase: Phase, units: Sequence[tuple[int, Unit]], keys: Sequence[str],
@@ -286,8 +307,9 @@ class Ledger:
         needs: list[Need] = []
         for (source, _), key in zip(units, keys, strict=True):
             brief, need = self.records.get(key), None
-            if brief is not None and all(d in self.records and d not in gone for d in brief.depends_on()) and all(
-                    taught[step] - any(s.name == step and s.sidecar for s in brief.stages) >= n for step, n in brief.rests):
+            if (brief is not None and all(d in self.records and d not in gone for d in brief.depends_on())
+                and all(taught[step] - any(s.name == step and s.sidecar for s in brief.stages) >= n
+                        for step, n in brief.rests)):
                 like = source, brief.stages
                 if like not in known:
                     known[like] = needed(phase, source, {s.name: s.key for s in brief.stages if not s.replay})
@@ -296,7 +318,8 @@ class Ledger:
         return needs
 
     def _edits(self, phase: Phase, needs: Mapping[str, Need]) -> dict[str, Need]:
-        """Units whose records change, and what they need: steps go that will be done again, or that the plan has not."""
+        """Units whose records change, and what they need: steps go that will be done again, or that the plan
+        has not."""
         keys = {step.name: step.key for step in phase.steps}
         known: dict[tuple, bool] = {}
         edits = {}
@@ -315,7 +338,8 @@ class Ledger:
         return edits
 
     def _drop(self, record: Record, names: Collection[str], keys: Mapping[str, str]) -> bool:
-        """Take these steps out of a record. What a stateful one remembers is kept while its key is the present one."""
+        """Take these steps out of a record. What a stateful one remembers is kept while its key is the
+        present one."""
         for name in names:
             stage = record.stages.pop(name)
             if stage.sidecar and stage.key == keys.get(name):
@@ -326,7 +350,8 @@ class Ledger:
         return bool(names)
 
     def expire(self, phase: Phase) -> None:
-        """Clear what is no longer true of a phase whose turn has not come: results of other steps than it has now."""
+        """Clear what is no longer true of a phase whose turn has not come: results of other steps than it has
+        now."""
         keys = {step.name: step.key for step in phase.steps}
 
         def edit(record: Record) -> Record:
@@ -348,7 +373,8 @@ class Ledger:
             self.folder.delete(list(self.files.sizes))
 
     def lose(self, paths: Collection[str]) -> None:
-        """Files that records name are gone: the steps that wrote them are to be done again, under a new attempt's number."""
+        """Files that records name are gone: the steps that wrote them are to be done again, under a new
+        attempt's number."""
 
         def edit(record: Record) -> Record:
             for name in [n for n, s in record.stages.items() if any(f.path in paths for f in s.files)]:
@@ -367,17 +393,19 @@ class Ledger:
         self._tidy = True
 
     def remove_unnamed(self) -> None:
-        """Delete files of results that were cleared, and those of ours that no record names: of interrupted attempts."""
+        """Delete files of results that were cleared, and those of ours that no record names: of interrupted
+        attempts."""
         assert not self._pending  # its files are not named yet
         self.confirm()
         self.removal.sweep(self._doomed, chain(self.named(), (file.path for _, file in self.evidence)))
         self._doomed = []
 
-    # -- what was done ----------------------------------------------------------------------------------------------
+    # -- what was done ---------------------------------------------------------------------------------------
 
     def sidecars(self, step: Step) -> dict[str, str]:
         """The sidecars of a stateful step, by unit key."""
-        return {unit: unit.join(stage.sidecar) for unit, brief in self.records.items() for stage in brief.stages
+        return {unit: unit.join(stage.sidecar) for unit, brief in self.records.items()
+                for stage in brief.stages
                 if stage.name == step.name and stage.sidecar and stage.key == step.key}
 
     def written(self) -> Iterator[tuple[str, FileRecord]]:
@@ -388,13 +416,15 @@ class Ledger:
                     yield name, file
 
     def spooled(self, step: Step) -> list[FileInfo]:
-        """The files of a step that spools, of all finished units; `uri` is relative to the folder of all spools."""
+        """The files of a step that spools, of all finished units; `uri` is relative to the folder of all
+        spools."""
         files = [file for name, file in self.written() if name == step.name]
         return [FileInfo(f.path.removeprefix(f"{SPOOLS}/"), f.size_bytes, step.key) for f in files]
 
     def named(self) -> Iterator[str]:
         """All that records name, also those of units that are to be done again."""
-        return (path for line in self._lines() for stage in to_record(line).stages.values() for path in stage.named())
+        return (path for line in self._lines() for stage in to_record(line).stages.values()
+                for path in stage.named())
 
     def outdated(self, keys: Mapping[str, str]) -> Iterator[Record]:
         """Units with steps that have other keys now, or none. `keys`: by step."""
@@ -404,7 +434,8 @@ class Ledger:
     def _outdated(self, keys: Mapping[str, str]) -> set[str]:
         alike = {stages: any(s.key != keys.get(s.name) for s in stages)
                  for stages in {brief.stages for brief in self.records.values()}}
-        return {unit for unit, brief in self.records.items() if alike[brief.stages]} if any(alike.values()) else set()
+        return {unit for unit, brief in self.records.items()
+                if alike[brief.stages]} if any(alike.values()) else set()
 
     def _lines(self) -> Iterator[bytes]:
         """The true line of each unit that was written down."""
@@ -417,7 +448,8 @@ class Ledger:
         return copy
 
 
-# -- what is left to do of a unit, from the keys of the steps that were done with it, and the present plan ---------------
+# -- what is left to do of a unit, from the keys of the steps that were done with it, and the present plan
+# ---------------
 
 
 def needed(phase: Phase, source: int, done: Mapping[str, str]) -> Need:

@@ -1,10 +1,13 @@
-"""The lines of a ledger, in few files, however often some are added; each file is written once and atomically.
+"""The lines of a ledger, in few files, however often some are added; each file is written once and
+atomically.
 
-Lines are added as a new file. When there are `MERGE` files of about a size at the end they are made one, as digits
-carry when one counts, so a line is written anew a few times, however many there are. Who dies before the old files are
-deleted leaves the same lines twice, and of a unit's lines the one in the newest file counts.
+Lines are added as a new file. When there are `MERGE` files of about a size at the end they are made one, as
+digits carry when one counts, so a line is written anew a few times, however many there are. Who dies before
+the old files are deleted leaves the same lines twice, and of a unit's lines the one in the newest file
+counts.
 
-A unit's line begins with `{"unit": key`. The last line of a file is a `State`, and that of the newest file counts.
+A unit's line begins with `{"unit": key`. The last line of a file is a `State`, and that of the newest file
+counts.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from curator.api.errors import CuratorError
 from curator.io.files.folder import Folder
 
 MERGE = 8
-SMALL_BYTES = 256 << 10  # files below this are of one size; then each `MERGE` times as many bytes are another,
+# files below this are of one size; then each `MERGE` times as many bytes are another,
+SMALL_BYTES = 256 << 10
 LARGE_BYTES = 16 << 20  # and files from this on are left alone: nobody waits long for a merge
 CHUNK = 4 << 20  # bytes that are read at a time
 NEAR = 1 << 20  # bytes that are read for a single line: the next one asked for is often behind it
@@ -36,7 +40,8 @@ class FileRecord(msgspec.Struct, array_like=True, gc=False):
 
 
 class StageRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """What a stage did with a unit. `counts`: JSON, as `Counts.to_json` has it. `sidecar`: the name of its snapshot's file.
+    """What a stage did with a unit. `counts`: JSON, as `Counts.to_json` has it. `sidecar`: the name of its
+    snapshot's file.
 
     `replay`: all is to be done again but what the sidecar tells.
     """
@@ -55,8 +60,8 @@ class StageRecord(msgspec.Struct, omit_defaults=True, gc=False):
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """The line of a finished unit, or with `redo` what is still true of one that an edit does again.
 
-    `depends`: keys of units that must be there, else this one is done again; `rests`: so it is, too, if fewer than so
-    many other units taught a stage anything.
+    `depends`: keys of units that must be there, else this one is done again; `rests`: so it is, too, if fewer
+    than so many other units taught a stage anything.
     """
 
     unit: str
@@ -75,10 +80,11 @@ to_line = msgspec.json.Encoder().encode
 class State(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     """What is true of all units together when a file is written.
 
-    `elapsed`: how many seconds each attempt has worked. `totals`: the counts of the `done` finished units by stage, so
-    that nobody has to read a million of them; with another number of units they are counted anew. `whole`: the attempt
-    has ended, and left no file unnamed. `remove`: files to be deleted when the next attempt begins: results that were
-    cleared, and what shows why a run stopped early. `reset`: older files count no more.
+    `elapsed`: how many seconds each attempt has worked. `totals`: the counts of the `done` finished units by
+    stage, so that nobody has to read a million of them; with another number of units they are counted anew.
+    `whole`: the attempt has ended, and left no file unnamed. `remove`: files to be deleted when the next
+    attempt begins: results that were cleared, and what shows why a run stopped early. `reset`: older files
+    count no more.
     """
 
     elapsed: dict[int, float] = {}
@@ -106,7 +112,8 @@ def unit_of(line: bytes) -> str:
 
 
 def is_marked(line: bytes) -> bool:
-    """Whether the unit of a line is to be done again, in part or as a whole. (No string holds a bare quotation mark.)"""
+    """Whether the unit of a line is to be done again, in part or as a whole. (No string holds a bare
+    quotation mark.)"""
     return b'"redo":true' in line[:64]
 
 
@@ -124,19 +131,22 @@ class LedgerFiles:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.sizes = dict.fromkeys(sorted(n for n in folder.names() if n.endswith(".jsonl")), 0)  # in the order of writing
+        # in the order of writing
+        self.sizes = dict.fromkeys(sorted(n for n in folder.names() if n.endswith(".jsonl")), 0)
         self.states: list[State] = []
-        self._near: list[tuple[str, int, bytes]] = []  # what was read for single lines last: file, from where, bytes
+        # what was read for single lines last: file, from where, bytes
+        self._near: list[tuple[str, int, bytes]] = []
 
     @property
     def small(self) -> int:
         """How many files merges would still make fewer."""
         return sum(size < LARGE_BYTES for size in self.sizes.values())
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def units(self, names: Collection[str] | None = None) -> Iterator[tuple[str, int, bytes]]:
-        """The line of each unit that counts, with its file and where it begins there; the newest file comes first.
+        """The line of each unit that counts, with its file and where it begins there; the newest file comes
+        first.
 
         `names`: in these files only. When all is read, `states` has those of the files, the newest first.
         """
@@ -157,7 +167,8 @@ class LedgerFiles:
                 return
 
     def damaged(self, name: str, line: bytes, error: Exception) -> CuratorError:
-        return CuratorError(f"{self.folder.path_of(name)} is damaged, or of another version ({error!r} at {line[:80]!r}). "
+        return CuratorError(f"{self.folder.path_of(name)} is damaged, or of another version ({error!r} at "
+                            f"{line[:80]!r}). "
                             "Remove this file: the units that it names will be done again")
 
     def _lines(self, name: str) -> Iterator[tuple[int, bytes]]:
@@ -183,7 +194,7 @@ class LedgerFiles:
         self._near = [*self._near[-3:], (name, offset, data)]
         return data[:size]
 
-    # -- writing ------------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------
 
     def add(self, lines: Iterable[bytes], state: Callable[[], State]) -> str:
         """Write lines, as one new file; its name. `state`: asked for behind the last line."""
@@ -209,7 +220,8 @@ class LedgerFiles:
             self.replace(names, (line for _, _, line in self.units(names)), lambda: state)
 
     def _alike(self, behind: str) -> list[str]:
-        """The files at the end that are no larger than the last one, by size as merges know it; if they are enough.
+        """The files at the end that are no larger than the last one, by size as merges know it; if they are
+        enough.
 
         Files that a reset hides were not read, so they have no size, and go with the file that says it.
         """

@@ -1,15 +1,16 @@
 """One run at a time in a folder.
 
-On a disk it is a file lock, on `_run/lock`: the system lets go of it when the last process that holds it is gone. So a
-run that follows one that was killed does not begin before the workers of that one are gone too, and a machine that
-crashed leaves no lock behind.
+On a disk it is a file lock, on `_run/lock`: the system lets go of it when the last process that holds it is
+gone. So a run that follows one that was killed does not begin before the workers of that one are gone too,
+and a machine that crashed leaves no lock behind.
 
 Object stores have no locks, and some network filesystems neither. There it is a lease: small files
-`_run/lease/<number>.json`, of which the highest number says who has the folder. A run creates the next number (a write
-that fails if the file is there, where the store knows such writes), and writes its file again every `BEAT_S` seconds.
-Another one may take the next number when the run has ended, when its process is gone from this very machine, or when its
-file has not changed for `LEASE_S` seconds; these are counted by the one that waits, and no two clocks are compared. A run
-that finds a higher number has lost its lease: it stops, and writes and removes nothing any more.
+`_run/lease/<number>.json`, of which the highest number says who has the folder. A run creates the next number
+(a write that fails if the file is there, where the store knows such writes), and writes its file again every
+`BEAT_S` seconds. Another one may take the next number when the run has ended, when its process is gone from
+this very machine, or when its file has not changed for `LEASE_S` seconds; these are counted by the one that
+waits, and no two clocks are compared. A run that finds a higher number has lost its lease: it stops, and
+writes and removes nothing any more.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ ENDING_S = 10.0  # for the workers of a run that was killed to end
 LOOKED_AT_S = 0.5  # who only looks whether a run is alive holds the lock for a moment
 BEAT_S = 5.0  # a lease is renewed this often
 LEASE_S = 30.0  # one that was not renewed for so long is another's to take
-SETTLE_S = BEAT_S + 1.0  # where two may create one file: a run that is there has looked at its file within this time
+# where two may create one file: a run that is there has looked at its file within this time
+SETTLE_S = BEAT_S + 1.0
 NAME = re.compile(r"(\d{8})\.json")
 
 
@@ -48,7 +50,8 @@ NAME = re.compile(r"(\d{8})\.json")
 class Holder:
     """The process of a run, as it describes itself. `since`: when the run began, by its own clock.
 
-    `machine` and `process` tell whether it is this machine, since its last start, and the very process with this number.
+    `machine` and `process` tell whether it is this machine, since its last start, and the very process with
+    this number.
     """
 
     host: str
@@ -140,25 +143,29 @@ def holder(out: Folder, wait_s: float = 2 * BEAT_S) -> Holder | None:
 
 
 def as_it_stands(stats: Mapping[str, Any], out: Folder) -> dict[str, Any]:
-    """The stats of a run with what has become of it since they were written: one that is running may have been killed."""
+    """The stats of a run with what has become of it since they were written: one that is running may have
+    been killed."""
     if stats["status"] != "running":
         return dict(stats)
     alive = stats["alive"]
     age, who = duration(max(0.0, time.time() - alive["time"])), f"process {alive['pid']} on {alive['host']}"
     if holder(out) is not None:
         return {**stats, "message": f"{who} works on it; these numbers are {age} old"}
-    message = f"{who} was killed, or its machine went, after it wrote these numbers {age} ago; the same command continues it"
+    message = (f"{who} was killed, or its machine went, after it wrote these numbers {age} ago; the same "
+               "command continues it")
     return {**stats, "status": "killed", "message": message}
 
 
 def _refused(out: Folder, by: Holder | None) -> CuratorError:
-    return CuratorError(f"another run ({by or 'unknown'}) writes to {out.uri}; wait for it, end it, or write to another folder")
+    return CuratorError(f"another run ({by or 'unknown'}) writes to {out.uri}; wait for it, end it, or write "
+                        "to another folder")
 
 
 class Lock:
     """What keeps other runs out. `fd`: a descriptor that workers are to hold open too, if there is one.
 
-    `after_kill`: the run before did not let go of the folder itself, so that what it began may still appear there.
+    `after_kill`: the run before did not let go of the folder itself, so that what it began may still appear
+    there.
     """
 
     fd: int | None = None
@@ -178,7 +185,7 @@ class Lock:
         """Let others in."""
 
 
-# -- on a disk ----------------------------------------------------------------------------------------------------
+# -- on a disk -----------------------------------------------------------------------------------------------
 
 
 class _NoLocks(Exception):
@@ -232,11 +239,12 @@ class FileLock(Lock):
             self.fd = None
 
 
-# -- everywhere else ------------------------------------------------------------------------------------------------
+# -- everywhere else -----------------------------------------------------------------------------------------
 
 
 def newest(folder: Folder) -> tuple[int, Holder | None]:
-    """The highest number among leases, 0 if there is none, and who has it; None if its file cannot be read, or is gone."""
+    """The highest number among leases, 0 if there is none, and who has it; None if its file cannot be read,
+    or is gone."""
     number = max((int(found[1]) for n in folder.names() if (found := NAME.fullmatch(n))), default=0)
     try:
         return number, Holder.of(folder.read(_name(number))) if number else None
@@ -260,7 +268,8 @@ class Lease(Lock):
 
     def __init__(self, out: Folder, beat_s: float | None = None, lease_s: float | None = None) -> None:
         self.out, self.folder = out, out.sub("_run").sub("lease")
-        self.beat_s, self.lease_s = BEAT_S if beat_s is None else beat_s, LEASE_S if lease_s is None else lease_s
+        self.beat_s, self.lease_s = (BEAT_S if beat_s is None else beat_s,
+                                     LEASE_S if lease_s is None else lease_s)
         self.me, self.number = Holder.me(), 0
         self.lost = ""  # why, once it is
         self.confirmed_at = 0.0  # when we last began to find that it is ours
@@ -287,8 +296,10 @@ class Lease(Lock):
                     raise _refused(self.out, by)
                 if seen is None:
                     seen, seen_at = now, began
-                    print(f"curator: {self.out.uri} is held by another run ({by or 'unknown'}); waiting up to {self.lease_s:g} s "
-                          "for its lease to run out, if it does not live any more", file=sys.stderr, flush=True)
+                    print(f"curator: {self.out.uri} is held by another run ({by or 'unknown'}); waiting up "
+                          f"to {self.lease_s:g} s "
+                          "for its lease to run out, if it does not live any more", file=sys.stderr,
+                          flush=True)
                 if began - seen_at < self.lease_s:
                     time.sleep(min(1.0, self.beat_s / 5))
                     continue
@@ -297,7 +308,8 @@ class Lease(Lock):
                 number += 1
                 break
         self.number, self.confirmed_at = number, began
-        self.folder.delete([n for n in self.folder.names() if (old := NAME.fullmatch(n)) and int(old[1]) < number])
+        self.folder.delete([n for n in self.folder.names() if (old := NAME.fullmatch(n))
+                            and int(old[1]) < number])
 
     def _created(self, number: int) -> bool:
         """Whether we made the file, and nobody else did."""
@@ -310,7 +322,8 @@ class Lease(Lock):
 
     def _renew_often(self) -> None:
         while not self.ending.wait(self.beat_s) and not self.lost:
-            with contextlib.suppress(CuratorError):  # the store does not answer: next time; or it is lost, which `check` tells
+            # the store does not answer: next time; or it is lost, which `check` tells
+            with contextlib.suppress(CuratorError):
                 self._renew()
 
     def _renew(self, ended: bool = False) -> None:
@@ -321,8 +334,10 @@ class Lease(Lock):
             number, by = newest(self.folder)
             if number != self.number or not self._is_ours(by):
                 why = (f"{self.folder.uri} was removed" if by is None else
-                       f"another run ({by}) has taken over {self.out.uri}, since this one gave no sign of life for long")
-                self.lost = f"{why}; this run stops, and writes nothing there any more. What it had finished before is kept"
+                       f"another run ({by}) has taken over {self.out.uri}, since this one gave no sign of "
+                       "life for long")
+                self.lost = (f"{why}; this run stops, and writes nothing there any more. What it had "
+                             "finished before is kept")
                 self.check()
             self.me = replace(self.me, beat=self.me.beat + 1, ended=ended)
             self.folder.write(_name(self.number), self.me.to_json())
@@ -334,7 +349,8 @@ class Lease(Lock):
 
     def confirm(self) -> None:
         self.check()
-        # Nobody takes it within `lease_s` of the last beat, so there is nothing to ask for a good part of that time.
+        # Nobody takes it within `lease_s` of the last beat, so there is nothing to ask for a good part of
+        # that time.
         if _clock() - self.confirmed_at > self.lease_s / 2:
             self._renew()
 

@@ -26,9 +26,9 @@ OWNER = "owner.json"
 class Owner:
     """The id that an output has at the place where it lies.
 
-    A folder that was moved or copied gets a new id for what it makes from then on. Those that it had before, `former`, it
-    knows as its own inside the folder only: at a place that two copies share, a sink's own URL, the files of the first are
-    not the other's.
+    A folder that was moved or copied gets a new id for what it makes from then on. Those that it had before,
+    `former`, it knows as its own inside the folder only: at a place that two copies share, a sink's own URL,
+    the files of the first are not the other's.
     """
 
     id: str
@@ -52,7 +52,8 @@ class Owner:
                 if found["made_at"] == out.uri:
                     return cls(known[0], tuple(known[1:]))
             except (ValueError, KeyError, TypeError) as error:
-                raise CuratorError(f"{folder.path_of(OWNER)} is damaged ({error!r}), so it cannot be told which files here are "
+                raise CuratorError(f"{folder.path_of(OWNER)} is damaged ({error!r}), so it cannot be told "
+                                   "which files here are "
                                    "this run's. Write to another folder") from error
         owner = cls(secrets.token_hex(8), tuple(known))
         made = {"id": owner.id, "made_at": out.uri, "former": known}
@@ -60,20 +61,23 @@ class Owner:
         return owner
 
     def names(self, phase: int | None, inside: bool) -> re.Pattern[str]:
-        """What the names of files of a phase (None: of any) look like, from the file or folder on that is named after an attempt.
+        """What the names of files of a phase (None: of any) look like, from the file or folder on that is
+        named after an attempt.
 
         `inside`: in the run's folder, where files of former ids are this output's too.
         """
-        ids, number = "|".join((self.id, *self.former)) if inside else self.id, r"\d+" if phase is None else phase
+        ids, number = "|".join((self.id,
+                                *self.former)) if inside else self.id, r"\d+" if phase is None else phase
         return re.compile(
-            rf"(?:^|/)(?:{re.escape(TEMPORARY)})?(part-[0-9a-f]{{16}}-(?:{ids})-{number}-\d+-\d+(?!\d).*)$", re.DOTALL)
+            rf"(?:^|/)(?:{re.escape(TEMPORARY)})?(part-[0-9a-f]{{16}}-(?:{ids})-{number}-\d+-\d+(?!\d).*)$",
+            re.DOTALL)
 
 
 class Removal:
     """The files of one phase (`number`, from 0) in a run's folder and in those of its sinks.
 
-    `sinks`: every sink of the plan, in whose folders an interrupted attempt may have left files; which phase a sink is in
-    may have changed since.
+    `sinks`: every sink of the plan, in whose folders an interrupted attempt may have left files; which phase
+    a sink is in may have changed since.
     """
 
     def __init__(self, out: Folder, number: int, sinks: Sequence[Step], owner: Owner) -> None:
@@ -95,14 +99,17 @@ class Removal:
 
         Nobody may be writing: a file is named only once its unit is finished.
         """
-        places = {self.out.path_of(f): self.out for f in ("_run/state", SPOOLS, DATA, CLUSTERS, *SIDE_OUTPUTS)}
+        places = {self.out.path_of(f): self.out
+                  for f in ("_run/state", SPOOLS, DATA, CLUSTERS, *SIDE_OUTPUTS)}
         for step in self.sinks:
-            folder = Folder.open(str(step.stage.path), dict(getattr(step.stage, "storage_options", None) or {}) or None)
+            folder = Folder.open(str(step.stage.path),
+                                 dict(getattr(step.stage, "storage_options", None) or {}) or None)
             places.setdefault(folder.uri, folder)
         outer = [Folder(place, folder.storage_options) for place, folder in places.items()
                  if not any(place.startswith(other + "/") for other in places)]
         # What is above the file or folder that is named after an attempt does not matter.
-        found = [{n: own for n in folder.everything() if (own := self._own_name(folder.path_of(n)))} for folder in outer]
+        found = [{n: own for n in folder.everything() if (own := self._own_name(folder.path_of(n)))}
+                 for folder in outer]
         unnamed = {name for there in found for name in there.values()}
         gone = {path for path in doomed if self._own_name(path)}
         if unnamed or gone:
@@ -116,13 +123,15 @@ class Removal:
 
     def _own_name(self, path: str) -> str:
         """The part of a path which proves that this output made it in this phase; empty if it did not."""
-        proof: re.Match[str] | None = self._names[not _absolute(path) or path.startswith(self.out.path_of(""))].search(path)
+        proof: re.Match[str] | None = self._names[not _absolute(path)
+                                                  or path.startswith(self.out.path_of(""))].search(path)
         return proof[1] if proof else ""
 
     def _remove(self, path: str, places: dict[str, Folder]) -> None:
         """Delete a file below the output or in a sink's folder; behind a link there it does not.
 
-        A sink that wrote elsewhere before has no folder in the plan any more: of its files only the name tells.
+        A sink that wrote elsewhere before has no folder in the plan any more: of its files only the name
+        tells.
         """
         full = self.full_path(path)
         if ".." in full.split("/"):  # no line of ours has that
