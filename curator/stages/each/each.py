@@ -13,26 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from curator.api.batch import UNIT, Batch, concat_tables
+from curator.api.batch import UNIT, Batch
 from curator.api.counts import Counts
 from curator.api.errors import RecipeError, StageError
 from curator.api.findings import Alarm, Finding, Line, Shown, Summed
 from curator.api.format import count, plural
 from curator.api.resources import Resources
 from curator.api.stage import SIDE_OUTPUTS, Composite, Context, Contract, Outputs, Reduce, Sink, Source, Stage, Stateful
-from curator.engine.protocol import Call, Failed, Output, Ref, Slice
+from curator.engine.protocol import Call, Failed, Ref, Slice
 from curator.pipeline.contracts import check_contracts
 from curator.pipeline.graph import End, Node, unique
 from curator.pipeline.plan import Operator, Step, Target
 from curator.stages.columns import require
-from curator.stages.each.folds import Gathered, folded, gathered, type_of
-from curator.stages.each.items import ITEM, RECORD, Items
+from curator.stages.each.folds import gathered, type_of
+from curator.stages.each.found import Found
+from curator.stages.each.items import RECORD, Items
 
 TOLD = 3  # reasons and errors of an inner step that are named
 
@@ -154,7 +154,8 @@ class Each(Stage):
                 yield Line(f"{name}: {plural(sum(inner.dropped.values()), 'item')} dropped ({_most(inner.dropped)})")
             if inner.failed:
                 yield Alarm("warning", f"Stage {step}: {count(inner.failed)} of {plural(items, 'item')} failed in {name} "
-                                       f"({_most(inner.errors)}); their records are gathered from the others.")
+                                       f"({_most(inner.errors)}): their records are gathered from the others, or fail where "
+                                       "too few are left.")
             yield from stage.findings(f"{step} > {name}", inner)
 
     def example_columns(self) -> Mapping[str, Shown]:
@@ -194,7 +195,7 @@ class Each(Stage):
         inside = batch.select(held | set(self.per_record)).with_columns({
             UNIT: pa.array(np.zeros(len(batch), np.int32)), RECORD: pa.array(np.arange(len(batch), dtype=np.int32))})
         inside = inside.with_payloads(**{name: None for name in batch.payloads() if name not in held})
-        found = _Found(self, len(batch))
+        found = Found(self._names, self._gathered, len(batch))
         rows = Slice(Ref(inside, len(batch), 0), 0, 0, 0, len(batch))
         for part in self._runner.run(Call(0, 0, "process", (rows,), ((0, 0),))):
             if isinstance(part, Failed):
@@ -221,70 +222,6 @@ class Each(Stage):
         return self._known[1]
 
 
-@dataclass
-class _Found:
-    """What came of the items of a call's records."""
-
-    each: Each
-    rows: int
-
-    def __post_init__(self) -> None:
-        self.counts: dict[str, Counts] = {}
-        self._names = ["items", *self.each.inner()]
-        self._kept: list[pa.Table] = []
-        self._ended = {port: np.zeros(self.rows, np.int64) for port in ("out", *SIDE_OUTPUTS)}
-        self._first: dict[int, tuple[str, str]] = {}  # the first error of a record, and where it was raised
-        self._bad: set[int] = set()  # records whose items cannot be told
-
-    def count(self, counted: Mapping[int, Counts]) -> None:
-        for at, counts in counted.items():
-            counts.columns = {}  # what they hold is seen where they are gathered
-            if at:
-                self.counts.setdefault(self._names[at], Counts()).add(counts)
-
-    def take(self, output: Output) -> None:
-        table, step = output.ref.data.rows, self._names[output.step]
-        records = table.column(RECORD).to_numpy()
-        self._ended[output.port] += np.bincount(records, minlength=self.rows)
-        if output.port == "out":
-            self._kept.append(table.select([RECORD, ITEM, *dict.fromkeys(one.column for one in self.each._gathered)]))
-        if output.port == "failed":
-            told = zip(records.tolist(), *(table.column(name).to_pylist() for name in ("error", "traceback")), strict=True)
-            for record, error, trace in told:
-                self._first.setdefault(record, (error if output.step == 0 else f"in {step}: {error}", trace))
-            if output.step == 0:
-                self._bad.update(records.tolist())
-
-    def errors(self, share_max: float) -> tuple[list[str | None], list[str]]:
-        """For each record why it fails, None where it does not; and tracebacks."""
-        errors: list[str | None] = [None] * self.rows
-        traces = [""] * self.rows
-        failed, dropped = self._ended["failed"], self._ended["dropped"] + self._ended["duplicate"]
-        total = failed + dropped + self._ended["out"]
-        for record, (error, trace) in self._first.items():
-            if record in self._bad:
-                errors[record], traces[record] = error, trace
-            elif failed[record] > share_max * total[record] or failed[record] == total[record] - dropped[record]:
-                errors[record] = f"{failed[record]} of {total[record]} items failed, the first {error}"
-                traces[record] = trace
-        return errors, traces
-
-    def columns(self, types: Mapping[str, pa.DataType | None]) -> dict[str, pa.Array]:
-        """The gathered columns of all records."""
-        if not self._kept:
-            return {one.into: _none(one, types[one.into], self.rows) for one in self.each._gathered}
-        table = concat_tables(self._kept)
-        order = np.lexsort((table.column(ITEM).to_numpy(), table.column(RECORD).to_numpy()))
-        table = (table if (np.diff(order) == 1).all() else table.take(pa.array(order))).combine_chunks()
-        ends = np.searchsorted(table.column(RECORD).to_numpy(), np.arange(self.rows + 1)).tolist()
-        made = {}
-        for one in self.each._gathered:
-            values = table.column(one.column).chunk(0) if table.num_rows else pa.nulls(0)
-            kind = types[one.into] or type_of(one, values.type) or pa.null()
-            made[one.into] = pa.array([folded(one.fold, values.slice(a, b - a)) for a, b in pairwise(ends)], kind)
-        return made
-
-
 class _Given(Source):
     """Stands before the first inner step: what items have."""
 
@@ -299,11 +236,9 @@ def _as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-def _none(one: Gathered, kind: pa.DataType | None, rows: int) -> pa.Array:
-    return pa.array([0 if one.fold == "count" else None] * rows, kind or pa.null())
-
-
 def _most(reasons: Mapping[str, int]) -> str:
+    if len(reasons) == 1:
+        return next(iter(reasons))
     most = sorted(reasons, key=lambda reason: -reasons[reason])[:TOLD]
     return ", ".join(f"{reason} {count(reasons[reason])}" for reason in most) + (", …" if len(reasons) > TOLD else "")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curator.api.errors import RecipeError
 
@@ -100,11 +101,10 @@ def _inexact(fold: str, numbers: np.ndarray) -> bool:
 
 def _vector(fold: str, values: pa.Array) -> np.ndarray:
     """Place by place. The mean of vectors that all have length 1 has length 1 again, as they are compared by angles."""
-    flat = values.flatten()
-    width, rest = divmod(len(flat), len(values))
-    if rest or any(len(one) != width for one in values):
-        raise ValueError("the items have vectors of different lengths, which have no common one")
-    matrix = flat.to_numpy(zero_copy_only=False).reshape(len(values), width)
+    width, *more = pc.unique(pc.list_value_length(values)).to_pylist()
+    if more:
+        raise ValueError(f"the items have vectors of {width} numbers and of {more[0]}, which have nothing in common")
+    matrix = values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), width)
     if fold != "mean":
         return SCALAR[fold](matrix, axis=0)
     matrix = matrix.astype(np.float64)

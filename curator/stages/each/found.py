@@ -1,0 +1,79 @@
+"""What came of the items of a call's records, until all of them are through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from curator.api.batch import concat_tables
+from curator.api.counts import Counts
+from curator.api.stage import SIDE_OUTPUTS
+from curator.engine.protocol import Output
+from curator.stages.each.folds import Gathered, folded, type_of
+from curator.stages.each.items import ITEM, RECORD
+
+
+class Found:
+    """Takes in what the inner steps answer, in any order. `names`: of these steps; `rows`: how many records there are.
+
+    `counts`: of the inner steps, by name.
+    """
+
+    def __init__(self, names: Sequence[str], gathered: Sequence[Gathered], rows: int) -> None:
+        self.names, self.gathered, self.rows = names, gathered, rows
+        self.counts: dict[str, Counts] = {}
+        self._kept: list[pa.Table] = []
+        self._ended = {port: np.zeros(rows, np.int64) for port in ("out", *SIDE_OUTPUTS)}
+        self._first: dict[int, tuple[int, str, str]] = {}  # of each record the first item that failed, why, and the traceback
+
+    def count(self, counted: Mapping[int, Counts]) -> None:
+        """Take in counts by step; the first step makes the items, and none are kept of it."""
+        for step, counts in counted.items():
+            counts.columns = {}  # what they hold is seen where they are gathered
+            if step:
+                self.counts.setdefault(self.names[step - 1], Counts()).add(counts)
+
+    def take(self, output: Output) -> None:
+        """Take in rows that a step sent to a port."""
+        table = output.ref.data.rows
+        records = table.column(RECORD).to_numpy()
+        self._ended[output.port] += np.bincount(records, minlength=self.rows)
+        if output.port == "out":
+            self._kept.append(table.select([RECORD, ITEM, *dict.fromkeys(one.column for one in self.gathered)]))
+        elif output.port == "failed":
+            items = table.column(ITEM).to_pylist() if output.step else [-1] * len(records)  # -1: it has none that can be told apart
+            where = f"in {self.names[output.step - 1]}: " if output.step else ""
+            for record, item, error, trace in zip(records.tolist(), items, *map(table.column, ("error", "traceback")), strict=True):
+                told = item, f"{where}{error}", str(trace)
+                self._first[record] = min(told, self._first.get(record, told))
+
+    def errors(self, share_max: float) -> tuple[list[str | None], list[str]]:
+        """For each record why it fails, None where it does not; and tracebacks."""
+        errors: list[str | None] = [None] * self.rows
+        traces = [""] * self.rows
+        failed, left = self._ended["failed"], self._ended["out"]
+        total = failed + left + self._ended["dropped"] + self._ended["duplicate"]
+        for record, (item, error, trace) in self._first.items():
+            if failed[record] > share_max * total[record] or not left[record]:
+                errors[record] = error if item < 0 else f"{failed[record]} of {total[record]} items failed, the first {error}"
+                traces[record] = trace
+        return errors, traces
+
+    def columns(self, types: Mapping[str, pa.DataType | None]) -> dict[str, pa.Array]:
+        """The gathered columns of all records. `types`: of these columns, None where they are as the values are."""
+        if not self._kept:
+            none = {one.into: 0 if one.fold == "count" else None for one in self.gathered}
+            return {into: pa.array([value] * self.rows, types[into] or pa.null()) for into, value in none.items()}
+        table = concat_tables(self._kept)
+        order = np.lexsort((table.column(ITEM).to_numpy(), table.column(RECORD).to_numpy()))
+        table = (table if (np.diff(order) == 1).all() else table.take(pa.array(order))).combine_chunks()
+        ends = np.searchsorted(table.column(RECORD).to_numpy(), np.arange(self.rows + 1)).tolist()
+        made = {}
+        for one in self.gathered:
+            values = table.column(one.column).chunk(0)
+            kind = types[one.into] or type_of(one, values.type) or pa.null()
+            made[one.into] = pa.array([folded(one.fold, values.slice(a, b - a)) for a, b in pairwise(ends)], kind)
+        return made
