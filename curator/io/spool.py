@@ -29,7 +29,7 @@ from curator.io.payloads import LENGTH, pack, unpack
 from curator.io.units import plan_units
 
 FORMAT = 1  # part of the key of a spooling step: files of another format are made again
-SEGMENTS_BYTES = 16 << 20  # rows that are gathered before they become segments, one a shard
+SEGMENTS_BYTES = 8 << 20  # rows that are gathered before they become segments, one a shard
 SHARDS_BYTES = 4 << 20  # compressed: small shards share a unit up to this, for each unit makes files of its own
 PIECE_BYTES = 4 << 20  # of a batch that is read back, about
 MAGIC = b"curator-spool-1\n"

@@ -33,9 +33,8 @@ def parts(result: Any) -> Iterator[Outputs]:
     elif isinstance(result, Batch):
         yield Outputs(out=result)
     elif hasattr(result, "__iter__") and not isinstance(result, (str, bytes, dict)):
-        for item in result:
-            yield item if isinstance(item, Outputs) else Outputs(out=item)
-            del item  # not to be held while the next is made
+        # Not in a loop, which would hold an item while others work on it.
+        yield from map(lambda item: item if isinstance(item, Outputs) else Outputs(out=item), result)
     else:
         yield Outputs(out=result)  # refused where its type is checked
 

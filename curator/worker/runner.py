@@ -192,12 +192,15 @@ class Runner:
         index = step.index
         fused = self.operator.chain[index] if index < len(self.operator.chain) else None
         for port, answer in step.answers(batch):
+            further: Iterator[None] = iter(())
             if port == fused:
-                yield from self._feed(self.steps[index + 1], self.answer.lightened(index, port, answer))
+                further = self._feed(self.steps[index + 1], self.answer.lightened(index, port, answer))
             else:
                 self.answer.collect(index, port, answer)
-            del answer  # not to be held while the stage makes the next
-            if self.answer.nbytes >= CHUNK_BYTES:
+            del answer  # not to be held while others work on it, or the stage makes the next
+            yield from further
+            # A later step that answered at once has no more: its caller, who then holds less, lets it leave.
+            if self.answer.nbytes >= CHUNK_BYTES and (not index or step.streams):
                 yield
 
     def _feed(self, step: WorkingStep, batch: Batch) -> Iterator[None]:
@@ -222,6 +225,8 @@ class Runner:
         for one in joined(waiting.batches):
             done = 0
             for some in step.cut(one, ceil(len(one) / calls) if calls > 1 else None, full):
+                if done and self.answer.nbytes >= CHUNK_BYTES:
+                    yield
                 done += len(some)
                 yield from self._push(step, some)
             if done < len(one):

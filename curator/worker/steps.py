@@ -40,6 +40,7 @@ class WorkingStep:
         self.answer, self.begins, self.lockstep = answer, begins, lockstep
         self.adds, self.amounts = dict(step.stage.contract().adds), step.amounts
         self.checked = False  # whether an answer was held against the contract
+        self.streams = False  # whether its stage answers the current call bit by bit
         self.fitting = Fitting()
         self.waiting = Waiting()  # rows of this call that are not enough yet
 
@@ -76,11 +77,14 @@ class WorkingStep:
             StageError: the stage broke its contract.
         """
         sent = False
+
+        def leaves(answer: tuple[str, Batch]) -> tuple[str, Batch]:
+            nonlocal sent
+            sent = True
+            return answer
+
         try:
-            for answer in self._call(batch):
-                sent = True
-                yield answer
-                del answer
+            yield from map(leaves, self._call(batch))  # not in a loop, which would hold an answer while others work on it
             if self.fitting.went_well(len(batch)):
                 self._refit(0)
             return
@@ -116,21 +120,29 @@ class WorkingStep:
         batch = batch.with_columns({ROW: pa.array(np.arange(len(batch), dtype=np.int32))})
         account = Account(self.name, self.stage, batch, self.answer.only_unit, self.amounts)
         buffered: deque[tuple[str, Batch]] | None = deque()
+        ready: list[tuple[str, Batch]] = []  # what leaves is held by nothing here
         buffered_bytes, check = 0, not self.checked
         began = perf_counter()
         busy = 0.0
-        for outputs in parts(self.stage.process(batch)):
+        result = self.stage.process(batch)
+        self.streams = not isinstance(result, (Batch, Outputs))
+        for outputs in parts(result):
             busy += perf_counter() - began
-            for port, answer in self.ports(outputs):
+            answers = deque(self.ports(outputs))
+            outputs = Outputs(absorbed=outputs.absorbed, counts=outputs.counts, inner=outputs.inner)  # without the rows
+            while answers:
+                port, answer = answers.popleft()
                 if check and port not in SIDE_OUTPUTS:
                     self.check_adds(answer)
                 account.saw(port, answer)
                 if buffered is None:
-                    yield port, answer
+                    ready.append((port, answer))
+                    del answer
+                    yield ready.pop()
                 else:
                     buffered.append((port, answer))
                     buffered_bytes += answer.nbytes if buffered_bytes or len(buffered) > 1 else 0
-                del answer
+                    del answer
             if outputs.absorbed is not None:
                 account.saw(None, outputs.absorbed)
             account.extra(outputs)

@@ -150,6 +150,30 @@ def test_a_batch_is_let_go_before_the_source_or_the_stage_makes_the_next(monkeyp
     assert max(while_making[3:]) < PART_BYTES, "the first are kept, so that the call can be repeated"
 
 
+def test_what_waits_to_leave_is_not_held_twice(monkeypatch):
+    """A worker that may not go on, since there is no room, holds nothing of what it sent, whichever step passed it on."""
+    monkeypatch.setattr("curator.worker.runner.CHUNK_BYTES", 1)
+    monkeypatch.setattr("curator.worker.steps.BUFFERED_BYTES", 1)
+    held = []
+
+    @stage(adds={"blob": pa.string()})
+    def grows(batch):
+        for row in range(len(batch)):
+            yield batch.slice(row, row + 1).with_columns({"blob": blobs()})
+
+    @stage
+    def passes_on(batch):
+        return batch.with_columns({"note": pa.array(["seen"] * len(batch))})
+
+    gc.collect()
+    with counted() as pool:
+        for part in runner(grows, passes_on).run(process(given(8))):
+            del part
+            held.append(pool.bytes_allocated())
+    assert len(held) == 9
+    assert max(held[3:]) < PART_BYTES / 2
+
+
 @pytest.mark.parametrize(("size", "answered", "sizes"), [
     (1000, 1, [3] * 10), (1000, 2, [2] * 15), (2, 1, [2] * 15), (1000, 5, [3, 2] * 6), (1000, 30, [3] * 10), (None, 1, [1] * 30),
     (None, 30, [2] * 15)])

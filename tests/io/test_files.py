@@ -250,6 +250,9 @@ def test_suffixes_choose_in_folders_only(place):
     assert listed(place, "", suffixes=wanted) == ["a.JSONL", "b.jsonl.gz"]
     assert listed(place, "c.txt", suffixes=wanted) == ["c.txt"]
     assert listed(place, "c.*", suffixes=wanted) == ["c.txt"]
+    assert listed(place, "**", suffixes=wanted) == ["a.JSONL", "b.jsonl.gz"]
+    with pytest.raises(InputError, match=r"\*\* matches no file that ends in \.wav"):
+        listed(place, "**", suffixes=(".wav",))
 
 
 @pytest.mark.parametrize(("glob", "names"), [
@@ -285,6 +288,8 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
     (tmp_path / "data" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "data" / "circle").symlink_to(tmp_path / "data")
     (tmp_path / "data" / "broken").symlink_to(tmp_path / "nothing")
+    (tmp_path / "data" / "itself").symlink_to(tmp_path / "data" / "itself")
+    os.mkfifo(tmp_path / "data" / "pipe")
     assert listed(str(tmp_path / "data"), "") == ["a/x", "link/y"]
 
 

@@ -31,7 +31,8 @@ Files = LocalFiles | RemoteFiles
 def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
     """The files that `path` names; `given` is how the user wrote it.
 
-    A name that exists is taken as it stands, even if it looks like a glob.
+    A name that exists is taken as it stands, even if it looks like a glob. A glob names files, whatever their ending; one that
+    ends in `**` names a folder and all below it, of which files with these `suffixes` count.
 
     Raises:
         InputError: it names no file.
@@ -45,8 +46,11 @@ def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> li
     found: list[FileInfo] = []
     for match in _matches(files, base, pattern):
         found += [match] if not match.is_folder else _visible(files.walk(match.uri), match.uri, suffixes)
+    if pattern[-1] == "**" and suffixes:
+        found = [file for file in found if file.name.lower().endswith(suffixes)]
     if not found:
-        raise InputError(f"{given} matches no file{_nearby(files, path)}")
+        of_kind = f" that ends in {' or '.join(suffixes)}" if pattern[-1] == "**" and suffixes else ""
+        raise InputError(f"{given} matches no file{of_kind}{_nearby(files, path)}")
     return found
 
 

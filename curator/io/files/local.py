@@ -144,12 +144,15 @@ class LocalFiles:
             return _info(path, os.stat(path))
 
     def ls(self, path: str) -> list[FileInfo]:
-        """Files and folders in a folder; [] if it does not exist."""
+        """Files and folders in a folder, no pipes and devices; [] if it does not exist."""
         found = []
         with suppress(FileNotFoundError), os.scandir(path) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # removed meanwhile, or a link to nothing
-                    found.append(_info(entry.path, entry.stat()))
+                    if not entry.is_symlink() or os.path.exists(entry.path):  # one that leads to itself is none either
+                        seen = entry.stat()
+                        if stat.S_ISDIR(seen.st_mode) or stat.S_ISREG(seen.st_mode):  # who reads a pipe may wait for ever
+                            found.append(_info(entry.path, seen))
         return found
 
     def walk(self, path: str, links: bool = True) -> Iterator[FileInfo]:

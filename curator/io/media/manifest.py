@@ -26,6 +26,7 @@ from curator.io.units import TARGET_BYTES
 
 ADDED = {"path": pa.string(), "extension": pa.string(), "bytes": pa.binary()}
 _KINDS: tuple[type[FileSource], ...] = (Jsonl, Csv, Parquet)
+LONGEST_S = 1e9  # 30 years: what is more is no time, and would drown all others in a sum
 _CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 
 
@@ -96,6 +97,9 @@ class Manifest(Source):
                 values, wrong = seconds(batch.rows.column(name))
                 batch = batch.with_columns({name: values})
                 faults = [fault or (f"no number: {name} is {wrong[row]!r}" if row in wrong else None) for row, fault in enumerate(faults)]
+                far = pc.fill_null(pc.greater_equal(pc.abs(values), LONGEST_S), False).to_numpy(zero_copy_only=False)
+                faults = [fault or (f"no such time: {name} is {values[row].as_py():g} seconds" if far[row] else None)
+                          for row, fault in enumerate(faults)]
         return batch, faults
 
     def _opened(self) -> FileSource:

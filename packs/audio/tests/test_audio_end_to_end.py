@@ -159,6 +159,19 @@ def test_a_killed_run_goes_on_to_the_same_bytes(recordings_of_six, tmp_path, pha
     assert contents(out) == contents(calm)
 
 
+@pytest.mark.ray
+@pytest.mark.xdist_group("ray")
+def test_a_run_on_ray_gives_the_same_bytes(recordings_of_six, tmp_path):
+    pytest.importorskip("ray")
+    calm, out = tmp_path / "calm", tmp_path / "out"
+    done = CliRunner().invoke(main, speech_with(calm, recordings_of_six, "--workers", "0"))
+    assert done.exit_code == 0, done.output
+    there = subprocess.run([sys.executable, "-m", "curator", *speech_with(out, recordings_of_six, "--ray")], capture_output=True,
+                           text=True, check=False, env={**os.environ, "RAY_AUTH_MODE": "disabled"})
+    assert there.returncode == 0, there.stderr
+    assert contents(out) == contents(calm)
+
+
 def test_a_rule_behind_the_copies_decodes_nothing_again(recordings_of_six, tmp_path):
     recipe, out = tmp_path / "speech.yaml", tmp_path / "out"
     recipe.write_text(CliRunner().invoke(main, ["recipes", "audio/speech"]).output)

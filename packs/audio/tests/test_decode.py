@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import weakref
 from typing import ClassVar
 
 import av
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator.api.errors import ContractError
+from curator.api.stage import Context
 from curator.testing import check_stage, run_stage
 from packs.audio.tests.recordings import noise, sine
 from packs.audio.tests.sound_files import by_av, by_soundfile, files
@@ -238,6 +240,17 @@ def test_parts_are_cut_where_it_is_quiet():
     whole = run_stage(Decode(part_s=95), files(by_soundfile(sound, RATE)))["out"]
     assert whole.column("id") == ["0"]
     assert whole.column("parent") == [None]
+
+
+def test_a_part_that_was_given_is_let_go():
+    stage = Decode(part_s=600)
+    stage.setup(Context())
+    seen = []
+    for outputs in stage.process(files(by_soundfile(np.zeros(1300 * RATE, np.int16), RATE, "FLAC"))):
+        seen.append(weakref.ref(outputs["out"].samples[0]))
+        del outputs
+        assert seen[-1]() is None
+    assert len(seen) == 3
 
 
 def test_a_parent_that_was_there_stays():

@@ -58,6 +58,14 @@ def test_a_manifest_of_nemo(folder):
     assert any(error == "no path: audio_filepath is None" for error in errors)
 
 
+def test_a_duration_that_is_none(folder):
+    """NeMo writes -1 where nobody knows; what is no time at all would drown the hours of all others."""
+    path = lines(folder, *({"audio_filepath": "b.flac", "duration": one} for one in (-1.0, 0.0, 4.0, None, 1e300)))
+    found = read(Manifest(path=path))
+    assert [row["duration"] for row in found["out"]] == [None, None, 4.0, None]
+    assert [row["error"] for row in found["failed"]] == ["no such time: duration is 1e+300 seconds"]
+
+
 def test_only_the_part_that_a_line_names_is_decoded(folder):
     path = lines(folder, {"audio_filepath": "wavs/a.wav", "offset": 1.5, "duration": 2.0}, {"audio_filepath": "b.flac", "duration": 3.9})
     source = Manifest(path=path)

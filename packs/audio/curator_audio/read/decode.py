@@ -45,8 +45,8 @@ class Decode(Stage):
     that is whole); joined they are the file, to the sample. `bytes` are null in a record that is not a whole
     file. A part of more than 128 MB of samples is cut sooner.
 
-    Empty and broken files, what has no sound, and parts with a sample that is NaN or infinite leave on
-    `failed`; `error` begins with what it is. Half a file gives what can be read of it.
+    Empty and broken files, what has no sound, and parts with a sample that is NaN, infinite or above 10^12
+    leave on `failed`; `error` begins with what it is. Half a file gives what can be read of it.
 
     `channel`: `mix` is the mean of all, `first`, `loudest` (most energy in the file), `all` keeps them,
     `split` makes each a record (`id#k`) and adds `channel` (0, 1, …). `rate`: resample to so many Hz, as
@@ -126,16 +126,18 @@ class Decode(Stage):
                     size += 0 if piece.samples is None else piece.samples.nbytes
                     del piece  # of a long file only what is on its way is held
                     if size >= ANSWER_BYTES:
+                        size = 0
                         yield self._answer(batch, waiting)
-                        waiting, size = [], 0
             if waiting or not len(batch):
                 yield self._answer(batch, waiting)
         finally:
             self._decoder.release()
 
     def _answer(self, batch: Batch, pieces: list[Piece]) -> Outputs:
+        """The records of these pieces, which are taken away: nothing here holds them while others work on them."""
         ports: dict[str, list[Piece]] = {"out": []}
-        for piece in pieces:
+        while pieces:
+            piece = pieces.pop(0)
             ports.setdefault(piece.port, []).append(piece)
         outputs = Outputs(out=self._decoded(self._rows(batch, ports["out"]), ports["out"]))
         if "failed" in ports:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pyarrow.compute as pc
+
+from curator.api.batch import Batch
 from curator.api.findings import Summed
 from curator.io.media import manifest
 
@@ -17,7 +20,7 @@ class Manifest(manifest.Manifest):
     (string: where the recording lies), `extension` (its ending in lower case, without the dot), `bytes`
     (binary; null but where Parquet has them inside, as datasets of the Hugging Face hub do), and all others
     as they are. `offset` and `duration` are seconds (float64, where the manifest has them; `1:02:03.5` is a
-    number, too): `audio.decode` reads that part only.
+    number, too; a duration of 0 or less, as NeMo writes it where it is not known, is null): `audio.decode` reads that part only.
 
     The recording is in `path`, `audio_filepath` (NeMo) or `audio` (a text, or an object of `bytes` and
     `path`), or in `bytes`; another column becomes one of them by `names`. A path that is not absolute counts
@@ -39,6 +42,13 @@ class Manifest(manifest.Manifest):
     holders: ClassVar[tuple[str, ...]] = ("path", "audio_filepath", "audio")
     numbers: ClassVar[tuple[str, ...]] = ("offset", "duration")
     skip: ClassVar[str] = "skipme_"  # what readers make of NeMo's `_skipme`
+
+    def checked(self, batch: Batch) -> tuple[Batch, list[str | None]]:
+        made, faults = super().checked(batch)
+        if "duration" in made.columns:  # NeMo writes -1 where it is not known
+            known = made.rows.column("duration")
+            made = made.with_columns({"duration": pc.if_else(pc.greater(known, 0), known, None)})
+        return made, faults
 
     def amounts(self) -> dict[str, Summed]:
         return {"duration": "seconds"}

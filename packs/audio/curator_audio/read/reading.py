@@ -18,6 +18,9 @@ from curator_audio.sound.channels import chosen, energies
 from curator_audio.sound.resampler import Resampler
 
 
+LOUDEST = 1e12  # of samples whose full scale is 1, or 2^31 in files that forgot to divide: squares of more overflow in a sum
+
+
 class Decoder:
     """Decodes one file after the other. That of a path stays open until another is wanted: of an MP3 of hours
     FFmpeg looks for a place for half a second, and then knows where all before it are.
@@ -135,15 +138,16 @@ class Reading:
         return int(total.argmax())
 
     def _finite(self, block: np.ndarray, before: int) -> np.ndarray:
-        """The block with zeros where samples are no numbers, and a note of where these were."""
+        """The block with zeros where samples are none, and a note of where these were."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if all(math.isfinite(np.dot(row, row)) for row in block):  # NaN and infinity stay in a sum
+            if all(np.dot(row, row) < LOUDEST**2 for row in block):  # NaN and infinity stay in a sum
                 return block
-        bad = np.flatnonzero(~np.isfinite(block).all(axis=0)) + before
+            good = np.abs(block) < LOUDEST
+        bad = np.flatnonzero(~good.all(axis=0)) + before
         if len(bad):
             scale = self._rate / self._sound.about.rate
             self._faults.append((math.floor(bad[0] * scale), math.floor(bad[-1] * scale)))
-        return np.nan_to_num(block, nan=0, posinf=0, neginf=0)
+        return np.where(good, block, np.float32(0))
 
     def _records(self, part: np.ndarray, first: int, *, divided: bool, last: bool = False) -> list[Piece]:
         """The records of one part, whose first sample is number `first` of all."""
@@ -153,7 +157,7 @@ class Reading:
         columns = self._columns(first, part.shape[1])
         if fault is not None:
             where = max(fault, first) / self._rate + self._start / self._sound.about.rate
-            why = f"not finite: samples that are NaN or infinite, the first at {where:.3f} s"
+            why = f"no sound: samples that are NaN, infinite or above {LOUDEST:g}, the first at {where:.3f} s"
         records = []
         for channel in range(channels):
             number = self._number if divided or self._wanted.channel == "split" else None
