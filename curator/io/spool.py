@@ -158,6 +158,7 @@ class SpoolWriter(Writer):
             self._output.write(encoded.getvalue())
             self._index.append({"shard": shard, "kind": kind, "at": at, "bytes": self._output.tell() - at})
         self._waiting, self._bytes = {}, 0
+        pa.default_memory_pool().release_unused()  # which keeps several times what was needed at once
 
     def close(self) -> list[WrittenFile]:
         try:

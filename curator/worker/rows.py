@@ -33,10 +33,13 @@ def parts(result: Any) -> Iterator[Outputs]:
     elif isinstance(result, Batch):
         yield Outputs(out=result)
     elif hasattr(result, "__iter__") and not isinstance(result, (str, bytes, dict)):
-        # Not in a loop, which would hold an item while others work on it.
-        yield from map(lambda item: item if isinstance(item, Outputs) else Outputs(out=item), result)
+        yield from map(_ports, result)  # not in a loop, which would hold an item while others work on it
     else:
         yield Outputs(out=result)  # refused where its type is checked
+
+
+def _ports(item: Any) -> Outputs:
+    return item if isinstance(item, Outputs) else Outputs(out=item)
 
 
 def joined(batches: list[Batch]) -> list[Batch]:

@@ -26,6 +26,7 @@ _ANY_LENGTH = 1 << 36  # samples: more does not fit into the header of a FLAC
 _PRE_ROLL_S = {"opus": 2.0}  # until what Opus has learned of the sound before is the same to the bit; 0.08 s are enough for the ear
 _VORBIS_TAIL_S = 30  # libsndfile 1.2 jumps beside the place, by up to 256 samples, where that lies in the last page
 _FIRST_PAGE = b"OggS\0\x02"
+_STEP_16 = np.float32(1 / 32768)
 _MALFORMED = 3  # SF_ERR_MALFORMED_FILE
 _TAIL = 65_536  # bytes: an Ogg page has less
 
@@ -55,15 +56,16 @@ class FileSound:
     def blocks(self, start: int = 0, count: int | None = None) -> Iterator[np.ndarray]:
         self.notes = []
         done, left, step = 0, count, max(1, BLOCK // self.about.channels)
+        kind = "int16" if self._sound.subtype == "PCM_16" else "float32"  # libsndfile is slow at making floats
         try:
             self._go_to(start)
             while left is None or left > 0:
-                block = self._sound.read(step if left is None else min(step, left), dtype="float32", always_2d=True)
+                block = self._sound.read(step if left is None else min(step, left), dtype=kind, always_2d=True)
                 if not len(block):
                     break
                 done += len(block)
                 left = None if left is None else left - len(block)
-                yield block.T
+                yield block.T if kind == "float32" else block.T * _STEP_16
         except soundfile.LibsndfileError:
             yield from self._behind_damage(start, done, count)
             return

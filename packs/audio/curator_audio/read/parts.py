@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,16 +11,21 @@ SEARCH_S = 30.0  # the last seconds of a part, in which the quietest place is lo
 QUIET_S = 0.05
 PART_BYTES = 128 << 20  # a part has no more, so that many channels at a high rate fit into memory too
 UNTOUCHED_BYTES = 1 << 25  # of a larger buffer what was never written to takes no memory: it is not cut off by a copy
+EXPECTED_S = 600.0  # no header is trusted with more
 _STEP_S = 0.01
 
 
 class Parts:
-    """Collects blocks, float32 [channels, n]; gives parts of at most `part_s` seconds. None: one part, however long."""
+    """Collects blocks, float32 [channels, n]; gives parts of at most `part_s` seconds. None: one part, however long.
 
-    def __init__(self, channels: int, rate: int, part_s: float | None) -> None:
+    `expected_s`: how much will probably come, so that no part has to be moved while it grows.
+    """
+
+    def __init__(self, channels: int, rate: int, part_s: float | None, expected_s: float = 0) -> None:
         most = None if part_s is None else max(1, min(round(part_s * rate), PART_BYTES // (4 * channels)))
         self._channels, self._rate, self._most = channels, rate, most
-        self._buffer = np.empty((channels, min(most or rate, rate) + 1), np.float32)
+        begin = min(max(1, expected_s), EXPECTED_S) * rate
+        self._buffer = np.empty((channels, math.ceil(begin if most is None else min(most, begin)) + 1), np.float32)
         self._filled = 0
         self.given = 0  # samples in the parts that were given
 

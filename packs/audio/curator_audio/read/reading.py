@@ -17,7 +17,6 @@ from curator_audio.read.sound import BadSound, Piece, Sound, Wanted
 from curator_audio.sound.channels import chosen, energies
 from curator_audio.sound.resampler import Resampler
 
-
 LOUDEST = 1e12  # of samples whose full scale is 1, or 2^31 in files that forgot to divide: squares of more overflow in a sum
 
 
@@ -82,7 +81,7 @@ class Reading:
             yield Piece(self._row, "dropped", why="too_long")
             return
         kept = self._sound.about.channels if self._wanted.channel in ("all", "split") else 1
-        parts = Parts(kept, self._rate, self._wanted.part_s)
+        parts = Parts(kept, self._rate, self._wanted.part_s, self._sound.about.expected_s or 0)
         limit = None if self._wanted.max_seconds is None else math.floor(self._wanted.max_seconds * self._rate)
         first, seen = 0, 0
         for block in self._blocks():
