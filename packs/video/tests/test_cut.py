@@ -11,10 +11,11 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
+from curator_video.clips import encoders
 from curator_video.clips.cut import Cut
 from curator_video.read.film import Film
 
-from curator import Batch
+from curator import Batch, CuratorError
 from curator.testing import check_stage, run_stage
 from packs.video.tests.films import film, number_of, numbered, pan
 
@@ -215,7 +216,80 @@ def test_the_stage_keeps_the_rules(films):
     check_stage(Cut(method="exact"), batch, skip={"needs"})
 
 
-@pytest.mark.parametrize("options", [{"method": "copy"}, {"max_hidden": -1}, {"crf": 60}, {"preset": "quick"}])
+@pytest.mark.parametrize("options", [{"method": "copy"}, {"max_hidden": -1}, {"crf": 60}, {"preset": "quick"},
+                                     {"codec": "h266"}, {"size": 2}, {"side": "left"}, {"fps": 0}, {"encoder": "libx266"}])
 def test_nonsense_is_refused(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        Cut(**options)
+    with pytest.raises((ValueError, CuratorError), match=next(iter(options))):
+        run_stage(Cut(**options), spans(b"", (0, 1)))
+
+
+@pytest.mark.parametrize(("codec", "name"), [("h265", "hevc"), ("vp9", "vp9"), ("av1", "av1")])
+def test_other_codecs(films, codec, name):
+    """Exactly the span, the same bytes each time, ten bits kept, and sound in step."""
+    one, two = (clips(films["mp4"], (2.8, 4.0), method="exact", codec=codec, preset="superfast")[0] for _ in range(2))
+    assert one["bytes"] == two["bytes"]
+    assert numbers(one["bytes"]) == of(2.8, 4.0)
+    assert abs(offset_ms(heard(one["bytes"], 1.2), heard(films["mp4"], 12), one["clip_start"], 1.2)) < 5
+    with av.open(io.BytesIO(one["bytes"])) as file:
+        assert file.streams.video[0].codec_context.codec.canonical_name == name
+        assert file.streams.video[0].codec_context.codec_tag != "hev1"
+    deep = film(numbered(10), pix_fmt="yuv420p10le")
+    with Film(clips(deep, (0, 0.4), method="exact", codec=codec, preset="superfast")[0]["bytes"]) as made:
+        assert made.stream.codec_context.pix_fmt == ("yuv420p" if codec == "vp9" else "yuv420p10le")  # libvpx is built for 8 bits
+
+
+@pytest.mark.parametrize("options", [{}, {"size": 60}, {"codec": "av1", "preset": "superfast"}, {"codec": "h265", "size": 60}])
+@pytest.mark.parametrize("odd", [False, True])
+def test_full_range_stays_as_light_as_it_was(options, odd):
+    full = film((picture[:119 if odd else 120] for picture in numbered(10)), pix_fmt="yuvj444p" if odd else "yuvj420p")
+
+    def first(data):
+        with Film(data) as opened:
+            return cv2.resize(opened.upright(next(opened.frames())[1]), (80, 60), interpolation=cv2.INTER_AREA).astype(int)
+
+    assert np.abs(first(clips(full, (0, 0.4), method="exact", **options)[0]["bytes"]) - first(full)).mean() < 3
+
+
+def test_encoders_that_are_not_here_say_so(films):
+    with pytest.raises(CuratorError, match=r"no 'libx266'; for h264 it has .*libx264"):
+        run_stage(Cut(encoder="libx266"), spans(films["mp4"], (0, 1)))
+    with pytest.raises(CuratorError, match="'libx265' encodes hevc, and codec is h264"):
+        run_stage(Cut(encoder="libx265"), spans(films["mp4"], (0, 1)))
+
+
+def test_a_gpu_encodes_if_it_is_there(monkeypatch):
+    monkeypatch.setattr(encoders, "_refused", lambda name: "")
+    assert encoders.chosen("h265", None, gpu=True) == "hevc_nvenc"
+    assert encoders.chosen("h265", None, gpu=False) == "libx265"
+    assert encoders.chosen("vp9", None, gpu=True) == "libvpx-vp9"
+    monkeypatch.setattr(encoders, "_refused", lambda name: "no driver" if "nvenc" in name else "")
+    assert encoders.chosen("h265", None, gpu=True) == "libx265"
+    with pytest.raises(CuratorError, match=r"'h264_nvenc' does not open here \(no driver\); it wants a GPU"):
+        encoders.chosen("h264", "h264_nvenc", gpu=True)
+
+
+def test_smaller_and_never_larger(films):
+    row = clips(films["mp4"], (2.8, 4.0), size=60)[0]
+    assert row["cut_method"] == "exact"
+    assert numbers(row["bytes"]) == of(2.8, 4.0)
+    with Film(row["bytes"]) as made:
+        assert (made.width, made.height) == (80, 60)
+    assert clips(films["mp4"], (2.8, 4.0), size=120)[0]["cut_method"] == "edit_list"
+    with Film(clips(films["turned"], (2.8, 3.6), size=80, side="long")[0]["bytes"]) as made:
+        assert (made.rotation, made.width, made.height) == (90, 60, 80)
+    wide = film(numbered(20), sar=Fraction(4, 3))
+    with Film(clips(wide, (0, 0.4), size=60)[0]["bytes"]) as made:
+        assert (made.coded, made.sar, made.width) == ((80, 60), Fraction(4, 3), 107)
+    odd = film((picture[:119, :159] for picture in numbered(10)), pix_fmt="yuv444p")
+    with Film(clips(odd, (0, 0.4), size=60)[0]["bytes"]) as made:
+        assert (made.width, made.height) == (80, 60)
+
+
+@pytest.mark.parametrize("fps", [10, 12.5, 50, 30000 / 1001])
+def test_another_rate(films, fps):
+    row = clips(films["mp4"], (2.8, 6.0), fps=fps)[0]
+    found = shown(row["bytes"])
+    count = round(3.2 * fps)
+    assert [time for _, time in found] == pytest.approx([k / fps for k in range(count)], abs=1e-3)
+    assert [number for number, _ in found] == [70 + int(k / fps * 25 + 1e-6) for k in range(count)]
+    assert abs(offset_ms(heard(row["bytes"], 3.2), heard(films["mp4"], 12), row["clip_start"], 3.2)) < 5

@@ -12,6 +12,7 @@ from curator.api.counts import Counts
 from curator.api.findings import Finding, Line, Shown, Summed
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.api.tasks import Batch
+from curator_video.clips.speeds import CRF, CRF_MOST, PRESETS
 from curator_video.read.record import Films, check_file, parts_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ ANSWER_BYTES = 32 << 20  # of clips in one answer
 CUT_METHODS = ("keyframe", "edit_list", "exact", "deinterlaced")
 WHEN = ("auto", "yes", "no")
 METHODS = ("auto", "exact", "keyframe")
-PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
 COLUMNS = {"bytes": pa.binary(), "extension": pa.string(), "cut_method": pa.string(), "clip_start": pa.float64(),
            "clip_frames": pa.int32(), "hidden_s": pa.float32(), "start_s": pa.float64(), "end_s": pa.float64(),
            "duration": pa.float64()}
@@ -41,12 +41,20 @@ class Cut(Stage):
 
     `method: auto` copies what is coded, where the span begins at a keyframe; else from the keyframe before, behind an edit list,
     by which players begin at the right picture; else (the keyframe is more than `max_hidden` seconds before, pictures before it are
-    coded by later ones, a codec or container that an mp4 cannot have, damage) it encodes as H.264. `exact` always encodes: nothing
+    coded by later ones, a codec or container that an mp4 cannot have, damage) it encodes. `exact` always encodes: nothing
     hidden is in the file. `keyframe` always copies, from the keyframe before on, all of it shown.
     `deinterlace`: encode whole pictures, made by FFmpeg's bwdif, of those that are two fields woven together: `auto` where `comb_ratio`
     (of video.shots or video.decode) is above 0.007 and `method` is not keyframe. `max_hidden`: seconds.
-    `audio`: keep the first sound track: copied (AAC, MP3, Opus, AC-3, FLAC, ALAC), else as AAC. `crf`, `preset`: of x264; a lower
-    crf is better and larger. A turned film stays turned by its display matrix, high bit depths stay (10 bits), and HDR does; of an
+    `audio`: keep the first sound track: copied (AAC, MP3, Opus, AC-3, FLAC, ALAC), else as AAC.
+
+    `size`: pixels of the shorter side (`side: long` of the longer) at most: larger films are scaled, and encoded; none is
+    enlarged. `fps`: pictures a second, each the one that is shown then: where the film has fewer they come again; always encoded.
+
+    `codec`: of what is encoded: h264, h265, vp9, av1. `crf`: a lower one is better and larger; null takes 18, 18, 21, 20.
+    `preset`: by x264's names, for the others what is as fast of theirs. `encoder`: FFmpeg's name of one; null takes libx264, libx265,
+    libvpx-vp9, libsvtav1, on a worker with a GPU (`with: {resources: {gpus: 0.2}}`) NVIDIA's if FFmpeg has it and it opens.
+
+    A turned film stays turned by its display matrix, high bit depths stay (10 bits, but of VP9), and HDR does; of an
     odd size the last row or column goes.
 
     What cannot be cut leaves on `failed`; `error` begins with what it is: `no_frames`, `cut_failed`, or as in video.probe.
@@ -59,8 +67,13 @@ class Cut(Stage):
     max_hidden: float = 2.0
     deinterlace: Literal["auto", "yes", "no"] = "auto"
     audio: bool = True
-    crf: int = 18
+    size: int | None = None
+    side: Literal["short", "long"] = "short"
+    fps: float | None = None
+    codec: Literal["h264", "h265", "vp9", "av1"] = "h264"
+    crf: int | None = None
     preset: str = "veryfast"
+    encoder: str | None = None
     storage_options: dict[str, Any] | None = setting(default=None)
 
     batch_size = 16
@@ -74,8 +87,18 @@ class Cut(Stage):
             raise ValueError("method: keyframe copies, and deinterlace: yes encodes; leave one of them out")
         if self.max_hidden < 0:
             raise ValueError(f"max_hidden must be 0 seconds or more, got {self.max_hidden}")
-        if not 0 <= self.crf <= 51:
-            raise ValueError(f"crf is from 0 to 51, got {self.crf}")
+        if self.codec not in CRF:
+            raise ValueError(f"codec is one of {', '.join(CRF)}, got {self.codec!r}")
+        if self.crf is not None and not 0 <= self.crf <= CRF_MOST[self.codec]:
+            raise ValueError(f"crf of {self.codec} is from 0 to {CRF_MOST[self.codec]}, got {self.crf}")
+        if self.size is not None and self.size < 16:
+            raise ValueError(f"size must be 16 pixels or more, got {self.size}")
+        if self.side not in ("short", "long"):
+            raise ValueError(f"side is short or long, got {self.side!r}")
+        if self.fps is not None and not 0 < self.fps <= 240:
+            raise ValueError(f"fps is above 0 and at most 240 pictures a second, got {self.fps}")
+        if self.method == "keyframe" and (self.fps or self.size):
+            raise ValueError("method: keyframe copies, and size and fps encode; leave one of them out")
         if self.preset not in PRESETS:
             raise ValueError(f"preset is one of {', '.join(PRESETS)}, got {self.preset!r}")
 
@@ -99,11 +122,13 @@ class Cut(Stage):
             yield Line(", ".join(told))
 
     def setup(self, ctx: Context) -> None:
+        from curator_video.clips import encoders
         from curator_video.clips.cutting import Way, clip_of, span
         from curator_video.read.film import BadFilm
 
         self._clip_of, self._span, self._bad = clip_of, span, BadFilm
-        self._way = Way(self.method, self.audio, self.crf, self.preset, self.max_hidden)
+        encoder = encoders.chosen(self.codec, self.encoder, gpu=bool(ctx.gpus))
+        self._way = Way(self.method, self.audio, self.crf, self.preset, self.max_hidden, encoder, self.size, self.side, self.fps)
         self._whole = replace(self._way, deinterlace=True)
 
     def process(self, batch: Batch) -> Iterator[Outputs]:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 import av
 import numpy as np
 from av.error import FFmpegError
 from av.video.frame import PictureType
-from av.video.reformatter import VideoReformatter
+from av.video.reformatter import Interpolation, VideoReformatter
 
 from curator_video.clips.boxes import shown_until
+from curator_video.clips.encoders import format_of, options_of
 from curator_video.clips.packets import Coded, pictures_of, sound_of
 from curator_video.read.film import BadFilm, Film
+from curator_video.read.sampling import Choice, Seen, chosen
 
 FOREVER_S = 1e7
 _PICTURES = ("h264", "hevc", "av1", "vp9", "mpeg4")  # codecs that are copied into an mp4
@@ -28,6 +29,7 @@ _CONTAINERS = ("mov", "matroska")  # whose packets have exact times and no start
 _SCALE = 90_000  # ticks a second of an mp4's header
 _MP4 = {"movie_timescale": str(_SCALE), "fflags": "+bitexact", "use_editlist": "1"}
 _COUNTED = Fraction(1, _SCALE)  # for files without times
+_BT709, _BT601, _LIMITED, _HDR = 1, 6, 1, (16, 18)  # as FFmpeg numbers them
 
 
 @dataclass
@@ -47,9 +49,13 @@ class Way:
 
     method: str
     audio: bool
-    crf: int
+    crf: int | None
     preset: str
     max_hidden: float
+    encoder: str = "libx264"
+    size: int | None = None
+    side: str = "short"
+    fps: float | None = None
     deinterlace: bool = False
 
 
@@ -59,7 +65,7 @@ def clip_of(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -
     Raises:
         BadFilm: there is no picture in the span, or it can neither be copied nor encoded.
     """
-    if way.method != "exact" and not way.deinterlace:
+    if way.method != "exact" and not way.deinterlace and not way.fps and _scale(film, way) == 1:
         try:
             made = _copied(packets, start_s, end_s, way)
         except BadFilm:
@@ -196,12 +202,29 @@ def _decoded(packets: Iterable[Any]) -> Iterable[Any]:
 # -- encoded --------------------------------------------------------------------------------------------------------
 
 
+def _scale(film: Film, way: Way) -> float:
+    if way.size is None:
+        return 1.0
+    return min(1.0, way.size / (min if way.side == "short" else max)(film.width, film.height))
+
+
+def _at_rate(pictures: Iterable[tuple[float, Any]], end: float | None, rate: float) -> Iterator[tuple[float, Any]]:
+    """So many pictures a second, each the one that is shown then; the first of them begins."""
+    pictures = iter(pictures)
+    first = next(pictures, None)
+    if first is not None:
+        shown = chosen(chain([first], pictures), Choice("fps", rate, 1), first[0], end, Seen())
+        yield from ((first[0] + k / rate, frame) for k, (_, frame) in enumerate(shown))
+
+
 def _encoded(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -> Clip:
     file = io.BytesIO()
     coded: list[Any] = []
     encoder: _Encoder | None = None
     with av.open(file, "w", format="mp4", options=_MP4) as out:
-        for time, frame in film.frames(start_s, None if end_s >= FOREVER_S else end_s, way.deinterlace):
+        until = None if end_s >= FOREVER_S else end_s
+        pictures = film.frames(start_s, until, way.deinterlace)
+        for time, frame in _at_rate(pictures, until, way.fps) if way.fps else pictures:
             if encoder is None:
                 encoder = _Encoder(film, out, frame, time, way)
             coded += encoder.encode(time, frame)
@@ -217,53 +240,51 @@ def _encoded(film: Film, packets: Film, start_s: float, end_s: float, way: Way) 
 
 
 class _Encoder:
-    """H.264 of frames as they are in the film: their size, their times, their colours, and how they are to be turned."""
+    """Frames as they are in the film: their size, their times, their colours, and how they are to be turned."""
 
     def __init__(self, film: Film, out: Any, frame: Any, time: float, way: Way) -> None:
         self._film, self.first, self.end, self.count = film, time, time, 0
-        self._base = _COUNTED if film.by_count else film.stream.time_base
+        self._base = _COUNTED if film.by_count or way.fps else film.stream.time_base
+        self._step = 1 / way.fps if way.fps else None
         self._odd = bool(frame.width % 2 or frame.height % 2)  # the picture upright then, less a row or column
+        scale = _scale(film, way)
         width, height = (film.width, film.height) if self._odd else (frame.width, frame.height)
-        self._size = max(2, width // 2 * 2), max(2, height // 2 * 2)
+        self._size = tuple(max(2, int(one * scale) // 2 * 2 if scale == 1 else 2 * round(one * scale / 2)) for one in (width, height))
+        self._seen = (width, height) if scale == 1 else self._size
         depth = max((one.bits for one in frame.format.components), default=8)
-        name = frame.format.name
-        self._format = "yuvj420p" if name == "yuvj420p" and not self._odd else "yuv420p10le" if depth > 8 else "yuv420p"
+        self._format = format_of(way.encoder, "" if self._odd else frame.format.name, depth)
         self._scaler = VideoReformatter()
-        self.stream: Any = out.add_stream("libx264", rate=film.stream.average_rate or 25,
-                                          options={"crf": str(way.crf), "preset": way.preset, **_steady()})
+        rate = Fraction(way.fps).limit_denominator(1001) if way.fps else film.stream.average_rate or 25
+        self.stream: Any = out.add_stream(way.encoder, rate=rate, options=options_of(way.encoder, way.crf, way.preset))
         context = self.stream.codec_context
         self.stream.width, self.stream.height, self.stream.pix_fmt = *self._size, self._format
         context.thread_count = 1  # other numbers of threads make other bytes
         context.time_base = self._base
+        if context.codec.canonical_name == "hevc":
+            context.codec_tag = "hvc1"  # with FFmpeg's own, hev1, Apple's players show nothing
         context.color_primaries, context.color_trc = frame.color_primaries, frame.color_trc
         context.colorspace, context.color_range = frame.colorspace, frame.color_range
+        if self._odd:  # its pictures come as RGB for an ordinary screen, and libswscale makes BT.601 of the usual range of it
+            context.colorspace, context.color_range = _BT601, _LIMITED
+            if frame.color_trc in _HDR:
+                context.color_primaries = context.color_trc = _BT709
         if not self._odd:
             context.sample_aspect_ratio = film.sar
             if film.rotation or film.mirrored:
                 self.stream.set_display_rotation(film.rotation if film.mirrored else -film.rotation, hflip=film.mirrored)
 
     def encode(self, time: float, frame: Any) -> list[Any]:
-        lasts = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else 0.0
+        lasts = self._step or (float(frame.duration * frame.time_base) if frame.duration and frame.time_base else 0.0)
         self.end = max(time + lasts, self.end)
         self.count += 1
         if self._odd:
             width, height = self._size
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(self._film.upright(frame)[:height, :width]), "rgb24")
+            upright = self._film.upright(frame, self._seen)
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(upright[:height, :width]), "rgb24")
         if (frame.width, frame.height) != self._size or frame.format.name != self._format:
-            frame = self._scaler.reformat(frame, *self._size, self._format, threads=1)
+            frame = self._scaler.reformat(frame, *self._size, self._format, interpolation=Interpolation.BICUBIC, threads=1)
         frame.pts, frame.time_base, frame.pict_type = round((time - self.first) / self._base), self._base, PictureType.NONE
         return self.stream.encode(frame)
-
-
-@functools.cache
-def _steady() -> dict[str, str]:
-    """Options with which x264 gives the same bytes each time: on AVX-512 it reads memory that nothing was written to, and what it
-    finds there decides how many bits go where. With AVX2 it takes the same time."""
-    try:
-        wide = "avx512" in Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        wide = False
-    return {"x264-params": "asm=avx2"} if wide else {}
 
 
 def span(start: float, end: float | None) -> tuple[float, float]:
