@@ -1,8 +1,10 @@
 """Models of texts, against the libraries bare: documents a CPU-second, side by side, and that the answers are equal.
 
     python benchmarks/text_models.py fasttext --model lid.176.ftz --texts docs.jsonl.gz
+    python benchmarks/text_models.py llm
 
 fasttext: `text.fasttext` against the package fasttext-wheel, if that is installed (it needs numpy 1, or its `f.predict` as here).
+llm: CPU a request of `text.llm`, with 256 under way at a server in another process that takes 0.2 s for each; with and without a cache.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import argparse
 import gzip
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import time
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker has one core
@@ -50,14 +55,66 @@ def fasttext(texts: list[str], model: str, rounds: int) -> None:
     print(f"median ratio {np.median(ratios):.2f}; equal labels {same} of {len(texts)}; probabilities differ by {far:.1e} at most")
 
 
+SERVER = '''
+import asyncio, json
+BODY = json.dumps({"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}).encode()
+HEAD = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(BODY)
+async def serve(reader, writer):
+    while line := await reader.readline():
+        length = 0
+        while (header := await reader.readline()).strip():
+            name, _, value = header.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        await reader.readexactly(length)
+        await asyncio.sleep(0.2)
+        writer.write(HEAD + BODY)
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+'''
+
+
+def llm(requests: int) -> None:
+    import pyarrow as pa
+    from curator_text import Llm
+
+    from curator.api.stage import Context
+    from curator.api.tasks import TextBatch
+
+    server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    try:
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+        rows = TextBatch(pa.table({"id": [str(n) for n in range(requests)], "source": [""] * requests,
+                                   "text": [f"{n} " + "words " * 300 for n in range(requests)]}))
+        with tempfile.TemporaryDirectory() as folder:
+            for how, cache in (("without a cache", None), ("with a cache", folder), ("from the cache", folder)):
+                stage = Llm(url=url, model="any", prompt="Say: {text}", concurrency=256, cache=cache)
+                stage.setup(Context())
+                begun, start = time.monotonic(), time.process_time()
+                answers = [stage.process(rows.slice(at, at + 1024)) for at in range(0, requests, 1024)]
+                cpu, wall = time.process_time() - start, time.monotonic() - begun
+                assert sum(len(answer["out"]) for answer in answers) == requests
+                print(f"{how}: {1000 * cpu / requests:.2f} ms of CPU a request, {requests / wall:,.0f} requests/s")
+                stage.close()
+    finally:
+        server.terminate()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fasttext"])
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--texts", required=True)
+    parser.add_argument("what", choices=["fasttext", "llm"])
+    parser.add_argument("--model")
+    parser.add_argument("--texts")
+    parser.add_argument("--requests", type=int, default=4096)
     parser.add_argument("--chars", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
+    if args.what == "llm":
+        return llm(args.requests)
+    if not args.model or not args.texts:
+        parser.error("fasttext wants --model and --texts")
     texts = texts_of(args.texts, args.chars)
     print(f"{len(texts):,} texts of up to {args.chars:,} characters")
     fasttext(texts, args.model, args.rounds)

@@ -160,7 +160,7 @@ LINES = {
     "io/tables": 1684,
     "sql": 378,
     "registry": 366,
-    "models": 817,
+    "models": 891,
     "ngrams": 345,
     "pipeline": 919,
     "stages": 2315,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12599
-    assert sum(LINES.values()) <= 28017
+    assert sum(LINES.values()) <= 28091
 
 
 def test_nothing_names_a_machine():

@@ -25,11 +25,13 @@ PATIENCE_S = 600.0  # the longest pause that a server may ask for
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer. `finish_reason`: `stop`, or `length` where it was cut off. `tokens`: how many were made, None if not said."""
+    """An answer. `finish_reason`: `stop`, or `length` where it was cut off. `tokens`: how many were made, `tokens_in`: how many were
+    read, None if not said."""
 
     text: str
     finish_reason: str | None
     tokens: int | None
+    tokens_in: int | None = None
 
 
 class Rejected(Exception):
@@ -127,13 +129,15 @@ def reply_of(data: bytes) -> Reply:
         whole = json.loads(data)
         choice = whole["choices"][0]
         message, reason = choice["message"], choice.get("finish_reason")
-        tokens = (whole.get("usage") or {}).get("completion_tokens")
+        usage = whole.get("usage") or {}
+        tokens, tokens_in = usage.get("completion_tokens"), usage.get("prompt_tokens")
         text, refusal = message.get("content"), message.get("refusal")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise Rejected(f"the server's answer is no chat completion: {_excerpt(data)}") from error
     if not isinstance(text, str):
         raise Rejected(f"the model declined: {refusal}" if refusal else f"the answer has no text (finish_reason {reason})")
-    return Reply(text, reason if isinstance(reason, str) else None, tokens if isinstance(tokens, int) else None)
+    counts = (number if isinstance(number, int) else None for number in (tokens, tokens_in))
+    return Reply(text, reason if isinstance(reason, str) else None, *counts)
 
 
 def message_of(data: bytes) -> str:

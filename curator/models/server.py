@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from curator.api.errors import CuratorError, StageError
 from curator.api.resources import Resources
 from curator.api.stage import Context, Stage, setting
+from curator.models.answers import Answers
 from curator.models.chat import Chat, Rejected, Reply, Unavailable
 
 
@@ -92,26 +93,44 @@ class ServerStage(RemoteStage):
 
     `temperature`: 0 takes the likeliest token. `seed`: null for none; whether the same question is answered the same again is up to
     the server. `options`: further fields of the request (`response_format`, `chat_template_kwargs`); null takes one out:
-    `{max_tokens: null, max_completion_tokens: 256}`.
+    `{max_tokens: null, max_completion_tokens: 256}`. `cache`: a folder of this machine where answers are kept; the same question is
+    then not asked again, by no worker and no later run.
     """
 
     max_tokens: int = 256
     temperature: float = 0.0
     seed: int | None = 0
     options: dict[str, Any] = field(default_factory=dict)
+    cache: str | None = setting(default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be 1 or more, got {self.max_tokens}")
 
-    def ask(self, content: str | list[dict[str, Any]], system: str | None = None) -> Reply | str:
-        """The answer to a text, or to texts and pictures as the protocol has them; a text: why there is none."""
+    def setup(self, ctx: Context) -> None:
+        super().setup(ctx)
+        self._answers = Answers(self.cache, self.url) if self.cache else None
+
+    def close(self) -> None:
+        super().close()
+        if self._answers is not None:
+            self._answers.close()
+
+    def ask(self, content: str | list[dict[str, Any]], system: str | None = None, **more: Any) -> Reply | str:
+        """The answer to a text, or to texts and pictures as the protocol has them; a text: why there is none. `more`: fields of this
+        question alone."""
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": content})
         fields = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": self.temperature,
-                  "seed": self.seed, **self.options}
+                  "seed": self.seed, **more, **self.options}
+        question = {name: value for name, value in fields.items() if value is not None}
+        if self._answers is not None and (known := self._answers.get(question)) is not None:
+            return known
         try:
-            return self._chat.ask({name: value for name, value in fields.items() if value is not None})
+            reply = self._chat.ask(question)
         except Rejected as error:
             return str(error)
+        if self._answers is not None:
+            self._answers.put(question, reply)
+        return reply

@@ -5,6 +5,7 @@ from curator_text.clean.clean import Clean
 from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
 from curator_text.language.language import Language
+from curator_text.llm.llm import Llm
 from curator_text.measures.signals import Signals
 from curator_text.models.fasttext import Fasttext
 from curator_text.privacy.pii import Pii
@@ -15,8 +16,8 @@ from curator_text.tokens.to_megatron import ToMegatron
 from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
-__all__ = ["STAGES", "C4Lines", "Clean", "ExtractHtml", "Fasttext", "Language", "Minhash", "PackTokens", "Pii",
+__all__ = ["STAGES", "C4Lines", "Clean", "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "PackTokens", "Pii",
            "Signals", "TextFiles", "ToMegatron", "ToNanotron", "Tokenize", "Warc"]
 
 STAGES: tuple[type, ...] = (Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Pii,
-                            Tokenize, PackTokens, ToMegatron, ToNanotron)
+                            Tokenize, PackTokens, ToMegatron, ToNanotron, Llm)

@@ -6,12 +6,14 @@ import gzip
 import json
 
 import pyarrow as pa
+import pytest
 from curator_text import (
     C4Lines,
     Clean,
     ExtractHtml,
     Fasttext,
     Language,
+    Llm,
     Minhash,
     PackTokens,
     Pii,
@@ -25,6 +27,7 @@ from curator_text import (
 
 from curator.api.tasks import TextBatch
 from curator.testing import check_pack
+from packs.image.tests.chat_server import Model, completion
 from packs.text.tests.fasttext_models import TinyModel
 
 ENGLISH = ("The quick brown fox jumps over the lazy dog. It was a sunny day, and the fox was happy.\n"
@@ -57,7 +60,15 @@ def archive():
     return response(0, b"200 OK", PAGE) + response(1, b"404 Not Found", b"-") + response(2, b"200 OK", PAGE) + b"garbage"
 
 
-def test_the_pack(tmp_path):
+@pytest.fixture
+def server():
+    made = Model()
+    made.answer = lambda question: completion("- " + question["messages"][-1]["content"][-9:])
+    yield made
+    made.close()
+
+
+def test_the_pack(tmp_path, server):
     (tmp_path / "crawl.warc.gz").write_bytes(archive())
     files = tmp_path / "files"
     (files / "sub").mkdir(parents=True)
@@ -81,6 +92,7 @@ def test_the_pack(tmp_path):
         (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there
         (Minhash(), texts()),
         (Pii(), texts()),
+        (Llm(url=server.url, model="tiny", task="knowledge_list"), texts()),
         (Tokenize(tokenizer=str(tmp_path), ids=True), texts()),
         (PackTokens(length=3), tokens),
         (ToMegatron(path=str(tmp_path / "megatron")), tokens),

@@ -1,0 +1,1 @@
+"""Questions to language models, and what becomes of their answers."""
