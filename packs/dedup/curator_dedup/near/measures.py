@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,6 @@ from curator.api.errors import RecipeError
 from curator_dedup.shared.arrays import flat, mix
 
 RECALL = 0.99  # of pairs that are just alike enough, the share that is to meet
-BLOCK_BITS = 12  # shorter blocks of a hash make most records meet
-SAMPLE_BITS = 16
-SAMPLES_MAX = 512  # keys a record; more bits apart than these can find is no near duplicate
 SEED = 20_260_101  # of the choice of bits
 _ODD = np.uint32(0x9E3779B1)  # 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming 3, 6.4)
 
@@ -175,6 +172,11 @@ class Hamming(Measure):
     distance: int
     hashes: int = 1
 
+    block_bits: ClassVar[int] = 12  # shorter blocks of a hash make most records meet
+    sample_bits: ClassVar[int] = 16
+    recall: ClassVar[float] = RECALL
+    keys_most: ClassVar[int] = 512  # a record; more bits apart than these can find is no near duplicate
+
     def __post_init__(self) -> None:
         if self.distance < 0:
             raise RecipeError(f"hamming: distance must be 0 or more, got {self.distance}")
@@ -218,14 +220,14 @@ class Hamming(Measure):
         if self.distance >= bits:
             raise RecipeError(f"column {self.column!r} has hashes of {bits} bits, and any two are within {self.distance} bits: "
                               "ask for a smaller distance")
-        if bits // (self.distance + 1) >= BLOCK_BITS or self.distance == 0:
+        if bits // (self.distance + 1) >= self.block_bits or self.distance == 0:
             return np.array_split(np.arange(bits), self.distance + 1)
-        size = min(SAMPLE_BITS, bits - self.distance)
+        size = min(self.sample_bits, bits - self.distance)
         equal = math.comb(bits - self.distance, size) / math.comb(bits, size)
-        samples = math.ceil(math.log(1 - RECALL) / math.log1p(-equal))
-        if samples * self.hashes > SAMPLES_MAX:
+        samples = math.ceil(math.log(1 - self.recall) / math.log1p(-equal))
+        if samples * self.hashes > self.keys_most:
             raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of {self.distance}, "
-                              f"{samples * self.hashes} keys a record would be needed, and {SAMPLES_MAX} is the most: ask for a "
+                              f"{samples * self.hashes} keys a record would be needed, and {self.keys_most} is the most: ask for a "
                               "smaller distance" + (" or fewer hashes" if self.hashes > 1 else ""))
         choice = np.random.Generator(np.random.PCG64(SEED))
         return [np.sort(choice.permutation(bits)[:size]) for _ in range(samples)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ class SharedHashes(Hamming):
 
     `share`: the least similarity of a pair. `within`: at least `distance`. `column`, `distance`, `hashes`: as for `Hamming`.
 
+    Keys are as those of `Hamming`, but of 20 bits and more, so many that 90 % of the hashes meet that are `distance` bits apart: records
+    of which two agree so closely meet with 99 %.
+
     A sketch is the hashes in order, each once, the first one again where there are fewer than `hashes`.
 
     Source: a share of the frames that must agree, as in vPDQ (github.com/facebook/ThreatExchange/tree/main/vpdq).
@@ -33,6 +37,11 @@ class SharedHashes(Hamming):
 
     share: float = 0.5
     within: int = 0
+
+    block_bits: ClassVar[int] = 20  # long lists of many records share shorter ones by chance
+    sample_bits: ClassVar[int] = 20
+    recall: ClassVar[float] = 0.9
+    keys_most: ClassVar[int] = 2048
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,10 +79,13 @@ class SharedHashes(Hamming):
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         first, second = _words(a, self.hashes), _words(b, self.hashes)
         counted, counted_too = _once(first), _once(second)
+        longest, longest_too = (int(one.sum(axis=1).max(initial=1)) for one in (counted, counted_too))
+        first, counted = first[:, :longest], counted[:, :longest]
+        second, counted_too = second[:, :longest_too], counted_too[:, :longest_too]
         found = np.zeros(counted.shape, bool)      # hashes of a that agree with one of b
-        found_too = np.zeros(counted.shape, bool)
+        found_too = np.zeros(counted_too.shape, bool)
         nearest = np.full(len(a), np.iinfo(np.int32).max)
-        for number in range(self.hashes):
+        for number in range(longest):
             bits = np.bitwise_count(first[:, number:number + 1] ^ second).sum(axis=2, dtype=np.int32)
             agree = bits <= self.within
             found[:, number] = agree.any(axis=1)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import VideoBatch
 
-KEYS_MOST = 102  # hashes of 64 bits that dedup.near takes at a distance of 4: it has 512 keys a record, 5 for each hash
+HASHES_MOST = 128  # more than a minute at two a second; dedup.near takes up to 204 at a distance of 4 with a share
 
 
 @dataclass(kw_only=True)
@@ -25,8 +25,8 @@ class Hash(Stage):
     `every_s`: seconds between frames that are hashed; frames that are farther apart are all hashed. `collapse`: hashes that differ
     from the last kept one by so many bits and less are left out; -1 keeps all. `most`: hashes a clip.
 
-    Then `dedup.near: {column: phash, distance: 4, hashes: 102, share: 0.6, within: 10}`, with the `most` of this stage: two clips
-    are copies if two of their frames are within 4 bits, and of the shorter clip's frames 60 % within 10. So a clip inside another is
+    Then `dedup.near: {column: phash, distance: 4, hashes: 128, share: 0.7, within: 10}`, with the `most` of this stage: two clips
+    are copies if two of their frames are within 4 bits, and of the shorter clip's frames 70 % within 10. So a clip inside another is
     one, and clips that share a title or an intro are none, unless it is most of what the shorter one shows. A clip in which nothing
     moves has one hash: it is a copy of what shows the same picture. Frames of different films of the samples tried have 12 bits and
     more between them. Missed are some copies with a mark over them, or of clips in which every frame is new, when cut at other places.
@@ -37,7 +37,7 @@ class Hash(Stage):
 
     every_s: float = 0.5
     collapse: int = 6
-    most: int = KEYS_MOST
+    most: int = HASHES_MOST
 
     def __post_init__(self) -> None:
         if not self.every_s > 0:
@@ -45,7 +45,7 @@ class Hash(Stage):
         if not -1 <= self.collapse <= 32:
             raise ValueError(f"collapse is from -1, which keeps all, to 32 bits of 64, got {self.collapse}")
         if self.most < 1:
-            raise ValueError(f"most is 1 or more hashes a clip, got {self.most}; dedup.near takes {KEYS_MOST} at a distance of 4")
+            raise ValueError(f"most is 1 or more hashes a clip, got {self.most}; the usual is {HASHES_MOST}")
 
     def contract(self) -> Contract:
         return Contract(needs={"frames", "timestamps"},
