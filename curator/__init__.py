@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from curator.api.errors import ContractError, CuratorError, InputError, RecipeError, StageError
 from curator.api.resources import Resources
-from curator.api.stage import Composite, Context, Contract, Outputs, Reduce, Sink, Snapshot, Source, Stage, Stateful, setting, stage
+from curator.api.stage import (
+    Composite,
+    Context,
+    Contract,
+    Outputs,
+    Reduce,
+    Sink,
+    Snapshot,
+    Source,
+    Stage,
+    Stateful,
+    setting,
+    stage,
+)
 from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
 from curator.front import Pipeline, load, read
 
@@ -20,8 +33,10 @@ if TYPE_CHECKING:
     from curator.pipeline.formats import write
 
 __all__ = [
-    "AudioBatch", "Batch", "Composite", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch", "InputError",
-    "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Sink", "Snapshot", "Source", "Stage", "StageError", "Stateful",
+    "AudioBatch", "Batch", "Composite", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch",
+    "InputError",
+    "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Sink", "Snapshot", "Source", "Stage",
+    "StageError", "Stateful",
     "TextBatch", "VideoBatch", "load", "read", "setting", "stage", "write",
 ]
 

@@ -2,7 +2,8 @@
 
     read("docs/*.jsonl") >> Drop(conditions={"short": "length(text) < 200"}) >> write("out/")
 
-The graph itself is `curator.pipeline.graph`; what runs, tries or explains it is imported when it is asked for.
+The graph itself is `curator.pipeline.graph`; what runs, tries or explains it is imported when it is asked
+for.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Pipeline(graph.Graph):
         """Run it, or continue it: see `curator.run.run.run` for the options and the result.
 
         Raises:
-            RunStopped: it did not end well (too many records failed, a stage cannot work); with `check=False` the result says so.
+            RunStopped: it did not end well (too many records failed, a stage cannot work); with `check=False`
+            the result says so.
         """
         from curator.run.run import run
 
@@ -63,7 +65,8 @@ class Pipeline(graph.Graph):
         return explain(make_plan(self, mode, out))
 
 
-def read(source: str | PathLike[str] | list[str] | Source, format: str | None = None, **options: Any) -> Pipeline:
+def read(source: str | PathLike[str] | list[str] | Source, format: str | None = None,
+         **options: Any) -> Pipeline:
     """A pipeline that reads these paths, globs or URLs, or this source.
 
     `format`: `jsonl`, `parquet`, `csv`, `webdataset` or `files`; by default what the suffixes say.
@@ -82,7 +85,8 @@ def from_source(source: Source) -> Pipeline:
 
 
 def load(recipe: str | PathLike[str], overrides: Mapping[str, str] | None = None) -> Pipeline:
-    """The pipeline of a recipe: a file, a packaged recipe (`text/web`) or the YAML itself; see `curator.recipe.load`."""
+    """The pipeline of a recipe: a file, a packaged recipe (`text/web`) or the YAML itself; see
+    `curator.recipe.load`."""
     from curator import recipe as recipes
 
     return Pipeline.of(recipes.load(recipe, overrides))

@@ -225,7 +225,7 @@ BROKEN = {
     "finds words": (broken(process=lambda self, batch: self.scored(batch), findings=lambda self, step, counts: ["words"]),
                     "`findings` gives str; give Line, Alarm or Table"),
     "shows by magic": (broken(process=lambda self, batch: self.scored(batch), example_columns=lambda self: {"length": "magic"}),
-                       "columns are shown as image, audio, text, number"),
+                       "columns are shown as image, audio, video, text, number"),
 }
 
 

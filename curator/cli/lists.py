@@ -68,7 +68,8 @@ def rules(name: str | None) -> None:
         made.add_row(str(rule.get("reason", "")), str(rule.get("when", "")))
         if rule.get("source"):
             made.add_row("", f"({rule['source']})", style="dim")
-    _print(f"{found.name}: {content.get('description', '')}".strip(), f"Source: {content.get('source', 'none given')}", "",
+    _print(f"{found.name}: {content.get('description', '')}".strip(),
+           f"Source: {content.get('source', 'none given')}", "",
            made, f"\nFile: {path}")
 
 
@@ -103,7 +104,7 @@ def doctor() -> None:
 COMMANDS = (stages, recipes, rules, doctor)
 
 
-# -- stages ----------------------------------------------------------------------------------------------------
+# -- stages --------------------------------------------------------------------------------------------------
 
 
 def _stages_of(pack: Pack) -> list[Any]:
@@ -122,7 +123,8 @@ def _find_stage(name: str) -> tuple[str, Factory]:
     try:
         return name, packs.stage_class(name)
     except RecipeError:
-        short = {full: factory for full, factory in packs.all_stages().items() if full.partition(".")[2] == name}
+        short = {full: factory for full, factory in packs.all_stages().items()
+                 if full.partition(".")[2] == name}
         if len(short) == 1:
             return next(iter(short.items()))
         if short:
@@ -130,7 +132,7 @@ def _find_stage(name: str) -> tuple[str, Factory]:
         raise
 
 
-# -- files and machine -----------------------------------------------------------------------------------------
+# -- files and machine ---------------------------------------------------------------------------------------
 
 
 def _content(found: Resource) -> dict[str, Any]:
@@ -180,7 +182,8 @@ def _machine() -> Iterator[tuple[str, str]]:
     yield "cores", f"{available_cpus():g}"
     yield "memory", size(memory_bytes())
     yield "GPUs", str(len(visible_devices()))
-    for what, folder in (("batches in", shared_memory_parent()), ("temporary files in", tempfile.gettempdir())):
+    for what, folder in (("batches in", shared_memory_parent()),
+                         ("temporary files in", tempfile.gettempdir())):
         yield what, f"{folder}, {size(shutil.disk_usage(folder).free)} free"
     for library in LIBRARIES:
         try:
@@ -189,7 +192,7 @@ def _machine() -> Iterator[tuple[str, str]]:
             yield library, "not installed"
 
 
-# -- printing --------------------------------------------------------------------------------------------------
+# -- printing ------------------------------------------------------------------------------------------------
 
 
 def _first_line(text: str | None) -> str:

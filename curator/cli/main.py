@@ -15,12 +15,14 @@ from curator.cli.lists import COMMANDS
 from curator.registry import packs
 
 RAY_HERE = "local or RAY_ADDRESS"
-EXITS = {"interrupted": 130, "terminated": 143}  # as shells have it: 128 and the number of the signal; anything else gives 2
+# as shells have it: 128 and the number of the signal; anything else gives 2
+EXITS = {"interrupted": 130, "terminated": 143}
 RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
 
 class Commands(click.Group):
-    """Lists the commands in the order in which a new user needs them, and prints errors of ours without a traceback."""
+    """Lists the commands in the order in which a new user needs them, and prints errors of ours without a
+    traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -37,7 +39,8 @@ class Commands(click.Group):
 def recipe_options(command: Callable) -> Callable:
     """RECIPE, `--set` and `--out`, which `run`, `plan` and `preview` share."""
     for option in (
-        click.option("--out", metavar="FOLDER", help="Write everything here instead of into the folder that the recipe names."),
+        click.option("--out", metavar="FOLDER",
+                     help="Write everything here instead of into the folder that the recipe names."),
         click.option("--set", "settings", multiple=True, metavar="PATH=VALUE",
                      help="Change a value of the recipe, for example read.path='crawl/*.warc.gz'."),
         click.argument("recipe"),
@@ -47,7 +50,8 @@ def recipe_options(command: Callable) -> Callable:
 
 
 class RunCommand(click.Command):
-    """`--ray` takes an address or none: what follows it is one only if it looks like one, and not like a recipe."""
+    """`--ray` takes an address or none: what follows it is one only if it looks like one, and not like a
+    recipe."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--ray") if "--ray" in args else len(args)
@@ -72,15 +76,19 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
     return load(recipe, overrides)
 
 
-mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream", show_default=True,
-                           help="Run all operators at once, or each to its end before the next begins (between them, rows are "
+mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream",
+                           show_default=True,
+                           help="Run all operators at once, or each to its end before the next begins "
+                                "(between them, rows are "
                                 "kept on disk).")
 
 
 def show_versions(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
-    """A line for each installed distribution, the core first. Imports no pack, so a broken one is named too."""
+    """A line for each installed distribution, the core first. Imports no pack, so a broken one is named
+    too."""
     if wanted and not ctx.resilient_parsing:
-        for line in dict.fromkeys(f"{pack.distribution} {pack.version} ({pack.place})" for pack in packs.installed()):
+        for line in dict.fromkeys(f"{pack.distribution} {pack.version} ({pack.place})"
+                                  for pack in packs.installed()):
             click.echo(line)
         ctx.exit()
 
@@ -94,17 +102,23 @@ def main() -> None:
 
 @main.command(cls=RunCommand, short_help="Run a recipe, or continue it where it was interrupted.")
 @recipe_options
-@click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all]. 0: work in this process, to debug.")
+@click.option("--workers", type=click.IntRange(min=0),
+              help="Cores to use [default: all]. 0: work in this process, to debug.")
 @click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
-              help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on this machine. "
+              help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on "
+                   "this machine. "
                    "[default where RAY_ADDRESS is set]")
-@click.option("--prune", is_flag=True, help="Remove results of inputs that are no longer there, and say what that is.")
+@click.option("--prune", is_flag=True,
+              help="Remove results of inputs that are no longer there, and say what that is.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit of the recipe removes results.")
-@click.option("--replace", is_flag=True, help="Remove results that are in the way, also those of another recipe.")
-@click.option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
+@click.option("--replace", is_flag=True,
+              help="Remove results that are in the way, also those of another recipe.")
+@click.option("--metrics-port", metavar="PORT",
+              help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
 @mode_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
-def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None, prune: bool, yes: bool,
+def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None,
+        prune: bool, yes: bool,
         replace: bool, mode: Any, metrics_port: str | None, quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
@@ -146,7 +160,8 @@ def _asked(lost: str) -> bool:
 @recipe_options
 @mode_option
 def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> None:
-    """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and first lines."""
+    """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and
+    first lines."""
     from curator.pipeline.plan import make_plan
     from curator.run.explain import explain
 
@@ -157,7 +172,8 @@ def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> 
 @recipe_options
 @click.argument("n", type=click.IntRange(min=1), default=5)
 def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> None:
-    """Try RECIPE on the first N records, in this process: what each stage changes, and who drops what. Writes nothing.
+    """Try RECIPE on the first N records, in this process: what each stage changes, and who drops what. Writes
+    nothing.
 
     Ends with 2 when all records failed in some stage.
     """
@@ -175,7 +191,8 @@ def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> 
 @click.argument("folder", metavar="RUN")
 @click.option("--json", "as_json", is_flag=True, help="The numbers as they stand in stats.json.")
 def show(folder: str, as_json: bool) -> None:
-    """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is. RUN is its output folder."""
+    """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is. RUN is its
+    output folder."""
     from curator.io.files.folder import Folder
     from curator.observe.report.funnel import show_funnel
     from curator.run.folder.lock import as_it_stands
@@ -195,7 +212,8 @@ def show(folder: str, as_json: bool) -> None:
 
 @main.command(short_help="Print the Grafana dashboard for --metrics-port.")
 def dashboard() -> None:
-    """Print the Grafana dashboard that shows what `run --metrics-port` serves, to be imported there as JSON."""
+    """Print the Grafana dashboard that shows what `run --metrics-port` serves, to be imported there as
+    JSON."""
     from importlib.resources import files
 
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)

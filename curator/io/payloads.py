@@ -19,8 +19,8 @@ LENGTH = struct.Struct("<Q")
 def pack(value: Any) -> bytes:
     """A payload's value as bytes: a letter for its kind, then its content.
 
-    bytes and bytearrays, numpy arrays and scalars (any type but objects), None, bool, int, float, str, and lists, tuples and
-    dicts (with string keys) of all these come back exactly.
+    bytes and bytearrays, numpy arrays and scalars (any type but objects), None, bool, int, float, str, and
+    lists, tuples and dicts (with string keys) of all these come back exactly.
 
     Raises:
         TypeError, ValueError: anything else.
@@ -43,7 +43,8 @@ def pack(value: Any) -> bytes:
         return (b"l" if kind is list else b"t") + _pack_all(value)
     if kind is dict and all(type(key) is str for key in value):
         return b"d" + _pack_all([*value, *value.values()])
-    raise TypeError(f"a {kind.__name__} has no plain form; use bytes, numpy arrays, numbers, strings, or lists of these")
+    raise TypeError(f"a {kind.__name__} has no plain form; use bytes, numpy arrays, numbers, strings, or "
+                    "lists of these")
 
 
 def unpack(data: bytes) -> Any:

@@ -39,8 +39,8 @@ class FileSink(Sink):
 
     `path`: a folder or URL; None for the run's own `data/`.
     `select`: the columns to write, in this order; None for all. `target_bytes`: a file is
-    closed, and the next one begun, when its data reaches this, before compression. `storage_options`: what the
-    filesystem wants (keys, endpoint).
+    closed, and the next one begun, when its data reaches this, before compression. `storage_options`: what
+    the filesystem wants (keys, endpoint).
 
     The plan tells places apart, not the fingerprint: a run's folder may be moved.
     """
@@ -79,7 +79,8 @@ class FileSink(Sink):
         return rows if self.select is None else rows.select(self.select)
 
     def room(self, rows: pa.Table, written: int, written_bytes: int) -> int:
-        """How many of the rows go into the open file, which is not full and has so much already: at least one."""
+        """How many of the rows go into the open file, which is not full and has so much already: at least
+        one."""
         return rows.num_rows
 
     def is_full(self, written: int, written_bytes: int) -> bool:
@@ -95,7 +96,8 @@ class FileSink(Sink):
         return folder.open_file(name, "wb")
 
     def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
-        """Begin a file, `stem` and the suffix, whose rows are counted, and any others that belong beside it."""
+        """Begin a file, `stem` and the suffix, whose rows are counted, and any others that belong beside
+        it."""
         return self.start(files.add(self.output(files.folder, stem + self.suffix())), schema)
 
     def start(self, output: Output, schema: pa.Schema) -> Encoder:
@@ -134,7 +136,8 @@ class FileWriter(Writer):
             raise ValueError(f"{sink.name} has no path: it gets one from the plan of a run")
         self.folder = Folder.open(sink.path, sink.storage_options)
         self._finished: list[WrittenFile] = []
-        self._schema: pa.Schema | None = None  # of the file that is open, or will be opened for what is gathered
+        # of the file that is open, or will be opened for what is gathered
+        self._schema: pa.Schema | None = None
         self._gathered: list[pa.Table] = []
         self._gathered_bytes = 0
         self._count = 0  # of the files that were begun
@@ -143,7 +146,8 @@ class FileWriter(Writer):
         self._rows = self._bytes = 0  # in the open file
 
     def add(self, output: Output) -> Output:
-        """A file more. The first one is that whose rows are counted; one that is closed already appeared earlier."""
+        """A file more. The first one is that whose rows are counted; one that is closed already appeared
+        earlier."""
         self._open.append(output)
         return output
 
@@ -173,7 +177,8 @@ class FileWriter(Writer):
             self._encoder.abandon()
         for output in self._open:
             output.abort()  # nothing, where it is closed
-        written, begin = [*(o.uri for o in self._open), *(f.path for f in self._finished)], len(self.folder.path_of(""))
+        written, begin = [*(o.uri for o in self._open),
+                          *(f.path for f in self._finished)], len(self.folder.path_of(""))
         with suppress(InputError):  # files that no ledger line names are removed later as well
             self.folder.delete(uri[begin:] for uri in written)
 
@@ -223,7 +228,8 @@ class FileWriter(Writer):
             self._encoder.finish()
             for output in self._open:
                 output.close()
-            self._finished += [WrittenFile(o.uri, 0 if at else self._rows, o.tell()) for at, o in enumerate(self._open)]
+            self._finished += [WrittenFile(o.uri, 0 if at else self._rows, o.tell())
+                               for at, o in enumerate(self._open)]
         self._schema, self._encoder, self._open = None, None, []
         self._rows = self._bytes = 0
 

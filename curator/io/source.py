@@ -1,4 +1,5 @@
-"""What the readers of record files share: parameters, listing, types seen in heads, one part after another."""
+"""What the readers of record files share: parameters, listing, types seen in heads, one part after
+another."""
 
 from __future__ import annotations
 
@@ -25,9 +26,10 @@ LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying agai
 class FileSource(Source):
     """Records from files. Subclasses say what a file's columns are (`head`) and read it (`read_part`).
 
-    `path`: files, folders, globs or URLs, one or several. `select`: the columns to read, None for all. `id_column`: the
-    column that names a record; where it is missing, the id comes from file and position. `storage_options`: what the
-    filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
+    `path`: files, folders, globs or URLs, one or several. `select`: the columns to read, None for all.
+    `id_column`: the column that names a record; where it is missing, the id comes from file and position.
+    `storage_options`: what the filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and
+    done again after a crash, as one.
     """
 
     path: str | list[str] = setting()
@@ -52,7 +54,8 @@ class FileSource(Source):
         return plan_units(files, self.unit_bytes, self.splittable)
 
     def columns(self) -> dict[str, pa.DataType | None]:
-        """The columns of the source, as the heads of some of its files show them; type None where no value was seen.
+        """The columns of the source, as the heads of some of its files show them; type None where no value
+        was seen.
 
         Raises:
             InputError: nothing matches, or one column has types in two files that cannot be joined.
@@ -87,7 +90,8 @@ class FileSource(Source):
         return False
 
     def wanted(self) -> list[str] | None:
-        """The columns to take from a file, None for all: those selected, and those an `id` and a `source` come from."""
+        """The columns to take from a file, None for all: those selected, and those an `id` and a `source`
+        come from."""
         return None if self.select is None else list(dict.fromkeys([*self.select, self.id_column, "source"]))
 
     @property

@@ -1,8 +1,10 @@
-"""Rows between two phases of a run, in files that hold every batch exactly: kind, columns, payloads (see `payloads`).
+"""Rows between two phases of a run, in files that hold every batch exactly: kind, columns, payloads (see
+`payloads`).
 
-A file belongs to one unit of the phase that writes it. It is a row of segments, each a whole Arrow IPC file (zstd) with rows of
-one shard, one kind of batch and one schema; then an index of them as JSON, its length and `MAGIC`. A reader takes the segments
-of its shard, and of these only the columns that it wants. Payloads are binary columns.
+A file belongs to one unit of the phase that writes it. It is a row of segments, each a whole Arrow IPC file
+(zstd) with rows of one shard, one kind of batch and one schema; then an index of them as JSON, its length and
+`MAGIC`. A reader takes the segments of its shard, and of these only the columns that it wants. Payloads are
+binary columns.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from curator.io.units import plan_units
 
 FORMAT = 1  # part of the key of a spooling step: files of another format are made again
 SEGMENTS_BYTES = 8 << 20  # rows that are gathered before they become segments, one a shard
-SHARDS_BYTES = 4 << 20  # compressed: small shards share a unit up to this, for each unit makes files of its own
+# compressed: small shards share a unit up to this, for each unit makes files of its own
+SHARDS_BYTES = 4 << 20
 PIECE_BYTES = 4 << 20  # of a batch that is read back, about
 MAGIC = b"curator-spool-1\n"
 REMEDY = "Remove it: the next run makes it again"
@@ -40,8 +43,8 @@ _WRITE = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Shard(Unit):
-    """Shards `first` up to but not including `stop`, in all files of the spools that a `Reduce` takes: one, or several small ones
-    that a worker takes one after the other."""
+    """Shards `first` up to but not including `stop`, in all files of the spools that a `Reduce` takes: one,
+    or several small ones that a worker takes one after the other."""
 
     first: int
     stop: int
@@ -51,7 +54,8 @@ class Shard(Unit):
 
     @property
     def key(self) -> str:
-        return hashlib.blake2b(f"{self.digest}/{self.first}-{self.stop}/{self.shards}".encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(f"{self.digest}/{self.first}-{self.stop}/{self.shards}".encode(),
+                               digest_size=8).hexdigest()
 
     @property
     def size_bytes(self) -> int:
@@ -59,7 +63,8 @@ class Shard(Unit):
 
     @property
     def label(self) -> str:
-        numbers = f"shard {self.stop}" if self.stop == self.first + 1 else f"shards {self.first + 1} to {self.stop}"
+        numbers = (f"shard {self.stop}" if self.stop == self.first + 1
+                   else f"shards {self.first + 1} to {self.stop}")
         return f"{numbers} of {self.shards}"
 
     def alone(self) -> Iterator[Shard]:
@@ -90,8 +95,10 @@ class FromSpool(Source):
     def read(self, unit: Unit) -> Iterator[Batch]:
         return self.rows(unit)
 
-    def rows(self, unit: Unit, columns: Collection[str] | None = None, kind: type[Batch] = Batch) -> Iterator[Batch]:
-        """The rows of a unit, or of its shards, in batches of a few MB; with `columns` these, `id` and `source` only.
+    def rows(self, unit: Unit, columns: Collection[str] | None = None,
+             kind: type[Batch] = Batch) -> Iterator[Batch]:
+        """The rows of a unit, or of its shards, in batches of a few MB; with `columns` these, `id` and
+        `source` only.
 
         `kind`: batches of this class only.
 
@@ -106,18 +113,22 @@ class FromSpool(Source):
 
 
 def spool_units(files: Sequence[FileInfo]) -> list[Unit]:
-    """Spooled files as units of about 64 MB. Each attempt gives its files new names, so a unit's key follows the content."""
+    """Spooled files as units of about 64 MB. Each attempt gives its files new names, so a unit's key follows
+    the content."""
     return plan_units(sorted(files, key=lambda f: f.uri))
 
 
 def shard_units(files: Sequence[FileInfo], shards: int) -> list[Unit]:
-    """The shards of spooled files, also where there is no file at all; as many together as have about 4 MB."""
-    parts = tuple(SourceRange(uri=f.uri, size_bytes=f.size_bytes, version=f.version) for f in sorted(files, key=lambda f: f.uri))
+    """The shards of spooled files, also where there is no file at all; as many together as have about 4
+    MB."""
+    parts = tuple(SourceRange(uri=f.uri, size_bytes=f.size_bytes, version=f.version)
+                  for f in sorted(files, key=lambda f: f.uri))
     text = json.dumps([[p.uri, p.size_bytes, p.version] for p in parts])
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     count = min(shards, 1 + sum(p.size_bytes for p in parts) // SHARDS_BYTES)
     cuts = [shards * n // count for n in range(count + 1)]
-    return [Shard(first=first, stop=stop, shards=shards, digest=digest, parts=parts) for first, stop in pairwise(cuts)]
+    return [Shard(first=first, stop=stop, shards=shards, digest=digest, parts=parts)
+            for first, stop in pairwise(cuts)]
 
 
 class SpoolWriter(Writer):
@@ -125,7 +136,8 @@ class SpoolWriter(Writer):
 
     def __init__(self, folder: Folder, name: str, key: str | None, shards: int) -> None:
         self.folder, self.name, self.key, self.shards = folder, f"{name}.spool", key, shards
-        self._waiting: dict[tuple[int, str, bytes], list[pa.Table]] = {}  # by shard, kind and schema: a segment each
+        # by shard, kind and schema: a segment each
+        self._waiting: dict[tuple[int, str, bytes], list[pa.Table]] = {}
         self._bytes = self._rows = 0
         self._index: list[dict[str, Any]] = []
         self._output: Output | None = None
@@ -135,8 +147,10 @@ class SpoolWriter(Writer):
         sharded = self.key is not None and self.shards > 1
         if sharded and self.key not in batch.rows.column_names:
             there = ", ".join(batch.columns)
-            raise RecipeError(f"there is no column {self.key!r}, by which rows are to be sharded; there are {there}")
-        places = shard_of(batch.rows.column(self.key), self.shards) if sharded else np.zeros(len(batch), np.int64)
+            raise RecipeError(f"there is no column {self.key!r}, by which rows are to be sharded; there are "
+                              f"{there}")
+        places = shard_of(batch.rows.column(self.key),
+                          self.shards) if sharded else np.zeros(len(batch), np.int64)
         schema = table.schema.serialize().to_pybytes()
         for shard in np.unique(places).tolist():
             # `take` copies: what the batch refers to may be shared memory that others wait for.
@@ -154,7 +168,8 @@ class SpoolWriter(Writer):
             table, at = pa.concat_tables(tables).combine_chunks(), self._output.tell()
             encoded = pa.BufferOutputStream()
             with pa.ipc.new_file(encoded, table.schema, options=_WRITE) as writer:
-                writer.write_table(table, max_chunksize=max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)))
+                writer.write_table(table,
+                                   max_chunksize=max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)))
             self._output.write(encoded.getvalue())
             self._index.append({"shard": shard, "kind": kind, "at": at, "bytes": self._output.tell() - at})
         self._waiting, self._bytes = {}, 0
@@ -188,13 +203,15 @@ def to_table(batch: Batch) -> pa.Table:
         try:
             packed = [None if v is None else pack(v) for v in values]
         except (TypeError, ValueError) as error:
-            raise CuratorError(f"payload {name!r} of a {type(batch).__name__} cannot be spooled for a later phase: "
+            raise CuratorError(f"payload {name!r} of a {type(batch).__name__} cannot be spooled for a later "
+                               "phase: "
                                f"{error}") from error
         table = table.append_column(_PAYLOAD + name, pa.array(packed, pa.large_binary()))
     return table
 
 
-def _read_file(file: Any, uri: str, shards: range | None, columns: Collection[str] | None, kind: type[Batch]) -> Iterator[Batch]:
+def _read_file(file: Any, uri: str, shards: range | None, columns: Collection[str] | None,
+               kind: type[Batch]) -> Iterator[Batch]:
     for segment in _index(file, uri):
         if (shards is None or segment["shard"] in shards) and issubclass(kind_of(segment["kind"]), kind):
             window = pa.PythonFile(_Window(file, segment["at"], segment["bytes"]), mode="r")
@@ -236,7 +253,8 @@ def _segment(window: pa.PythonFile, kind: type[Batch], columns: Collection[str] 
 def from_table(table: pa.Table, kind: type[Batch]) -> Batch:
     """The batch that `to_table` made a table of."""
     packed = [n for n in table.column_names if n.startswith(_PAYLOAD)]
-    payloads = {n.removeprefix(_PAYLOAD): [None if v is None else unpack(v) for v in table.column(n).to_pylist()] for n in packed}
+    payloads = {n.removeprefix(_PAYLOAD): [None if v is None else unpack(v)
+                                           for v in table.column(n).to_pylist()] for n in packed}
     return replace(kind(rows=table.drop_columns(packed)), **payloads)
 
 
@@ -259,7 +277,8 @@ def kind_of(name: str) -> type[Batch]:
     except (ImportError, AttributeError, ValueError):
         found = None
     if not (isinstance(found, type) and issubclass(found, Batch)):
-        raise CuratorError(f"spooled rows are of the kind {name}, which cannot be imported here: define it in a module of a pack")
+        raise CuratorError(f"spooled rows are of the kind {name}, which cannot be imported here: define it "
+                           "in a module of a pack")
     return found
 
 

@@ -1,4 +1,5 @@
-"""From files to units: small files are grouped, big ones are split, and a changed folder keeps most of its units."""
+"""From files to units: small files are grouped, big ones are split, and a changed folder keeps most of its
+units."""
 
 from __future__ import annotations
 
@@ -10,16 +11,18 @@ from curator.api.stage import SourceRange, Unit
 from curator.io.files.folder import FileInfo
 
 TARGET_BYTES = 64 << 20
-_FILE_COST_BYTES = 64 << 10  # what opening one more file costs, as bytes read: a group has at most some 2,000 files
+# what opening one more file costs, as bytes read: a group has at most some 2,000 files
+_FILE_COST_BYTES = 64 << 10
 
 
 def plan_units(files: Sequence[FileInfo], target_bytes: int = TARGET_BYTES,
                splittable: Callable[[FileInfo], bool] = lambda file: False) -> list[Unit]:
     """Units of about `target_bytes`, in the order of their first files.
 
-    A file for which `splittable` is true, and which is bigger, becomes byte ranges. Whether a group of small files ends
-    with a file follows from a hash of that file's name alone, as in content-defined chunking: a new or changed file
-    changes the units next to it and no others. A group has `target_bytes` on average and at most twice that.
+    A file for which `splittable` is true, and which is bigger, becomes byte ranges. Whether a group of small
+    files ends with a file follows from a hash of that file's name alone, as in content-defined chunking: a
+    new or changed file changes the units next to it and no others. A group has `target_bytes` on average and
+    at most twice that.
     """
     if target_bytes < 1:
         raise ValueError(f"target_bytes must be 1 or more, got {target_bytes}")

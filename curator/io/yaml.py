@@ -1,8 +1,8 @@
 """YAML as a tree that remembers its lines, and the list of what is wrong with it.
 
-Plain values are read by YAML 1.2's core rules (`no` is a text, `1e-3` a number; `007` is a text here), and every scalar
-keeps the text it was written as, so that a parameter that wants text gets what the user typed. Anchors, aliases and
-tags are refused.
+Plain values are read by YAML 1.2's core rules (`no` is a text, `1e-3` a number; `007` is a text here), and
+every scalar keeps the text it was written as, so that a parameter that wants text gets what the user typed.
+Anchors, aliases and tags are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False,
 class Item:
     """A piece of YAML: `value` is a dict or list of items, or a text, number, bool or None.
 
-    `text`: a scalar as it was written. `line` is that of the key where there is one; 0 means that `file` says it all.
+    `text`: a scalar as it was written. `line` is that of the key where there is one; 0 means that `file` says
+    it all.
     """
 
     value: Any
@@ -79,7 +80,8 @@ class Problems:
 
 
 def parse(text: str, file: str, problems: Problems, numbered: bool = True) -> Item:
-    """The tree of a YAML document; keys that come twice are noted. Without `numbered`, `file` alone is the place of all of it.
+    """The tree of a YAML document; keys that come twice are noted. Without `numbered`, `file` alone is the
+    place of all of it.
 
     Raises:
         RecipeError: it is not YAML, it is empty, or it has anchors, tags or several documents.
@@ -96,7 +98,8 @@ def parse(text: str, file: str, problems: Problems, numbered: bool = True) -> It
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         context = f" ({error.context})" if error.context else ""
-        raise RecipeError(f"{file}{line}: this is not YAML: {error.problem}{context}; look at the indentation, and put "
+        raise RecipeError(f"{file}{line}: this is not YAML: {error.problem}{context}; look at the "
+                          "indentation, and put "
                           "texts with : or # or quotes into quotes") from None
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         reason = " ".join(str(error).split())
@@ -105,7 +108,8 @@ def parse(text: str, file: str, problems: Problems, numbered: bool = True) -> It
 
 
 def from_text(text: str, file: str) -> Item:
-    """The value of `--set key=value`: a scalar, or YAML in brackets, braces or quotes; if that is not YAML, a text."""
+    """The value of `--set key=value`: a scalar, or YAML in brackets, braces or quotes; if that is not YAML, a
+    text."""
     text = text.strip()
     if text[:1] not in ("[", "{", '"', "'"):
         return Item(scalar(text), file, text=text)
@@ -143,7 +147,8 @@ class _Tree:
         line = event.start_mark.line + 1
         place = f"{self.file}:{line}"
         if getattr(event, "anchor", None):
-            raise RecipeError(f"{place}: recipes have no anchors and aliases (& and *); put texts that begin with "
+            raise RecipeError(f"{place}: recipes have no anchors and aliases (& and *); put texts that begin "
+                              "with "
                               "* or & into quotes, and write repeated parts out")
         if getattr(event, "tag", None):
             raise RecipeError(f"{place}: recipes have no tags; put texts that begin with ! into quotes")
@@ -169,7 +174,8 @@ class _Tree:
                 raise RecipeError(f"{key.place}: a name is expected before the colon, not a list or mapping; "
                                   "put texts with { or [ into quotes")
             if key.text in mapping:
-                self.problems.add(key, "", f"{key.text!r} is given twice here, first on line {mapping[key.text].line}")
+                self.problems.add(key, "",
+                                  f"{key.text!r} is given twice here, first on line {mapping[key.text].line}")
             else:
                 item.line = key.line
                 mapping[key.text] = item

@@ -1,7 +1,8 @@
-"""The limits that control groups of Linux set for this process: containers, batch systems and services use them.
+"""The limits that control groups of Linux set for this process: containers, batch systems and services use
+them.
 
-The limits of all groups above ours hold too, so the smallest one counts. `/proc/self/cgroup` names our groups, and
-`/proc/self/mountinfo` says where they can be read. Both versions may be mounted side by side.
+The limits of all groups above ours hold too, so the smallest one counts. `/proc/self/cgroup` names our
+groups, and `/proc/self/mountinfo` says where they can be read. Both versions may be mounted side by side.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path, PurePosixPath
 
-# The files with limits, by controller and version. `memory.high` kills nobody, but who is above it is slowed down.
+# The files with limits, by controller and version. `memory.high` kills nobody, but who is above it is slowed
+# down.
 FILES = {("memory", 2): ("memory.max", "memory.high"), ("memory", 1): ("memory.limit_in_bytes",),
          ("cpu", 2): ("cpu.max",), ("cpu", 1): ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 
@@ -27,7 +29,8 @@ class Limits:
 
 def limits(root: Path = Path("/")) -> Limits:
     """The limits of this process. `root`: where the file system begins."""
-    quotas = [group[0] / group[1] for group in _groups(root, "cpu") if len(group) == 2 and min(group) > 0 and group[1] < inf]
+    quotas = [group[0] / group[1] for group in _groups(root, "cpu") if len(group) == 2 and min(group) > 0
+              and group[1] < inf]
     memory = [number for group in _groups(root, "memory") for number in group if number > 0]
     cpus, memory_bytes = min(quotas, default=inf), min(memory, default=inf)
     return Limits(None if cpus == inf else cpus, None if memory_bytes == inf else int(memory_bytes))
@@ -69,7 +72,8 @@ def _plain(path: str) -> str:
 
 
 def _below(group: str, mounted: str) -> PurePosixPath:
-    """A group's path below a mount of `mounted`: a container often sees only its own group, as the highest one."""
+    """A group's path below a mount of `mounted`: a container often sees only its own group, as the highest
+    one."""
     path, top = PurePosixPath(group.lstrip("/")), PurePosixPath(mounted.lstrip("/"))
     return path.relative_to(top) if path.is_relative_to(top) and ".." not in path.parts else PurePosixPath()
 

@@ -1,4 +1,5 @@
-"""What this machine has for workers: cores, GPUs, memory; the limits of containers and batch systems count."""
+"""What this machine has for workers: cores, GPUs, memory; the limits of containers and batch systems
+count."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def this_machine(cpus: float | None = None) -> Node:
 
 
 def available_cpus() -> float:
-    """Cores that this process may use: its affinity, or the least that a control group of it may use of them; at least one."""
+    """Cores that this process may use: its affinity, or the least that a control group of it may use of them;
+    at least one."""
     cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     quota = limits().cpus
     return cores if quota is None else max(1.0, min(cores, quota))
@@ -44,7 +46,8 @@ def visible_devices() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [d.strip() for d in visible.split(",") if d.strip() not in ("", "-1", "NoDevFiles")]
-    return sorted((d for p in Path("/dev").glob("nvidia*") if (d := p.name.removeprefix("nvidia")).isdigit()), key=int)
+    return sorted((d for p in Path("/dev").glob("nvidia*") if (d := p.name.removeprefix("nvidia")).isdigit()),
+                  key=int)
 
 
 def free_port() -> int:

@@ -6,9 +6,10 @@
           owner.json              who made it: machine, boot, process and when that began, user
           w3-17  copy-4  at-3     batches, and the steps that workers are in
 
-A name is no proof. A run that begins looks for what others have left only in a private folder of its user. It takes a folder
-there that is this user's, whose lock is free, and whose `owner.json` says that a run made it and that this run is gone; of it the
-files with names of ours, then the folder itself if it is empty. No symbolic link is followed. What nobody can prove stays.
+A name is no proof. A run that begins looks for what others have left only in a private folder of its user. It
+takes a folder there that is this user's, whose lock is free, and whose `owner.json` says that a run made it
+and that this run is gone; of it the files with names of ours, then the folder itself if it is empty. No
+symbolic link is followed. What nobody can prove stays.
 
 Imports nothing but the standard library: the fork server uses it before it forks.
 """
@@ -39,7 +40,8 @@ _MARKER_MAX = 4096  # bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """Who made a folder. `started`: of the process, in the kernel's ticks since boot; "" where the kernel does not tell."""
+    """Who made a folder. `started`: of the process, in the kernel's ticks since boot; "" where the kernel
+    does not tell."""
 
     made_by: str
     uid: int
@@ -53,26 +55,29 @@ class Owner:
         """Whether the process is certainly gone, given that the lock of its folder is free."""
         here = this_process()
         if self.boot != here.boot:
-            return self.host == here.host  # or it is another machine's, with which a network filesystem is shared
+            # or it is another machine's, with which a network filesystem is shared
+            return self.host == here.host
         if self.pids != here.pids:
-            return True  # a container's: it shares the folder and not the process numbers, so the lock has to tell
+            # a container's: it shares the folder and not the process numbers, so the lock has to tell
+            return True
         began = started(self.pid)
         return began is None or bool(began and self.started and began != self.started)
 
 
 def this_process() -> Owner:
-    return Owner(made_by=MADE_BY, uid=os.geteuid(), host=socket.gethostname(), boot=boot_id(), pids=pid_namespace(),
+    return Owner(made_by=MADE_BY, uid=os.geteuid(), host=socket.gethostname(), boot=boot_id(),
+                 pids=pid_namespace(),
                  pid=os.getpid(), started=started(os.getpid()) or "")
 
 
-# -- making -----------------------------------------------------------------------------------------------------
+# -- making --------------------------------------------------------------------------------------------------
 
 
 def make_folders() -> list[tuple[str, int]]:
     """New folders for one run: in shared memory, where there is enough of it, and in the temporary folder.
 
-    Each with a descriptor that holds its lock. What runs of this user left that are gone (the machine lost power, everything was
-    killed at once) is removed.
+    Each with a descriptor that holds its lock. What runs of this user left that are gone (the machine lost
+    power, everything was killed at once) is removed.
 
     Raises:
         CuratorError: none can be made.
@@ -84,7 +89,8 @@ def make_folders() -> list[tuple[str, int]]:
         except OSError as error:
             troubles.append(f"{parent} ({error.strerror or error})")
     if not made:
-        raise CuratorError(f"there is no place for batches on their way between stages: no folder can be made in "
+        raise CuratorError("there is no place for batches on their way between stages: no folder can be "
+                           "made in "
                            f"{' or '.join(troubles)}. Set TMPDIR to a folder that you may write to")
     return made
 
@@ -118,7 +124,8 @@ def _make_below(parent: str) -> tuple[str, int]:
 
 
 def _private(parent: str) -> str | None:
-    """This user's folder there, made if it is missing; None if something else has its name, or others may look into it."""
+    """This user's folder there, made if it is missing; None if something else has its name, or others may
+    look into it."""
     path = os.path.join(parent, f"curator-{os.geteuid()}")
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -143,7 +150,7 @@ def _make(parent: str, prefix: str = "") -> tuple[str, int]:
     return folder, held
 
 
-# -- removing ---------------------------------------------------------------------------------------------------
+# -- removing ------------------------------------------------------------------------------------------------
 
 
 def remove_folder(path: str) -> None:
@@ -163,7 +170,8 @@ def _remove_stale(private: str) -> None:
     """Remove what runs that are gone have left in this user's private folder."""
     with _opened(private) as parent:
         for name in os.listdir(parent):
-            # An OSError: it is no folder, or a link, somebody holds it, it is gone already, or there are no locks.
+            # An OSError: it is no folder, or a link, somebody holds it, it is gone already, or there are no
+            # locks.
             with contextlib.suppress(OSError), _opened(name, parent) as folder:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 owner = _owner(folder)
@@ -172,13 +180,15 @@ def _remove_stale(private: str) -> None:
 
 
 def _was_being_made(folder: int) -> bool:
-    """Whether its maker died as it wrote the marker, given that the lock is free: there is nothing but an empty one."""
+    """Whether its maker died as it wrote the marker, given that the lock is free: there is nothing but an
+    empty one."""
     return (_is_private(folder) and os.listdir(folder) == [MARKER]
             and os.stat(MARKER, dir_fd=folder, follow_symlinks=False).st_size == 0)
 
 
 def _remove(path: str, folder: int) -> None:
-    if not path.endswith(".gone"):  # from here on nobody can add a file; a remover that is killed leaves its marker
+    # from here on nobody can add a file; a remover that is killed leaves its marker
+    if not path.endswith(".gone"):
         os.rename(path, path := f"{path}.gone")
     _clear(folder)
     os.unlink(MARKER, dir_fd=folder)
@@ -205,8 +215,10 @@ def _owner(folder: int) -> Owner | None:
             owner = Owner(**json.loads(file.read(_MARKER_MAX)))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
-    whole = all(isinstance(value, int if name in ("uid", "pid") else str) for name, value in asdict(owner).items())
-    return owner if whole and owner.made_by == MADE_BY and owner.uid == os.geteuid() and owner.pid > 0 else None
+    whole = all(isinstance(value, int if name in ("uid", "pid") else str)
+                for name, value in asdict(owner).items())
+    return (owner if whole and owner.made_by == MADE_BY and owner.uid == os.geteuid() and owner.pid > 0
+            else None)
 
 
 def _is_private(folder: int) -> bool:

@@ -1,7 +1,7 @@
 """Which process it is, so that no other process with the same number is ever taken for it.
 
-A number alone is no proof: numbers are used again after a restart of the machine, and in every container. Imports nothing but the
-standard library: the fork server uses it before it forks.
+A number alone is no proof: numbers are used again after a restart of the machine, and in every container.
+Imports nothing but the standard library: the fork server uses it before it forks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def pid_namespace() -> str:
 
 
 def started(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks since the start of the machine; "" where the kernel does not tell.
+    """When a process began, in the kernel's ticks since the start of the machine; "" where the kernel does
+    not tell.
 
     None if there is no such process any more.
     """

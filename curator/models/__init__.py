@@ -1,1 +1,2 @@
-"""What the model stages of all packs share: loading, small heads over embeddings, and a client for servers. Extra `models`."""
+"""What the model stages of all packs share: loading, small heads over embeddings, and a client for servers.
+Extra `models`."""

@@ -46,12 +46,14 @@ class Mlp:
         """The network of a file; see `curator.models.loading.fetch` for how it is named.
 
         Raises:
-            CuratorError: there is no such file, or its weights are no chain of linear layers with so many outputs.
+            CuratorError: there is no such file, or its weights are no chain of linear layers with so many
+            outputs.
         """
         mean, deviation, layers = network_of(read_weights(fetch(reference)), reference)
         found = layers[-1][0].shape[0]
         if found != outputs:
-            raise CuratorError(f"the network in {reference!r} has {found} outputs, and `into` names {outputs}")
+            raise CuratorError(f"the network in {reference!r} has {found} outputs, and `into` names "
+                               f"{outputs}")
         return Mlp(layers, mean, deviation, activation, output)
 
 
@@ -69,11 +71,13 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
         found = reader.load(path, map_location="cpu", weights_only=True)
         return {name: values.float().numpy() for name, values in found.items()}
     except Exception as error:
-        raise CuratorError(f"{str(path)!r} cannot be read as weights: {type(error).__name__}: {str(error)[:300]}. Wanted is a "
+        raise CuratorError(f"{str(path)!r} cannot be read as weights: {type(error).__name__}: "
+                           f"{str(error)[:300]}. Wanted is a "
                            "safetensors file or a state dict saved by torch.save") from error
 
 
-def network_of(weights: Mapping[str, np.ndarray], reference: str) -> tuple[np.ndarray | float, np.ndarray | float, list]:
+def network_of(weights: Mapping[str, np.ndarray],
+               reference: str) -> tuple[np.ndarray | float, np.ndarray | float, list]:
     """Mean and deviation of the input, and the layers, in the order of the numbers in their names.
 
     Raises:
@@ -81,18 +85,22 @@ def network_of(weights: Mapping[str, np.ndarray], reference: str) -> tuple[np.nd
     """
     layers = sorted((name for name, values in weights.items() if values.ndim == 2), key=_natural)
     if not layers:
-        raise CuratorError(f"{reference!r} holds no linear layer: its arrays are {', '.join(weights) or 'none'}")
+        raise CuratorError(f"{reference!r} holds no linear layer: its arrays are "
+                           f"{', '.join(weights) or 'none'}")
     width = weights[layers[0]].shape[1]
-    rest = {name: name.rpartition(".")[2] for name in weights if name not in {*layers, *map(_bias_of, layers)}}
+    rest = {name: name.rpartition(".")[2] for name in weights
+            if name not in {*layers, *map(_bias_of, layers)}}
     standard = {last: weights[name] for name, last in rest.items() if weights[name].size in (1, width)}
     if rest and (standard.keys() - {"count"} != {"mean", "variance"} or len(standard) < len(rest)):
-        raise CuratorError(f"{reference!r} holds {', '.join(rest)}: a head has nothing beside linear layers but one `mean` and one "
+        raise CuratorError(f"{reference!r} holds {', '.join(rest)}: a head has nothing beside linear layers "
+                           "but one `mean` and one "
                            "`variance` of its input")
     chain = []
     for name in layers:
         weight = weights[name]
         if weight.shape[1] != width:
-            raise CuratorError(f"{reference!r}: layer {name} takes {weight.shape[1]} numbers, and the one before gives {width}")
+            raise CuratorError(f"{reference!r}: layer {name} takes {weight.shape[1]} numbers, and the one "
+                               f"before gives {width}")
         width = weight.shape[0]
         chain.append((weight, weights.get(_bias_of(name), np.zeros(width, np.float32))))
     return standard.get("mean", 0.0), np.maximum(np.sqrt(standard.get("variance", 1.0)), EPSILON), chain
@@ -117,7 +125,8 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "none": lambda x: x, "relu": lambda x: np.maximum(x, 0), "gelu": lambda x: 0.5 * x * (1 + erf(x / np.sqrt(2))),
+    "none": lambda x: x, "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + erf(x / np.sqrt(2))),
     "sigmoid": sigmoid, "softmax": softmax,
 }
 

@@ -14,8 +14,8 @@ from curator.api.stage import Context
 
 EXTRA = "pip install 'curator-core[models]'"
 
-# A quarter of a GPU: Python and the copies leave it idle half of the time, so that several workers fill it. The memory is
-# what CLIP L/14 takes while it is loaded in float32.
+# A quarter of a GPU: Python and the copies leave it idle half of the time, so that several workers fill it.
+# The memory is what CLIP L/14 takes while it is loaded in float32.
 MODEL_RESOURCES = Resources(cpus=1, gpus=0.25, memory_gb=3)
 
 
@@ -30,7 +30,8 @@ class Place:
 def place_of(ctx: Context) -> Place:
     """The worker's GPU with float16, else as many cores as it has with float32.
 
-    float16 and not bfloat16: its rounding moves the cosine of two CLIP B/32 embeddings by 2e-4 and not by 1e-3.
+    float16 and not bfloat16: its rounding moves the cosine of two CLIP B/32 embeddings by 2e-4 and not by
+    1e-3.
 
     Raises:
         CuratorError: the worker has a GPU that the installed torch cannot use.
@@ -40,8 +41,10 @@ def place_of(ctx: Context) -> Place:
     if not ctx.gpus:
         return Place(torch.device("cpu"), torch.float32)
     if not torch.cuda.is_available():
-        raise CuratorError(f"this worker has a GPU that the installed torch {torch.__version__} cannot use: install a "
-                           "torch built for it (https://pytorch.org/get-started), or give the stage `with: {resources: "
+        raise CuratorError(f"this worker has a GPU that the installed torch {torch.__version__} cannot use: "
+                           "install a "
+                           "torch built for it (https://pytorch.org/get-started), or give the stage `with: "
+                           "{resources: "
                            "{gpus: 0}}`")
     return Place(torch.device("cuda", 0), torch.float16)
 
@@ -69,16 +72,18 @@ def library(name: str) -> ModuleType:
 
 
 def load(loader: str | type, model: str, *, trust_remote_code: bool = False, **options: Any) -> Any:
-    """What `transformers.<loader>.from_pretrained` makes of a hub id, `id@revision`, or folder; `loader` may be a class too.
+    """What `transformers.<loader>.from_pretrained` makes of a hub id, `id@revision`, or folder; `loader` may
+    be a class too.
 
-    `trust_remote_code`: run code that comes with the model. Workers that start together do not download twice: the hub's
-    cache locks each file.
+    `trust_remote_code`: run code that comes with the model. Workers that start together do not download
+    twice: the hub's cache locks each file.
 
     Raises:
         CuratorError: it cannot be found or read; says where it was looked for.
     """
     if model.startswith((".", "/", "~")) and not Path(model).is_dir():
-        raise CuratorError(f"there is no folder {model!r} (from {Path.cwd()}); a model on the Hugging Face hub is written "
+        raise CuratorError(f"there is no folder {model!r} (from {Path.cwd()}); a model on the Hugging Face "
+                           "hub is written "
                            f"organisation/name")
     transformers = library("transformers")
     transformers.logging.set_verbosity_error()  # what it warns of (weights that are missing) is an error here
@@ -95,16 +100,19 @@ def load(loader: str | type, model: str, *, trust_remote_code: bool = False, **o
 
 def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ...] = (),
                trust_remote_code: bool = False) -> tuple[Any, bool]:
-    """A model ready to answer, still in main memory, and whether weights whose names begin with one of `optional` are missing.
+    """A model ready to answer, still in main memory, and whether weights whose names begin with one of
+    `optional` are missing.
 
     Raises:
         CuratorError: other weights are missing: the model would answer at random.
     """
-    loaded, info = load(loader, model, dtype=place.dtype, output_loading_info=True, trust_remote_code=trust_remote_code)
+    loaded, info = load(loader, model, dtype=place.dtype, output_loading_info=True,
+                        trust_remote_code=trust_remote_code)
     missing = sorted(info["missing_keys"])
     wanted = [key for key in missing if not key.startswith(optional)]
     if wanted:
-        raise CuratorError(f"{model!r} has no weights for {wanted[0]}{f' and {len(wanted) - 1} others' if wanted[1:] else ''}, "
+        raise CuratorError(f"{model!r} has no weights for "
+                           f"{wanted[0]}{f' and {len(wanted) - 1} others' if wanted[1:] else ''}, "
                            f"which a {type(loaded).__name__} needs: name a model that was trained for this")
     return loaded.eval().requires_grad_(False), bool(missing)
 
@@ -119,7 +127,8 @@ def fetch(reference: str) -> Path:
         return Path(reference)
     repository, colon, name = reference.rpartition(":")
     if not colon or "/" not in repository:
-        raise CuratorError(f"there is no file {reference!r}; a file on the Hugging Face hub is written repository:file")
+        raise CuratorError(f"there is no file {reference!r}; a file on the Hugging Face hub is written "
+                           "repository:file")
     hub = library("huggingface_hub")
     repository, _, revision = repository.partition("@")
     try:
@@ -138,4 +147,5 @@ def _not_loaded(what: str, model: str, error: Exception) -> str:
     else:
         where += " and the Hugging Face hub. Without a network, download it elsewhere and name its folder"
     reason = " ".join(str(error).split())[:500].rstrip(".")
-    return f"{model!r} cannot be loaded ({what}). It was looked for in {where}. {type(error).__name__}: {reason}"
+    return (f"{model!r} cannot be loaded ({what}). It was looked for in {where}. {type(error).__name__}: "
+            f"{reason}")

@@ -24,12 +24,15 @@ def columns_of(prompt: str) -> tuple[str, ...]:
         ValueError: something else stands in its braces.
     """
     try:
-        fields = [(name, how or "", kind) for _, name, how, kind in string.Formatter().parse(prompt) if name is not None]
+        fields = [(name, how or "", kind) for _, name, how, kind in string.Formatter().parse(prompt)
+                  if name is not None]
     except ValueError as error:
         raise ValueError(f"prompt: {error}; write {{{{ and }}}} for braces that are meant as such") from error
-    wrong = [f"{name}:{how}" if how else name for name, how, kind in fields if not name.isidentifier() or "{" in how or kind]
+    wrong = [f"{name}:{how}" if how else name for name, how, kind in fields if not name.isidentifier()
+             or "{" in how or kind]
     if wrong:
-        raise ValueError(f"prompt: {{{wrong[0]}}} is no column; write {{{{ and }}}} for braces that are meant as such")
+        raise ValueError(f"prompt: {{{wrong[0]}}} is no column; write {{{{ and }}}} for braces that are "
+                         f"meant as such")
     return tuple(dict.fromkeys(name for name, _, _ in fields))
 
 

@@ -27,7 +27,8 @@ def vector_column(matrix: np.ndarray, at: np.ndarray, rows: int) -> pa.Array:
     values = pa.array(np.ascontiguousarray(matrix, np.float32).ravel(), pa.float32())
     absent = np.ones(rows, bool)
     absent[at] = False
-    return pa.ListArray.from_arrays(pa.array(np.cumsum(lengths, dtype=np.int32)), values, mask=pa.array(absent))
+    return pa.ListArray.from_arrays(pa.array(np.cumsum(lengths, dtype=np.int32)), values,
+                                    mask=pa.array(absent))
 
 
 def vectors_of(batch: Batch, column: str, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +46,8 @@ def vectors_of(batch: Batch, column: str, width: int) -> tuple[np.ndarray, np.nd
     there = np.flatnonzero(lengths)
     wrong = there[lengths[there] != width]
     if len(wrong):
-        raise InputError(f"{column!r} holds embeddings of {lengths[wrong[0]]} numbers where {width} are wanted: they must be "
+        raise InputError(f"{column!r} holds embeddings of {lengths[wrong[0]]} numbers where {width} are "
+                         "wanted: they must be "
                          "made by the model that this stage was trained with")
     numbers = values.take(pa.array(there)).flatten().to_numpy(zero_copy_only=False)
     matrix = numbers.astype(np.float32).reshape(len(there), width)

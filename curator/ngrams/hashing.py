@@ -1,6 +1,7 @@
 """Hashes of n consecutive words or characters (shingles), for many texts at once.
 
-A hash depends on the words and on nothing else: not on the text around it, nor on the batch, the machine or the process.
+A hash depends on the words and on nothing else: not on the text around it, nor on the batch, the machine or
+the process.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ _MIX = np.uint64(MULTIPLIER)
 _HALF = np.uint64(32)
 _WINDOW = 8  # bytes of a word hashed at once
 _WINDOWS_MAX = 8  # a word that is longer is hashed by itself
-GROUP_CHARS = 200_000  # worked on at once: below, the cost of numpy's calls shows; above, arrays leave the cache
+# worked on at once: below, the cost of numpy's calls shows; above, arrays leave the cache
+GROUP_CHARS = 200_000
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WINDOW + 1)], np.uint64)
 
 
 @dataclass(frozen=True)
 class Words:
-    """The words of folded texts: word w is `data[starts[w]:stops[w]]`, in UTF-8; text d has words `of[d]` up to `of[d + 1]`."""
+    """The words of folded texts: word w is `data[starts[w]:stops[w]]`, in UTF-8; text d has words `of[d]` up
+    to `of[d + 1]`."""
 
     data: np.ndarray  # uint8
     starts: np.ndarray  # int64
@@ -34,20 +37,23 @@ class Words:
 
     def text(self, first: int, count: int) -> str:
         """`count` words from word `first` on, one space between two."""
-        spans = zip(self.starts[first:first + count].tolist(), self.stops[first:first + count].tolist(), strict=True)
+        spans = zip(self.starts[first:first + count].tolist(), self.stops[first:first + count].tolist(),
+                    strict=True)
         return b" ".join(self.data[start:stop].tobytes() for start, stop in spans).decode()
 
 
 @dataclass(frozen=True)
 class Grams:
-    """Hashes in order of place: uint64; those of text d are `hashes[of[d]:of[d + 1]]`. An equal one may come several times."""
+    """Hashes in order of place: uint64; those of text d are `hashes[of[d]:of[d + 1]]`. An equal one may come
+    several times."""
 
     hashes: np.ndarray
     of: np.ndarray  # int64, one more than texts
 
 
 def groups(texts: Sequence[str | None], chars: int = GROUP_CHARS) -> Iterator[list[int]]:
-    """The places of the texts, in groups of about so many characters; those of ASCII, which are done faster, by themselves."""
+    """The places of the texts, in groups of about so many characters; those of ASCII, which are done faster,
+    by themselves."""
     kinds: tuple[list[int], list[int]] = ([], [])
     for row, text in enumerate(texts):
         kinds[text is None or text.isascii()].append(row)
@@ -74,7 +80,8 @@ def split_words(folded: Folded) -> Words:
 
 def hash_words(words: Words) -> np.ndarray:
     """A hash for each word, uint64."""
-    windows = np.ndarray((len(words.data) - _WINDOW + 1,), "<u8", words.data, strides=(1,))  # the 8 bytes from each place on
+    # the 8 bytes from each place on
+    windows = np.ndarray((len(words.data) - _WINDOW + 1,), "<u8", words.data, strides=(1,))
     sizes = words.stops - words.starts
     hashes = mixed(windows[words.starts] & _MASKS[np.minimum(sizes, _WINDOW)])
     which = np.flatnonzero(sizes > _WINDOW)
@@ -90,13 +97,15 @@ def hash_words(words: Words) -> np.ndarray:
 
 
 def word_grams(texts: list[str], n: int, normalize: bool = True) -> Grams:
-    """Every `n` consecutive words of each text. A text of fewer words has one of all its words, one without words has none."""
+    """Every `n` consecutive words of each text. A text of fewer words has one of all its words, one without
+    words has none."""
     words = split_words(fold(texts, normalize))
     return grams(hash_words(words), words.of, n)
 
 
 def char_grams(texts: list[str], n: int, normalize: bool = True) -> Grams:
-    """Every `n` consecutive characters of each text, its words being divided by one space; else as `word_grams`."""
+    """Every `n` consecutive characters of each text, its words being divided by one space; else as
+    `word_grams`."""
     folded = fold(texts, normalize)
     inside = folded.codes > SPACE
     kept = inside.copy()
@@ -117,7 +126,8 @@ def grams(hashes: np.ndarray, of: np.ndarray, n: int) -> Grams:
     inside = np.ones(len(hashes), bool)
     full = of[1:][sizes >= n]
     if n > 1:
-        inside[(full[:, None] - np.arange(1, n)).ravel()] = False  # here the next text would have a part in it
+        # here the next text would have a part in it
+        inside[(full[:, None] - np.arange(1, n)).ravel()] = False
     short = np.flatnonzero((sizes > 0) & (sizes < n))
     if len(short):
         inside[:of[-1]] &= np.repeat(sizes >= n, sizes)
@@ -128,7 +138,8 @@ def grams(hashes: np.ndarray, of: np.ndarray, n: int) -> Grams:
 
 
 def rolling(hashes: np.ndarray, n: int) -> np.ndarray:
-    """The polynomial, modulo 2^64, of each word and the n - 1 behind it; behind the last word there are zeros.
+    """The polynomial, modulo 2^64, of each word and the n - 1 behind it; behind the last word there are
+    zeros.
 
     By doubling: those of 2k words follow from those of k, so it takes about 2 log2(n) operations a word.
     """

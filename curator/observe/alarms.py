@@ -1,4 +1,5 @@
-"""What in the stats of a run deserves a look. Each alarm is one sentence: what, where, and what to look at."""
+"""What in the stats of a run deserves a look. Each alarm is one sentence: what, where, and what to look
+at."""
 
 from __future__ import annotations
 
@@ -36,17 +37,20 @@ def _lost_rows(stats: Stats) -> Alarms:
         name, rows = stage["name"], stage["in"]
         came, left = rows + stage["made"], sum(ports(stage).values()) + stage["absorbed"]
         if came != left:
-            yield ("error", name, f"Stage {name} had {count(came)} rows ({count(rows)} in, {count(stage['made'])} "
+            yield ("error", name,
+                   f"Stage {name} had {count(came)} rows ({count(rows)} in, {count(stage['made'])} "
                    f"made) but {count(left)} left it; {asked}")
         given = sum(sent.get((before, port), 0) for before, port in stage["after"])
         if stage["kind"] != "source" and rows != given and not unfinished:
-            yield "error", name, f"Stage {name} was given {count(given)} rows but took in {count(rows)}; {asked}"
+            yield ("error", name,
+                   f"Stage {name} was given {count(given)} rows but took in {count(rows)}; {asked}")
     records = stats["records"]
     ended = {name: records[name] for name in ("written", "dropped", "duplicate", "failed", "absorbed")}
     had, sums = records["in"] + records["made"], sum(ended.values())
     if sums != had and not unfinished:
         terms = " + ".join(f"{count(rows)} {name}" for name, rows in ended.items())
-        yield ("error", None, f"The records do not add up: {count(records['in'])} in + {count(records['made'])} made = "
+        yield ("error", None,
+               f"The records do not add up: {count(records['in'])} in + {count(records['made'])} made = "
                f"{count(had)}, but {terms} = {count(sums)}; {asked}")
 
 
@@ -57,16 +61,19 @@ def _empty(stats: Stats) -> Alarms:
         return
     if not records["in"]:
         sources = listing(s["name"] for s in stages if s["kind"] == "source")
-        yield "error", None, f"No record was read by {sources}: look at the recipe's `read` path and the input files."
+        yield ("error", None,
+               f"No record was read by {sources}: look at the recipe's `read` path and the input files.")
     elif sinks and not records["written"]:
         last = [s for s in stages if s["in"] and s["kind"] != "sink"][-1]
-        yield ("error", None, f"The output is empty: none of {count(records['in'])} records was written, and the last "
+        yield ("error", None,
+               f"The output is empty: none of {count(records['in'])} records was written, and the last "
                f"of them ended in stage {last['name']}; look at its reasons.")
     else:
         for sink in sinks:
             if not kept(sink):
                 origin = listing(f"{name} (port {port})" for name, port in sink["after"])
-                yield "warning", sink["name"], f"{sink['name']} wrote nothing: no row came to it from {origin}."
+                yield ("warning", sink["name"],
+                       f"{sink['name']} wrote nothing: no row came to it from {origin}.")
 
 
 def _failed(stats: Stats) -> Alarms:
@@ -74,7 +81,8 @@ def _failed(stats: Stats) -> Alarms:
     failed, had = records["failed"], records["in"] + records["made"]
     if failed and failed > FAILED_MAX * had:
         worst = max(stats["stages"], key=lambda s: s["failed"])
-        yield ("warning", worst["name"], f"{count(failed)} of {count(had)} records failed ({share(failed, had)}), most "
+        yield ("warning", worst["name"],
+               f"{count(failed)} of {count(had)} records failed ({share(failed, had)}), most "
                f"of them in stage {worst['name']} ({count(worst['failed'])}): read the column `error` in "
                f"failed/{worst['name']}.")
 
@@ -82,12 +90,15 @@ def _failed(stats: Stats) -> Alarms:
 def _memory(stage: Stats) -> Alarms:
     short, name = stage.get("memory"), stage["name"]
     if short:
-        text = f"Stage {name} ran out of memory in {plural(short['calls'], 'call')} of up to {plural(short['rows'], 'row')}"
+        text = (f"Stage {name} ran out of memory in {plural(short['calls'], 'call')} of up to "
+                f"{plural(short['rows'], 'row')}")
         most = short["rows_max"]
         if most is None:
-            yield "note", name, f"{text}; with fewer rows they went on, and at the end as many fitted as before."
+            yield ("note", name,
+                   f"{text}; with fewer rows they went on, and at the end as many fitted as before.")
         else:
-            yield ("warning", name, f"{text}, and went on with at most {plural(most, 'row')} a call at the end: state a smaller "
+            yield ("warning", name, f"{text}, and went on with at most {plural(most, 'row')} a call at the "
+                                    "end: state a smaller "
                    "`batch_size`, so that no time is lost with larger ones, or give the stage more memory.")
 
 
@@ -97,7 +108,8 @@ def _rules(stage: Stats) -> Alarms:
         return
     whole = [reason for reason, n in reasons.items() if n == rows]
     if whole:
-        yield ("warning", name, f"The rule {whole[0]} in stage {name} dropped all of the {plural(rows, 'record')} that "
+        yield ("warning", name,
+               f"The rule {whole[0]} in stage {name} dropped all of the {plural(rows, 'record')} that "
                f"reached it: check its threshold, and that the column it reads holds what it means.")
     elif sum(reasons.values()) == rows:
         ranked = sorted(reasons, key=lambda reason: -reasons[reason])
@@ -107,22 +119,24 @@ def _rules(stage: Stats) -> Alarms:
     if silent and rows >= ROWS_MIN:
         rules = (f"The rule {silent[0]} in stage {name}" if len(silent) == 1
                  else f"{len(silent)} of {len(reasons)} rules in stage {name} ({listing(silent)})")
-        yield ("note", name, f"{rules} never fired on {count(rows)} records: fine on clean input, else check threshold "
+        yield ("note", name,
+               f"{rules} never fired on {count(rows)} records: fine on clean input, else check threshold "
                f"and column.")
 
 
 def _duplicates(stage: Stats) -> Alarms:
     name, rows, same = stage["name"], stage["in"], stage["duplicate"]
     if rows >= ROWS_MIN and same > DUPLICATE_MAX * rows:
-        yield ("warning", name, f"{count(same)} of {count(rows)} records are duplicates in stage {name}: check that "
+        yield ("warning", name,
+               f"{count(same)} of {count(rows)} records are duplicates in stage {name}: check that "
                f"the input is not read twice and that the compared column is filled.")
 
 
 def _constants(stage: Stats) -> Alarms:
     """Columns that say nothing: a warning where the stage has no other, else a note.
 
-    Zero everywhere is usual for counts of rare things, null for what only some formats have, one size for the images of one
-    data set. Whole numbers other than 0 are often the same by nature, as is one picture a file.
+    Zero everywhere is usual for counts of rare things, null for what only some formats have, one size for the
+    images of one data set. Whole numbers other than 0 are often the same by nature, as is one picture a file.
     """
     name = stage["name"]
     usual = stage.get("sparse", ())
@@ -133,13 +147,16 @@ def _constants(stage: Stats) -> Alarms:
     empty = [column for column, s in seen.items() if s["nulls"] == s["rows"]]
     if same:
         shown = listing([f"{column} ({numbers[column]['min']:g})" for column in same])
-        yield (_level(same, numbers), name, f"Stage {name} gives every record the same score in {shown}: check that it "
+        yield (_level(same, numbers), name,
+               f"Stage {name} gives every record the same score in {shown}: check that it "
                f"reads the right column.")
     if zero:
-        yield (_level(zero, numbers), name, f"Stage {name} gives every record 0 in {listing(zero)}: check it if you "
+        yield (_level(zero, numbers), name,
+               f"Stage {name} gives every record 0 in {listing(zero)}: check it if you "
                f"expected otherwise.")
     if empty:
-        yield _level(empty, seen), name, f"Stage {name} left {listing(empty)} null in every record: check what it reads."
+        yield (_level(empty, seen), name,
+               f"Stage {name} left {listing(empty)} null in every record: check what it reads.")
 
 
 def _level(silent: list[str], columns: Mapping[str, Any]) -> str:

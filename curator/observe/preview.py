@@ -29,8 +29,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StagePreview:
-    """What one stage did. `outputs`: the rows it answered with, by port. `before`: the rows it took, None at a source. `error`:
-    the first that it raised, or reported of a row that failed.
+    """What one stage did. `outputs`: the rows it answered with, by port. `before`: the rows it took, None at
+    a source. `error`: the first that it raised, or reported of a row that failed.
 
     A row of the output is matched to the row before by `id`, a child by its `parent`.
     """
@@ -44,7 +44,8 @@ class StagePreview:
     def all_failed(self) -> bool:
         """Every row that it was given, or read, has failed."""
         failed = self.outputs["failed"].num_rows if "failed" in self.outputs else 0
-        return failed > 0 and failed >= (failed if self.before is None else self.before.num_rows) and len(self.outputs) == 1
+        return failed > 0 and failed >= (failed if self.before is None
+                                         else self.before.num_rows) and len(self.outputs) == 1
 
 
 def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, records_max: int = 5) -> None:
@@ -65,7 +66,8 @@ def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, re
 def _stage(stage: StagePreview, console: Console, records_max: int) -> Iterator[Text]:
     from rich.text import Text
 
-    ports = ", ".join(f"{count(table.num_rows)} {port}" for port, table in stage.outputs.items()) or "nothing out"
+    ports = ", ".join(f"{count(table.num_rows)} {port}"
+                      for port, table in stage.outputs.items()) or "nothing out"
     taken = "" if stage.before is None else f"{count(stage.before.num_rows)} in, "
     yield Text.assemble((stage.name, "bold"), f"  {taken}{ports}")
     if stage.error is not None:
@@ -74,7 +76,8 @@ def _stage(stage: StagePreview, console: Console, records_max: int) -> Iterator[
     for port, table in stage.outputs.items():
         unchanged = 0
         for row in _rows(table.slice(0, records_max)):
-            lines = list(_record(row, before.get(row.get("id")) or before.get(row.get("parent")) or {}, port, console))
+            lines = list(_record(row, before.get(row.get("id")) or before.get(row.get("parent")) or {}, port,
+                                 console))
             if len(lines) > 1 or port in EXPLANATIONS:
                 yield from lines
             else:
@@ -95,7 +98,8 @@ def _record(row: Row, before: Row, port: str, console: Console) -> Iterator[Text
 
     head = Text.assemble("  ", (shorten(str(row.get("id")), console.width // 2, keep_end=True), "cyan"))
     if port in EXPLANATIONS:
-        head.append(f"  {port}: {shorten(str(row.get(EXPLANATIONS[port])), console.width)}", style=STYLES[port])
+        head.append(f"  {port}: {shorten(str(row.get(EXPLANATIONS[port])), console.width)}",
+                    style=STYLES[port])
     elif port != "out":
         head.append(f"  {port}", style="bold")
     head.truncate(console.width, overflow="ellipsis")
@@ -103,8 +107,10 @@ def _record(row: Row, before: Row, port: str, console: Console) -> Iterator[Text
     if port not in EXPLANATIONS:
         yield from _changes(row, before, console)
         return
-    texts = [value for name, value in row.items() if isinstance(value, str) and name not in NO_CONTENT and not _is_label(value)]
-    content = shorten(max(texts, key=len), console.width - 4) if texts else shorten(row.get("source") or "", console.width - 4, True)
+    texts = [value for name, value in row.items() if isinstance(value, str) and name not in NO_CONTENT
+             and not _is_label(value)]
+    content = shorten(max(texts, key=len), console.width
+                      - 4) if texts else shorten(row.get("source") or "", console.width - 4, True)
     if content:
         yield Text(f"    {content}", style="dim")
 
@@ -126,20 +132,24 @@ def _changes(row: Row, before: Row, console: Console) -> Iterator[Text]:
         if isinstance(value, str) and isinstance(old, str) and max(len(value), len(old)) >= TEXT_MIN:
             yield _difference(name, old, value, console)
         elif isinstance(value, str) and len(value) >= TEXT_MIN:
-            text = f"    + {name}: {shorten(value, console.width - len(name) - 28)} ({count(len(value))} characters)"
+            text = (f"    + {name}: {shorten(value, console.width - len(name) - 28)} ({count(len(value))} "
+                    "characters)")
             yield Text(text, style="green")
         else:
-            values.append(f"{name}={_value(old)}->{_value(value)}" if name in before else f"{name}={_value(value)}")
+            values.append(f"{name}={_value(old)}->{_value(value)}" if name in before
+                          else f"{name}={_value(value)}")
     yield from _wrapped("    + ", values, console.width, "green")
     yield from _wrapped("    - ", [name for name in before if name not in row], console.width, "red")
 
 
 def _difference(name: str, old: str, new: str, console: Console) -> Text:
-    """One line: how the length changed, and the text around the first change, word for word as far as there is room."""
+    """One line: how the length changed, and the text around the first change, word for word as far as there
+    is room."""
     from rich.text import Text
 
     line = Text(f"    ~ {name}: {count(len(old))} -> {count(len(new))} characters  ")
-    same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
+                min(len(old), len(new)))
     start = max(0, same - CONTEXT)
     line.append("..." if start else "")
     first, second = (re.findall(r"\w+|\s+|.", text[start:start + 2 * console.width]) for text in (old, new))
@@ -157,7 +167,8 @@ def _difference(name: str, old: str, new: str, console: Console) -> Text:
 
 
 def _visible(text: str) -> str:
-    """The text in one line, as long as it was: line ends and tabs are spaces, other control characters dots."""
+    """The text in one line, as long as it was: line ends and tabs are spaces, other control characters
+    dots."""
     return "".join(" " if c.isspace() else c if c.isprintable() else "." for c in text)
 
 
@@ -186,4 +197,5 @@ def _wrapped(lead: str, words: Sequence[str], width: int, style: str) -> Iterato
             lines[-1] += f", {word}"
         else:
             lines.append((" " * len(lead) if lines else lead) + word)
-    yield from (Text(line + ("," if at < len(lines) - 1 else ""), style=style) for at, line in enumerate(lines))
+    yield from (Text(line + ("," if at < len(lines) - 1 else ""), style=style)
+                for at, line in enumerate(lines))

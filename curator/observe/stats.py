@@ -2,23 +2,29 @@
 
 Everything that shows a run (funnel, report, card, alarms) reads this dict and nothing else:
 
-    name, status ("running" | "finished" | "stopped" | "failed"), message, seconds, out (the run's folder), limit (a sentence)
-    records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended; in a run that is not
-             finished also {unfinished}: read, and under way or in files that were given up, so they will be read again
+    name, status ("running" | "finished" | "stopped" | "failed"), message, seconds, out (the run's folder),
+    limit (a sentence)
+    records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended; in
+             a run that is not finished also {unfinished}: read, and under way or in files that were given up,
+             so they will be read again
     stopped_by  why it did not end well, as `curator.engine.events.Stop` has it
-    first_errors  [{stage, error, traceback, file, line, record}]: the first error of each stage, what matters most first
-    stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]: inputs),
-             in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s (seconds of work,
-             over all workers), rows_per_s (rows in per second of work: the speed of one worker), workers (most at a time)} and, where
-             there are any, columns {column: summary} (see `curator.api.summary`), sparse [column], by_value
-             {column: {value: {port: rows}}}, extra
+    first_errors  [{stage, error, traceback, file, line, record}]: the first error of each stage, what matters
+             most first
+    stages   in pipeline order, each {name, kind ("source" | "stage" | "sink"), after ([[stage, port], ...]:
+             inputs), in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s
+             (seconds of work, over all workers), rows_per_s (rows in per second of work: the speed of one
+             worker), workers (most at a time)} and, where there are any, columns {column: summary} (see
+             `curator.api.summary`), sparse [column], by_value {column: {value: {port: rows}}}, extra
              {name: number}, amounts {column: {way: {port or reason: sum}}} (see `Counts`), memory
              (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head, rows}]
     units    {done, total, skipped}
-    outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output that is kept there
+    outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output
+             that is kept there
     files    [{path, rows, size_bytes, stage, port}]: of each output the first hundred; the ledger names all
-    alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first; stage is None for what concerns the whole run
-    example_columns  {column: how it is shown}, as stages declare; amounts likewise: {column: how its sum is shown}
+    alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first; stage is None for what
+             concerns the whole run
+    example_columns  {column: how it is shown}, as stages declare; amounts likewise: {column: how its sum is
+             shown}
 """
 
 from __future__ import annotations
@@ -42,9 +48,9 @@ LEVELS = ("error", "warning", "note")
 class StageInfo:
     """What is known of a stage without running it.
 
-    `kind`: "source", "stage" or "sink". `after`: the stages and ports it takes rows from. `workers`: how many worked
-    on it, 0 when unknown. `reasons`: each reason it can give for a drop, so that a rule that never fired is seen.
-    `sparse`: columns that are null or 0 in most data.
+    `kind`: "source", "stage" or "sink". `after`: the stages and ports it takes rows from. `workers`: how many
+    worked on it, 0 when unknown. `reasons`: each reason it can give for a drop, so that a rule that never
+    fired is seen. `sparse`: columns that are null or 0 in most data.
     """
 
     name: str
@@ -57,7 +63,8 @@ class StageInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """How a run went, beside its counts. `seconds` covers every attempt; `files`: all of them, as in `stats.json`."""
+    """How a run went, beside its counts. `seconds` covers every attempt; `files`: all of them, as in
+    `stats.json`."""
 
     name: str
     status: str = "finished"
@@ -75,8 +82,8 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
               findings: Mapping[str, Sequence[Finding]] | None = None) -> dict[str, Any]:
     """The stats of a run. Stages come in pipeline order; a stage without counts saw no row.
 
-    `findings`: what each stage says of itself. A mismatch of the counts does not raise here: it becomes an alarm of level "error"
-    with the numbers, so that the run can still be looked at.
+    `findings`: what each stage says of itself. A mismatch of the counts does not raise here: it becomes an
+    alarm of level "error" with the numbers, so that the run can still be looked at.
     """
     stages = stage_rows(stage_infos, counts)
     alarms = []
@@ -119,7 +126,8 @@ def _outputs(files: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any
         group["rows"] += file["rows"]
         group["size_bytes"] += file["size_bytes"]
     order = {port: at for at, port in enumerate(SIDE_OUTPUTS)}
-    return {"outputs": sorted(groups.values(), key=lambda group: order.get(group["port"], -1)), "files": listed}
+    return {"outputs": sorted(groups.values(), key=lambda group: order.get(group["port"], -1)),
+            "files": listed}
 
 
 def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:
@@ -127,15 +135,19 @@ def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:
     try:
         return list(stage.findings(step, counts))
     except Exception as error:
-        return [Alarm("warning", f"What stage {step} found cannot be shown ({type(error).__name__}: {error}): this is a bug in its "
+        return [Alarm("warning", f"What stage {step} found cannot be shown ({type(error).__name__}: "
+                                 f"{error}): this is a bug in its "
                                  "`findings`; the records and counts are not concerned.")]
 
 
-def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str], reports: Mapping[str, Sequence[str]]) -> dict[str, Counts]:
-    """The counts with those of the parts of composite stages (`part_of`: the main step of each) in their main steps.
+def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str],
+               reports: Mapping[str, Sequence[str]]) -> dict[str, Counts]:
+    """The counts with those of the parts of composite stages (`part_of`: the main step of each) in their main
+    steps.
 
-    Parts work on copies of what they compare, which are no records: only their work, their failures and what they found out (of
-    columns what each `reports`) are counted. A main step absorbs nothing but what its parts sent it.
+    Parts work on copies of what they compare, which are no records: only their work, their failures and what
+    they found out (of columns what each `reports`) are counted. A main step absorbs nothing but what its
+    parts sent it.
     """
     whole = {name: counts[name] for name in counts if name not in part_of}
     for main in set(part_of.values()) & set(whole):
@@ -144,7 +156,8 @@ def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str], reports
     for name, main in part_of.items():
         if name in counts and main in whole:
             part = counts[name]
-            whole[main].add(Counts(busy_s=part.busy_s, made=part.failed, failed=part.failed, errors=part.errors, extra=part.extra,
+            whole[main].add(Counts(busy_s=part.busy_s, made=part.failed, failed=part.failed,
+                                   errors=part.errors, extra=part.extra,
                                    by_value=part.by_value, memory=part.memory,
                                    columns={c: s for c, s in part.columns.items() if c in reports[name]}))
     return whole
@@ -156,7 +169,8 @@ def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list
 
 
 def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
-    optional = {"sparse": list(info.sparse), "by_value": counts.by_value, "amounts": counts.amounts, "extra": counts.extra,
+    optional = {"sparse": list(info.sparse), "by_value": counts.by_value, "amounts": counts.amounts,
+                "extra": counts.extra,
                 "memory": asdict(counts.memory) if counts.memory else None,
                 "inner": {name: inner.to_json() for name, inner in counts.inner.items()}}
     return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],
@@ -171,8 +185,8 @@ def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
 def records(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Where the records of a run ended: each of them in one place only.
 
-    A side output that another stage takes (a branch on `dropped`) is no end, so its rows count where that branch ends. A
-    port that two stages take gives each of them the rows: the copies count as made.
+    A side output that another stage takes (a branch on `dropped`) is no end, so its rows count where that
+    branch ends. A port that two stages take gives each of them the rows: the copies count as made.
     """
     taken = takers(stages)
     total = dict.fromkeys(("in", "made", WRITTEN, *SIDE_OUTPUTS, "absorbed"), 0)

@@ -31,7 +31,8 @@ from curator.registry.names import suggestion
 
 __all__ = ["dump", "load", "recipe_text", "without_secrets"]
 
-KEYS = ("name", "description", "license", "read", "steps", "write", "branches", "max_failed", "discard", "seed", "out",
+KEYS = ("name", "description", "license", "read", "steps", "write", "branches", "max_failed", "discard",
+        "seed", "out",
         "storage_options")
 PLAIN_SETTINGS = ("out", "storage_options", "description", "license")  # as `Settings` has them
 OUT = "out"  # the override that moves all that a recipe writes
@@ -41,8 +42,8 @@ BRANCH_KEYS = ("from", "read", "steps", "write")
 def load(recipe: str | Path, overrides: Mapping[str, str] | None = None) -> Graph:
     """The pipeline of a recipe: a file, a packaged recipe (`text/web`) or the YAML itself.
 
-    `overrides` are values of `--set`, `{"read.path": "docs/", "steps.drop.too_short": "word_count < 9"}`; that of `out`
-    moves all that the recipe writes.
+    `overrides` are values of `--set`, `{"read.path": "docs/", "steps.drop.too_short": "word_count < 9"}`;
+    that of `out` moves all that the recipe writes.
 
     Raises:
         RecipeError: everything that is wrong with it.
@@ -84,7 +85,8 @@ def _read(recipe: str | Path) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8 text") from None
     except FileNotFoundError:
-        hint = suggestion(path.name, [p.name for p in path.parent.glob("*.y*ml")], "`curator recipes` lists the packaged ones")
+        hint = suggestion(path.name, [p.name for p in path.parent.glob("*.y*ml")],
+                          "`curator recipes` lists the packaged ones")
         raise RecipeError(f"{path}: there is no such file; {hint}") from None
     except InputError as error:
         raise RecipeError(f"the recipe cannot be read: {error}") from None
@@ -113,15 +115,19 @@ class _Reader:
         give_names(lines, self.problems)
         graph = RecipeGraph(lines, self._discard(), self.problems)
         sinks = graph.join()
-        plain = self.root.beside({key: item for key, item in self.root.value.items() if key in PLAIN_SETTINGS})
-        settings = Settings(max_failed=self._max_failed(), discard=graph.discard, **arguments(Settings, plain, "", self.problems))
+        plain = self.root.beside({key: item for key, item in self.root.value.items()
+                                  if key in PLAIN_SETTINGS})
+        settings = Settings(max_failed=self._max_failed(), discard=graph.discard,
+                            **arguments(Settings, plain, "", self.problems))
         return Graph(sinks=sinks, name=self._typed("name", str) or default_name, settings=settings)
 
     def _check_ends(self, lines: list[Line]) -> None:
         if not lines[0].sources:
-            self.problems.add(self.root, "", "nothing is read; add, for example, read: {jsonl: {path: docs/}}")
+            self.problems.add(self.root, "",
+                              "nothing is read; add, for example, read: {jsonl: {path: docs/}}")
         if not any(line.sinks for line in lines):
-            self.problems.add(self.root, "", "nothing is written; add, for example, write: parquet and out: out/")
+            self.problems.add(self.root, "",
+                              "nothing is written; add, for example, write: parquet and out: out/")
 
     def _line(self, name: str, path: str, item: Item) -> Line:
         line = Line(name, path, item)
@@ -172,7 +178,8 @@ class _Reader:
             return number / 100 if number < 100 else float("inf")  # 1.0 would be one record
         if not percent and number >= 0 and (number < 1 or number == float("inf") or number == int(number)):
             return number
-        self.problems.add(item, "max_failed", f"expected a count, a share below 1 or a percentage, got {item.text!r}")
+        self.problems.add(item, "max_failed",
+                          f"expected a count, a share below 1 or a percentage, got {item.text!r}")
         return Settings.max_failed
 
     def _discard(self) -> dict[str, Item]:

@@ -50,7 +50,8 @@ def about(name: str, factory: Factory) -> Iterator[Any]:
 def _tables(module: ModuleType) -> Iterator[Any]:
     """The tables of a module's docstring, which that of a stage refers to by the module's name."""
     for lines in re.findall(r"^\|.+\n\| ---.*\n(?:\|.*\n?)+", module.__doc__ or "", re.MULTILINE):
-        heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines())
+        heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")]
+                           for line in lines.splitlines())
         made = table(*heads)
         for row in rows:
             made.add_row(*row)
@@ -67,9 +68,11 @@ def _facts(name: str, factory: Factory) -> Iterator[tuple[str, str]]:
     else:
         contract = made.contract()
         needs = contract.needs if isinstance(contract.needs, Mapping) else dict.fromkeys(contract.needs)
-        for what, columns in (("needs", needs), ("adds", contract.adds), ("removes", dict.fromkeys(contract.removes))):
+        for what, columns in (("needs", needs), ("adds", contract.adds),
+                              ("removes", dict.fromkeys(contract.removes))):
             if columns:
-                yield what, ", ".join(f"{n} ({kind})" if kind is not None else n for n, kind in sorted(columns.items()))
+                yield what, ", ".join(f"{n} ({kind})" if kind is not None else n
+                                      for n, kind in sorted(columns.items()))
     if packs.kind_of(factory) == "sink":
         yield "in recipes", f"write: {{{name.replace('to_', '', 1)}: {{…}}}}"
     ports = (factory if isinstance(made, Exception) else made).ports
@@ -83,7 +86,8 @@ def _facts(name: str, factory: Factory) -> Iterator[tuple[str, str]]:
 
 
 def _example(factory: Factory) -> Stage | Exception:
-    """The stage with its defaults, and its required parameters by their names; or what it says against these."""
+    """The stage with its defaults, and its required parameters by their names; or what it says against
+    these."""
     def stand_in(p: Parameter) -> Any:
         hint = typing.get_args(p.hint)[0] if typing.get_origin(p.hint) in UNIONS else p.hint
         shown = f"<{p.name}>"
@@ -105,13 +109,16 @@ def doc_of(factory: Factory) -> str:
 
 
 def _paragraphs(doc: str, names: set[str]) -> str:
-    """The docstring to be wrapped anew, without the paragraphs on parameters, which stand in a table of their own."""
-    kept = [p for p in doc.split("\n\n") if not ((named := re.match(NAMES, p)) and names.issuperset(_words(named[0])))]
+    """The docstring to be wrapped anew, without the paragraphs on parameters, which stand in a table of their
+    own."""
+    kept = [p for p in doc.split("\n\n")
+            if not ((named := re.match(NAMES, p)) and names.issuperset(_words(named[0])))]
     return "\n\n".join(p if "\n " in p or p.startswith(" ") else " ".join(p.split()) for p in kept)
 
 
 def _comments(factory: Factory) -> dict[str, str]:
-    """What the source says of each field: the comment on its line, or its entry in the docstring: `name`: …, `one`, `two`: …
+    """What the source says of each field: the comment on its line or above it, or its entry in the docstring:
+    `name`: …, `one`, `two`: …
 
     A class without a word on a field of its base says what the base says.
     """
@@ -123,10 +130,17 @@ def _comments(factory: Factory) -> dict[str, str]:
         found |= dict.fromkeys(_words(entry[1]), " ".join(entry[2].split()).rstrip(".;,"))
     try:
         source = inspect.getsource(factory) if isinstance(factory, type) else ""
+        above: list[str] = []
         for token in tokenize.generate_tokens(io.StringIO(inspect.cleandoc(source)).readline):
             field = re.match(r"\s*(\w+)\s*:", token.line)
             if token.type == tokenize.COMMENT and field:
                 found[field[1]] = token.string.lstrip("# ")
+            elif token.type == tokenize.COMMENT:
+                above.append(token.string.lstrip("# "))
+            elif token.type != tokenize.NL:
+                if field and above:
+                    found[field[1]] = " ".join(above)
+                above = []
     except (OSError, tokenize.TokenError, SyntaxError):  # no source at hand: the docstring has to do
         pass
     return found
@@ -137,10 +151,12 @@ def _words(text: str) -> list[str]:
 
 
 def table(*headers: str) -> Table:
-    """A table without lines, whose first column is not wrapped; without a header if all its titles are empty."""
+    """A table without lines, whose first column is not wrapped; without a header if all its titles are
+    empty."""
     from rich.table import Table
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(headers), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(headers),
+                 header_style="bold")
     for index, header in enumerate(headers):
         made.add_column(header, overflow="fold", no_wrap=index == 0)
     return made

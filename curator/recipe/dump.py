@@ -39,9 +39,11 @@ class _Line:
 
 
 def dump(pipeline: Graph) -> str:
-    """The recipe of a pipeline. Parameters that have their default are left out; secrets are written as `***`.
+    """The recipe of a pipeline. Parameters that have their default are left out; secrets are written as
+    `***`.
 
-    A stage that no installed pack offers is written by its Python name; a comment says that the recipe does not load.
+    A stage that no installed pack offers is written by its Python name; a comment says that the recipe does
+    not load.
     """
     nodes, names = pipeline.nodes(), pipeline.names()
     main, *branches = _lines(nodes, names) or [_Line()]
@@ -50,7 +52,8 @@ def dump(pipeline: Graph) -> str:
     if branches:
         recipe["branches"] = {line.name: _written(line, names) for line in branches}
     recipe |= _settings(pipeline.settings)
-    text = yaml.dump(recipe, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
+    text = yaml.dump(recipe, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110,
+                     default_flow_style=None)
     stages = [stage for node in nodes for stage in (node.stage, *node.stage.inner().values())]
     strangers = {packs.described(stage) for stage in stages if packs.name_of(stage) is None}
     if not strangers:
@@ -89,7 +92,8 @@ def _lines(nodes: list[Node], names: Mapping[Node, str]) -> list[_Line]:
             fresh = [e.node for e in node.inputs if isinstance(e.node.stage, Source) and e.node not in read]
             takes = [e for e in node.inputs if e.node not in fresh]
             label = takes[0].port if len(takes) == 1 and takes[0].port != "out" else names[node]
-            line = _Line(unique(label, [one.name for one in lines]) if lines else "", takes, fresh, ends=inputs)
+            line = _Line(unique(label, [one.name for one in lines]) if lines else "", takes, fresh,
+                         ends=inputs)
             lines.append(line)
         if is_sink:
             line.write.append(node)
@@ -106,10 +110,11 @@ def _written(line: _Line, names: Mapping[Node, str]) -> dict[str, Any]:
              "read": [_entry(node.stage, names[node]) for node in line.read],
              "steps": [_entry(node.stage, names[node]) for node in line.steps],
              "write": [_entry(node.stage, names[node], label) for node in line.write]}
-    return {key: part[0] if len(part) == 1 and key != "steps" else part for key, part in parts.items() if part}
+    return {key: part[0] if len(part) == 1 and key != "steps" else part for key, part in parts.items()
+            if part}
 
 
-# -- steps -----------------------------------------------------------------------------------------------------
+# -- steps ---------------------------------------------------------------------------------------------------
 
 
 def _entry(stage: Stage, name: str, usual_name: str = "") -> Any:
@@ -123,9 +128,11 @@ def _entry(stage: Stage, name: str, usual_name: str = "") -> Any:
         written = re.sub(r"(^|\.)to_([^.]+)$", r"\1\2", offered) if isinstance(stage, Sink) else offered
         factory = packs.stage_class(offered)
         usual = {p.name: p.default for p in parameters(factory)}
-        values = stage.arguments if isinstance(stage, FunctionStage) else {key: getattr(stage, key) for key in usual}
+        values = stage.arguments if isinstance(stage,
+                                               FunctionStage) else {key: getattr(stage, key) for key in usual}
         given = {key: value for key, value in values.items()
-                 if usual[key] is REQUIRED or repr(value) != repr(usual[key])}  # 1 == 1.0 == True, but are not the same
+                 # 1 == 1.0 == True, but are not the same
+                 if usual[key] is REQUIRED or repr(value) != repr(usual[key])}
         if name != (usual_name or factory.name):
             extra["name"] = name
         extra |= _changed(stage, factory(**values))

@@ -1,7 +1,8 @@
 """The lines of a recipe, joined to a graph.
 
-A line is the main one (`read`, `steps`, `write`) or a branch. It starts with its own sources, with ports that it names
-(`from: stage.port`) or with the port that has the branch's name; it ends in sinks, or in a `merge` of another line.
+A line is the main one (`read`, `steps`, `write`) or a branch. It starts with its own sources, with ports that
+it names (`from: stage.port`) or with the port that has the branch's name; it ends in sinks, or in a `merge`
+of another line.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Merge:
 
 @dataclass(eq=False)
 class Line:
-    """The main line (its name is empty) or a branch. `takes`: the texts `stage.port` that it says it starts from."""
+    """The main line (its name is empty) or a branch. `takes`: the texts `stage.port` that it says it starts
+    from."""
 
     name: str
     path: str
@@ -78,7 +80,8 @@ def all_steps(lines: list[Line]) -> Iterator[Step]:
 
 
 def give_names(lines: list[Line], problems: Problems) -> None:
-    """Make the names unique, as the funnel shows them: the second `drop` is `drop-2`, unless the recipe names it.
+    """Make the names unique, as the funnel shows them: the second `drop` is `drop-2`, unless the recipe names
+    it.
 
     The sink of a branch is called like the branch, and so is its folder.
     """
@@ -131,8 +134,10 @@ class RecipeGraph:
         if len(found) == 1:
             return found[0]
         names = [s.stage.name for s in self.steps if s.stage]
-        self.problems.add(item, path, f"{len(found)} steps are {name!r}; name the one you mean, with: {{name: …}} beside it"
-                          if found else f"no step is named {name!r}; " + suggestion(name, names, f"there are {', '.join(names)}"))
+        self.problems.add(item, path, f"{len(found)} steps are {name!r}; name the one you mean, with: "
+                                      f"{{name: …}} beside it"
+                          if found else f"no step is named {name!r}; "
+                          + suggestion(name, names, f"there are {', '.join(names)}"))
         return None
 
     # -- what leads where ------------------------------------------------------------------------------------
@@ -140,10 +145,12 @@ class RecipeGraph:
     def _discarded(self, text: str, item: Item) -> str:
         port, slash, name = text.partition("/")
         if port == "failed":
-            self.problems.add(item, "discard", "failed records are always kept; set max_failed to allow more of them")
+            self.problems.add(item, "discard",
+                              "failed records are always kept; set max_failed to allow more of them")
         ports = {*SIDE_OUTPUTS, *(p for s in self.steps if s.stage for p in s.stage.ports)}
         if port not in ports and all(s.stage for s in self.steps):
-            hint = suggestion(port, ports - {"failed"}, "write dropped, duplicate or one of these with /stage", quoted=True)
+            hint = suggestion(port, ports - {"failed"},
+                              "write dropped, duplicate or one of these with /stage", quoted=True)
             self.problems.add(item, "discard", f"no stage has a port {port!r}; {hint}")
         step = self.find(name, item, "discard") if slash else None
         owners = [s for s in self.steps if s.stage and not slash] + ([step] if step else [])
@@ -176,7 +183,8 @@ class RecipeGraph:
         if not dots:
             self.problems.add(item, path, f"write stage.port, for example {text}.dropped")
             return
-        names = {name for step in self.steps if step.stage for name in step.names}  # they and ports may have dots in them
+        # they and ports may have dots in them
+        names = {name for step in self.steps if step.stage for name in step.names}
         cut = next((at for at in reversed(dots) if text[:at] in names), dots[-1])
         name, port = text[:cut], text[cut + 1:]
         step = self.find(name, item, path)
@@ -195,10 +203,12 @@ class RecipeGraph:
             line.feeds.append((owners[0], line.name))
         elif owners:
             self.problems.add(line.item, line.path, f"{len(owners)} stages have a port {line.name!r} "
-                              f"({', '.join(s.stage.name for s in owners)}); say which one, from: stage.{line.name}")
+                              f"({', '.join(s.stage.name for s in owners)}); say which one, from: "
+                              f"stage.{line.name}")
         else:
             labels = {p for s in self.steps if s.stage for p in s.stage.ports if p != "out"}
-            say = suggestion(line.name, labels, "route to it, or say from: stage.port, or give it a read", quoted=True)
+            say = suggestion(line.name, labels, "route to it, or say from: stage.port, or give it a read",
+                             quoted=True)
             self.problems.add(line.item, line.path,
                               f"nothing feeds this branch: no stage has a port {line.name!r}; {say}")
 
@@ -206,7 +216,8 @@ class RecipeGraph:
 
     def _run(self) -> None:
         """Do each line step by step, what starts from a step or merges a line after that."""
-        made = {step: (line, at) for line in self.lines for at, step in (*((0, s) for s in line.sources), *enumerate(line.steps, 1))}
+        made = {step: (line, at) for line in self.lines
+                for at, step in (*((0, s) for s in line.sources), *enumerate(line.steps, 1))}
         order: TopologicalSorter[tuple[Line, int]] = TopologicalSorter()
         for line in self.lines:
             order.add((line, 0), *(made[step] for step, _ in line.feeds))
@@ -232,25 +243,29 @@ class RecipeGraph:
             line.ends = tuple(dict.fromkeys([*(End(s.node) for s in line.sources),
                                              *(End(step.node, port) for step, port in line.feeds)]))
         elif isinstance(step, Merge):
-            line.ends = tuple(dict.fromkeys([*line.ends, *(e for label in step.labels for e in self.branches[label].ends)]))
+            line.ends = (tuple(dict.fromkeys([*line.ends, *(e for label in step.labels
+                                                            for e in self.branches[label].ends)])))
         else:
             self._add(line, step)
 
     def _add(self, line: Line, step: Step) -> None:
         if not line.ends:
-            self.problems.add(step.item, step.path, "no row reaches this step: every port before it leads elsewhere")
+            self.problems.add(step.item, step.path,
+                              "no row reaches this step: every port before it leads elsewhere")
         step.node = Node(step.stage, line.ends, step.place)
         ports = [p for p in step.stage.ports if (step, p) not in self.taken]
         stay = [p for p in ports if p == "out" or "out" not in step.stage.ports]
         for port in (p for p in ports if p not in stay):
-            self.problems.add(step.item, step.path, f"the port {port!r} leads nowhere: add a branch {port!r}, "
+            self.problems.add(step.item, step.path,
+                              f"the port {port!r} leads nowhere: add a branch {port!r}, "
                               f"or discard {port}/{step.stage.name}")
         line.ends = tuple(End(step.node, port) for port in stay)
 
     def _finish(self, line: Line) -> None:
         for sink in line.sinks:
             if not line.ends:
-                self.problems.add(sink.item, sink.path, "no row is left for this sink: every port leads elsewhere")
+                self.problems.add(sink.item, sink.path,
+                                  "no row is left for this sink: every port leads elsewhere")
             sink.node = Node(sink.stage, line.ends, sink.place)
         if line.name in self.merged and not line.ends:
             self.problems.add(line.item, line.path, "no row is left to merge: every port leads elsewhere")
@@ -264,8 +279,10 @@ class RecipeGraph:
     def _note_cycle(self, line: Line, at: int, lines: set[Line]) -> None:
         if not at:
             owners = ", ".join(f"{step.stage.name}.{port}" for step, port in line.feeds)
-            self.problems.add(line.item, line.path, f"a cycle: {line.spoken} starts from {owners}, which comes after")
+            self.problems.add(line.item, line.path,
+                              f"a cycle: {line.spoken} starts from {owners}, which comes after")
         elif isinstance(step := line.steps[at - 1], Merge):
             waits = ", ".join(repr(label) for label in step.labels if self.branches[label] in lines)
-            self.problems.add(step.item, step.path, f"a cycle: branch {waits} is merged here, and starts from what comes "
+            self.problems.add(step.item, step.path,
+                              f"a cycle: branch {waits} is merged here, and starts from what comes "
                               "after this step")

@@ -1,7 +1,8 @@
 """`--set key=value`: a value put into a recipe before it is checked.
 
-A key is a path: `max_failed`, `read.path` (the name of a single source may be left out), `steps.language.keep` or
-`steps[1].keep`, `steps.language.with.batch_size`, `write.path`, `branches.low.write.path`.
+A key is a path: `max_failed`, `read.path` (the name of a single source may be left out),
+`steps.language.keep` or `steps[1].keep`, `steps.language.with.batch_size`, `write.path`,
+`branches.low.write.path`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ LINE_KEYS = ("read", "steps", "write")
 
 
 def override(root: Item, key: str, text: str, keys: tuple[str, ...], problems: Problems) -> None:
-    """Set a value in the tree of a recipe whose top-level keys are `keys`; a path that leads nowhere is noted."""
+    """Set a value in the tree of a recipe whose top-level keys are `keys`; a path that leads nowhere is
+    noted."""
     new = from_text(text, f"--set {key}")
     path = re.sub(r"\[(\d+)\]", r".\1", key.strip())
     head, _, rest = path.partition(".")
@@ -29,7 +31,8 @@ def override(root: Item, key: str, text: str, keys: tuple[str, ...], problems: P
             if name is None:
                 raise LookupError(unknown("branch", rest.partition(".")[0], branches.value))
             if not inner or not branches.value[name].is_map:
-                raise LookupError(f"branches.{name} is not a value; set something in it: {', '.join(LINE_KEYS)}")
+                raise LookupError(f"branches.{name} is not a value; set something in it: "
+                                  f"{', '.join(LINE_KEYS)}")
             _set_in_line(branches.value[name], inner, new)
         elif head in keys:
             _set_in_line(root, path, new)
@@ -61,7 +64,8 @@ def _set_in_line(line: Item, path: str, new: Item) -> None:
 
 
 def _set(item: Item, path: str, new: Item, known: Iterable[str] = ()) -> None:
-    """Set a value deep in a tree. A part of the path that is `known`, or a key already, may have dots in it."""
+    """Set a value deep in a tree. A part of the path that is `known`, or a key already, may have dots in
+    it."""
     if item.value is None:
         item.value = {}
     if item.is_list:
@@ -74,7 +78,8 @@ def _set(item: Item, path: str, new: Item, known: Iterable[str] = ()) -> None:
             item.value[int(head)] = new
         return
     if not item.is_map:
-        raise LookupError(f"there is a plain value before {path!r}; leave that part of the key out, to set it whole")
+        raise LookupError(f"there is a plain value before {path!r}; leave that part of the key out, to set "
+                          "it whole")
     name, rest = _longest(path, known)
     if name is None:
         name, _, rest = (path, "", "") if path in item.value else path.partition(".")
@@ -101,7 +106,8 @@ def _choose(entries: list[Item], path: str, key: str) -> tuple[Item, str]:
     if len(found) == 1:
         return entries[found[0]], inner
     if found:
-        raise LookupError(f"{len(found)} are named {name!r}; say which: " + " or ".join(f"{key}[{at}]" for at in found))
+        raise LookupError(f"{len(found)} are named {name!r}; say which: "
+                          + " or ".join(f"{key}[{at}]" for at in found))
     if key != "steps" and len(entries) == 1:
         return entries[0], path
     written = [own[0] for own in names if own]
@@ -126,10 +132,12 @@ def _entries(line: Item, key: str) -> list[Item]:
 
 def _names(entry: Item) -> list[str]:
     """What a path may call a step: as it is written, without its pack, by the name it is given."""
-    written = [key for key in entry.value if key != "with"][:1] if entry.is_map else [entry.text] if entry.text else []
+    written = [key for key in entry.value
+               if key != "with"][:1] if entry.is_map else [entry.text] if entry.text else []
     extra = entry.value.get("with") if entry.is_map else None
     given = extra.value.get("name") if extra is not None and extra.is_map else None
-    return [*written, *(name.partition(".")[2] for name in written if "." in name), *([given.text] if given else [])]
+    return [*written, *(name.partition(".")[2] for name in written if "." in name),
+            *([given.text] if given else [])]
 
 
 def _longest(path: str, names: Iterable[str]) -> tuple[str | None, str]:

@@ -1,4 +1,5 @@
-"""What can be set on a stage: its parameters and their types, as recipes check them and `curator stages` shows them."""
+"""What can be set on a stage: its parameters and their types, as recipes check them and `curator stages`
+shows them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from curator.registry.packs import Factory
 
 REQUIRED = inspect.Parameter.empty  # in place of a default, where there is none
 MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
-LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable, abc.Set)
+LISTS = (list, tuple, set, frozenset, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable,
+         abc.Set)
 UNIONS = (typing.Union, types.UnionType)
 _SPOKEN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path",
            type(None): "nothing", Stage: "a step"}
@@ -56,7 +58,8 @@ def parameters(factory: Factory | type) -> list[Parameter]:
     if not dataclasses.is_dataclass(factory):
         return []
     hints = _hints(factory)
-    return [Parameter(f.name, hints.get(f.name, Any), _default(f)) for f in dataclasses.fields(factory) if f.init]
+    return [Parameter(f.name, hints.get(f.name, Any), _default(f)) for f in dataclasses.fields(factory)
+            if f.init]
 
 
 def spoken(hint: Any) -> str:
@@ -71,7 +74,8 @@ def spoken(hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return "one of " + ", ".join(str(m.value) for m in hint)
     if origin in MAPPINGS:
-        return f"a mapping from names to {_many(args[1])}" if len(args) > 1 and args[1] is not Any else "a mapping"
+        return (f"a mapping from names to {_many(args[1])}" if len(args) > 1 and args[1] is not Any
+                else "a mapping")
     if origin in LISTS:
         inner = list(dict.fromkeys(_many(a) for a in args if a not in (Ellipsis, Any)))
         return f"a list of {' and '.join(inner)}" if inner else "a list"
@@ -114,7 +118,9 @@ def _default(field: dataclasses.Field) -> Any:
 def _hints(owner: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(owner, include_extras=True)
-    except Exception as error:  # evaluating annotations runs a stranger's code; mostly a name only type checkers see
+    # evaluating annotations runs a stranger's code; mostly a name only type checkers see
+    except Exception as error:
         name = f"{owner.__module__}.{owner.__qualname__}"
-        raise PackError(f"the types of the parameters of {name} cannot be read: {type(error).__name__}: {error}; "
+        raise PackError(f"the types of the parameters of {name} cannot be read: {type(error).__name__}: "
+                        f"{error}; "
                         "import the names that its annotations use") from error

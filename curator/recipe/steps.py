@@ -1,4 +1,5 @@
-"""One entry of a recipe, `text.language: {keep: [en]}` with or without `with: {batch_size: 64}`, as a stage."""
+"""One entry of a recipe, `text.language: {keep: [en]}` with or without `with: {batch_size: 64}`, as a
+stage."""
 
 from __future__ import annotations
 
@@ -26,10 +27,12 @@ def read_step(kind: str, entry: Item, path: str, seed: int | None, problems: Pro
     """
     name, given, extra = _named(entry, path, problems)
     item = given if name and entry.is_map else entry
-    step = Step(name, f"{path}.{name}" if name else path, item, None, extra is not None and "name" in extra.value)
+    step = Step(name, f"{path}.{name}" if name else path, item, None,
+                extra is not None and "name" in extra.value)
     try:
         factory = _factory(kind, name) if name else None
-        if factory is not None and (given := _with_inner(factory, given, step.path, seed, problems)) is not None:
+        if factory is not None and (given := _with_inner(factory, given, step.path, seed,
+                                                         problems)) is not None:
             step.stage = make(factory, given, step.path, problems, seed)
         if step.stage is not None and extra is not None:
             step.stage = _adjusted(step.stage, extra, f"{path}.with", problems)
@@ -38,13 +41,16 @@ def read_step(kind: str, entry: Item, path: str, seed: int | None, problems: Pro
     return step
 
 
-def _with_inner(factory: packs.Factory, given: Item, path: str, seed: int | None, problems: Problems) -> Item | None:
-    """The parameters with the steps in them made; None if something is wrong with one of these, which is noted."""
+def _with_inner(factory: packs.Factory, given: Item, path: str, seed: int | None,
+                problems: Problems) -> Item | None:
+    """The parameters with the steps in them made; None if something is wrong with one of these, which is
+    noted."""
     before, made = len(problems.found), dict(given.value) if given.is_map else {}
     for name in (p.written for p in parameters(factory) if p.hint == list[Stage]):
         item = made.get(name)
         if item is not None and item.is_list:
-            steps = [read_step("stage", entry, f"{path}.{name}[{i}]", seed, problems) for i, entry in enumerate(item.value)]
+            steps = [read_step("stage", entry, f"{path}.{name}[{i}]", seed, problems)
+                     for i, entry in enumerate(item.value)]
             made[name] = item.beside([item.beside(step.stage) for step in steps])
     return None if len(problems.found) > before else given.beside(made) if given.is_map else given
 
@@ -61,7 +67,8 @@ def check_keys(item: Item, path: str, known: tuple[str, ...], problems: Problems
 
 
 def _named(entry: Item, path: str, problems: Problems) -> tuple[str, Item, Item | None]:
-    """The name in an entry, its parameters, and what stands under `with`; the name is empty if there is none."""
+    """The name in an entry, its parameters, and what stands under `with`; the name is empty if there is
+    none."""
     if isinstance(entry.value, str) and entry.value:
         return entry.text, entry.beside(None), None
     parts = dict(entry.value) if entry.is_map else {}
@@ -74,7 +81,8 @@ def _named(entry: Item, path: str, problems: Problems) -> tuple[str, Item, Item 
     if parts and parts[names[0]].value is None:
         say = f"if {', '.join(names[1:])} are parameters of {names[0]}, indent them below it"
     else:
-        say = "expected a name, or one name with its parameters" + (f"; here are {', '.join(parts)}" if parts else "")
+        say = "expected a name, or one name with its parameters" + (f"; here are {', '.join(parts)}" if parts
+                                                                    else "")
     problems.add(entry, path, say)
     return "", entry, None
 
@@ -103,7 +111,8 @@ def _adjusted(stage: Stage, extra: Item, path: str, problems: Problems) -> Stage
         at = f"{path}.{key}"
         if key == "resources" and item.is_map:  # what is not given stays as the stage says
             given = arguments(Resources, item, at, problems)
-            value = attempt(lambda given=given: dataclasses.replace(stage.resources, **given), item, at, problems)
+            value = attempt(lambda given=given: dataclasses.replace(stage.resources, **given), item, at,
+                            problems)
         else:
             value = coerce(item, _WITH[key], at, problems)
         if value is BAD or value is None:

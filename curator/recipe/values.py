@@ -1,7 +1,8 @@
-"""From YAML to typed parameters: what a stage's fields want, checked, and converted only where nothing is lost.
+"""From YAML to typed parameters: what a stage's fields want, checked, and converted only where nothing is
+lost.
 
-Ours, since msgspec and pydantic take plain values: a text must be what the user typed (`8`, `no`, `1e3`), and every problem
-of a recipe is reported at once, with its line and the nearest name.
+Ours, since msgspec and pydantic take plain values: a text must be what the user typed (`8`, `no`, `1e3`), and
+every problem of a recipe is reported at once, with its line and the nearest name.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def arguments(factory: Factory | type, given: Item, path: str, problems: Problem
     return values
 
 
-def make(factory: Factory, given: Item, path: str, problems: Problems, seed: int | None = None) -> Stage | None:
+def make(factory: Factory, given: Item, path: str, problems: Problems,
+         seed: int | None = None) -> Stage | None:
     """The stage with these parameters, None if something is wrong with them, which is noted.
 
     `seed` is for a stage that has such a parameter and is not given one.
@@ -90,7 +92,8 @@ def coerce(item: Item, hint: Any, path: str, problems: Problems) -> Any:
     if dataclasses.is_dataclass(hint) and item.is_map:
         before = len(problems.found)
         values = arguments(hint, item, path, problems)
-        made = attempt(lambda: hint(**values), item, path, problems) if len(problems.found) == before else None
+        made = attempt(lambda: hint(**values), item, path,
+                       problems) if len(problems.found) == before else None
         return BAD if made is None else made
     value = _scalar(item, hint)
     if value is BAD:
@@ -98,7 +101,7 @@ def coerce(item: Item, hint: Any, path: str, problems: Problems) -> Any:
     return value
 
 
-# -- one kind of type each ---------------------------------------------------------------------------------------
+# -- one kind of type each -----------------------------------------------------------------------------------
 
 
 def _scalar(item: Item, hint: Any) -> Any:
@@ -111,7 +114,8 @@ def _scalar(item: Item, hint: Any) -> Any:
     if hint is Stage:
         return value if isinstance(value, Stage) else BAD
     if hint is bool:
-        return value if isinstance(value, bool) else BAD if item.quoted else _TRUTH.get(item.text.lower(), BAD)
+        return value if isinstance(value,
+                                   bool) else BAD if item.quoted else _TRUTH.get(item.text.lower(), BAD)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return BAD
     if hint is int:
@@ -193,7 +197,8 @@ def _list(item: Item, origin: Any, args: tuple, path: str, problems: Problems) -
 
 
 def _shorthand(known: Mapping[str, Parameter], given: Item, path: str, problems: Problems) -> Item:
-    """As a mapping of parameters: `limit: 100` is the first; unknown keys are entries of a first one that is a dict."""
+    """As a mapping of parameters: `limit: 100` is the first; unknown keys are entries of a first one that is
+    a dict."""
     first = next(iter(known.values()), None)
     if not given.is_map:
         empty = given.value is None and not given.quoted
@@ -223,9 +228,11 @@ def _is_mapping(hint: Any) -> bool:
 def _unknown_parameter(factory: Any, name: str, known: Mapping[str, Parameter]) -> str:
     what = getattr(factory, "name", None) or getattr(factory, "__name__", "it")
     hint = suggestion(name, known, f"{what} has {', '.join(known) or 'none'}", quoted=True)
-    if isinstance(factory, type) and hasattr(factory, name) and not hasattr(Stage, name):  # meant as one by the stage's author
+    # meant as one by the stage's author
+    if isinstance(factory, type) and hasattr(factory, name) and not hasattr(Stage, name):
         is_one = "__dataclass_params__" in vars(factory)
-        hint = (f"{factory.__name__} names it without a type: write {name}: int = …, or what it is" if is_one else
+        hint = (f"{factory.__name__} names it without a type: write {name}: int = …, or what it is"
+                if is_one else
                 f"{factory.__name__} is no dataclass: write @dataclass(kw_only=True) above the class")
     return f"unknown parameter {name!r}; {hint}"
 

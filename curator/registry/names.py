@@ -19,7 +19,8 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str, *, quoted: bool = False) -> str:
-    """`did you mean a or b?`, or `otherwise` if nothing known is like it. `quoted`: the best one only, in quotes."""
+    """`did you mean a or b?`, or `otherwise` if nothing known is like it. `quoted`: the best one only, in
+    quotes."""
     near = nearest(name, known, n=1 if quoted else 3)
     return f"did you mean {' or '.join(map(repr, near) if quoted else near)}?" if near else otherwise
 
@@ -28,7 +29,8 @@ def unknown(word: str, name: str, known: Iterable[str]) -> str:
     """The message for a name that does not exist: the nearest, or what there is."""
     names = sorted(set(known))
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"unknown {word} {name!r}; " + suggestion(name, names, f"there are {shown}" if shown else "there is none")
+    return f"unknown {word} {name!r}; " + suggestion(name, names,
+                                                     f"there are {shown}" if shown else "there is none")
 
 
 def _tail(name: str) -> str:

@@ -1,10 +1,10 @@
 """Packs: what is installed, and which stage, recipe or rule set a name means.
 
-A pack is a distribution with an entry point in the group `curator.packs`: its name is the pack's, its value a module
-with `STAGES`, a tuple of stage classes (or functions made stages by `@stage`), and folders `recipes/` and `rules/` of
-YAML beside it. The core comes in by the same door, as the pack `core`, whose stages have bare names; of another pack a
-stage that has the pack's own name has one.
-A pack is imported when one of its names is asked for, never before.
+A pack is a distribution with an entry point in the group `curator.packs`: its name is the pack's, its value a
+module with `STAGES`, a tuple of stage classes (or functions made stages by `@stage`), and folders `recipes/`
+and `rules/` of YAML beside it. The core comes in by the same door, as the pack `core`, whose stages have bare
+names; of another pack a stage that has the pack's own name has one. A pack is imported when one of its names
+is asked for, never before.
 """
 
 from __future__ import annotations
@@ -59,22 +59,27 @@ class Pack:
             raise PackError(self.clash)
         try:
             declared = getattr(importlib.import_module(self.module), "STAGES", None)
-        except (Exception, SystemExit) as error:  # a stranger's code: whatever it raises is reported, and harms it alone
+        # a stranger's code: whatever it raises is reported, and harms it alone
+        except (Exception, SystemExit) as error:
             raise PackError(f"{self} cannot be used: {_why(error, self)}") from error
         if not isinstance(declared, (tuple, list)):
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
-            raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = (MyStage,) with all of "
+            raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = "
+                            "(MyStage,) with all of "
                             "its stages, and a comma also after a single one")
         named: dict[str, Factory] = {}
         for factory in declared:
             if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
-                raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: a class made from "
+                raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: "
+                                "a class made from "
                                 "Stage, Source or Sink, or a function under @stage")
             if not isinstance(factory.name, str) or not factory.name:
-                raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; give it a text")
+                raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; "
+                                "give it a text")
             other = named.setdefault(self._full_name(factory.name), factory)
             if other is not factory:
-                raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are both named "
+                raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are "
+                                "both named "
                                 f"{factory.name!r}; give one another `name`")
         return named
 
@@ -83,8 +88,10 @@ class Pack:
         return name if self.name in (CORE, name.partition(".")[0]) else f"{self.name}.{name}"
 
     def folder(self, kind: str) -> Path | None:
-        """The pack's folder of this kind (`recipes`, `rules`), None if it has none. Does not import the pack."""
-        return next((found for found in (Path(p) / kind for p in _places_of(self.module)) if found.is_dir()), None)
+        """The pack's folder of this kind (`recipes`, `rules`), None if it has none. Does not import the
+        pack."""
+        return next((found for found in (Path(p) / kind for p in _places_of(self.module))
+                     if found.is_dir()), None)
 
     @property
     def place(self) -> str:
@@ -108,13 +115,14 @@ class Resource:
         return self.name.partition("/")[2]
 
 
-# -- packs -----------------------------------------------------------------------------------------------------
+# -- packs ---------------------------------------------------------------------------------------------------
 
 
 @functools.cache
 def claims() -> tuple[Pack, ...]:
     """Every pack that a distribution claims to bring; read once a process, as metadata take their time."""
-    points = importlib.metadata.entry_points(group=GROUP)  # the module as it is written, also where that is no module's name
+    # the module as it is written, also where that is no module's name
+    points = importlib.metadata.entry_points(group=GROUP)
     return tuple(Pack(p.name, p.value.partition(":")[0].strip(), p.dist.name, p.dist.version) for p in points)
 
 
@@ -125,7 +133,8 @@ def installed() -> list[Pack]:
     for at, pack in enumerate(packs):
         owners = [f"{p.distribution} {p.version} ({p.module})" for p in known if p.name == pack.name]
         if len(owners) > 1:
-            clash = f"two packs claim the name {pack.name!r}: {' and '.join(sorted(owners))}; uninstall one of them"
+            clash = (f"two packs claim the name {pack.name!r}: {' and '.join(sorted(owners))}; uninstall one "
+                     "of them")
             packs[at] = replace(pack, clash=clash)
     return packs
 
@@ -140,7 +149,8 @@ def all_stages() -> dict[str, Factory]:
 
 
 def stage_class(name: str) -> Factory:
-    """What makes the stage of this name: `pack.stage`, a bare name of the core, or the pack's own. Imports no other pack.
+    """What makes the stage of this name: `pack.stage`, a bare name of the core, or the pack's own. Imports no
+    other pack.
 
     Raises:
         RecipeError: there is none; the message names the nearest.
@@ -191,11 +201,13 @@ def name_of(stage: Stage) -> str | None:
 
 
 def makers(column: str) -> list[str]:
-    """The stages that add a column or payload of this name when they have their usual parameters. Imports every pack."""
+    """The stages that add a column or payload of this name when they have their usual parameters. Imports
+    every pack."""
     def adds(factory: Factory) -> Iterable[str]:
         try:
             return factory().contract().adds if kind_of(factory) == "stage" else ()
-        except Exception:  # parameters that must be given, or a stranger's fault, which `doctor` and its own use tell of
+        # parameters that must be given, or a stranger's fault, which `doctor` and its own use tell of
+        except Exception:
             return ()
 
     return [name for name, factory in all_stages().items() if column in adds(factory)]
@@ -208,7 +220,8 @@ def kind_of(factory: Factory) -> str:
 
 def code_of(made: Factory | Stage) -> Any:
     """The class or function that a stage, or what makes it, was written as."""
-    return made.function if isinstance(made, FunctionStage) else made if isinstance(made, type) else type(made)
+    return made.function if isinstance(made,
+                                       FunctionStage) else made if isinstance(made, type) else type(made)
 
 
 def described(made: Factory | Stage) -> str:
@@ -216,7 +229,7 @@ def described(made: Factory | Stage) -> str:
     return f"{code_of(made).__module__}.{code_of(made).__qualname__}"
 
 
-# -- recipes and rule sets -------------------------------------------------------------------------------------
+# -- recipes and rule sets -----------------------------------------------------------------------------------
 
 
 def resources(kind: str) -> list[Resource]:
@@ -225,7 +238,8 @@ def resources(kind: str) -> list[Resource]:
     for pack in installed():
         folder = None if pack.clash else pack.folder(kind)
         files = sorted(folder.rglob("*.yaml")) if folder is not None else []
-        found += [Resource(f"{pack.name}/{f.relative_to(folder).with_suffix('').as_posix()}", pack, f) for f in files]
+        found += [Resource(f"{pack.name}/{f.relative_to(folder).with_suffix('').as_posix()}", pack, f)
+                  for f in files]
     return found
 
 
@@ -239,13 +253,16 @@ def resource(kind: str, name: str) -> Path:
     known = resources(kind)
     matches = [r for r in known if name in (r.name, r.short)]
     if not matches:
-        bare = [p for p in installed() if name.startswith(f"{p.name}/") and not p.clash and p.folder(kind) is None]
-        forgotten = "".join(f" ({p} brings no {kind}; if it should, its package-data in pyproject.toml lacks \"{kind}/*.yaml\")"
+        bare = [p for p in installed() if name.startswith(f"{p.name}/") and not p.clash
+                and p.folder(kind) is None]
+        forgotten = "".join(f" ({p} brings no {kind}; if it should, its package-data in pyproject.toml lacks "
+                            f"\"{kind}/*.yaml\")"
                             for p in bare[:1])
         raise RecipeError(unknown(word, name, [r.name for r in known]) + forgotten)
     exact = [r for r in matches if r.name == name] or matches
     if len(exact) > 1:
-        raise RecipeError(f"several packs have a {word} {name!r}: write {' or '.join(r.name for r in matches)}")
+        raise RecipeError(f"several packs have a {word} {name!r}: write "
+                          f"{' or '.join(r.name for r in matches)}")
     return exact[0].path
 
 
@@ -255,12 +272,16 @@ def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
     there = {pack.name for pack in installed()} | {known.partition(".")[0] for known in all_stages()}
     if prefix in there:
         return unknown(word, name, known)
-    lacking = {each: pack.distribution for pack in installed() for each in unmet(pack.distribution).get("", ())}
-    wanted = [each for each in lacking if each == f"curator-{prefix}" or (not dot and each.startswith("curator-"))]
+    lacking = {each: pack.distribution for pack in installed()
+               for each in unmet(pack.distribution).get("", ())}
+    wanted = [each for each in lacking if each == f"curator-{prefix}"
+              or (not dot and each.startswith("curator-"))]
     if wanted:
-        hint = f" ({lacking[wanted[0]]} needs {' and '.join(wanted)}, not installed: pip install {' '.join(wanted)})"
+        hint = (f" ({lacking[wanted[0]]} needs {' and '.join(wanted)}, not installed: pip install "
+                f"{' '.join(wanted)})")
     else:
-        hint = f" (no pack {prefix!r} is installed: pip install curator-{prefix}, if its distribution is called so)" if dot else ""
+        hint = (f" (no pack {prefix!r} is installed: pip install curator-{prefix}, if its distribution is "
+                "called so)" if dot else "")
     return unknown(word, name, known) + hint
 
 
@@ -271,10 +292,11 @@ def _is_a(factory: Any, kind: type[Stage]) -> bool:
 def _places_of(module: str) -> list[str]:
     """The folders of a module, or the one that its file lies in. Imports nothing."""
     spec = spec_of(module)
-    return [] if spec is None else list(spec.submodule_search_locations or [str(Path(spec.origin or "").parent)])
+    return [] if spec is None else list(spec.submodule_search_locations
+                                        or [str(Path(spec.origin or "").parent)])
 
 
-# -- why a pack cannot be imported, and what to do about it ------------------------------------------------------
+# -- why a pack cannot be imported, and what to do about it --------------------------------------------------
 
 
 def _why(error: BaseException, pack: Pack) -> str:
@@ -282,13 +304,15 @@ def _why(error: BaseException, pack: Pack) -> str:
     missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     top = pack.module.partition(".")[0]
     if missing and f"{pack.module}.".startswith(f"{missing}."):
-        remedy = f"its entry point names the module {pack.module!r}; reinstall {pack.distribution}, or uninstall it"
+        remedy = (f"its entry point names the module {pack.module!r}; reinstall {pack.distribution}, or "
+                  "uninstall it")
     elif missing and missing.partition(".")[0] != top:
         remedy = _get(missing.partition(".")[0], pack.distribution)
     elif isinstance(error, ImportError):
         remedy = f"reinstall it with pip install --force-reinstall {pack.distribution}, or uninstall it"
     else:
-        remedy = f"the error is in the pack's own code{_line_of(error, top)}; tell its author, or uninstall {pack.distribution}"
+        remedy = (f"the error is in the pack's own code{_line_of(error, top)}; tell its author, or uninstall "
+                  f"{pack.distribution}")
     return f"{type(error).__name__}: {error}; {remedy}"
 
 
@@ -309,13 +333,16 @@ def _get(library: str, distribution: str) -> str:
         return f"{needs}: pip install {' '.join(lacks[''])}"
     if lacks:
         return f"{needs}: pip install '{distribution}[{','.join(lacks)}]'"
-    return f"{needs}: pip install --upgrade {distribution}; if that does not bring it, its author forgot to require it"
+    return (f"{needs}: pip install --upgrade {distribution}; if that does not bring it, its author forgot to "
+            "require it")
 
 
 def unmet(distribution: str) -> dict[str, list[str]]:
-    """The distributions that one requires and that are not installed, by the extra that wants them; "" for no extra.
+    """The distributions that one requires and that are not installed, by the extra that wants them; "" for no
+    extra.
 
-    Requirements for some systems or versions of Python only are not looked at, nor are extras for those who work on it.
+    Requirements for some systems or versions of Python only are not looked at, nor are extras for those who
+    work on it.
     """
     missing: dict[str, list[str]] = {}
     for requirement in (text for found in _installed_as(distribution) for text in found.requires or ()):

@@ -1,9 +1,9 @@
 """Conditions and expressions in SQL over the columns of a batch, evaluated by DuckDB.
 
-An expression sees one record: no tables, files, subqueries, aggregates or windows, and no function that answers
-differently the next time (random, now), because a resumed run must decide as before. Names of columns are matched
-exactly, upper and lower case too. A condition that is NULL is not true; NaN is greater than any number.
-DuckDB is imported at first use.
+An expression sees one record: no tables, files, subqueries, aggregates or windows, and no function that
+answers differently the next time (random, now), because a resumed run must decide as before. Names of columns
+are matched exactly, upper and lower case too. A condition that is NULL is not true; NaN is greater than any
+number. DuckDB is imported at first use.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def evaluate(conditions: Mapping[str, str], table: pa.Table) -> pa.Array:
 def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.ChunkedArray]:
     """The values of each expression, by name. All of them see the table as it was given.
 
-    Decimals, and integers wider than 64 bits, that SQL makes out of other types (`0.5`, `sum`) come as float64.
+    Decimals, and integers wider than 64 bits, that SQL makes out of other types (`0.5`, `sum`) come as
+    float64.
 
     Raises:
         RecipeError, ValueError: as `evaluate`.
@@ -95,7 +96,8 @@ def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.Chu
     wanted = _checked(tuple(expressions.items()), table.schema.remove_metadata(), boolean=False)
     if not expressions:
         return {}
-    values = _project(expressions, {f"v{at}": text for at, text in enumerate(expressions.values())}, table, wanted)
+    values = _project(expressions, {f"v{at}": text for at, text in enumerate(expressions.values())}, table,
+                      wanted)
     columns = {}
     for name, column in zip(expressions, values.columns, strict=True):
         kind = _plain_type(column.type, [table.schema.field(c).type for c in columns_of(expressions[name])])
@@ -103,10 +105,11 @@ def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.Chu
     return columns
 
 
-# -- binding: names and types -------------------------------------------------------------------------------------
+# -- binding: names and types --------------------------------------------------------------------------------
 
 
-def _bind_all(expressions: Mapping[str, str], columns: Columns, *, boolean: bool) -> dict[str, pa.DataType | None]:
+def _bind_all(expressions: Mapping[str, str], columns: Columns, *,
+              boolean: bool) -> dict[str, pa.DataType | None]:
     types = {}
     for name, text in expressions.items():
         with _naming(name):
@@ -124,12 +127,14 @@ def _bind(expression: str, columns: Columns, *, boolean: bool) -> pa.DataType | 
             raise RecipeError(_unknown_column(expression, name, columns))
     types = [columns[name] for name in wanted]
     known = not any(kind is None or pa.types.is_null(kind) for kind in types)
-    empty = pa.table({name: pa.array([], kind or pa.null()) for name, kind in zip(wanted, types, strict=True)})
+    empty = pa.table({name: pa.array([], kind or pa.null())
+                      for name, kind in zip(wanted, types, strict=True)})
     try:
         relation = _relation(empty).project(f"({expression}\n) AS value")
         kind = str(relation.types[0])
         if boolean and known and kind not in ("BOOLEAN", '"NULL"'):
-            raise RecipeError(f"`{expression}` is {kind}, not a condition: it must be true or false for each record, "
+            raise RecipeError(f"`{expression}` is {kind}, not a condition: it must be true or false for each "
+                              "record, "
                               "such as word_count < 50")
         return _plain_type(relation.to_arrow_table().schema.field(0).type, types) if known else None
     except duckdb.Error as error:
@@ -166,7 +171,7 @@ def _plain_type(kind: pa.DataType, inputs: list[pa.DataType | None]) -> pa.DataT
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-# -- running ------------------------------------------------------------------------------------------------------
+# -- running -------------------------------------------------------------------------------------------------
 
 
 def _relation(table: pa.Table) -> Any:
@@ -174,11 +179,13 @@ def _relation(table: pa.Table) -> Any:
         table = pa.table({"_": np.zeros(table.num_rows, np.int8)})
     halves = [f.name for f in table.schema if pa.types.is_float16(f.type)]  # DuckDB has no type for them
     for name in halves:
-        table = table.set_column(table.schema.get_field_index(name), name, table.column(name).cast(pa.float32()))
+        table = table.set_column(table.schema.get_field_index(name), name,
+                                 table.column(name).cast(pa.float32()))
     return connection().from_arrow(table)
 
 
-def _project(expressions: Mapping[str, str], values: Mapping[str, str], table: pa.Table, wanted: list[str]) -> pa.Table:
+def _project(expressions: Mapping[str, str], values: Mapping[str, str], table: pa.Table,
+             wanted: list[str]) -> pa.Table:
     """One query over the columns it needs; rows stay in their order."""
     import duckdb
 
@@ -190,7 +197,8 @@ def _project(expressions: Mapping[str, str], values: Mapping[str, str], table: p
         raise MemoryError(str(error)) from error
     except duckdb.Error as error:
         raise ValueError(f"{_blamed(expressions, needed)}{_first_lines(error)}") from error
-    assert answer.num_rows == table.num_rows, f"{answer.num_rows} values for {table.num_rows} rows of {listed}"
+    assert answer.num_rows == table.num_rows, (
+        f"{answer.num_rows} values for {table.num_rows} rows of {listed}")
     return answer
 
 
@@ -209,4 +217,5 @@ def _blamed(expressions: Mapping[str, str], table: pa.Table) -> str:
 def _first_lines(error: BaseException) -> str:
     """What DuckDB says, without the excerpt of a query that the user did not write."""
     text = str(error).split("\n\nLINE ")[0].split("\nLINE ")[0].split("\tCandidate functions")[0]
-    return " ".join(line.strip() for line in text.partition("Error: ")[2].splitlines() if line.strip()) or str(error)
+    return " ".join(line.strip() for line in text.partition("Error: ")[2].splitlines()
+                    if line.strip()) or str(error)

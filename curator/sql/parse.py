@@ -1,4 +1,5 @@
-"""SQL expressions taken apart by DuckDB's own parser: which columns they use, and whether they are such as we allow.
+"""SQL expressions taken apart by DuckDB's own parser: which columns they use, and whether they are such as we
+allow.
 
 What is known of an expression without its columns. `curator.sql` says what is allowed, and why.
 """
@@ -17,7 +18,8 @@ from curator.registry.names import suggestion
 
 SELECT = "SELECT "
 REFUSED = {
-    "SUBQUERY": "a subquery; an expression sees one record only (for lists there are list_contains and x IN (1, 2))",
+    "SUBQUERY": "a subquery; an expression sees one record only (for lists there are list_contains and x IN "
+                "(1, 2))",
     "WINDOW": "a window function; an expression sees one record only",
     "STAR": "a star; name the columns",
     "PARAMETER": "a parameter (?, $1); write the value",
@@ -33,10 +35,12 @@ def columns_of(expression: str) -> frozenset[str]:
     """The columns that an expression refers to.
 
     Raises:
-        RecipeError: it is no single SQL expression over one record, or calls a function that is not there or not allowed.
+        RecipeError: it is no single SQL expression over one record, or calls a function that is not there or
+        not allowed.
     """
     if not isinstance(expression, str) or not expression.strip():
-        raise RecipeError(f"{expression!r} is no SQL expression: write one over columns, such as word_count < 50")
+        raise RecipeError(f"{expression!r} is no SQL expression: write one over columns, such as word_count "
+                          "< 50")
     return _parsed(expression)
 
 
@@ -59,7 +63,8 @@ def refuse_twins(columns: set[str], who: str) -> None:
     """DuckDB cannot tell `Text` from `text`."""
     twins = [a for a in sorted(columns) if any(a != b and a.lower() == b.lower() for b in columns)]
     if twins:
-        raise RecipeError(f"{who} columns that differ only in case: {', '.join(twins)}; rename one of them before")
+        raise RecipeError(f"{who} columns that differ only in case: {', '.join(twins)}; rename one of them "
+                          "before")
 
 
 def _only_expression(expression: str) -> dict:
@@ -75,12 +80,14 @@ def _only_expression(expression: str) -> dict:
     plain = node["type"] == "SELECT_NODE" and node["from_table"]["type"] == "EMPTY" and not node["modifiers"]
     clauses = ("where_clause", "group_expressions", "having", "qualify", "sample")
     if not plain or any(node.get(c) for c in clauses) or node["cte_map"]["map"]:
-        raise RecipeError(f"`{expression}` is a query (FROM, ORDER BY, …); write an expression over columns only")
+        raise RecipeError(f"`{expression}` is a query (FROM, ORDER BY, …); write an expression over columns "
+                          "only")
     items = node["select_list"]
     if len(items) != 1:
         raise RecipeError(f"`{expression}` is {len(items)} expressions with commas between; write one")
     if items[0].get("alias"):
-        raise RecipeError(f"`{expression}` gives itself a name ({items[0]['alias']}); write the expression only")
+        raise RecipeError(f"`{expression}` gives itself a name ({items[0]['alias']}); write the expression "
+                          "only")
     return items[0]
 
 
@@ -125,10 +132,13 @@ def _check_function(name: str, expression: str) -> None:
         raise RecipeError(f"`{expression}`: there is no function {name!r}; {hint}")
     usable = [stability for kind, stability in kinds if kind in ("scalar", "macro")]
     if not usable:
-        word = "an aggregate over many records" if "aggregate" in {k for k, _ in kinds} else "a function that makes rows"
-        raise RecipeError(f"`{expression}`: {name!r} is {word}; an expression sees one record and gives one value")
+        word = ("an aggregate over many records" if "aggregate" in {k for k, _ in kinds}
+                else "a function that makes rows")
+        raise RecipeError(f"`{expression}`: {name!r} is {word}; an expression sees one record and gives one "
+                          "value")
     if name == "ago" or all(s not in (None, "CONSISTENT") for s in usable):
-        raise RecipeError(f"`{expression}`: {name!r} answers differently each time, and a resumed run must decide as "
+        raise RecipeError(f"`{expression}`: {name!r} answers differently each time, and a resumed run must "
+                          "decide as "
                           "before; write the value itself, or for a random choice use the stage `sample`")
 
 
@@ -143,9 +153,10 @@ def _functions() -> dict[str, frozenset[tuple[str, str | None]]]:
     return {name: frozenset(kinds) for name, kinds in found.items()}
 
 
-# -- DuckDB ---------------------------------------------------------------------------------------------------------
+# -- DuckDB --------------------------------------------------------------------------------------------------
 
-# Never closed, and kept by process: DuckDB hangs when a forked child destroys the connection that it inherited.
+# Never closed, and kept by process: DuckDB hangs when a forked child destroys the connection that it
+# inherited.
 _connections: dict[tuple[int, int], Any] = {}
 
 
@@ -156,7 +167,8 @@ def connection() -> Any:
         import duckdb
 
         locked = {"threads": 1, "enable_external_access": "false", "autoinstall_known_extensions": "false",
-                  "autoload_known_extensions": "false", "python_enable_replacements": "false", "temp_directory": "",
+                  "autoload_known_extensions": "false", "python_enable_replacements": "false",
+                  "temp_directory": "",
                   "lock_configuration": "true"}
         _connections[key] = duckdb.connect(":memory:", config=locked)
     return _connections[key]

@@ -1,4 +1,5 @@
-"""Whether what a pack brings beside its stages can be used: recipes, rule sets, and what its modules import of the core.
+"""Whether what a pack brings beside its stages can be used: recipes, rule sets, and what its modules import
+of the core.
 
 Nothing is read but the pack's own files.
 """
@@ -21,8 +22,10 @@ from curator.registry import packs
 from curator.registry.packs import Pack, Resource
 from curator.stages.rules import load_rules
 
-# What a pack may import of the core, with all that lies in it; of `curator` what it exports. docs/packs.md says what for.
-OPEN_TO_PACKS = ("curator", "curator.api", "curator.stages", "curator.io.files", "curator.io.tables", "curator.io.media",
+# What a pack may import of the core, with all that lies in it; of `curator` what it exports. docs/packs.md
+# says what for.
+OPEN_TO_PACKS = ("curator", "curator.api", "curator.stages", "curator.io.files", "curator.io.tables",
+                 "curator.io.media",
                  "curator.io.source", "curator.io.sink", "curator.io.units", "curator.sql", "curator.ngrams",
                  "curator.models", "curator.testing")
 
@@ -41,7 +44,8 @@ def faults(pack: Pack) -> list[str]:
 
 
 def import_faults(pack: Pack) -> Iterator[str]:
-    """What a pack imports of the core that the core keeps to itself, and of other packs: both may change under it."""
+    """What a pack imports of the core that the core keeps to itself, and of other packs: both may change
+    under it."""
     others = {other.module.partition(".")[0]: other for other in packs.installed()}
     own = pack.module.partition(".")[0]
     module = sys.modules[pack.module]
@@ -50,9 +54,11 @@ def import_faults(pack: Pack) -> Iterator[str]:
         for line, used in imports_of(file):
             top = used.partition(".")[0]
             if top == "curator" != own and not is_open(used):
-                yield f"{file}:{line} imports {used}, which may change: a pack uses {', '.join(OPEN_TO_PACKS)} (docs/packs.md)"
+                yield (f"{file}:{line} imports {used}, which may change: a pack uses "
+                       f"{', '.join(OPEN_TO_PACKS)} (docs/packs.md)")
             elif top in others.keys() - {own, "curator"}:
-                yield f"{file}:{line} imports {used} of {others[top]}: packs know nothing of each other, they meet in columns"
+                yield (f"{file}:{line} imports {used} of {others[top]}: packs know nothing of each other, "
+                       "they meet in columns")
 
 
 def imports_of(file: Path) -> Iterator[tuple[int, str]]:
@@ -61,7 +67,8 @@ def imports_of(file: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            ours = importlib.util.find_spec(node.module) if node.module.partition(".")[0] == "curator" else None
+            ours = (importlib.util.find_spec(node.module) if node.module.partition(".")[0] == "curator"
+                    else None)
             for full in (f"{node.module}.{alias.name}" for alias in node.names):
                 inner = ours and ours.submodule_search_locations and importlib.util.find_spec(full)
                 yield node.lineno, full if inner else node.module
@@ -73,15 +80,16 @@ def is_open(module: str) -> bool:
 
 
 def check_recipe(found: Resource) -> None:
-    """Load a packaged recipe and plan it, as far as that goes without input: contracts hold behind sources that say what
-    columns they give.
+    """Load a packaged recipe and plan it, as far as that goes without input: contracts hold behind sources
+    that say what columns they give.
 
     Raises:
         RecipeError: everything that is wrong with it.
     """
     pipeline = load(found.path)
     for node in pipeline.nodes():
-        if isinstance(node.stage, Source):  # not what the files show that happen to lie where the recipe's example points
+        # not what the files show that happen to lie where the recipe's example points
+        if isinstance(node.stage, Source):
             node.stage.columns = functools.partial(Source.columns, node.stage)
     try:
         make_plan(pipeline)
@@ -97,4 +105,5 @@ def check_rules(found: Resource) -> None:
     """
     for rule in load_rules(str(found.path)).rules:
         if not sql.columns_of(rule.when):
-            raise RecipeError(f"{found.path}: rule {rule.reason!r} names no column: `{rule.when}` is the same for every record")
+            raise RecipeError(f"{found.path}: rule {rule.reason!r} names no column: `{rule.when}` is the "
+                              "same for every record")

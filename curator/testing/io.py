@@ -42,7 +42,8 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
     driver = copy.copy(source)
     units = _units(driver, who)
     assert [u.key for u in units] == [u.key for u in _units(copy.copy(source), who)], (
-        f"{who} lists other units the second time, although nothing changed: key and order of units must rest on the "
+        f"{who} lists other units the second time, although nothing changed: key and order of units must "
+        "rest on the "
         "input alone, or a resumed run does everything again")
     columns = driver.columns() or {}
     read = {unit: _read(fresh(driver), unit, columns) for unit in units}
@@ -50,7 +51,8 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
     for unit in reversed(units):  # one worker, the other way round
         reading = iter(worker.read(unit))
         next(reading, None)
-        if isinstance(reading, Generator):  # let go, as when its run is stopped or it starts again after a failure
+        # let go, as when its run is stopped or it starts again after a failure
+        if isinstance(reading, Generator):
             reading.close()
         _check_again(who, unit, read[unit], _read(worker, unit, columns))
     worker.close()
@@ -58,14 +60,15 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
     assert any(read.values()), f"{who} read no record; check_source wants some input"
     if unique_ids and len(set(ids)) < len(ids):
         twice = ", ".join(sorted({i for i in ids if ids.count(i) > 1})[:3])
-        raise AssertionError(f"{who} gives several records one id ({twice}): take source and place into the id")
+        raise AssertionError(f"{who} gives several records one id ({twice}): take source and place into the "
+                             "id")
 
 
 def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | None = None) -> None:
     """Check that a sink writes what it is given, names its files, and leaves nothing else behind.
 
-    `sink.path` is an empty folder for the test. `read`: gives the rows of a file by its path, to compare them with
-    what was written.
+    `sink.path` is an empty folder for the test. `read`: gives the rows of a file by its path, to compare them
+    with what was written.
 
     Raises:
         AssertionError: what is wrong, and what to do.
@@ -79,14 +82,15 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"
     _check_files(who, _written(sink, f"{NAME}-0", batch), folder, f"{NAME}-0", batch, read)
     content = {name: folder.read(name) for name in folder.everything()}
-    _check_files(who, _interrupted(sink, who, batch, folder), folder, f"{NAME}-2", batch, read, beside=content)
+    _check_files(who, _interrupted(sink, who, batch, folder), folder, f"{NAME}-2", batch, read,
+                 beside=content)
     empty = fresh(sink).open(f"{NAME}-3").close()
     assert sum(file.rows for file in empty) == 0, f"{who} reports rows although it was given none"
     assert all(folder.read(name) == data for name, data in content.items()), (
         f"{who} changed a file of another name: let all names of files begin with the name given to `open`")
 
 
-# -- sources ------------------------------------------------------------------------------------------------------
+# -- sources -------------------------------------------------------------------------------------------------
 
 
 def _units(source: Source, who: str) -> list[Unit]:
@@ -97,23 +101,28 @@ def _units(source: Source, who: str) -> list[Unit]:
         assert isinstance(unit, Unit), f"{who}: units has {type(unit).__name__} in it; give Unit"
         assert unit.parts, f"{who}: a unit has no part"
         assert unit.size_bytes >= 0, f"{who}: unit {unit.label} has a size of {unit.size_bytes} bytes"
-        assert cloudpickle.loads(cloudpickle.dumps(unit)) == unit, f"{who}: unit {unit.label} changes when it is pickled"
+        assert cloudpickle.loads(cloudpickle.dumps(unit)) == unit, (
+            f"{who}: unit {unit.label} changes when it is pickled")
     keys = [unit.key for unit in units]
-    assert len(set(keys)) == len(keys), f"{who}: two units have one key; a unit is a file, or a range of one, once"
+    assert len(set(keys)) == len(keys), (
+        f"{who}: two units have one key; a unit is a file, or a range of one, once")
     return units
 
 
 def _read(source: Source, unit: Unit, columns: dict[str, pa.DataType | None]) -> list[Record]:
     """The records of a unit, those on other ports included; each batch is checked."""
     found: list[Record] = []
-    with raising(named(source), f"while reading {unit.label}: what cannot be read is a row on `failed` (with_error)"):
+    with raising(named(source),
+                 f"while reading {unit.label}: what cannot be read is a row on `failed` (with_error)"):
         for port, batch in read_unit(source, unit):
             names = batch.rows.column_names
             hidden = ", ".join(name for name in names if name.startswith("_"))
-            assert not hidden, f"{named(source)}: {hidden}: names that begin with _ belong to the engine; rename the column"
+            assert not hidden, (
+                f"{named(source)}: {hidden}: names that begin with _ belong to the engine; rename the column")
             for name, kind in columns.items() if port == "out" else ():
                 who = f"{named(source)}: column {name!r}"
-                assert name in (*names, *batch.payloads()), f"{who} is missing, which `columns` or the contract names"
+                assert name in (*names, *batch.payloads()), (
+                    f"{who} is missing, which `columns` or the contract names")
                 have = batch.rows.schema.field(name).type if name in names else None
                 assert kind is None or have is None or have.equals(kind), (
                     f"{who} is {have}, and `columns` or the contract says {kind}")
@@ -124,13 +133,15 @@ def _read(source: Source, unit: Unit, columns: dict[str, pa.DataType | None]) ->
 def _check_again(who: str, unit: Unit, first: list[Record], second: list[Record]) -> None:
     remedy = "a unit that is read again must give the same, whatever was read before it"
     assert len(first) == len(second), (
-        f"{who} reads {len(second)} records of {unit.label} the second time, and {len(first)} the first: {remedy}")
+        f"{who} reads {len(second)} records of {unit.label} the second time, and {len(first)} the first: "
+        f"{remedy}")
     for old, new in zip(first, second, strict=True):
-        assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead of {short(old)}; "
+        assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead "
+                                f"of {short(old)}; "
                                 f"{remedy}, ids included")
 
 
-# -- sinks --------------------------------------------------------------------------------------------------------
+# -- sinks ---------------------------------------------------------------------------------------------------
 
 
 def _written(sink: Sink, name: str, batch: Batch) -> list[WrittenFile]:
@@ -146,13 +157,15 @@ def _written(sink: Sink, name: str, batch: Batch) -> list[WrittenFile]:
 
 
 def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[WrittenFile]:
-    """The files of a unit that one worker begins, gives up, and does again; an attempt at another unit is open beside it."""
+    """The files of a unit that one worker begins, gives up, and does again; an attempt at another unit is
+    open beside it."""
     before, worker = set(folder.everything()), fresh(sink)
     writer, beside = worker.open(f"{NAME}-1"), worker.open(f"{NAME}-other")
     writer.write(marked(batch))
     beside.write(marked(batch.slice(0, 1)))
     strange = [file for file in set(folder.names(recursive=True)) - before if f"/{NAME}" not in f"/{file}"]
-    assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given to `open`: it would "
+    assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given "
+                         "to `open`: it would "
                          "stay behind when the run is killed")
     writer.abort()
     again = worker.open(f"{NAME}-2")
@@ -169,15 +182,18 @@ def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: s
     """The files are there, say what they hold, and nothing else is there but what was `beside` them."""
     assert all(isinstance(file, WrittenFile) for file in files), f"{who}: close gives a list of WrittenFile"
     rows = sum(file.rows for file in files)
-    assert rows == len(batch), f"{who} reports {rows} rows and was given {len(batch)}: each row is in one of the files"
+    assert rows == len(batch), (
+        f"{who} reports {rows} rows and was given {len(batch)}: each row is in one of the files")
     inside = {_inside(folder, file.path): file for file in files}
     for path, file in inside.items():
         assert any(inner.startswith(name) for inner in path.split("/")), (
-            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`, nor does a folder it is in: "
+            f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`, nor does a "
+            "folder it is in: "
             "it would not be known again after a crash")
         assert folder.exists(path), f"{who} reports {file.path}, which is not there when `close` is done"
         size = len(folder.read(path))
-        assert file.size_bytes == size, f"{who} reports {file.size_bytes} bytes of {file.path}, which has {size}"
+        assert file.size_bytes == size, (
+            f"{who} reports {file.size_bytes} bytes of {file.path}, which has {size}")
     others = set(folder.everything()) - set(inside) - set(beside)
     assert not others, f"{who} left {sorted(others)[0]} behind, which `close` does not report"
     if read is not None:
@@ -189,7 +205,8 @@ def _check_content(who: str, tables: Sequence[pa.Table], batch: Batch) -> None:
     hidden = sorted({name for table in tables for name in table.column_names if name.startswith("_")})
     assert not hidden, f"{who} writes {', '.join(hidden)}, the engine's columns: write `batch.visible()`"
     expected = batch.visible().to_pylist()
-    assert len(got) == len(expected), f"{who}: {len(got)} rows are in the files, and {len(expected)} were given"
+    assert len(got) == len(expected), (
+        f"{who}: {len(got)} rows are in the files, and {len(expected)} were given")
     for old, new in zip(expected, got, strict=True):
         assert same(old, new), f"{who}: a row comes back as {short(new, 200)} and was {short(old, 200)}"
 

@@ -28,7 +28,7 @@ IDENTITY = ("id", "source")
 AnyStage = TypeVar("AnyStage", bound=Stage)
 
 
-# -- as in a worker -----------------------------------------------------------------------------------------------
+# -- as in a worker ------------------------------------------------------------------------------------------
 
 
 def fresh(stage: AnyStage) -> AnyStage:
@@ -36,8 +36,10 @@ def fresh(stage: AnyStage) -> AnyStage:
     try:
         working = cloudpickle.loads(cloudpickle.dumps(stage))
     except Exception as error:
-        raise AssertionError(f"{named(stage)} cannot be pickled, so no worker can get it: {in_words(error)}. Make in `setup` "
-                             "what cannot travel (models, connections, locks), and keep it out of the fields") from error
+        raise AssertionError(f"{named(stage)} cannot be pickled, so no worker can get it: {in_words(error)}. "
+                             "Make in `setup` "
+                             "what cannot travel (models, connections, locks), and keep it out of the "
+                             "fields") from error
     if not isinstance(working, Sink):
         working.setup_node(Context())
         working.setup(Context())
@@ -48,7 +50,8 @@ def check_fingerprint(stage: Stage) -> None:
     """The fingerprint is the same in a worker as here."""
     copied = cloudpickle.loads(cloudpickle.dumps(stage))
     assert copied.fingerprint() == stage.fingerprint(), (
-        f"{named(stage)} has another fingerprint after a journey to a worker: the description of a parameter depends on the "
+        f"{named(stage)} has another fingerprint after a journey to a worker: the description of a parameter "
+        "depends on the "
         "process. Make it a plain value, or a `setting` if it does not change the answer")
 
 
@@ -61,14 +64,16 @@ def marked(batch: Batch) -> Batch:
 
 
 def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
-    """Pass one of a `Reduce` over a shard of these batches, and what it makes of them; nothing of any other stage."""
+    """Pass one of a `Reduce` over a shard of these batches, and what it makes of them; nothing of any other
+    stage."""
     if not isinstance(stage, Reduce):
         return Outputs()
     stage.clear()
     wanted = stage.columns
     for batch in batches:
         if len(batch) and isinstance(batch, stage.absorbs):
-            stage.absorb(batch if wanted is None else without(batch.select(wanted), set(batch.payloads()) - set(wanted)))
+            stage.absorb(batch if wanted is None
+                         else without(batch.select(wanted), set(batch.payloads()) - set(wanted)))
     made: dict[str, list[Batch]] = {}
     for port, rows in _by_port(stage, stage.finish() or ()):
         made.setdefault(port, []).append(rows)
@@ -76,7 +81,8 @@ def learn(stage: Stage, batches: Sequence[Batch]) -> Outputs:
 
 
 def call(stage: Stage, batch: Batch) -> Outputs:
-    """One `process` call over marked rows, with the account that a worker keeps of it. What is absorbed is the port `absorbed`."""
+    """One `process` call over marked rows, with the account that a worker keeps of it. What is absorbed is
+    the port `absorbed`."""
     found: dict[str, list[Batch]] = {}
     account = Account(stage.name, stage, batch, None)
 
@@ -85,7 +91,8 @@ def call(stage: Stage, batch: Batch) -> Outputs:
             with broken_rules():
                 account.saw(port, rows)
         except IndexError as error:
-            raise AssertionError(f"{named(stage)}, port {port!r}: {ROW} was changed; columns that begin with _ belong to the "
+            raise AssertionError(f"{named(stage)}, port {port!r}: {ROW} was changed; columns that begin with "
+                                 "_ belong to the "
                                  "engine") from error
 
     def absorb(rows: Batch) -> None:
@@ -102,7 +109,8 @@ def call(stage: Stage, batch: Batch) -> Outputs:
 
 @contextmanager
 def broken_rules() -> Iterator[None]:
-    """What a worker would stop the run for is a rule that is broken; a StageError that the stage raises itself is not."""
+    """What a worker would stop the run for is a rule that is broken; a StageError that the stage raises
+    itself is not."""
     try:
         yield
     except StageError as error:
@@ -111,7 +119,8 @@ def broken_rules() -> Iterator[None]:
 
 def answers(stage: Stage, batch: Batch, groups: Sequence[np.ndarray] | None = None,
             working: Stage | None = None) -> Answers:
-    """What became of each row of the batch, given in these groups; in the order of the input, after what a `Reduce` made."""
+    """What became of each row of the batch, given in these groups; in the order of the input, after what a
+    `Reduce` made."""
     worker = fresh(stage) if working is None else working
     found: Answers = {}
     groups = [np.arange(len(batch))] if groups is None else groups
@@ -131,7 +140,8 @@ def read_unit(source: Source, unit: Unit) -> Iterator[tuple[str, Batch]]:
     return _by_port(source, source.read(unit))
 
 
-def _by_port(stage: Stage, result: Any, absorb: Callable[[Batch], None] = lambda rows: None) -> Iterator[tuple[str, Batch]]:
+def _by_port(stage: Stage, result: Any,
+             absorb: Callable[[Batch], None] = lambda rows: None) -> Iterator[tuple[str, Batch]]:
     """The rows of an answer as a worker takes them, port by port. All of them have an identity."""
     step = Step(stage.name, stage, "")
     working = WorkingStep(0, step, Answer(Operator(0, "map", (step,)), put=id), begins=id, lockstep=True)
@@ -141,10 +151,13 @@ def _by_port(stage: Stage, result: Any, absorb: Callable[[Batch], None] = lambda
         for port, rows in ports:
             who = f"{named(stage)}, port {port!r}"
             for name in IDENTITY:
-                assert name in rows.rows.column_names, f"{who}: rows lack the column {name!r}; every record has one"
+                assert name in rows.rows.column_names, (
+                    f"{who}: rows lack the column {name!r}; every record has one")
                 kind = rows.rows.schema.field(name).type
-                assert pa.types.is_string(kind) or pa.types.is_large_string(kind), f"{who}: {name} is {kind}; make it a string"
-                assert not rows.rows.column(name).null_count, f"{who}: {name} is null in some rows; every record has one"
+                assert pa.types.is_string(kind) or pa.types.is_large_string(kind), (
+                    f"{who}: {name} is {kind}; make it a string")
+                assert not rows.rows.column(name).null_count, (
+                    f"{who}: {name} is null in some rows; every record has one")
             yield port, rows
         if outputs.absorbed is not None:
             absorb(outputs.absorbed)
@@ -152,18 +165,20 @@ def _by_port(stage: Stage, result: Any, absorb: Callable[[Batch], None] = lambda
 
 def _joined(stage: Stage, found: Mapping[str, list[Batch]]) -> Outputs:
     """One batch a port; ports without rows are left out."""
-    return Outputs({port: joined(stage, port, kept) for port, batches in found.items() if (kept := list(filter(len, batches)))})
+    return Outputs({port: joined(stage, port, kept) for port, batches in found.items()
+                    if (kept := list(filter(len, batches)))})
 
 
 def joined(stage: Stage, port: str, batches: Sequence[Batch]) -> Batch:
     try:
         return Batch.concat(batches)
     except ValueError as error:
-        raise AssertionError(f"{named(stage)} gives batches on port {port!r} that cannot be joined: {error}. Give columns "
+        raise AssertionError(f"{named(stage)} gives batches on port {port!r} that cannot be joined: {error}. "
+                             "Give columns "
                              "one type, also where all values are null: pa.array(values, type)") from error
 
 
-# -- comparing ----------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------------------
 
 
 def without(batch: Batch, names: Collection[str]) -> Batch:
@@ -200,7 +215,8 @@ def same(a: Any, b: Any, tolerance: float = 0.0) -> bool:
         if a.dtype != b.dtype or a.shape != b.shape:
             return False
         inexact = tolerance and np.issubdtype(a.dtype, np.inexact)
-        return bool(np.allclose(a, b, rtol=tolerance, equal_nan=True)) if inexact else a.tobytes() == b.tobytes()
+        return bool(np.allclose(a, b, rtol=tolerance,
+                                equal_nan=True)) if inexact else a.tobytes() == b.tobytes()
     if isinstance(a, float) and isinstance(b, float):
         return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=tolerance)
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -216,7 +232,7 @@ def equal(a: Batch, b: Batch) -> bool:
             and same(a.rows.to_pydict(), b.rows.to_pydict()) and same(a.payloads(), b.payloads()))
 
 
-# -- words --------------------------------------------------------------------------------------------------------
+# -- words ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager

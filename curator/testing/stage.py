@@ -22,10 +22,10 @@ from curator.testing.whole import as_one
 def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Collection[str] = ()) -> None:
     """Check that a stage keeps its contract and loses, changes and mixes up nothing.
 
-    `batch`: records that the stage can work on, with all that its contract needs. `tolerance`: by how much, relatively,
-    numbers may differ between two runs over the same records in other batches (models on a GPU). `skip`: checks to
-    leave out, by name: see `CHECKS`. A `Stateful` stage may mind the order; what it learned must survive a snapshot instead.
-    A `Reduce` is given the batch as one shard, and so is a `Composite`.
+    `batch`: records that the stage can work on, with all that its contract needs. `tolerance`: by how much,
+    relatively, numbers may differ between two runs over the same records in other batches (models on a GPU).
+    `skip`: checks to leave out, by name: see `CHECKS`. A `Stateful` stage may mind the order; what it learned
+    must survive a snapshot instead. A `Reduce` is given the batch as one shard, and so is a `Composite`.
 
     Raises:
         AssertionError: what is wrong, and what to do.
@@ -47,7 +47,8 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
 
 @dataclass
 class Subject:
-    """A stage under test, and what it answers to the whole batch, with which every other way to ask is compared."""
+    """A stage under test, and what it answers to the whole batch, with which every other way to ask is
+    compared."""
 
     stage: Stage
     batch: Batch
@@ -74,7 +75,7 @@ class Subject:
             return run.answers(self.stage, batch)
 
 
-# -- the checks ---------------------------------------------------------------------------------------------------
+# -- the checks ----------------------------------------------------------------------------------------------
 
 
 def _check_given(stage: Stage, batch: Batch) -> None:
@@ -82,16 +83,23 @@ def _check_given(stage: Stage, batch: Batch) -> None:
     contract, who = stage.contract(), f"{named(stage)}: contract"
     assert isinstance(contract, Contract), f"{who} gave {type(contract).__name__}; give a Contract"
     for part, names in (("needs", contract.needs), ("removes", contract.removes)):
-        assert not isinstance(names, str), f"{who}: {part} is a collection of names; for one name write {{{names!r}}}"
-    assert isinstance(contract.adds, Mapping), f"{who}: adds is a mapping from names to types, None for payloads"
+        assert not isinstance(names, str), (
+            f"{who}: {part} is a collection of names; for one name write {{{names!r}}}")
+    assert isinstance(contract.adds, Mapping), (
+        f"{who}: adds is a mapping from names to types, None for payloads")
     hidden = [n for n in (*contract.adds, *contract.removes) if n.startswith("_")]
     assert not hidden, f"{who}: {', '.join(hidden)}: names that begin with _ belong to the engine"
     there = {*batch.columns, *batch.payloads()}
     missing = ", ".join(sorted(set(contract.needs) - there))
-    assert len(batch) >= 3, f"check_stage wants 3 records or more, to divide them in several ways; got {len(batch)}"
-    assert there.issuperset(IDENTITY), "check_stage wants a batch with the columns `id` and `source`, as every batch has"
-    assert not missing, f"{who} needs {missing}, which the batch given to check_stage lacks: put it in, or take it out of the contract"
-    assert len(set(batch.rows.column("id").to_pylist())) == len(batch), "check_stage wants records with different ids"
+    assert len(batch) >= 3, (
+        f"check_stage wants 3 records or more, to divide them in several ways; got {len(batch)}")
+    assert there.issuperset(IDENTITY), (
+        "check_stage wants a batch with the columns `id` and `source`, as every batch has")
+    assert not missing, (
+        f"{who} needs {missing}, which the batch given to check_stage lacks: put it in, or take it out of "
+        "the contract")
+    assert len(set(batch.rows.column("id").to_pylist())) == len(batch), (
+        "check_stage wants records with different ids")
 
 
 def _check_pickling(subject: Subject) -> None:
@@ -116,12 +124,15 @@ def _check_contract(subject: Subject) -> None:
     for port in (p for p in stage.ports if p in answered):
         who, actual = f"{subject.who}, port {port!r}", _columns(answered[port])
         missing, extra = sorted(expected.keys() - actual.keys()), sorted(actual.keys() - expected.keys())
-        assert not missing, (f"{who}: {', '.join(missing)} should be there and is not; give it to every row, null where there "
+        assert not missing, (f"{who}: {', '.join(missing)} should be there and is not; give it to every row, "
+                             "null where there "
                              "is nothing to say, or name it in the contract's `removes`")
-        assert not extra, f"{who}: {', '.join(extra)} is new, and the contract's `adds` does not name it; name it there"
+        assert not extra, (
+            f"{who}: {', '.join(extra)} is new, and the contract's `adds` does not name it; name it there")
         for name, kind in expected.items():
             assert kind is None or actual[name] is None or actual[name].equals(kind), (
-                f"{who}: column {name!r} is {actual[name]}, and the contract says {kind}; make it with pa.array(values, type)")
+                f"{who}: column {name!r} is {actual[name]}, and the contract says {kind}; make it with "
+                "pa.array(values, type)")
         _check_untouched(subject, port, set(actual) - set(stage.contract().adds))
 
 
@@ -130,7 +141,8 @@ def _check_untouched(subject: Subject, port: str, names: set[str]) -> None:
     given = run.records(subject.batch)
     for place, record in subject.answers.get(port, []):
         before = given[place] if place != MADE else {}
-        for name in sorted(names & before.keys() - ({"id"} if "parent" in record or record.get("copy_of") else set())):
+        for name in sorted(names & before.keys() - ({"id"} if "parent" in record or record.get("copy_of")
+                                                    else set())):
             assert run.same(record[name], before[name]), (
                 f"{subject.who} changes {name!r} (record {before['id']!r}: {short(before[name])} becomes "
                 f"{short(record[name])}), and the contract's `adds` does not name it; name it there")
@@ -142,7 +154,8 @@ def _check_needs(subject: Subject) -> None:
     others = {*batch.columns, *batch.payloads()} - subject.needs - set(IDENTITY)
     if others:
         words, remedy = f"without {', '.join(sorted(others))}", "Name what it reads in the contract's `needs`"
-        got = subject.answer(run.without(batch, others), f"{words}, which its contract does not need. {remedy}")
+        got = subject.answer(run.without(batch, others),
+                             f"{words}, which its contract does not need. {remedy}")
         subject.expect(_but(subject.answers, others - set(stage.contract().adds)), got, words, remedy)
     sharded = {stage.key} if isinstance(stage, Reduce) else set()  # by the engine, whether it reads it or not
     for name in sorted(subject.needs - sharded):
@@ -153,19 +166,22 @@ def _check_needs(subject: Subject) -> None:
         except Exception:
             got = None  # as it should be: it cannot do without
         needless = got is not None and run.difference(_but(subject.answers, {name}), got) is None
-        assert not needless, f"{subject.who} does as well without {name!r}: take it out of the contract's `needs`"
+        assert not needless, (
+            f"{subject.who} does as well without {name!r}: take it out of the contract's `needs`")
 
 
 def _check_nulls(subject: Subject) -> None:
     """A null in what the stage reads is bad data, never an exception."""
     batch = subject.batch
     for name in sorted(subject.needs):
-        tries = {"a null": _with_nulls(batch, name, [0]), "only nulls": _with_nulls(batch, name, range(len(batch)))}
+        tries = {"a null": _with_nulls(batch, name, [0]),
+                 "only nulls": _with_nulls(batch, name, range(len(batch)))}
         if name in batch.columns:
             untyped = batch.with_columns({name: pa.nulls(len(batch))})
             tries["only nulls, and has the type null (a reader saw no value)"] = untyped
         for words, tried in tries.items():
-            subject.answer(tried, f"when {name!r} holds {words}: send such rows to `dropped` or `failed`, or answer null "
+            subject.answer(tried, f"when {name!r} holds {words}: send such rows to `dropped` or `failed`, or "
+                                  "answer null "
                                   "(a text that is null counts as empty)")
 
 
@@ -183,7 +199,8 @@ def _check_order(subject: Subject) -> None:
     """A row is answered the same wherever it stands."""
     if not isinstance(subject.stage, Stateful):
         _check_groups(subject, [np.arange(len(subject.batch))[::-1]], "when rows come in another order",
-                      "Let each row's answer rest on that row alone; what must see several is a Stateful stage")
+                      "Let each row's answer rest on that row alone; what must see several is a Stateful "
+                      "stage")
 
 
 def _check_batch_size(subject: Subject) -> None:
@@ -200,8 +217,10 @@ def _check_resume(subject: Subject) -> None:
         return  # see `snapshot` and `shards`
     first, second = np.array_split(np.arange(len(subject.batch)), 2)
     went_on = run.answers(subject.stage, subject.batch, [first, second])
-    expected = {port: rest for port, rows in went_on.items() if (rest := [row for row in rows if row[0] >= second[0]])}
-    subject.expect(expected, run.answers(subject.stage, subject.batch, [second]), "when a new worker goes on in the middle",
+    expected = {port: rest for port, rows in went_on.items()
+                if (rest := [row for row in rows if row[0] >= second[0]])}
+    subject.expect(expected, run.answers(subject.stage, subject.batch, [second]),
+                   "when a new worker goes on in the middle",
                    "An interrupted run goes on with new workers: keep no state between calls")
 
 
@@ -219,7 +238,8 @@ def _check_input(subject: Subject) -> None:
     run.learn(working, [given])
     run.call(working, given)
     working.close()
-    assert run.equal(before, given), (f"{subject.who} changes the batch that it is given, which other stages share: copy an "
+    assert run.equal(before, given), (f"{subject.who} changes the batch that it is given, which other stages "
+                                      "share: copy an "
                                       "array before writing into it")
 
 
@@ -236,10 +256,12 @@ def _check_snapshot(subject: Subject) -> None:
     ids = pa.array([f"{i}-again" for i in batch.rows.column("id").to_pylist()])
     later = batch.with_columns({UNIT: pa.array(np.ones(len(batch), dtype=np.int32)), "id": ids})
     subject.expect(run.answers(stage, later, working=saw), run.answers(stage, later, working=restored),
-                   "after snapshot and restore", "Keep in the snapshot of a unit all that later answers rest on")
+                   "after snapshot and restore",
+                   "Keep in the snapshot of a unit all that later answers rest on")
     run.answers(stage, batch, working=replayed)
     replayed.replay(0)
-    subject.expect(subject.answers, run.answers(stage, batch, working=replayed), "when a unit is shown again after a failure",
+    subject.expect(subject.answers, run.answers(stage, batch, working=replayed),
+                   "when a unit is shown again after a failure",
                    "Tell a record that comes again from another one like it")
 
 
@@ -248,29 +270,35 @@ def _check_shards(subject: Subject) -> None:
     if isinstance(subject.stage, Reduce):
         working = fresh(subject.stage)
         run.answers(subject.stage, subject.batch.slice(0, len(subject.batch) // 2), working=working)
-        subject.expect(subject.answers, run.answers(subject.stage, subject.batch, working=working), "after another shard",
+        subject.expect(subject.answers, run.answers(subject.stage, subject.batch, working=working),
+                       "after another shard",
                        "Forget in `clear` all that was absorbed")
 
 
 def _check_findings(subject: Subject) -> None:
-    """It has findings also in a run that has counted nothing yet; examples are shown in a way that the report knows."""
+    """It has findings also in a run that has counted nothing yet; examples are shown in a way that the report
+    knows."""
     with raising(subject.who, "in `findings` of a run that has counted nothing"):
         found = list(subject.stage.findings(subject.stage.name, Counts()))
     wrong = [type(one).__name__ for one in found if not isinstance(one, Finding)]
-    assert not wrong, f"{subject.who}: `findings` gives {wrong[0]}; give Line, Alarm or Table of curator.api.findings"
+    assert not wrong, (
+        f"{subject.who}: `findings` gives {wrong[0]}; give Line, Alarm or Table of curator.api.findings")
     unknown = {c: kind for c, kind in subject.stage.example_columns().items() if kind not in get_args(Shown)}
-    assert not unknown, f"{subject.who}: `example_columns` gives {unknown}; columns are shown as {', '.join(get_args(Shown))}"
+    assert not unknown, (
+        f"{subject.who}: `example_columns` gives {unknown}; columns are shown as "
+        f"{', '.join(get_args(Shown))}")
 
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "pickling": _check_pickling, "empty": _check_empty, "contract": _check_contract, "needs": _check_needs,
     "nulls": _check_nulls, "alone": _check_alone, "order": _check_order, "batch_size": _check_batch_size,
-    "resume": _check_resume, "determinism": _check_determinism, "input": _check_input, "snapshot": _check_snapshot,
+    "resume": _check_resume, "determinism": _check_determinism, "input": _check_input,
+    "snapshot": _check_snapshot,
     "shards": _check_shards, "findings": _check_findings,
 }
 
 
-# -- batches ------------------------------------------------------------------------------------------------------
+# -- batches -------------------------------------------------------------------------------------------------
 
 
 def _columns(batch: Batch) -> dict[str, pa.DataType | None]:

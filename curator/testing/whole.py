@@ -14,10 +14,11 @@ FOLDER = "memory://checked"  # where sinks among the parts would write; they are
 
 
 def run_stage(stage: Stage, *batches: Batch) -> Outputs:
-    """What a stage answers to these batches, one after the other, as in a worker: pickled, set up, called, closed.
+    """What a stage answers to these batches, one after the other, as in a worker: pickled, set up, called,
+    closed.
 
-    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers. So does a `Composite`, with all
-    its parts, sinks aside.
+    A `Reduce` gets them as one shard, and what it makes in `finish` stands before its answers. So does a
+    `Composite`, with all its parts, sinks aside.
 
     Raises:
         AssertionError: it breaks a rule on the way (an unknown port, a row that is nowhere).
@@ -31,7 +32,8 @@ def run_stage(stage: Stage, *batches: Batch) -> Outputs:
 
 
 def as_one(stage: Stage) -> Stage:
-    """What a composite expands to, if that is a single stage; else a reduction that answers as its parts together do."""
+    """What a composite expands to, if that is a single stage; else a reduction that answers as its parts
+    together do."""
     if not isinstance(stage, Composite):
         return stage
     main, parts = _expanded(stage)
@@ -53,8 +55,10 @@ class Whole(Reduce):
 
     def __init__(self, stage: Composite) -> None:
         self.stage, self.name, self.ports = stage, stage.name, stage.ports
-        self.contract, self.columns_after, self.fingerprint = stage.contract, stage.columns_after, stage.fingerprint
-        main = _expanded(stage)[0].stage  # in a run it is the main part that is asked for what people should know
+        self.contract, self.columns_after, self.fingerprint = (stage.contract, stage.columns_after,
+                                                               stage.fingerprint)
+        # in a run it is the main part that is asked for what people should know
+        main = _expanded(stage)[0].stage
         self.findings, self.example_columns = main.findings, main.example_columns
 
     def setup(self, ctx: Context) -> None:
@@ -80,7 +84,8 @@ class Whole(Reduce):
 
         def rows_of(node: Node) -> list[Batch]:
             return [b for end in node.inputs for b in ends.get(end, ())] + (
-                self._records if any(end.node not in self.parts and end.node is not self.main for end in node.inputs) else [])
+                self._records if any(end.node not in self.parts and end.node is not self.main
+                                     for end in node.inputs) else [])
 
         for node in self.parts:
             if any(end.node is self.main for end in node.inputs):

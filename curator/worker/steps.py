@@ -84,7 +84,8 @@ class WorkingStep:
             return answer
 
         try:
-            yield from map(leaves, self._call(batch))  # not in a loop, which would hold an answer while others work on it
+            # not in a loop, which would hold an answer while others work on it
+            yield from map(leaves, self._call(batch))
             if self.fitting.went_well(len(batch)):
                 self._refit(0)
             return
@@ -129,7 +130,8 @@ class WorkingStep:
         for outputs in parts(result):
             busy += perf_counter() - began
             answers = deque(self.ports(outputs))
-            outputs = Outputs(absorbed=outputs.absorbed, counts=outputs.counts, inner=outputs.inner)  # without the rows
+            # without the rows
+            outputs = Outputs(absorbed=outputs.absorbed, counts=outputs.counts, inner=outputs.inner)
             while answers:
                 port, answer = answers.popleft()
                 if check and port not in SIDE_OUTPUTS:

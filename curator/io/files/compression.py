@@ -1,7 +1,8 @@
 """Compressed streams: gzip, zstandard, bzip2 and xz behind one reader and one writer.
 
-The codecs are libraries (isal, zstandard, bz2, lzma); the loop over their members is ours. The libraries' own readers pass over
-garbage behind the last member, or end without a word in the middle of one, and cannot tell damage from an error of the disk.
+The codecs are libraries (isal, zstandard, bz2, lzma); the loop over their members is ours. The libraries' own
+readers pass over garbage behind the last member, or end without a word in the middle of one, and cannot tell
+damage from an error of the disk.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import Any, BinaryIO
 from curator.api.errors import InputError
 from curator.io.files.local import Output
 
-SUFFIXES = {".gz": "gz", ".gzip": "gz", ".bgz": "gz", ".zst": "zst", ".zstd": "zst", ".bz2": "bz2", ".xz": "xz"}
+SUFFIXES = {".gz": "gz", ".gzip": "gz", ".bgz": "gz", ".zst": "zst", ".zstd": "zst", ".bz2": "bz2",
+            ".xz": "xz"}
 CHUNK_BYTES = 1 << 18  # compressed bytes read at once
-STEP_BYTES = 1 << 13  # compressed bytes decoded at once: bounds what a bomb gives, and what is lost with a damaged step
+# compressed bytes decoded at once: bounds what a bomb gives, and what is lost with a damaged step
+STEP_BYTES = 1 << 13
 
 
 class DamagedStream(InputError):
-    """A compressed file that ends too early or is broken. `position`: decompressed bytes that could be read."""
+    """A compressed file that ends too early or is broken. `position`: decompressed bytes that could be
+    read."""
 
     def __init__(self, message: str, position: int = 0) -> None:
         super().__init__(message)
@@ -119,7 +123,8 @@ class _Decompressed(io.RawIOBase):
         step = self._chunk[self._at:self._at + STEP_BYTES]
         self._at += len(step)
         if self._member is None:
-            if self._members and self._codec in ("gz", "xz") and not any(step):  # padding, as gzip(1) and xz(1) have it
+            # padding, as gzip(1) and xz(1) have it
+            if self._members and self._codec in ("gz", "xz") and not any(step):
                 return
             self._member = _DECODERS[self._codec]()
             self._members += 1

@@ -7,10 +7,11 @@ from urllib.parse import unquote
 
 
 def located(path: str, root: str) -> str | None:
-    """The path or URL that `path`, absolute or relative to `root`, means; None if it does not lie below `root`.
+    """The path or URL that `path`, absolute or relative to `root`, means; None if it does not lie below
+    `root`.
 
-    On this disk `..` and links are followed before that is asked. In a bucket `..` is never followed, so a path that has it is
-    outside. `file://` is this disk.
+    On this disk `..` and links are followed before that is asked. In a bucket `..` is never followed, so a
+    path that has it is outside. `file://` is this disk.
 
     Raises:
         ValueError: it is no path (it holds a NUL).

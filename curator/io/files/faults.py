@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from curator.api.errors import CuratorError, InputError
 
 EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs",
-          "abfss": "adlfs", "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub", "sftp": "paramiko",
+          "abfss": "adlfs", "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub",
+          "sftp": "paramiko",
           "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
 
-_UNREACHABLE = ("connect", "dns", "timeout", "timedout", "gaierror", "proxyerror")  # in the names of what HTTP libraries raise
+# in the names of what HTTP libraries raise
+_UNREACHABLE = ("connect", "dns", "timeout", "timedout", "gaierror", "proxyerror")
 _SHOWN_CHARS = 300  # of what a library says
 _AGAIN = "write to another path, then run the same command again"
 _REASONS = {
@@ -26,7 +28,8 @@ _REASONS = {
     errno.EISDIR: "it is a folder. To go on, name a file",
     errno.ENOTDIR: "a part of the path is a file, not a folder. To go on, name another path",
     errno.ENAMETOOLONG: "the name is too long. To go on, take a shorter path",
-    errno.ELOOP: "it is a symbolic link, and what it leads to is not to be written. To go on, remove the link",
+    errno.ELOOP: "it is a symbolic link, and what it leads to is not to be written. To go on, remove the "
+                 "link",
     errno.EMFILE: "too many files are open. To go on, raise the limit with `ulimit -n`",
 }
 # Remote filesystems raise the class without a number.
@@ -36,7 +39,8 @@ _NUMBERS = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, Perm
 
 def fault(error: BaseException, doing: str, uri: str) -> InputError:
     """The InputError for an error of a filesystem. `doing`: "read", "write", "list", "delete"."""
-    return InputError(f"cannot {doing} {uri}: {_reason(error, uri.partition('://')[0] if '://' in uri else '')}")
+    return (InputError(
+        f"cannot {doing} {uri}: {_reason(error, uri.partition('://')[0] if '://' in uri else '')}"))
 
 
 def _reason(error: BaseException, protocol: str) -> str:
@@ -46,20 +50,24 @@ def _reason(error: BaseException, protocol: str) -> str:
         command = "pip install 'curator-core[s3]'" if package == "s3fs" else f"pip install {package}"
         return f"paths that begin with {protocol}:// need the package {package}. Install it with: {command}"
     if isinstance(error, ValueError) and "Protocol not known" in str(error):
-        return (f"unknown protocol {protocol}://. Take a path on this machine, s3://, gs://, az://, https://, memory:// or another "
+        return (f"unknown protocol {protocol}://. Take a path on this machine, s3://, gs://, az://, "
+                "https://, memory:// or another "
                 "that fsspec knows")
     message = " ".join(str(error).split())[:_SHOWN_CHARS]
     if isinstance(error, PermissionError) and protocol:
-        return (f"the server refuses it ({message}). Check the credentials, in the environment or in `storage_options`, and what "
+        return (f"the server refuses it ({message}). Check the credentials, in the environment or in "
+                "`storage_options`, and what "
                 "they may do")
-    number = getattr(error, "errno", None) or next((n for kind, n in _NUMBERS.items() if isinstance(error, kind)), None)
+    number = getattr(error, "errno",
+                     None) or next((n for kind, n in _NUMBERS.items() if isinstance(error, kind)), None)
     if number in _REASONS:
         return _REASONS[number]
     kinds = [kind.__name__ for kind in type(error).__mro__]
     if "credentials" in kinds[0].lower() + str(error).lower():
         return f"no valid credentials ({message}). Give them in the environment or in `storage_options`"
     if protocol and any(word in kind.lower() for kind in kinds for word in _UNREACHABLE):
-        return (f"the server cannot be reached ({message or kinds[0]}). Check the address, the network and its proxy, then run the same "
+        return (f"the server cannot be reached ({message or kinds[0]}). Check the address, the network and "
+                "its proxy, then run the same "
                 "command again")
     return f"{kinds[0]}: {message}"
 
@@ -68,7 +76,8 @@ def _reason(error: BaseException, protocol: str) -> str:
 def explained(doing: str, uri: str) -> Iterator[None]:
     """Errors of a filesystem inside the block become an InputError that says path and remedy.
 
-    What the libraries behind a URL raise has no class in common, so there it is whatever is raised, but for failed asserts.
+    What the libraries behind a URL raise has no class in common, so there it is whatever is raised, but for
+    failed asserts.
     """
     try:
         yield

@@ -23,17 +23,20 @@ _TOGETHER = 500  # small files that are read at the same time
 
 @contextmanager
 def _files(doing: str, uri: str, options: dict[str, Any] | None) -> Iterator[LocalFiles | RemoteFiles]:
-    """The half for a path or URL; what goes wrong inside the block is an InputError that says what was done to it."""
+    """The half for a path or URL; what goes wrong inside the block is an InputError that says what was done
+    to it."""
     protocol, separator, _ = uri.partition("://")
     with explained(doing, uri):
-        yield _LOCAL if not separator or protocol in ("file", "local") else RemoteFiles(protocol, options or {})
+        yield _LOCAL if not separator or protocol in ("file",
+                                                      "local") else RemoteFiles(protocol, options or {})
 
 
 @dataclass(frozen=True)
 class Folder:
     """A folder on any filesystem; it need not exist. Get one with `Folder.open`.
 
-    Names are relative to it and may contain slashes. Errors of the filesystem are InputErrors that say path and remedy.
+    Names are relative to it and may contain slashes. Errors of the filesystem are InputErrors that say path
+    and remedy.
     """
 
     uri: str
@@ -67,7 +70,8 @@ class Folder:
         return [n for n in found if not n.rpartition("/")[2].startswith(TEMPORARY)]
 
     def everything(self) -> list[str]:
-        """All files in the folder and below, also what a killed run has left unfinished, sorted; [] if it does not exist.
+        """All files in the folder and below, also what a killed run has left unfinished, sorted; [] if it
+        does not exist.
 
         What symbolic links below it lead to lies elsewhere, and is left out.
         """
@@ -89,7 +93,8 @@ class Folder:
             return files.read_all([uri])[0]
 
     def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
-        """The contents of many small files, in this order; from another machine some hundreds at the same time."""
+        """The contents of many small files, in this order; from another machine some hundreds at the same
+        time."""
         step = 1 if self.is_local else _TOGETHER
         for first in range(0, len(names), step):
             some = [self.path_of(name) for name in names[first:first + step]]
@@ -104,7 +109,8 @@ class Folder:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether of two who `create` one file at once only one succeeds. (A server of S3 may be too old, and not say so.)"""
+        """Whether of two who `create` one file at once only one succeeds. (A server of S3 may be too old, and
+        not say so.)"""
         with _files("open", self.uri, self.storage_options) as files:
             return files.is_exclusive
 
@@ -121,7 +127,8 @@ class Folder:
             return files.write(uri) if mode == "wb" else files.read(uri)
 
     def delete(self, names: str | Iterable[str]) -> None:
-        """Remove files; one that is not there is fine, and what lies behind a symbolic link below the folder is left alone.
+        """Remove files; one that is not there is fine, and what lies behind a symbolic link below the folder
+        is left alone.
 
         Raises:
             ValueError: a name does not lie below the folder.
@@ -148,8 +155,9 @@ def list_files(path: str | list[str], storage_options: dict[str, Any] | None = N
                suffixes: tuple[str, ...] = ()) -> list[FileInfo]:
     """The files that paths, globs (`*`, `?`, `[ab]`, `**`), folders and URLs name, sorted by uri, each once.
 
-    In a folder, and below it, files count whose lower-case name ends with one of `suffixes` (any if there are none);
-    names that begin with `.` or `_` are left out, and of the output of a run only the written records are taken.
+    In a folder, and below it, files count whose lower-case name ends with one of `suffixes` (any if there are
+    none); names that begin with `.` or `_` are left out, and of the output of a run only the written records
+    are taken.
 
     Raises:
         InputError: a path that names no file, or that cannot be listed.
@@ -164,11 +172,13 @@ def list_files(path: str | list[str], storage_options: dict[str, Any] | None = N
     return [found[uri] for uri in sorted(found)]
 
 
-def open_input(uri: str, storage_options: dict[str, Any] | None = None, compression: str | None = "infer") -> BinaryIO:
-    """A file to read from its beginning, decompressed by its name (`.gz`, `.zst`, `.bz2`, `.xz`) or by `compression`.
+def open_input(uri: str, storage_options: dict[str, Any] | None = None,
+               compression: str | None = "infer") -> BinaryIO:
+    """A file to read from its beginning, decompressed by its name (`.gz`, `.zst`, `.bz2`, `.xz`) or by
+    `compression`.
 
-    Where nothing is decompressed and the filesystem can, the file is seekable. Damage raises DamagedStream; with
-    `read1` all that stands before it is read first.
+    Where nothing is decompressed and the filesystem can, the file is seekable. Damage raises DamagedStream;
+    with `read1` all that stands before it is read first.
     """
     codec = resolve_codec(uri, compression)
     with _files("read", uri, storage_options) as files:

@@ -16,11 +16,13 @@ from curator.io.files.local import TEMPORARY, FileInfo, Output
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "hf"})
 # Where of two who create a file at once only one succeeds.
 _EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
-_VERSION_KEYS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_VERSION_KEYS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "updated",
+                 "modified", "created")
 
 
 class RemoteFiles:
-    """The half of a `Folder` for what lies elsewhere. Listings never come from a cache: a second run sees new files."""
+    """The half of a `Folder` for what lies elsewhere. Listings never come from a cache: a second run sees new
+    files."""
 
     def __init__(self, protocol: str, options: dict[str, Any]) -> None:
         import fsspec
@@ -46,22 +48,26 @@ class RemoteFiles:
         self.fs.invalidate_cache()
         path = self.path(uri)
         with suppress(FileNotFoundError, NotADirectoryError):
-            return [self._info(i) for i in self.fs.ls(path, detail=True) if i["name"].rstrip("/") != path.rstrip("/")]
+            return [self._info(i) for i in self.fs.ls(path, detail=True)
+                    if i["name"].rstrip("/") != path.rstrip("/")]
         return []
 
     def walk(self, uri: str, links: bool = True) -> Iterator[FileInfo]:
-        """Every file below a folder, at any depth: one listing where the store can do that. `links`: there are none."""
+        """Every file below a folder, at any depth: one listing where the store can do that. `links`: there
+        are none."""
         self.fs.invalidate_cache()
         found = map(self._info, self.fs.find(self.path(uri), detail=True).values())
         return (entry for entry in found if not entry.is_folder and not entry.uri.endswith("/"))
 
     def read(self, uri: str) -> BinaryIO:
-        if self.protocol == "memory":  # a file in memory is one object with one position, shared by all its readers
+        # a file in memory is one object with one position, shared by all its readers
+        if self.protocol == "memory":
             return io.BytesIO(self.fs.cat_file(self.path(uri)))
         return self.fs.open(self.path(uri), "rb")
 
     def read_all(self, uris: list[str]) -> list[bytes]:
-        """The contents of whole files, at the same time; each in one request, as an open one fails when it is replaced."""
+        """The contents of whole files, at the same time; each in one request, as an open one fails when it is
+        replaced."""
         paths = [self.path(uri) for uri in uris]
         if len(paths) == 1:
             return [self.fs.cat_file(paths[0])]
@@ -87,7 +93,8 @@ class RemoteFiles:
             self.fs.rm_file(f"{self.path(folder).rstrip('/')}/{name}")
 
     def make(self, uri: str) -> None:
-        if self.protocol not in _OBJECT_STORES:  # there, folders are only in the names; s3fs would make a bucket
+        # there, folders are only in the names; s3fs would make a bucket
+        if self.protocol not in _OBJECT_STORES:
             self.fs.makedirs(self.path(uri), exist_ok=True)
 
     def _uri(self, path: str) -> str:
@@ -97,7 +104,8 @@ class RemoteFiles:
         version = next((info[k] for k in _VERSION_KEYS if info.get(k) is not None), "")
         if isinstance(version, datetime):
             version = version.timestamp()
-        return FileInfo(self._uri(info["name"]), int(info.get("size") or 0), str(version), info["type"] == "directory")
+        return FileInfo(self._uri(info["name"]), int(info.get("size") or 0), str(version),
+                        info["type"] == "directory")
 
 
 class _InMemory(Output):
@@ -116,7 +124,8 @@ class _InMemory(Output):
 
 
 class _Upload(Output):
-    """An upload that finishes at `close`; where a half-written file could be seen, a temporary name, then a rename.
+    """An upload that finishes at `close`; where a half-written file could be seen, a temporary name, then a
+    rename.
 
     Not fsspec's `autocommit=False`: half of its filesystems ignore it.
     """

@@ -1,6 +1,7 @@
 """URLs as a request needs them, and which addresses belong to the public internet.
 
-Not `yarl` or `ada-url`: these repair what can be read in two ways, and a host that two readers see differently gets round a check.
+Not `yarl` or `ada-url`: these repair what can be read in two ways, and a host that two readers see
+differently gets round a check.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: IPv6 addresses that st
 
 
 def normalised(url: str) -> str:
-    """A URL as it goes over the wire: no fragment or password, the host in ASCII, all else that is not ASCII as %XX of its UTF-8.
+    """A URL as it goes over the wire: no fragment or password, the host in ASCII, all else that is not ASCII
+    as %XX of its UTF-8.
 
     Hosts are encoded by IDNA 2003, which Python has.
 
@@ -29,10 +31,12 @@ def normalised(url: str) -> str:
         raise ValueError("there is no host")
     host = parts.hostname
     for _ in range(2):  # what becomes a dot the first time is one the second time
-        host = host.encode("idna").decode("ascii")  # a UnicodeError is a ValueError: an empty label, one of over 63 letters
+        # a UnicodeError is a ValueError: an empty label, one of over 63 letters
+        host = host.encode("idna").decode("ascii")
     netloc = (f"[{host}]" if ":" in host else host) + ("" if parts.port is None else f":{parts.port}")
     parsed = parse_url(urlunsplit((scheme, netloc, parts.path or "/", parts.query, "")))
-    if (parsed.host or "").strip("[]") != host:  # a backslash or the like, which some take for the end of the host
+    # a backslash or the like, which some take for the end of the host
+    if (parsed.host or "").strip("[]") != host:
         raise ValueError(f"the host {host!r} can be read in two ways")
     return parsed.url
 
@@ -46,7 +50,8 @@ def host_of(url: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet: not this machine, its network, a cloud's metadata, a test range.
+    """Whether an IP address belongs to the public internet: not this machine, its network, a cloud's
+    metadata, a test range.
 
     An IPv6 address that stands for an IPv4 one counts as that one.
     Source: the IANA special-purpose address registries, as Python's `ipaddress` has them.

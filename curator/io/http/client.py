@@ -1,7 +1,9 @@
-"""Getting what a URL names from servers that nobody vouches for: size and time bounded, tried again where that helps.
+"""Getting what a URL names from servers that nobody vouches for: size and time bounded, tried again where
+that helps.
 
-urllib3 does the talking. Redirects and tries are ours: each URL on the way is checked, and one deadline holds for all.
-Proxies of the environment are not used: behind one nobody here sees the address that is connected to, so it has to be named.
+urllib3 does the talking. Redirects and tries are ours: each URL on the way is checked, and one deadline holds
+for all. Proxies of the environment are not used: behind one nobody here sees the address that is connected
+to, so it has to be named.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """What became of a URL: `data`, or a `reason` if the server answered for good, or an `error` if that may change.
+    """What became of a URL: `data`, or a `reason` if the server answered for good, or an `error` if that may
+    change.
 
     `url`: where the answer came from, if there was one. `content_type`: the header.
     """
@@ -65,8 +68,8 @@ class Fetched:
 class Client:
     """Gets URLs, from several threads. `check`: sees the headers of each answer that is good, or a redirect.
 
-    `private`: addresses outside the public internet are allowed. `proxy`: the URL of a proxy that does the connecting, and
-    has to refuse such addresses itself. `per_host`: connections to a host that are kept.
+    `private`: addresses outside the public internet are allowed. `proxy`: the URL of a proxy that does the
+    connecting, and has to refuse such addresses itself. `per_host`: connections to a host that are kept.
     """
 
     def __init__(self, limits: Limits, headers: Mapping[str, str], check: Check, *, private: bool = False,
@@ -82,7 +85,8 @@ class Client:
     def get(self, url: str, share: Share) -> Fetched:
         """What the URL names, or why it is not to be had; never raises for what a server or a network does.
 
-        Of `share` it holds what it holds of the answer: from the first request on `FIRST_BYTES`, in the end its bytes.
+        Of `share` it holds what it holds of the answer: from the first request on `FIRST_BYTES`, in the end
+        its bytes.
         """
         share.grow(min(FIRST_BYTES, self._limits.max_bytes))
         transfer = Transfer(self._limits.deadline_s, self._private, share)
@@ -105,11 +109,13 @@ class Client:
                 failed = Fetched(error=f"{trouble} (tries: {attempt + 1})")
                 if not trouble.again or transfer.remaining_s() <= 0:
                     return failed
-                if transfer.waited and not excused:  # for room, not for the server, which may have had enough of that
+                # for room, not for the server, which may have had enough of that
+                if transfer.waited and not excused:
                     excused = 1
                     continue  # what it needs is held already
                 pause = pause_s(attempt, self._limits.backoff_s, trouble.retry_after)
-                if attempt == self._limits.retries or pause >= transfer.remaining_s() or self._closed.wait(pause):
+                if (attempt == self._limits.retries or pause >= transfer.remaining_s()
+                    or self._closed.wait(pause)):
                     return failed
                 attempt += 1
 
@@ -156,7 +162,8 @@ class Client:
         """A request for this very URL, up to the headers of its answer."""
         transfer.check()
         left = transfer.remaining_s()
-        timeout = urllib3.Timeout(connect=min(self._limits.connect_timeout_s, left), read=min(self._limits.read_timeout_s, left))
+        timeout = urllib3.Timeout(connect=min(self._limits.connect_timeout_s, left),
+                                  read=min(self._limits.read_timeout_s, left))
         if self._proxy is not None and not self._private and _is_private_literal(url):
             raise Refusal("private_address")
         try:
@@ -171,7 +178,8 @@ class Client:
         """What an answer that is no redirect says."""
         status, headers = response.status, response.headers
         if status in TRANSIENT or status >= 500:
-            raise Trouble(f"HTTP {status} from {host_of(url)}", status in TRANSIENT, headers.get("Retry-After"))
+            raise Trouble(f"HTTP {status} from {host_of(url)}", status in TRANSIENT,
+                          headers.get("Retry-After"))
         kind = headers.get("Content-Type")
         if status not in GOOD:
             return Fetched(url=url, content_type=kind, reason=f"http_{status}")
@@ -180,7 +188,8 @@ class Client:
             return Fetched(url=url, content_type=kind, reason=reason)
         unknown = _compressions(headers) - set(response.CONTENT_DECODERS)
         if unknown:
-            raise Trouble(f"the content is compressed as {min(unknown)}, which nobody here can read", again=False)
+            raise Trouble(f"the content is compressed as {min(unknown)}, which nobody here can read",
+                          again=False)
         try:
             data = self._body(response, transfer)
         except faults.DecodeError as error:
@@ -191,11 +200,13 @@ class Client:
         return Fetched(url=url, content_type=kind, data=data, reason="too_large" if data is None else None)
 
     def _body(self, response: urllib3.BaseHTTPResponse, transfer: Transfer) -> bytes | None:
-        """The content, decompressed; None if there is more of it than allowed, of which no more is read or decompressed."""
+        """The content, decompressed; None if there is more of it than allowed, of which no more is read or
+        decompressed."""
         length, most = response.length_remaining or 0, self._limits.max_bytes
         if length > most:
             return None
-        # A known size at once, so that nobody waits in the middle; else twice as much as is there, as the buffer grows, too.
+        # A known size at once, so that nobody waits in the middle; else twice as much as is there, as the
+        # buffer grows, too.
         transfer.hold(length)
         data, size = BytesIO(), 0
         while part := response.read(CHUNK_BYTES):
@@ -222,7 +233,8 @@ def _trouble(error: faults.HTTPError, url: str) -> Trouble:
     """What happened, in words."""
     host, cause, again = host_of(url), innermost(error), True
     if isinstance(error, faults.NameResolutionError):
-        message, again = f"no address is known for the name {host}", getattr(cause, "errno", None) == socket.EAI_AGAIN
+        message, again = f"no address is known for the name {host}", getattr(cause, "errno",
+                                                                             None) == socket.EAI_AGAIN
     elif isinstance(error, faults.NewConnectionError):
         message = f"no connection to {host}: {cause}"
     elif isinstance(error, faults.ConnectTimeoutError):
@@ -239,7 +251,8 @@ def _trouble(error: faults.HTTPError, url: str) -> Trouble:
 
 
 def _compressions(headers: Mapping[str, str]) -> frozenset[str]:
-    return COMPRESSIONS.intersection(word.strip() for word in headers.get("Content-Encoding", "").lower().split(","))
+    return COMPRESSIONS.intersection(word.strip()
+                                     for word in headers.get("Content-Encoding", "").lower().split(","))
 
 
 def _unicode(location: str) -> str:

@@ -1,7 +1,8 @@
-"""Connections that look whom they connect to, and that another thread can break off: urllib3's, but for the connecting.
+"""Connections that look whom they connect to, and that another thread can break off: urllib3's, but for the
+connecting.
 
-Addresses are checked between the lookup of the name and the connecting: so neither a redirect nor a name that changes its
-address gets round it.
+Addresses are checked between the lookup of the name and the connecting: so neither a redirect nor a name that
+changes its address gets round it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _thread = threading.local()  # .transfer: the one that this thread works for
 
 
 class Transfer:
-    """One URL on its way. Connections that a thread makes or uses in its `with` block belong to it; others may `abort` it.
+    """One URL on its way. Connections that a thread makes or uses in its `with` block belong to it; others
+    may `abort` it.
 
     `share`: of the room for what is fetched.
     """
@@ -74,7 +76,8 @@ class Transfer:
         self.aborted = True
         if self.sock is not None:
             with suppress(OSError):  # closed meanwhile
-                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)  # not TLS's own, which would change the state of a reader
+                # not TLS's own, which would change the state of a reader
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
 class _Tracked:
@@ -101,7 +104,8 @@ class _Guarded(_Tracked):
         for address in addresses:
             transfer.check()
             try:
-                transfer.sock = socket.create_connection((address, self.port), min(self.timeout, transfer.remaining_s()))
+                transfer.sock = socket.create_connection((address, self.port),
+                                                         min(self.timeout, transfer.remaining_s()))
             except OSError as error:
                 fault = error
             else:
@@ -113,7 +117,8 @@ class _Guarded(_Tracked):
 
 
 def pool_classes(guarded: bool) -> dict[str, type]:
-    """urllib3's pools, with connections that belong to transfers. `guarded`: and look whom they connect to."""
+    """urllib3's pools, with connections that belong to transfers. `guarded`: and look whom they connect
+    to."""
     mixin = _Guarded if guarded else _Tracked
     return {scheme: type("Pool", (pool,), {"ConnectionCls": type("Connection", (mixin, connection), {})})
             for scheme, pool, connection in (("http", urllib3.HTTPConnectionPool, HTTPConnection),

@@ -8,14 +8,16 @@ from collections.abc import Callable
 
 
 class Room:
-    """Room for `nbytes`. One share at a time may go beyond it, however large: so something always gets done, and what is held is
-    at most `nbytes` and one share more. `on_wait` is called by a thread that begins to wait."""
+    """Room for `nbytes`. One share at a time may go beyond it, however large: so something always gets done,
+    and what is held is at most `nbytes` and one share more. `on_wait` is called by a thread that begins to
+    wait."""
 
     def __init__(self, nbytes: int, on_wait: Callable[[], object] = lambda: None) -> None:
         self.nbytes, self.used, self.most_used = nbytes, 0, 0
         self._on_wait = on_wait
         self._line: deque[Share] = deque()  # who waits: first come, first served
-        self._beyond: Share | None = None  # the share that took the room beyond its bounds, until that is over
+        # the share that took the room beyond its bounds, until that is over
+        self._beyond: Share | None = None
         self._closed = False
         self._changed = threading.Condition()
 

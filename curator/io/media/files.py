@@ -36,13 +36,14 @@ _ENDING = re.compile(r"[A-Za-z0-9_-]{1,16}(\.[A-Za-z0-9_-]{1,16})?")
 class Files(Source):
     """Read files of any kind, one record a file.
 
-    Columns: `id` (a hash of the file's path), `source` (its path), `bytes` (binary: its content as it is, empty if the file
-    is) and `extension` (its ending in lower case, without the dot; "" if it has none). A file that cannot be read leaves on
-    `failed`, one that is too large on `dropped`, reason `too_large`.
+    Columns: `id` (a hash of the file's path), `source` (its path), `bytes` (binary: its content as it is,
+    empty if the file is) and `extension` (its ending in lower case, without the dot; "" if it has none). A
+    file that cannot be read leaves on `failed`, one that is too large on `dropped`, reason `too_large`.
 
-    `path`: files, folders, globs or URLs, one or several. `suffixes`: the endings that count in a folder (`[.jpg, .png]`),
-    None for every file; a glob reads what it names. `max_file_bytes`: the largest file that is read. `storage_options`: what
-    the filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
+    `path`: files, folders, globs or URLs, one or several. `suffixes`: the endings that count in a folder
+    (`[.jpg, .png]`), None for every file; a glob reads what it names. `max_file_bytes`: the largest file that
+    is read. `storage_options`: what the filesystem wants (keys, endpoint). `unit_bytes`: about how much is
+    read, and done again after a crash, as one.
     """
 
     path: str | list[str] = setting()
@@ -52,7 +53,8 @@ class Files(Source):
     unit_bytes: int = setting(default=TARGET_BYTES)
 
     name = "files"
-    default_suffixes: ClassVar[tuple[str, ...]] = ()  # of a subclass that reads files of some kind; () for every file
+    # of a subclass that reads files of some kind; () for every file
+    default_suffixes: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         self.path = as_paths(self.path)
@@ -95,8 +97,10 @@ class Files(Source):
             return self.default_suffixes
         return tuple("." + suffix.lower().lstrip(".") for suffix in self.suffixes)
 
-    def _contents(self, parts: Sequence[SourceRange]) -> Iterator[tuple[SourceRange, bytes | InputError | None]]:
-        """Each file with its content, in order; remote ones are fetched a few at a time, as far ahead as their bytes allow."""
+    def _contents(self,
+                  parts: Sequence[SourceRange]) -> Iterator[tuple[SourceRange, bytes | InputError | None]]:
+        """Each file with its content, in order; remote ones are fetched a few at a time, as far ahead as
+        their bytes allow."""
         if not any("://" in part.uri for part in parts):
             yield from ((part, self._content(part)) for part in parts)
             return
@@ -119,7 +123,8 @@ class Files(Source):
         if part.size_bytes > self.max_file_bytes:
             return None
         try:
-            with explained("read", shown(part.uri)), open_input(part.uri, self.storage_options, compression=None) as file:
+            with explained("read", shown(part.uri)), open_input(part.uri, self.storage_options,
+                                                                compression=None) as file:
                 data = file.read(part.size_bytes + 1)
                 if len(data) > part.size_bytes:  # it grew, or nobody knew its size
                     data += file.read(self.max_file_bytes + 1 - len(data))
@@ -136,31 +141,34 @@ def shown(uri: str) -> str:
 
 
 def _row(part: SourceRange, content: bytes | None) -> dict[str, Any]:
-    return {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")), "source": shown(part.uri),
+    return {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")),
+            "source": shown(part.uri),
             "bytes": content, "extension": extension_of(shown(part.uri))}
 
 
 def _batch(rows: list[dict[str, Any]]) -> Batch:
-    return Batch(rows=pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}))
+    return Batch(rows=pa.table({name: pa.array([row[name] for row in rows], kind)
+                                for name, kind in COLUMNS.items()}))
 
 
 @dataclass(kw_only=True)
 class ToFiles(MediaSink):
     """Write the column that `media` names as one file a record, and a Parquet file with all other columns.
 
-    The files are `<name>/<key>.<extension>`, and beside that folder is `<name>.parquet`, whose column `file_name` (string) is
-    the file's path below `path`, null where `media` is. With `by`, a column, they are
-    `<value>/<name>-<key>.<extension>`: a folder for each value, as loaders of labelled folders want it (`null` for those
-    without). The key is the column `key`, else the `id`, made safe as a file's name; where `extension` is no ending, the file
-    has none. A column `file_name` that was there before is replaced.
+    The files are `<name>/<key>.<extension>`, and beside that folder is `<name>.parquet`, whose column
+    `file_name` (string) is the file's path below `path`, null where `media` is. With `by`, a column, they are
+    `<value>/<name>-<key>.<extension>`: a folder for each value, as loaders of labelled folders want it
+    (`null` for those without). The key is the column `key`, else the `id`, made safe as a file's name; where
+    `extension` is no ending, the file has none. A column `file_name` that was there before is replaced.
 
-    `beside`: further files of a record, ending to column: with `{jpg: sheet, txt: caption}` there is `<key>.jpg` with the bytes
-    of the one and `<key>.txt` with the text of the other, where they are not null (`<key>.sheet.jpg` if the record's own file
-    ends in `.jpg`). Bytes that are written so are not in the Parquet file. `json`: `<key>.json`, too, an object of all other
-    columns but bytes.
+    `beside`: further files of a record, ending to column: with `{jpg: sheet, txt: caption}` there is
+    `<key>.jpg` with the bytes of the one and `<key>.txt` with the text of the other, where they are not null
+    (`<key>.sheet.jpg` if the record's own file ends in `.jpg`). Bytes that are written so are not in the
+    Parquet file. `json`: `<key>.json`, too, an object of all other columns but bytes.
 
-    Files appear one by one; those of a unit that was not finished are removed when the run begins again. Many thousands of
-    records are better kept as `webdataset`: each file costs a sync of the disk, and a line in the ledger of the run.
+    Files appear one by one; those of a unit that was not finished are removed when the run begins again. Many
+    thousands of records are better kept as `webdataset`: each file costs a sync of the disk, and a line in
+    the ledger of the run.
     """
 
     by: str | None = None
@@ -184,11 +192,14 @@ class ToFiles(MediaSink):
         super().check(columns)
         for name in self.beside.values():
             held = columns.get(name)
-            if held is not None and not (is_bytes(held) or pa.types.is_string(held) or pa.types.is_null(held)):
-                raise RecipeError(f"beside: the column {name!r} is {held}, neither bytes nor text; `json` writes what is neither")
+            if held is not None and not (is_bytes(held) or pa.types.is_string(held)
+                                         or pa.types.is_null(held)):
+                raise RecipeError(f"beside: the column {name!r} is {held}, neither bytes nor text; `json` "
+                                  "writes what is neither")
         kind = None if self.by is None else columns.get(self.by)
         if kind is not None and pa.types.is_nested(kind):
-            raise RecipeError(f"by: the column {self.by!r} is {kind}, and cannot name folders. Make one that is text with `map`")
+            raise RecipeError(f"by: the column {self.by!r} is {kind}, and cannot name folders. Make one that "
+                              "is text with `map`")
 
     def unasked(self) -> tuple[str, ...]:
         return (*super().unasked(), *([self.by] if self.by else []), *self.beside.values())
@@ -199,9 +210,11 @@ class ToFiles(MediaSink):
 
 
 class FilesOfRecords(MediaFiles):
-    """A file a record and what is beside it, named as `ToFiles` says. `described`: where the Parquet file goes, None for none."""
+    """A file a record and what is beside it, named as `ToFiles` says. `described`: where the Parquet file
+    goes, None for none."""
 
-    def __init__(self, files: FileWriter, stem: str, media: str, by: str | None = None, described: Output | None = None,
+    def __init__(self, files: FileWriter, stem: str, media: str, by: str | None = None,
+                 described: Output | None = None,
                  beside: Mapping[str, str] | None = None, json: bool = False) -> None:
         super().__init__(described)
         self._files, self._stem, self._media, self._by = files, stem, media, by
@@ -209,19 +222,24 @@ class FilesOfRecords(MediaFiles):
 
     def put(self, rows: pa.Table) -> pa.Table:
         contents = rows.column(self._media).to_pylist()
-        naming = rows.select([name for name in ("id", "key", "extension", self._by) if name in rows.column_names]).to_pylist()
-        places = [None if content is None else self._place(one) for content, one in zip(contents, naming, strict=True)]
+        naming = rows.select([name for name in ("id", "key", "extension", self._by)
+                              if name in rows.column_names]).to_pylist()
+        places = [None if content is None else self._place(one)
+                  for content, one in zip(contents, naming, strict=True)]
         names = [None if place is None else ".".join(filter(None, place)) for place in places]
         apart = [name for name in self._beside.values() if is_bytes(rows.schema.field(name).type)]
-        about = rows.drop_columns([n for n in dict.fromkeys((FILE_NAME, self._media, *apart)) if n in rows.column_names])
+        about = rows.drop_columns([n for n in dict.fromkeys((FILE_NAME, self._media, *apart))
+                                   if n in rows.column_names])
         jobs = [*zip(names, contents, strict=True), *self._further(rows, about, places)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self.put_file, *zip(*jobs, strict=True)))
         return about.append_column(FILE_NAME, pa.array(names, pa.string()))
 
-    def _further(self, rows: pa.Table, about: pa.Table, places: list[tuple[str, str] | None]) -> Iterator[tuple[str, bytes]]:
+    def _further(self, rows: pa.Table, about: pa.Table,
+                 places: list[tuple[str, str] | None]) -> Iterator[tuple[str, bytes]]:
         """Files beside those at `places`."""
-        columns = [(ending, column, rows.column(column).to_pylist()) for ending, column in self._beside.items()]
+        columns = [(ending, column, rows.column(column).to_pylist())
+                   for ending, column in self._beside.items()]
         if self._json:
             said = about.select([one.name for one in about.schema if not is_bytes(one.type)])
             columns.append(("json", "json", json_lines(said).split(b"\n")))
@@ -229,7 +247,8 @@ class FilesOfRecords(MediaFiles):
             for place, value in zip(places, values, strict=False):
                 if place is not None and value is not None:
                     base, own = place
-                    name = f"{base}.{column}.{ending}" if own.lower() == ending.lower() else f"{base}.{ending}"
+                    name = (f"{base}.{column}.{ending}" if own.lower() == ending.lower()
+                            else f"{base}.{ending}")
                     yield name, value.encode() if isinstance(value, str) else value
 
     def _place(self, record: dict[str, Any]) -> tuple[str, str]:

@@ -19,7 +19,8 @@ _NAMED = ("key", "extension")  # what the json says of these comes before what t
 
 @dataclass
 class Sample:
-    """Members of one key. `parts`: values by column; `json`: the object as it is written, None if there is none."""
+    """Members of one key. `parts`: values by column; `json`: the object as it is written, None if there is
+    none."""
 
     key: str
     offset: int
@@ -43,7 +44,8 @@ class SampleTable:
     `columns`: types known before. `select`: the columns to make, None for all.
     """
 
-    def __init__(self, uri: str, columns: dict[str, Seen], max_record_bytes: int, select: Sequence[str] | None) -> None:
+    def __init__(self, uri: str, columns: dict[str, Seen], max_record_bytes: int,
+                 select: Sequence[str] | None) -> None:
         self._uri, self._columns, self._select = uri, columns, select
         of_json = {name: seen for name, seen in columns.items()
                    if name not in _NAMED and not pa.types.is_binary(seen.type)}
@@ -51,7 +53,8 @@ class SampleTable:
 
     def make(self, samples: Sequence[Sample]) -> Parsed:
         """The good samples as rows, where each begins in its file, and what is wrong with the others."""
-        failures = [Failure(f"{self._uri}:byte={s.offset}", s.offset, _named(self._uri, s.error), excerpt(s.raw))
+        failures = [Failure(f"{self._uri}:byte={s.offset}", s.offset, _named(self._uri, s.error),
+                            excerpt(s.raw))
                     for s in samples if s.error is not None]
         objects, broken, mixed = self._objects([s for s in samples if s.error is None])
         failures += broken
@@ -64,19 +67,23 @@ class SampleTable:
         return Parsed(self._conformed(rows), positions, failures, mixed)
 
     def _objects(self, samples: Sequence[Sample]) -> tuple[pa.Table, list[Failure], int]:
-        """The json of those samples whose json is none or good, a row each, and what is wrong with the others."""
+        """The json of those samples whose json is none or good, a row each, and what is wrong with the
+        others."""
         with_json = [s for s in samples if s.json is not None]
         parsed = self._parser.parse_samples(with_json)
         if len(with_json) == len(samples):
             return parsed.rows, parsed.failures, parsed.mixed
         bad = {failure.offset for failure in parsed.failures}
         numbers = iter(range(len(parsed.positions)))
-        at = pa.array([None if s.json is None else next(numbers) for s in samples if s.offset not in bad], pa.int64())
-        empty = pa.table({name: pa.nulls(len(at), parsed.rows.schema.field(name).type) for name in parsed.rows.column_names})
+        at = pa.array([None if s.json is None else next(numbers) for s in samples if s.offset not in bad],
+                      pa.int64())
+        empty = pa.table({name: pa.nulls(len(at), parsed.rows.schema.field(name).type)
+                          for name in parsed.rows.column_names})
         return (parsed.rows.take(at) if len(parsed.rows) else empty), parsed.failures, parsed.mixed
 
     def _parts(self, samples: Sequence[Sample]) -> dict[str, pa.Array]:
-        """The columns of the parts; of two kinds with one name (`txt` and `txt.bin`) the later one gets a number."""
+        """The columns of the parts; of two kinds with one name (`txt` and `txt.bin`) the later one gets a
+        number."""
         parts = ((name, type(value)) for s in samples for name, value in s.parts.items())
         found = {"key": pa.array([s.key for s in samples], pa.string())}
         for name, kind in dict.fromkeys((("bytes", bytes), *parts)):
@@ -118,13 +125,15 @@ def binary(values: Sequence[bytes | None]) -> pa.Array:
     """A binary column; unlike `pyarrow.array`, with one copy of the values and no more."""
     lengths = [0 if value is None else len(value) for value in values]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1] if None in values else None
+    valid = pa.array([value is not None for value in values],
+                     pa.bool_()).buffers()[1] if None in values else None
     data = b"".join([value for value in values if value is not None])
     return pa.Array.from_buffers(pa.binary(), len(values), [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 class _SampleJson(JsonParser):
-    """The parser of JSON Lines, for lines that stand in members of an archive: places are those of the samples."""
+    """The parser of JSON Lines, for lines that stand in members of an archive: places are those of the
+    samples."""
 
     def parse_samples(self, samples: Sequence[Sample]):
         """The json of the samples, in order; failures are at the samples' places."""

@@ -1,4 +1,5 @@
-"""What the writers of media share: keys that are good names, how much goes into a file, the Parquet file beside it."""
+"""What the writers of media share: keys that are good names, how much goes into a file, the Parquet file
+beside it."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ _UNSAFE = re.compile(r"[^\w\-+=@#,~]")
 class MediaSink(FileSink):
     """Records of which one column is a file: `media`, by default `bytes`.
 
-    `media`, `id`, `key` and `extension` are written also if `select` does not name them. A file of records is closed, and the
-    next one begun, after `records` of them (None for any number), or when their data reaches `target_bytes`; where it is
-    closed depends on the records alone.
+    `media`, `id`, `key` and `extension` are written also if `select` does not name them. A file of records is
+    closed, and the next one begun, after `records` of them (None for any number), or when their data reaches
+    `target_bytes`; where it is closed depends on the records alone.
     """
 
     media: str = "bytes"
@@ -45,7 +46,8 @@ class MediaSink(FileSink):
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         kind = columns.get(self.media)
         if kind is not None and not is_bytes(kind):
-            raise RecipeError(f"the column {self.media!r}, which `media` names, is {kind}, not binary: name the column with the "
+            raise RecipeError(f"the column {self.media!r}, which `media` names, is {kind}, not binary: name "
+                              "the column with the "
                               "encoded files")
 
     def chosen(self, rows: pa.Table) -> pa.Table:
@@ -71,7 +73,8 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def sizes(rows: pa.Table) -> np.ndarray:
-    """The bytes of each row as a file is measured: its texts and binary values, and something for the rest."""
+    """The bytes of each row as a file is measured: its texts and binary values, and something for the
+    rest."""
     total = np.full(rows.num_rows, SCAFFOLD_BYTES, np.int64)
     for column in rows.columns:
         if is_bytes(column.type) or pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -86,7 +89,8 @@ class Names:
         self._uses: dict[str, int] = {}
 
     def unique(self, name: str) -> str:
-        """The name, or the name with a number if somebody has it; upper and lower case do not make a difference."""
+        """The name, or the name with a number if somebody has it; upper and lower case do not make a
+        difference."""
         candidate = name
         while (folded := candidate.casefold()) in self._uses:
             self._uses[name.casefold()] = count = self._uses.get(name.casefold(), 1) + 1
@@ -96,7 +100,8 @@ class Names:
 
 
 def safe(text: str) -> str:
-    """The text as a name in a folder or archive: letters, digits and some signs, the rest as `_`, not too long."""
+    """The text as a name in a folder or archive: letters, digits and some signs, the rest as `_`, not too
+    long."""
     name = _UNSAFE.sub("_", text).lstrip("_") or "record"
     if len(name.encode()) <= _NAME_BYTES:
         return name
@@ -105,7 +110,8 @@ def safe(text: str) -> str:
 
 
 class MediaFiles(Encoder):
-    """The media of one file of records, which is Parquet and has all but them, in row groups of some 32 MB."""
+    """The media of one file of records, which is Parquet and has all but them, in row groups of some 32
+    MB."""
 
     def __init__(self, described: Output | None) -> None:
         self._described, self._parquet = described, None

@@ -26,20 +26,23 @@ _TAKEN = ("json", "txt", "text", "cls")  # endings that mean another part
 
 @dataclass(kw_only=True)
 class ToWebDataset(MediaSink):
-    """Write WebDataset shards: `name.tar` with a sample a record, and beside it `name.parquet` with their metadata.
+    """Write WebDataset shards: `name.tar` with a sample a record, and beside it `name.parquet` with their
+    metadata.
 
-    A sample has `<key>.<extension>` with the column that `media` names, `<key>.json` with all columns that are no part of
-    their own (as `jsonl` has them, `id` and `source` included), `<key>.txt` with the column that `text` names,
-    `<key>.cls` with the column `cls` where that is whole numbers, and `<key>.<column>.bin` with each further binary column. A
-    null has no part. The key is the column `key`, else the `id`; where it would be no good name, or comes twice in the shard,
-    the part's name is made safe and the json keeps what was there. The same records give the same bytes.
+    A sample has `<key>.<extension>` with the column that `media` names, `<key>.json` with all columns that
+    are no part of their own (as `jsonl` has them, `id` and `source` included), `<key>.txt` with the column
+    that `text` names, `<key>.cls` with the column `cls` where that is whole numbers, and `<key>.<column>.bin`
+    with each further binary column. A null has no part. The key is the column `key`, else the `id`; where it
+    would be no good name, or comes twice in the shard, the part's name is made safe and the json keeps what
+    was there. The same records give the same bytes.
 
-    The `webdataset` source reads all of it back as it was, dates and times as text, `media` as `bytes`. The Parquet file has
-    the samples in the same order, with every column but `media`; its `key` is the name in the tar.
+    The `webdataset` source reads all of it back as it was, dates and times as text, `media` as `bytes`. The
+    Parquet file has the samples in the same order, with every column but `media`; its `key` is the name in
+    the tar.
 
-    `text`: a column other than `txt` stays in the json too. `extension`: the ending where the column `extension` has none
-    that will do. `metadata`: False for no Parquet files. `metadata_only`: columns that stand in the Parquet file and not in
-    the shard (a thumbnail), which then no shard gives back.
+    `text`: a column other than `txt` stays in the json too. `extension`: the ending where the column
+    `extension` has none that will do. `metadata`: False for no Parquet files. `metadata_only`: columns that
+    stand in the Parquet file and not in the shard (a thumbnail), which then no shard gives back.
     """
 
     text: str = "txt"
@@ -53,13 +56,17 @@ class ToWebDataset(MediaSink):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_ending(self.extension):
-            raise ValueError(f"extension must be an ending such as jpg, in lower case and none of {', '.join(_TAKEN)}, "
+            raise ValueError("extension must be an ending such as jpg, in lower case and none of "
+                             f"{', '.join(_TAKEN)}, "
                              f"got {self.extension!r}")
         if self.metadata_only and not self.metadata:
-            raise ValueError("metadata_only names columns for the Parquet files, of which metadata: false makes none")
-        parts = [n for n in self.metadata_only or () if n in ("id", "source", "key", "extension", self.media, self.text)]
+            raise ValueError("metadata_only names columns for the Parquet files, of which metadata: false "
+                             "makes none")
+        parts = [n for n in self.metadata_only or ()
+                 if n in ("id", "source", "key", "extension", self.media, self.text)]
         if parts:
-            raise ValueError(f"metadata_only names {', '.join(parts)}, which a sample is made of; leave it out")
+            raise ValueError(f"metadata_only names {', '.join(parts)}, which a sample is made of; leave it "
+                             "out")
 
     def contract(self) -> Contract:
         return Contract(needs=dict.fromkeys([*super().contract().needs, *(self.metadata_only or ())]))
@@ -68,7 +75,8 @@ class ToWebDataset(MediaSink):
         super().check(columns)
         kind = columns.get(self.text)
         if self.text not in columns and self.text != "txt":
-            raise RecipeError(f"text: there is no column {self.text!r} to write as .txt; there are {', '.join(columns)}")
+            raise RecipeError(f"text: there is no column {self.text!r} to write as .txt; there are "
+                              f"{', '.join(columns)}")
         if kind is not None and self.text != "txt" and not _is_text(kind):
             raise RecipeError(f"text: the column {self.text!r} is {kind}, not text")
 
@@ -90,7 +98,8 @@ class _Shard(MediaFiles):
         keys, beside = self._keys(rows), set(self._sink.metadata_only or ())
         for members in self._samples(rows.select([n for n in rows.column_names if n not in beside]), keys):
             self._output.write(b"".join(piece for name, content in members
-                                        for piece in (header(name, len(content)), content, padding(len(content)))))
+                                        for piece in (header(name, len(content)), content,
+                                                      padding(len(content)))))
         about = rows.drop_columns([n for n in ("key", self._sink.media) if n in rows.column_names])
         return about.add_column(0, "key", pa.array(keys, pa.string()))
 
@@ -138,7 +147,8 @@ def _parts(rows: pa.Table, sink: ToWebDataset) -> dict[str, tuple[str, Callable[
             continue
         if column.name == sink.text and _is_text(column.type):
             found[column.name] = ("txt", str.encode)
-        elif column.name == "cls" and pa.types.is_integer(column.type) and not column.type.equals(pa.uint64()):
+        elif (column.name == "cls" and pa.types.is_integer(column.type)
+              and not column.type.equals(pa.uint64())):
             found[column.name] = ("cls", lambda value: b"%d" % value)
         elif is_bytes(column.type):
             found[column.name] = (f"{quote(column.name, safe=' ')}.bin", bytes)

@@ -1,4 +1,5 @@
-"""Media types and their endings. Not by `mimetypes`: that lacks a third of them, and which ones depends on the machine."""
+"""Media types and their endings. Not by `mimetypes`: that lacks a third of them, and which ones depends on
+the machine."""
 
 from __future__ import annotations
 
@@ -9,15 +10,20 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 # Types that servers give when they do not know.
-VAGUE = frozenset({None, "application/octet-stream", "binary/octet-stream", "application/binary", "application/x-download"})
+VAGUE = frozenset({None, "application/octet-stream", "binary/octet-stream", "application/binary",
+                   "application/x-download"})
 
 # Source: https://www.iana.org/assignments/media-types, and the x- forms that servers still send.
 ENDINGS = {
-    "image/jpeg": "jpg", "image/jpg": "jpg", "image/pjpeg": "jpg", "image/png": "png", "image/webp": "webp", "image/gif": "gif",
-    "image/bmp": "bmp", "image/x-ms-bmp": "bmp", "image/tiff": "tiff", "image/avif": "avif", "image/heic": "heic",
+    "image/jpeg": "jpg", "image/jpg": "jpg", "image/pjpeg": "jpg", "image/png": "png", "image/webp": "webp",
+    "image/gif": "gif",
+    "image/bmp": "bmp", "image/x-ms-bmp": "bmp", "image/tiff": "tiff", "image/avif": "avif",
+    "image/heic": "heic",
     "image/svg+xml": "svg", "image/jxl": "jxl", "image/x-icon": "ico", "image/vnd.microsoft.icon": "ico",
-    "video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov", "video/x-matroska": "mkv", "video/x-msvideo": "avi",
-    "audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/flac": "flac",
+    "video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov", "video/x-matroska": "mkv",
+    "video/x-msvideo": "avi",
+    "audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav",
+    "audio/flac": "flac",
     "audio/x-flac": "flac", "audio/ogg": "ogg", "audio/mp4": "m4a", "audio/aac": "aac", "audio/opus": "opus",
     "text/html": "html", "application/xhtml+xml": "html", "text/plain": "txt", "application/pdf": "pdf",
     "application/json": "json",
@@ -39,7 +45,8 @@ def ending_of(url: str) -> str | None:
 
 
 def settled(content_type: str | None, url: str) -> tuple[str | None, str | None]:
-    """Type and ending: what the header Content-Type says, and where it says nothing of use, what the URL's ending says.
+    """Type and ending: what the header Content-Type says, and where it says nothing of use, what the URL's
+    ending says.
 
     The type is in lower case and without parameters.
     """
@@ -52,4 +59,5 @@ def settled(content_type: str | None, url: str) -> tuple[str | None, str | None]
 
 def is_wanted(content_type: str | None, patterns: Collection[str]) -> bool:
     """Whether a type is one of those (`image/png`, `image/*`)."""
-    return content_type is not None and any(fnmatch.fnmatchcase(content_type, pattern) for pattern in patterns)
+    return content_type is not None and any(fnmatch.fnmatchcase(content_type, pattern)
+                                            for pattern in patterns)

@@ -25,24 +25,27 @@ from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, as_recor
 HEAD_SAMPLES, HEAD_BYTES = 100, 4 << 20  # looked at before a run, of each of some files
 _META = re.compile(r"__[^/]*__(/|$)")  # WebDataset's own notes in an archive
 _RESERVED = ("id", "source", "key", "bytes", "extension")
-_KINDS = {"txt": "text", "text": "text", "json": "text", "cls": "cls"}  # of parts by the last word of their endings
+# of parts by the last word of their endings
+_KINDS = {"txt": "text", "text": "text", "json": "text", "cls": "cls"}
 
 
 @dataclass(kw_only=True)
 class WebDataset(FileSource):
     """Read WebDataset shards (`.tar`, `.tar.gz`, `.tar.zst`), one record a sample.
 
-    Neighbouring files whose paths are equal up to the first dot of the name are a sample: that path is its `key` (string), the
-    rest, in lower case, is a part's ending. `.json`: each key of the object becomes a column, typed as in `jsonl`. `.txt` and
-    `.text`: a string column named like the ending; `.cls`: an int64 column. The first other part is `bytes` (binary), and
-    its ending `extension` (string); further ones become binary columns named by their endings, dots as `_` (`seg.png`:
-    `seg_png`). A part `<name>.bin` is the binary column `<name>`. `id`, `source`, `key` and `extension` are the json's where
-    it has them; where another key of it is the name of a part too, its column is called `<name>_2`.
+    Neighbouring files whose paths are equal up to the first dot of the name are a sample: that path is its
+    `key` (string), the rest, in lower case, is a part's ending. `.json`: each key of the object becomes a
+    column, typed as in `jsonl`. `.txt` and `.text`: a string column named like the ending; `.cls`: an int64
+    column. The first other part is `bytes` (binary), and its ending `extension` (string); further ones become
+    binary columns named by their endings, dots as `_` (`seg.png`: `seg_png`). A part `<name>.bin` is the
+    binary column `<name>`. `id`, `source`, `key` and `extension` are the json's where it has them; where
+    another key of it is the name of a part too, its column is called `<name>_2`.
 
-    A sample with a part that is broken (no JSON object, no UTF-8, an ending that comes twice, more than `max_record_bytes`)
-    leaves on `failed` with its place, and so do places where the archive is damaged and the samples next to them, which may
-    lack a part. Folders, files whose names begin with a dot, and WebDataset's own `__name__` are no samples. With `select`,
-    parts that are not wanted are passed over. An archive is read as one unit, however big it is.
+    A sample with a part that is broken (no JSON object, no UTF-8, an ending that comes twice, more than
+    `max_record_bytes`) leaves on `failed` with its place, and so do places where the archive is damaged and
+    the samples next to them, which may lack a part. Folders, files whose names begin with a dot, and
+    WebDataset's own `__name__` are no samples. With `select`, parts that are not wanted are passed over. An
+    archive is read as one unit, however big it is.
 
     `media`: the endings that may become `bytes` (`[jpg, png]`), None for whichever comes first.
     """
@@ -56,7 +59,8 @@ class WebDataset(FileSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.max_record_bytes <= ARROW_BYTES:
-            raise ValueError(f"max_record_bytes must be from 1 to {ARROW_BYTES:,}, got {self.max_record_bytes}")
+            raise ValueError(f"max_record_bytes must be from 1 to {ARROW_BYTES:,}, got "
+                             f"{self.max_record_bytes}")
         if isinstance(self.media, str) or self.media == []:
             raise ValueError(f"media must be a list of endings such as jpg, got {self.media!r}")
         self._media = None if self.media is None else {ending.lower().lstrip(".") for ending in self.media}
@@ -74,17 +78,19 @@ class WebDataset(FileSource):
         with explained("read", file.uri):
             gathered, damages = next(self._gathered(file.uri, HEAD_SAMPLES, HEAD_BYTES), ([], []))
         if damages and not gathered:
-            raise InputError(f"{file.uri} is not a tar archive, or a damaged one: {damages[0].error}") from damages[0].error
+            error = damages[0].error
+            raise InputError(f"{file.uri} is not a tar archive, or a damaged one: {error}") from error
         wanted_lines(file.uri, (s.json for s in gathered if s.json is not None), self.wanted())
         made = SampleTable(file.uri, {}, self.max_record_bytes, self.wanted()).make(gathered)
         if made.mixed > MIXED_FRACTION_MAX * len(gathered):
             first = next(f for f in made.failures if isinstance(f.error, TypeError))
             raise UnfitColumn(f"{first.error}. Convert one of them, or leave the column out with `select`")
         if made.failures and not len(made.positions):
-            raise InputError(f"{file.uri}: none of its first {len(gathered)} samples can be read. {made.failures[0].error}")
+            raise InputError(f"{file.uri}: none of its first {len(gathered)} samples can be read. "
+                             f"{made.failures[0].error}")
         return [(column.name, Seen(column.type, file.uri)) for column in made.rows.schema]
 
-    # -- from members to samples ------------------------------------------------------------------------------------
+    # -- from members to samples -----------------------------------------------------------------------------
 
     def _gathered(self, uri: str, most: int = PIECE_ROWS, most_bytes: int = PIECE_BYTES) -> Iterator[
             tuple[list[Sample], list[Damage]]]:
@@ -109,7 +115,8 @@ class WebDataset(FileSource):
                 if isinstance(found, Damage):
                     if sample is not None:
                         if found.certain:
-                            sample.fail(ValueError(f"{sample.key}: the archive is damaged behind it, so it may lack a part"))
+                            sample.fail(ValueError(f"{sample.key}: the archive is damaged behind it, so it "
+                                                   "may lack a part"))
                         yield sample
                     sample, doubtful = None, found.certain
                     yield found
@@ -122,7 +129,8 @@ class WebDataset(FileSource):
                         yield sample
                     sample = Sample(named[0], found.offset)
                     if doubtful:
-                        sample.fail(ValueError(f"{sample.key}: the archive is damaged before it, so it may lack a part"))
+                        sample.fail(ValueError(f"{sample.key}: the archive is damaged before it, so it may "
+                                               "lack a part"))
                     doubtful = False
                 self._add(sample, found, named[1], reader)
             if sample is not None:
@@ -145,7 +153,8 @@ class WebDataset(FileSource):
         if wanted is not None and kind != "json" and column not in wanted:
             return
         if sample.size + member.size > self.max_record_bytes:
-            sample.fail(ValueError(f"the sample {sample.key} has more than max_record_bytes ({self.max_record_bytes:,})"))
+            sample.fail(ValueError(f"the sample {sample.key} has more than max_record_bytes "
+                                   f"({self.max_record_bytes:,})"))
             return
         content = reader.content()
         if content is None:  # the reader says where the archive ends
@@ -171,7 +180,8 @@ class WebDataset(FileSource):
             return "json", ""
         if _is_binary_column(ending):
             kind, column = "binary", unquote(ending[:-len(".bin")])
-        elif kind == "binary" and sample.extension is None and (self._media is None or lowered in self._media):
+        elif kind == "binary" and sample.extension is None and (self._media is None
+                                                                or lowered in self._media):
             return "media", "bytes"
         return kind, f"{column}_2" if column in _RESERVED else column
 

@@ -28,10 +28,12 @@ class Seen:
 
 
 def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds the values of both, None if there is none: numbers widen, null becomes anything."""
+    """The narrowest type that holds the values of both, None if there is none: numbers widen, null becomes
+    anything."""
     if a.equals(b):
         return a
-    if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):  # a way to store values, not another kind of value
+    # a way to store values, not another kind of value
+    if pa.types.is_dictionary(a) or pa.types.is_dictionary(b):
         return common_type(*(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b)))
     if pa.types.is_integer(a) and pa.types.is_integer(b) and a.equals(pa.uint64()) != b.equals(pa.uint64()) \
             and (pa.types.is_signed_integer(a) or pa.types.is_signed_integer(b)):
@@ -44,10 +46,12 @@ def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         for field in b:
             kinds[field.name] = common_type(kinds.get(field.name, field.type), field.type)
         return None if any(kind is None for kind in kinds.values()) else pa.struct(list(kinds.items()))
-    if pa.types.is_binary(a) != pa.types.is_binary(b):  # text is not bytes, although Arrow would turn it into some
+    # text is not bytes, although Arrow would turn it into some
+    if pa.types.is_binary(a) != pa.types.is_binary(b):
         return b if pa.types.is_null(a) else a if pa.types.is_null(b) else None
     try:
-        joined = pa.unify_schemas([pa.schema([("x", a)]), pa.schema([("x", b)])], promote_options="permissive")
+        joined = pa.unify_schemas([pa.schema([("x", a)]), pa.schema([("x", b)])],
+                                  promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return None
     return joined.field(0).type
@@ -67,13 +71,15 @@ def merge(columns: dict[str, Seen], schema: Iterable[tuple[str, Seen]]) -> None:
         widened = common_type(old.type, new.type)
         if widened is None:
             raise InputError(
-                f"column {name!r} is {old.type} in {old.place} and {new.type} in {new.place}, and no type holds both. "
+                f"column {name!r} is {old.type} in {old.place} and {new.type} in {new.place}, and no type "
+                "holds both. "
                 "Convert one of them, read the files in separate runs, or leave the column out with `select`")
         if not widened.equals(old.type):
             columns[name] = Seen(widened, new.place if widened.equals(new.type) else old.place)
 
 
-def look_into(files: Sequence[FileInfo], head: Callable[[FileInfo], list[tuple[str, Seen]]]) -> dict[str, Seen]:
+def look_into(files: Sequence[FileInfo],
+              head: Callable[[FileInfo], list[tuple[str, Seen]]]) -> dict[str, Seen]:
     """The columns of a source, from the heads of some of its files.
 
     `head` gives the columns of one file. A file whose head raises InputError does not count, unless all do.
@@ -104,7 +110,8 @@ def look_into(files: Sequence[FileInfo], head: Callable[[FileInfo], list[tuple[s
 
 
 class UnfitColumn(InputError):
-    """A column of one file that no table can hold. Unlike a file that cannot be read, one such file stops the run."""
+    """A column of one file that no table can hold. Unlike a file that cannot be read, one such file stops the
+    run."""
 
 
 def check_named(parameter: str, names: Iterable[str], columns: Iterable[str], where: str) -> None:
@@ -118,11 +125,13 @@ def check_named(parameter: str, names: Iterable[str], columns: Iterable[str], wh
         if name not in there:
             near = difflib.get_close_matches(name, there, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise InputError(f"{parameter}: there is no column {name!r}{hint} in {where}. There are: {', '.join(there)}")
+            raise InputError(f"{parameter}: there is no column {name!r}{hint} in {where}. There are: "
+                             f"{', '.join(there)}")
 
 
 def conform(rows: pa.Table, columns: dict[str, Seen]) -> tuple[pa.Table, dict[str, str]]:
-    """The rows with the types of the source's columns, where that loses nothing, and with its missing columns as null.
+    """The rows with the types of the source's columns, where that loses nothing, and with its missing columns
+    as null.
 
     Also gives the columns that cannot have their type, each with the reason; they are left as they are.
     """
@@ -151,7 +160,8 @@ def _cast(rows: pa.Table, at: int, kind: pa.DataType) -> pa.Table:
 
 def leaves(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
     """The columns of plain values inside a column of lists and objects."""
-    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type) or pa.types.is_fixed_size_list(values.type):
+    if (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
+        or pa.types.is_fixed_size_list(values.type)):
         yield from leaves(pc.list_flatten(values))
     elif pa.types.is_struct(values.type):
         for i in range(values.type.num_fields):

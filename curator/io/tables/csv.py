@@ -37,15 +37,18 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 class Csv(LineSource):
     """Read CSV or TSV files with a header line, plain or compressed.
 
-    Every column is a string, exactly as written ("007", "1e5", ""), unless `types` names its type: int, float, bool,
-    date, timestamp, string, decimal(10,2) or an Arrow type; there, an empty field is null. `names`: the columns' names
-    where the file has no header. `delimiter`: a comma, or a tab for `.tsv` and `.tab`, unless given. `quote`: fields in
-    this character may hold delimiters and newlines; with None there are no such fields, and a big file is split.
+    Every column is a string, exactly as written ("007", "1e5", ""), unless `types` names its type: int,
+    float, bool, date, timestamp, string, decimal(10,2) or an Arrow type; there, an empty field is null.
+    `names`: the columns' names where the file has no header. `delimiter`: a comma, or a tab for `.tsv` and
+    `.tab`, unless given. `quote`: fields in this character may hold delimiters and newlines; with None there
+    are no such fields, and a big file is split.
 
-    A row with too many or too few fields, with invalid UTF-8, or with a value that is not of its type leaves on `failed`.
+    A row with too many or too few fields, with invalid UTF-8, or with a value that is not of its type leaves
+    on `failed`.
     """
 
-    types: dict[str, str] = field(default_factory=dict)  # column to int, float, bool, date, timestamp, decimal(10,2); else text
+    # column to int, float, bool, date, timestamp, decimal(10,2); else text
+    types: dict[str, str] = field(default_factory=dict)
     names: list[str] | None = None
     delimiter: str | None = None
     quote: str | None = '"'
@@ -61,7 +64,8 @@ class Csv(LineSource):
                 raise ValueError(f"{mark} must be one ASCII character, got {value!r}")
         for column, named in self.types.items():
             if arrow_type(named) is None:
-                raise ValueError(f"types: column {column!r} has the unknown type {named!r}. Take int, float, bool, "
+                raise ValueError(f"types: column {column!r} has the unknown type {named!r}. Take int, float, "
+                                 "bool, "
                                  "date, timestamp, string or decimal(10,2)")
 
     def splittable(self, file: FileInfo) -> bool:
@@ -73,7 +77,8 @@ class Csv(LineSource):
             return []
         other = next((d for d in ";\t|," if d != self._delimiter(file.uri) and d in header[0]), None)
         if len(header) == 1 and other is not None and self.delimiter is None:
-            raise InputError(f"{file.uri} has only one column, {header[0][:80]!r}. Set delimiter: {other!r} if these are "
+            raise InputError(f"{file.uri} has only one column, {header[0][:80]!r}. Set delimiter: {other!r} "
+                             "if these are "
                              f"several, or delimiter: {self._delimiter(file.uri)!r} if not")
         wanted = self.wanted()
         return [(name, Seen(self._type(name), f"{file.uri}:1")) for name in unique_names(header)
@@ -87,9 +92,11 @@ class Csv(LineSource):
         header = self._header(part.uri)
         if header is None:
             return
-        dialect = Dialect(unique_names(header), self.names is None, self._delimiter(part.uri), self.quote, self.max_record_bytes)
+        dialect = Dialect(unique_names(header), self.names is None, self._delimiter(part.uri), self.quote,
+                          self.max_record_bytes)
         with self.opened(part) as file:
-            found = line_rows(file, dialect, part.start, part.stop) if self.quote is None else quoted_rows(file, dialect)
+            found = line_rows(file, dialect, part.start,
+                              part.stop) if self.quote is None else quoted_rows(file, dialect)
             for rows in found:
                 if isinstance(rows, Unreadable):
                     yield failures(part, [self._failure(part, rows.offset, rows.error, rows.raw)])
@@ -106,13 +113,15 @@ class Csv(LineSource):
                 columns[name], bad = converted(pa.concat_arrays(values.chunks), self._type(name))
                 kept[list(bad)] = False
                 for i, what in bad.items():
-                    reasons.setdefault(int(good[i]), f"column {name!r} is {what}: {excerpt(values[i].as_py())[:80]!r}")
+                    reasons.setdefault(int(good[i]),
+                                       f"column {name!r} is {what}: {excerpt(values[i].as_py())[:80]!r}")
         if kept.any():
             table = pa.table(columns) if kept.all() else pa.table(columns).filter(pa.array(kept))
             table = conform(table, self.seen)[0]
             yield from pieces(as_records(table, part.uri, rows.positions[good[kept]], self.id_column))
         if reasons:
-            yield failures(part, [self._failure(part, rows.positions[i], ValueError(reason), rows.data[rows.starts[i]:rows.ends[i]])
+            yield failures(part, [self._failure(part, rows.positions[i], ValueError(reason),
+                                                rows.data[rows.starts[i]:rows.ends[i]])
                                   for i, reason in sorted(reasons.items())])
 
     def _failure(self, part: SourceRange, position: int, error: Exception, raw: bytes) -> Failure:
@@ -140,7 +149,8 @@ class Csv(LineSource):
                           quoting=csv.QUOTE_NONE if self.quote is None else csv.QUOTE_MINIMAL)
         header = next((row for row in rows if row), None)
         if header is not None and any("\ufffd" in name or "\0" in name for name in header):
-            raise InputError(f"{uri}: its first line is not UTF-8 text. Convert the file, for example with iconv")
+            raise InputError(f"{uri}: its first line is not UTF-8 text. Convert the file, for example with "
+                             "iconv")
         return header
 
 
@@ -192,8 +202,8 @@ def _refused(values: pa.Array, kind: pa.DataType, at: int) -> list[int]:
 class ToCsv(TextSink):
     """Write CSV files with a header line, `.csv` unless `compression` says `gz` or `zst`.
 
-    CSV has no types: null becomes an empty field, nested values JSON text, dates ISO 8601 text, binary values base64.
-    A column that appears later begins a new file.
+    CSV has no types: null becomes an empty field, nested values JSON text, dates ISO 8601 text, binary values
+    base64. A column that appears later begins a new file.
     """
 
     delimiter: str = ","  # one character; with a tab files are called `.tsv`
@@ -226,7 +236,8 @@ class CsvFile(Encoder):
 
     def write(self, rows: pa.Table) -> int:
         if rows.num_columns == 1 and rows.column(0).null_count:  # a line without anything would be no row
-            rows = rows.set_column(0, rows.column_names[0], pc.fill_null(rows.column(0).cast(pa.string()), ""))
+            rows = rows.set_column(0, rows.column_names[0],
+                                   pc.fill_null(rows.column(0).cast(pa.string()), ""))
         self._writer.write_table(rows)
         return rows.nbytes
 

@@ -1,7 +1,8 @@
 """Where the rows of CSV text lie, and their fields as columns of bytes.
 
-pyarrow reads the fields. The standard library's reader is four to seven times slower (32 for 180 MB/s of short fields, 122 for
-800 MB/s of text). Where rows begin and end is found here, so that each has its place and its bytes, also a bad one.
+pyarrow reads the fields. The standard library's reader is four to seven times slower (32 for 180 MB/s of
+short fields, 122 for 800 MB/s of text). Where rows begin and end is found here, so that each has its place
+and its bytes, also a bad one.
 """
 
 from __future__ import annotations
@@ -15,14 +16,24 @@ import numpy as np
 import pyarrow as pa
 
 from curator.io.files.compression import DamagedStream
-from curator.io.tables.lines import BOM, NEWLINE, RETURN, Block, Unreadable, line_spans, read_blocks, read_some
+from curator.io.tables.lines import (
+    BOM,
+    NEWLINE,
+    RETURN,
+    Block,
+    Unreadable,
+    line_spans,
+    read_blocks,
+    read_some,
+)
 
 BLOCK_BYTES = 2 << 20  # half of what JSON is read by: it is gone over several times, so that the cache counts
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a file is written. `names`: of the columns. `header`: the file begins with them. `quote`: None where rows are lines."""
+    """How a file is written. `names`: of the columns. `header`: the file begins with them. `quote`: None
+    where rows are lines."""
 
     names: Sequence[str]
     header: bool
@@ -33,7 +44,8 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Rows:
-    """Whole rows: row i is `data[starts[i]:ends[i]]`; `positions[i]` is its byte in the file, or its number where fields are quoted."""
+    """Whole rows: row i is `data[starts[i]:ends[i]]`; `positions[i]` is its byte in the file, or its number
+    where fields are quoted."""
 
     data: bytes
     starts: np.ndarray
@@ -77,8 +89,10 @@ def quoted_rows(file: BinaryIO, dialect: Dialect) -> Iterator[Rows | Unreadable]
         number += fitting
         if fitting < len(starts) or len(rest) > limit:
             yield Unreadable(number, ValueError(
-                f"the row has more than max_record_bytes ({limit:,}), for example because of a quote that is never closed. "
-                "The rest of the file cannot be read"), data[starts[fitting]:] if fitting < len(starts) else rest)
+                f"the row has more than max_record_bytes ({limit:,}), for example because of a quote that is "
+                "never closed. "
+                "The rest of the file cannot be read"), data[starts[fitting]:] if fitting < len(starts)
+                             else rest)
             return
     if rest:
         yield Unreadable(number, ValueError("a quote is opened and never closed"), rest)
@@ -87,30 +101,36 @@ def quoted_rows(file: BinaryIO, dialect: Dialect) -> Iterator[Rows | Unreadable]
 def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]:
     """The newlines and returns outside of quoted fields, and whether the text ends inside of one.
 
-    A quote opens a field where it begins one; elsewhere it is a character. So quotes can be counted as long as each stands at
-    the edge of a field or beside another.
+    A quote opens a field where it begins one; elsewhere it is a character. So quotes can be counted as long
+    as each stands at the edge of a field or beside another.
     """
     raw = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(raw == ord(quote)) if quote.encode() in data else np.empty(0, np.int64)
     edge = np.zeros(256, bool)
     edge[[NEWLINE, RETURN, ord(delimiter), ord(quote)]] = True
     opening, closing = quotes[::2], quotes[1::2]
-    if not (edge[raw.take(opening - 1, mode="clip")].all() and edge[raw.take(closing + 1, mode="clip")].all()):
+    if not (edge[raw.take(opening - 1, mode="clip")].all()
+            and edge[raw.take(closing + 1, mode="clip")].all()):
         edge[ord(quote)] = False
-        opening, closing = _fields_by_one(data, quote, quotes[(quotes == 0) | edge[raw.take(quotes - 1, mode="clip")]].tolist())
-    firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]  # of what is outside
+        opening, closing = (_fields_by_one(data, quote,
+                                           quotes[(quotes == 0)
+                                                  | edge[raw.take(quotes - 1, mode="clip")]].tolist()))
+    # of what is outside
+    firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]
     sizes = lasts - firsts
     if (total := int(sizes.sum())) < len(raw) // 8:  # long quoted texts: their own newlines are passed over
         places = np.arange(total) + np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes)
         ends = places[np.isin(raw[places], (NEWLINE, RETURN))]
     else:
         ends = np.flatnonzero((raw == NEWLINE) | (raw == RETURN))
-        ends = ends[np.searchsorted(lasts, ends, side="right") == np.searchsorted(firsts, ends, side="right") - 1]
+        ends = ends[np.searchsorted(lasts, ends, side="right")
+                    == np.searchsorted(firsts, ends, side="right") - 1]
     return ends, len(opening) > len(closing)
 
 
 def _fields_by_one(data: bytes, quote: str, begins: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Where quoted fields begin and end, given the quotes that stand where a field begins or inside of one."""
+    """Where quoted fields begin and end, given the quotes that stand where a field begins or inside of
+    one."""
     field = re.compile(rb"%b(?:[^%b]++|%b%b)*+(%b?)" % ((re.escape(quote.encode()),) * 5))
     stop, opening, closing = 0, [], []
     for at in begins:
@@ -130,7 +150,8 @@ def fields(rows: Rows, dialect: Dialect) -> tuple[pa.Table, np.ndarray, dict[int
     taken = np.arange(len(rows.starts))
     if dialect.quote is None:
         returns = np.flatnonzero(np.frombuffer(rows.data, np.uint8) == RETURN)
-        inside = np.searchsorted(returns, rows.ends) > np.searchsorted(returns, rows.starts)  # pyarrow would begin a row there
+        # pyarrow would begin a row there
+        inside = np.searchsorted(returns, rows.ends) > np.searchsorted(returns, rows.starts)
         long = rows.ends - rows.starts > dialect.max_record_bytes
         reasons |= dict.fromkeys(np.flatnonzero(long).tolist(),
                                  f"the line has more than max_record_bytes ({dialect.max_record_bytes:,})")
@@ -149,12 +170,16 @@ def fields(rows: Rows, dialect: Dialect) -> tuple[pa.Table, np.ndarray, dict[int
         return "skip"
 
     table = pc.read_csv(
-        pa.BufferReader(data), pc.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=dialect.names),
-        pc.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote or False, newlines_in_values=bool(dialect.quote),
+        pa.BufferReader(data),
+        pc.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=dialect.names),
+        pc.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote or False,
+                        newlines_in_values=bool(dialect.quote),
                         invalid_row_handler=skip),
         pc.ConvertOptions(column_types={name: pa.binary() for name in dialect.names}, check_utf8=False))
     for row in invalid:
-        reasons[int(taken[row.number - 1])] = f"{row.actual_columns} fields where {row.expected_columns} are expected"
+        reasons[int(taken[row.number
+                          - 1])] = f"{row.actual_columns} fields where {row.expected_columns} are expected"
     good = np.setdiff1d(taken, list(reasons)) if invalid else taken
-    assert len(good) == len(table), f"{len(taken)} rows of CSV text were read as {len(table)} and {len(invalid)} bad ones"
+    assert len(good) == len(table), (
+        f"{len(taken)} rows of CSV text were read as {len(table)} and {len(invalid)} bad ones")
     return table, good, reasons

@@ -1,7 +1,9 @@
-"""Blocks of JSON lines to tables: by pyarrow's parser where each line looks like one object, else line by line in Python.
+"""Blocks of JSON lines to tables: by pyarrow's parser where each line looks like one object, else line by
+line in Python.
 
-Not by msgspec or json and `pa.array` alone, which are three to four times slower (26 for 113 MB/s of short fields, 149 for 479 MB/s
-of text). What is here beside the parser keeps it from guessing dates, rounding integers, and crashing, and says which line is bad.
+Not by msgspec or json and `pa.array` alone, which are three to four times slower (26 for 113 MB/s of short
+fields, 149 for 479 MB/s of text). What is here beside the parser keeps it from guessing dates, rounding
+integers, and crashing, and says which line is bad.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Parsed:
 class JsonParser:
     """Parses the blocks of one file, or of a range of one, in order, and learns its columns on the way.
 
-    `columns`: types known before. `lines`: the number of lines before the first block, None if nobody counted.
+    `columns`: types known before. `lines`: the number of lines before the first block, None if nobody
+    counted.
     """
 
     uri: str
@@ -48,14 +51,17 @@ class JsonParser:
     lines: int | None = 0
 
     def __post_init__(self) -> None:
-        self.columns = {name: seen for name, seen in self.columns.items() if self.select is None or name in self.select}
+        self.columns = {name: seen for name, seen in self.columns.items() if self.select is None
+                        or name in self.select}
         kinds = [seen.type for seen in self.columns.values()]
-        # Other columns are left out by the parser only where all types are plain: it would leave out what is new in an object too.
+        # Other columns are left out by the parser only where all types are plain: it would leave out what is
+        # new in an object too.
         self._ignore = self.select is not None and bool(kinds) and not any(
             pa.types.is_nested(kind) or pa.types.is_null(kind) for kind in kinds)
 
     def parse(self, data: bytes, offset: int) -> Parsed:
-        """The records of whole lines that begin at `offset` in the file. Lines with nothing in them are no records."""
+        """The records of whole lines that begin at `offset` in the file. Lines with nothing in them are no
+        records."""
         starts, ends, newlines = line_spans(data)
         clean = self._looks_clean(data, starts, ends)
         rows = self._read(data, len(starts)) if clean else None
@@ -68,10 +74,11 @@ class JsonParser:
         return parsed
 
     def _looks_clean(self, data: bytes, starts: np.ndarray, ends: np.ndarray) -> bool:
-        """Whether each line looks like one object. pyarrow would take several to a line, or one over several lines,
-        and crashes the process at a lone `null` and at very deep nesting."""
+        """Whether each line looks like one object. pyarrow would take several to a line, or one over several
+        lines, and crashes the process at a lone `null` and at very deep nesting."""
         raw = np.frombuffer(data, np.uint8)
-        return len(starts) > 0 and bool((raw[starts] == _OPEN).all()) and bool((raw[ends - 1] == _CLOSE).all()) \
+        return len(starts) > 0 and bool((raw[starts]
+                                         == _OPEN).all()) and bool((raw[ends - 1] == _CLOSE).all()) \
             and int((ends - starts).max()) <= self.max_record_bytes and deepest(raw, starts) < DEPTH_MAX
 
     def _read(self, data: bytes, count: int) -> pa.Table | None:
@@ -84,7 +91,8 @@ class JsonParser:
                 continue
             if self.select is not None:
                 rows = rows.select([name for name in rows.column_names if name in self.select])
-            conflict = any(f.name in self.columns and common_type(f.type, self.columns[f.name].type) is None for f in rows.schema)
+            conflict = any(f.name in self.columns and common_type(f.type, self.columns[f.name].type) is None
+                           for f in rows.schema)
             return None if conflict or rows.num_rows != count or is_inexact(rows, data) else rows
         return None
 
@@ -97,13 +105,15 @@ class JsonParser:
                 self.columns[column.name] = Seen(widened, f"{self.uri}:byte={offset}")
         return conform(rows, self.columns)[0]
 
-    def _line_by_line(self, data: bytes, offset: int, starts: np.ndarray, ends: np.ndarray, tried: bool) -> Parsed:
+    def _line_by_line(self, data: bytes, offset: int, starts: np.ndarray, ends: np.ndarray,
+                      tried: bool) -> Parsed:
         records, lines, failures, mixed = [], [], [], 0
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             line = data[start:end].strip(b" \t\r")
             try:
                 if len(line) > self.max_record_bytes:
-                    raise ValueError(f"the line has {len(line):,} bytes, more than max_record_bytes ({self.max_record_bytes:,})")
+                    raise ValueError(f"the line has {len(line):,} bytes, more than max_record_bytes "
+                                     f"({self.max_record_bytes:,})")
                 if line:
                     records.append(decode(line))
                     lines.append((start, line))
@@ -114,9 +124,11 @@ class JsonParser:
             rows = self._read(b"\n".join(line for _, line in lines), len(lines))
         if rows is None and lines:
             if self.select is not None:  # what is wrong with the other columns does not matter
-                records = [{name: value for name, value in record.items() if name in self.select} for record in records]
+                records = [{name: value for name, value in record.items() if name in self.select}
+                           for record in records]
             rows, reasons = typed(records, self.columns, lambda i: self.located(data, lines[i][0], offset)[1])
-            failures += [self._failure(self.located(data, lines[i][0], offset), TypeError(reason), lines[i][1])
+            failures += [self._failure(self.located(data, lines[i][0], offset), TypeError(reason),
+                                       lines[i][1])
                          for i, reason in reasons.items()]
             lines = [line for i, line in enumerate(lines) if i not in reasons]
             mixed = len(reasons)
@@ -143,8 +155,8 @@ def read_table(data: bytes, schema: pa.Schema | None, ignore: bool) -> pa.Table:
     `schema`: types of columns that are known; with `ignore` the others are left out.
 
     Raises:
-        ArrowInvalid: it cannot be parsed as these types, or not right (pyarrow 26 makes lists of nothing but nulls too short).
-        UnicodeDecodeError: a key is not UTF-8.
+        ArrowInvalid: it cannot be parsed as these types, or not right (pyarrow 26 makes lists of nothing but
+        nulls too short). UnicodeDecodeError: a key is not UTF-8.
     """
     rows = _parse(data, schema, ignore)
     texts = pa.schema([field.with_type(_undated(field.type)) for field in rows.schema])
@@ -160,7 +172,8 @@ def _parse(data: bytes, schema: pa.Schema | None, ignore: bool) -> pa.Table:
     import pyarrow.json as pj
 
     return pj.read_json(pa.BufferReader(data), pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-                        pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore" if ignore else "infer"))
+                        pj.ParseOptions(explicit_schema=schema,
+                                        unexpected_field_behavior="ignore" if ignore else "infer"))
 
 
 def _undated(kind: pa.DataType) -> pa.DataType:
@@ -175,7 +188,8 @@ def _undated(kind: pa.DataType) -> pa.DataType:
 def is_inexact(rows: pa.Table, data: bytes) -> bool:
     """Whether a float may stand for an integer that it cannot hold."""
     floats = (leaf for column in rows.columns for leaf in leaves(column) if pa.types.is_floating(leaf.type))
-    return any((pc.max(pc.abs(leaf)).as_py() or 0) >= _EXACT_FLOAT for leaf in floats) and _LONG_INTEGER.search(data) is not None
+    return any((pc.max(pc.abs(leaf)).as_py() or 0) >= _EXACT_FLOAT
+               for leaf in floats) and _LONG_INTEGER.search(data) is not None
 
 
 def deepest(raw: np.ndarray, starts: np.ndarray) -> int:
@@ -187,4 +201,5 @@ def deepest(raw: np.ndarray, starts: np.ndarray) -> int:
     edges = np.append(starts, len(raw))
     brackets = np.diff(np.searchsorted(np.flatnonzero(folded == _OPEN), edges))
     suspects = (folded[edges[line]:edges[line + 1]] for line in np.flatnonzero(brackets >= DEPTH_MAX))
-    return max((int(np.cumsum(np.where(line[(line == _OPEN) | (line == _CLOSE)] == _OPEN, 1, -1)).max()) for line in suspects), default=0)
+    return max((int(np.cumsum(np.where(line[(line == _OPEN) | (line == _CLOSE)] == _OPEN, 1, -1)).max())
+                for line in suspects), default=0)

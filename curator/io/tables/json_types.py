@@ -14,7 +14,8 @@ import pyarrow as pa
 from curator.io.tables.columns import Seen, UnfitColumn, common_type
 
 DEPTH_MAX = 100  # levels; pyarrow's parser needs quadratic time and at 100,000 levels kills the process
-KEYS_MAX, FILLED_MIN = 1000, 0.1  # more keys than this in a column's objects, and fewer of them in each, are data
+# more keys than this in a column's objects, and fewer of them in each, are data
+KEYS_MAX, FILLED_MIN = 1000, 0.1
 _BIG = pa.decimal128(38, 0)
 _FAMILIES = {bool: "boolean", int: "number", float: "number", str: "string", list: "list", dict: "object"}
 _PLAIN = {type(None): pa.null(), bool: pa.bool_(), float: pa.float64(), str: pa.string()}
@@ -24,8 +25,8 @@ def decode(line: bytes) -> dict[str, Any]:
     """One line as an object.
 
     Raises:
-        ValueError: it is not valid UTF-8, not JSON, not an object, nested too deeply, names a key twice or holds a
-            number beyond what a float can.
+        ValueError: it is not valid UTF-8, not JSON, not an object, nested too deeply, names a key twice or
+            holds a number beyond what a float can.
     """
     try:
         value = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_float=_finite)
@@ -79,8 +80,8 @@ def wanted_lines(uri: str, lines: Iterable[bytes], wanted: Collection[str] | Non
     """The lines with only the columns that are wanted, None for all.
 
     Raises:
-        UnfitColumn: the objects of a column have more than a thousand keys of which each has few. Each key would be a column,
-            null nearly everywhere: gigabytes for a few megabytes of records.
+        UnfitColumn: the objects of a column have more than a thousand keys of which each has few. Each key
+            would be a column, null nearly everywhere: gigabytes for a few megabytes of records.
     """
     keys: dict[str, set[str]] = {}
     filled: Counter = Counter()
@@ -107,13 +108,15 @@ def wanted_lines(uri: str, lines: Iterable[bytes], wanted: Collection[str] | Non
                         if isinstance(child, (dict, list))]
     for path, found in keys.items():
         if len(found) > KEYS_MAX and filled[path] < len(found) * objects[path] * FILLED_MIN:
-            raise UnfitColumn(f"{uri}: the objects of column {path or '(the record)'!r} have {len(found):,} different keys, few of "
-                              "them in any one record: these keys are data, not columns. Make them lists of pairs, or leave the "
+            raise UnfitColumn(f"{uri}: the objects of column {path or '(the record)'!r} have {len(found):,} "
+                              "different keys, few of "
+                              "them in any one record: these keys are data, not columns. Make them lists of "
+                              "pairs, or leave the "
                               "column out with `select`")
     return kept
 
 
-# -- which records fit --------------------------------------------------------------------------------------------
+# -- which records fit ---------------------------------------------------------------------------------------
 
 
 def typed(records: Sequence[dict[str, Any]], known: dict[str, Seen],
@@ -142,7 +145,8 @@ def typed(records: Sequence[dict[str, Any]], known: dict[str, Seen],
             widened = None if own is None else common_type(kind, own)
             if widened is None:
                 there = str(kind) if held is not None else family
-                reasons[i] = f"column {name!r} is {_shown(value)} here but {there} in {where}, and no type holds both"
+                reasons[i] = (f"column {name!r} is {_shown(value)} here but {there} in {where}, "
+                              "and no type holds both")
             else:
                 kind = widened
         if kind.equals(_BIG) and all(type(value) is int and 0 <= value < 2**64 for value in values.values()):

@@ -26,29 +26,33 @@ from curator.io.tables.records import Failure, as_records, excerpt, pieces
 
 HEAD_BYTES = 256 << 10
 _ENCODED_ROWS = 10_000  # at once
-MIXED_FRACTION_MAX = 0.1  # of a file's first records: fewer are stray records that fail, more a mistake to tell at once
+# of a file's first records: fewer are stray records that fail, more a mistake to tell at once
+MIXED_FRACTION_MAX = 0.1
 _PLAIN = (".jsonl", ".ndjson", ".json")
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PAR1": "Parquet",
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz",
+          b"PAR1": "Parquet",
           b"PK\x03\x04": "zip", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
 
 
 @dataclass(kw_only=True)
 class Jsonl(LineSource):
-    """Read JSON Lines: one record a line, in `.jsonl`, `.ndjson` or `.json`, plain, `.gz`, `.zst`, `.bz2` or `.xz`.
+    """Read JSON Lines: one record a line, in `.jsonl`, `.ndjson` or `.json`, plain, `.gz`, `.zst`, `.bz2` or
+    `.xz`.
 
-    Types are kept: "007" and dates stay strings, nested values stay nested, integers stay exact (beyond 64 bits as
-    decimals). Where records differ, whole numbers become floats if that changes no value, and a missing key is null.
-    A line that is no JSON object, is longer than `max_record_bytes`, or has a type that the other records do not have,
-    leaves on `failed` with its place and its first 1,000 characters as `raw`. Types that differ between files, or in more
-    than a tenth of a file's first records, are an InputError before anything runs. A column whose name begins with `_`
-    gets that at its end: `_id` becomes `id_`.
+    Types are kept: "007" and dates stay strings, nested values stay nested, integers stay exact (beyond 64
+    bits as decimals). Where records differ, whole numbers become floats if that changes no value, and a
+    missing key is null. A line that is no JSON object, is longer than `max_record_bytes`, or has a type that
+    the other records do not have, leaves on `failed` with its place and its first 1,000 characters as `raw`.
+    Types that differ between files, or in more than a tenth of a file's first records, are an InputError
+    before anything runs. A column whose name begins with `_` gets that at its end: `_id` becomes `id_`.
     """
 
     name = "jsonl"
     suffixes: ClassVar[tuple[str, ...]] = _PLAIN + tuple(p + c for p in _PLAIN for c in SUFFIXES)
 
     def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
-        parser = JsonParser(part.uri, self.seen, self.max_record_bytes, self.wanted(), 0 if part.start == 0 else None)
+        parser = JsonParser(part.uri, self.seen, self.max_record_bytes, self.wanted(),
+                            0 if part.start == 0 else None)
         with self.opened(part) as file:
             for block in read_blocks(file, part.start, part.stop, max_line_bytes=self.max_record_bytes):
                 if isinstance(block, Unreadable):
@@ -64,10 +68,12 @@ class Jsonl(LineSource):
         data = self._beginning(file)
         for magic, kind in _MAGIC.items():
             if data.startswith(magic):
-                raise InputError(f"{file.uri} is not JSON Lines but {kind}. Give it the name that belongs to its "
+                raise InputError(f"{file.uri} is not JSON Lines but {kind}. Give it the name that belongs to "
+                                 "its "
                                  "content (for example .jsonl.gz), or convert it")
         if data.lstrip()[:1] == b"[":
-            raise InputError(f"{file.uri} is a JSON array, not JSON Lines. Write one object a line, for example with: "
+            raise InputError(f"{file.uri} is a JSON array, not JSON Lines. Write one object a line, for "
+                             "example with: "
                              f"jq -c '.[]' {file.uri}")
         data = b"\n".join(wanted_lines(file.uri, data.split(b"\n"), self.wanted()))
         parsed = JsonParser(file.uri, {}, self.max_record_bytes, self.wanted()).parse(data, 0)
@@ -106,9 +112,9 @@ def _places(parsed: Parsed, data: bytes, uri: str) -> list[tuple[str, Seen]]:
 class ToJsonl(TextSink):
     """Write JSON Lines: one object a line, in UTF-8, `.jsonl.zst` unless `compression` says `gz` or `none`.
 
-    Numbers, text, lists and objects come back as they were. Dates and times become ISO 8601 text, binary values base64
-    text, decimals text (whole numbers if they have no places). A float that is no number becomes `NaN` or `Infinity`: strict
-    readers refuse that, so replace it before if yours is one.
+    Numbers, text, lists and objects come back as they were. Dates and times become ISO 8601 text, binary
+    values base64 text, decimals text (whole numbers if they have no places). A float that is no number
+    becomes `NaN` or `Infinity`: strict readers refuse that, so replace it before if yours is one.
     """
 
     compression: str | None = "zst"  # zst, gz or none

@@ -38,17 +38,20 @@ def read_blocks(file: BinaryIO, start: int = 0, stop: int | None = None, *, max_
                 block_bytes: int = BLOCK_BYTES) -> Iterator[Block | Unreadable]:
     """The lines that begin in [start, stop) of a file, so that ranges side by side give each line once.
 
-    A line ends with a newline or with the file. A byte order mark at the beginning of the file is skipped. Not more
-    than a block and a line is held. With `start` the file must be seekable. Lines inside a block are not measured.
+    A line ends with a newline or with the file. A byte order mark at the beginning of the file is skipped.
+    Not more than a block and a line is held. With `start` the file must be seekable. Lines inside a block are
+    not measured.
     """
     offset = _seek_line(file, start, stop)  # of the first line that was not given out
-    rest, skipped, raw = b"", 0, b""  # how that line begins; bytes of it that were thrown away, and their beginning: it is too long
+    # how that line begins; bytes of it that were thrown away, and their beginning: it is too long
+    rest, skipped, raw = b"", 0, b""
     at_end = False
     while not at_end and (stop is None or offset < stop):
         wanted = block_bytes if stop is None else min(block_bytes, max(stop - offset - len(rest), 1 << 16))
         try:
             chunk = read_some(file, max(wanted, len(rest), len(BOM)))
-        except DamagedStream as error:  # what stands before the damage was given out; the line it cut through is lost
+        # what stands before the damage was given out; the line it cut through is lost
+        except DamagedStream as error:
             yield Unreadable(offset, error, (raw or rest)[:EXCERPT_BYTES])
             return
         at_end = not chunk
@@ -62,7 +65,8 @@ def read_blocks(file: BinaryIO, start: int = 0, stop: int | None = None, *, max_
             if not first and not at_end:
                 rest, skipped = b"", size
                 continue
-            error = ValueError(f"the line has {size:,} bytes, more than max_record_bytes ({max_line_bytes:,})")
+            error = ValueError(f"the line has {size:,} bytes, more than max_record_bytes "
+                               f"({max_line_bytes:,})")
             yield Unreadable(offset, error, raw)
             data, offset, skipped, raw = data[first or len(data):], offset + size, 0, b""
             if stop is not None and offset >= stop:
@@ -105,7 +109,8 @@ def _seek_line(file: BinaryIO, start: int, stop: int | None) -> int:
 
 
 def line_spans(data: bytes) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where the lines of a block begin and end (without newline and carriage return), and how many newlines it has.
+    """Where the lines of a block begin and end (without newline and carriage return), and how many newlines
+    it has.
 
     Empty lines are left out.
     """

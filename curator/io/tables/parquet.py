@@ -22,17 +22,20 @@ from curator.io.tables.plain import as_json_text
 from curator.io.tables.records import EXCERPT, PIECE_BYTES, PIECE_ROWS, Failure, as_records, pieces
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
-GROUP_BYTES_MAX, BUFFER_BYTES = 64 << 20, 1 << 20  # larger row groups are not read at once, but through buffers
+# larger row groups are not read at once, but through buffers
+GROUP_BYTES_MAX, BUFFER_BYTES = 64 << 20, 1 << 20
 _BROKEN = (pa.ArrowException, OSError, ValueError)  # what pyarrow raises for a file that is damaged
 
 
 @dataclass(kw_only=True)
 class Parquet(FileSource):
-    """Read Parquet files (`.parquet`, `.pq`), a few thousand records at a time; big files are split at row groups.
+    """Read Parquet files (`.parquet`, `.pq`), a few thousand records at a time; big files are split at row
+    groups.
 
-    Types come out as they are in the file. Where files differ, numbers widen if that changes no value, and a missing
-    column is null; types that cannot be joined are an InputError before anything runs. A row group that cannot be read
-    is one row on `failed`, and the others come through. A column whose name begins with `_` gets that at its end.
+    Types come out as they are in the file. Where files differ, numbers widen if that changes no value, and a
+    missing column is null; types that cannot be joined are an InputError before anything runs. A row group
+    that cannot be read is one row on `failed`, and the others come through. A column whose name begins with
+    `_` gets that at its end.
     """
 
     name = "parquet"
@@ -76,10 +79,12 @@ class Parquet(FileSource):
                 yield from self._records(rows, part, np.arange(done, done + len(rows)))
                 done += len(rows)
         except _BROKEN as error:
-            if getattr(error, "errno", None) is not None or isinstance(error, (ConnectionError, TimeoutError)):
+            if getattr(error, "errno",
+                       None) is not None or isinstance(error, (ConnectionError, TimeoutError)):
                 raise  # the file could not be reached, which is no damage of the file
             last = first + described.num_rows - 1
-            fault = InputError(f"{part.uri}: rows {done} to {last} (row group {group}) cannot be read: {error}")
+            fault = InputError(f"{part.uri}: rows {done} to {last} (row group {group}) cannot be read: "
+                               f"{error}")
             fault.__cause__ = error
             yield failures(part, [Failure(f"{part.uri}:row={done}", done, fault)])
 
@@ -119,8 +124,8 @@ def _begin(group: Any) -> int:
 class ToParquet(FileSink):
     """Write Parquet files, compressed with zstd unless `compression` says snappy, gzip, lz4, brotli or none.
 
-    Every type comes back as it was, but for objects without any key, which Parquet does not have: a column with such is
-    written as JSON text. A row group holds about 32 MB of data.
+    Every type comes back as it was, but for objects without any key, which Parquet does not have: a column
+    with such is written as JSON text. A row group holds about 32 MB of data.
     """
 
     compression: str | None = "zstd"  # zstd, snappy, gzip, lz4, brotli or none

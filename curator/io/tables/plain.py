@@ -19,8 +19,9 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 def json_lines(rows: pa.Table) -> bytes:
     """The rows as JSON, one object a line, UTF-8, nothing escaped that need not be.
 
-    Dates, times and durations are ISO 8601 text, binary values base64 text; decimals are text, or whole numbers if they have no
-    places. A float that is no number is `NaN`, `Infinity` or `-Infinity`, as Python, pandas and pyarrow write and read it.
+    Dates, times and durations are ISO 8601 text, binary values base64 text; decimals are text, or whole
+    numbers if they have no places. A float that is no number is `NaN`, `Infinity` or `-Infinity`, as Python,
+    pandas and pyarrow write and read it.
     """
     import msgspec
 
@@ -34,12 +35,14 @@ def json_lines(rows: pa.Table) -> bytes:
                     record[column.name] = shape(record[column.name])
     if not any(_holds_non_finite(leaf) for column in rows.columns for leaf in leaves(column)):
         return msgspec.json.Encoder().encode_lines(records)
-    lines = (json.dumps(msgspec.to_builtins(record, str_keys=True), ensure_ascii=False, separators=(",", ":")) for record in records)
+    lines = (json.dumps(msgspec.to_builtins(record, str_keys=True), ensure_ascii=False, separators=(",", ":"))
+             for record in records)
     return ("\n".join(lines) + "\n").encode()
 
 
 def flat(rows: pa.Table) -> pa.Table:
-    """The rows with one text or number in a field: nested values as JSON, dates and binary values as in `json_lines`."""
+    """The rows with one text or number in a field: nested values as JSON, dates and binary values as in
+    `json_lines`."""
     return pa.table({name: _flat(rows.column(name)) for name in rows.column_names})
 
 
@@ -60,7 +63,8 @@ def as_json_text(values: pa.ChunkedArray) -> pa.Array:
     import msgspec
 
     values = _plain(values)
-    shape, builtins, dumps = _shaper(values.type), msgspec.to_builtins, json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    shape, builtins, dumps = (_shaper(values.type), msgspec.to_builtins,
+                              json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode)
     return _texts(values, lambda value: dumps(builtins(shape(value) if shape else value, str_keys=True)))
 
 
@@ -69,7 +73,8 @@ def _texts(values: pa.ChunkedArray | pa.Array, write: Callable[[Any], str]) -> p
 
 
 def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Values as Python has them too. At any depth times and durations become text, as they have nanoseconds and any year."""
+    """Values as Python has them too. At any depth times and durations become text, as they have nanoseconds
+    and any year."""
     kind = values.type
     if isinstance(values, pa.ChunkedArray):
         chunks = [_plain(chunk) for chunk in values.chunks]
@@ -89,10 +94,12 @@ def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     if pa.types.is_temporal(kind):
         return values.cast(pa.string())
     if pa.types.is_struct(kind):
-        return pa.StructArray.from_arrays(list(map(_plain, values.flatten())), [f.name for f in kind], mask=values.is_null())
+        return pa.StructArray.from_arrays(list(map(_plain, values.flatten())), [f.name for f in kind],
+                                          mask=values.is_null())
     if pa.types.is_map(kind):
         pairs = values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
-        offsets = pc.if_else(pa.concat_arrays([values.is_null(), pa.array([False])]), None, _offsets(pairs).cast(pa.int32()))
+        offsets = pc.if_else(pa.concat_arrays([values.is_null(), pa.array([False])]), None,
+                             _offsets(pairs).cast(pa.int32()))
         return pa.MapArray.from_arrays(offsets, *map(_plain, pairs.flatten().flatten()))
     return pa.LargeListArray.from_arrays(_offsets(values), _plain(values.flatten()), mask=values.is_null())
 
@@ -100,7 +107,8 @@ def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
 def _changes(kind: pa.DataType) -> bool:
     if pa.types.is_temporal(kind):
         return not pa.types.is_interval(kind)
-    return isinstance(kind, pa.BaseExtensionType) or pa.types.is_dictionary(kind) or pa.types.is_float16(kind) \
+    return isinstance(kind,
+                      pa.BaseExtensionType) or pa.types.is_dictionary(kind) or pa.types.is_float16(kind) \
         or any(_changes(kind.field(i).type) for i in range(kind.num_fields))
 
 
@@ -111,7 +119,8 @@ def _offsets(lists: pa.Array) -> pa.Array:
 
 
 def _shaper(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes of a value of the plain type, which is not null, one as JSON has it; None where that is the same.
+    """What makes of a value of the plain type, which is not null, one as JSON has it; None where that is the
+    same.
 
     Decimals without places become integers, of any size; maps objects, unless a key comes twice.
     """
@@ -124,7 +133,8 @@ def _shaper(kind: pa.DataType) -> Callable[[Any], Any] | None:
         shapers = {field.name: shape for field in kind if (shape := _shaper(field.type)) is not None}
         return partial(_shaped_object, shapers=shapers) if shapers else None
     inner = _shaper(kind.value_type) if pa.types.is_nested(kind) and kind.num_fields == 1 else None
-    return None if inner is None else lambda values: [None if value is None else inner(value) for value in values]
+    return None if inner is None else lambda values: [None if value is None else inner(value)
+                                                      for value in values]
 
 
 def _object(pairs: list[tuple[Any, Any]]) -> Any:
@@ -145,4 +155,5 @@ def _iso_duration(value: int, per_second: int) -> str:
 def _holds_non_finite(values: pa.ChunkedArray) -> bool:
     if pa.types.is_floating(values.type):
         return pc.any(pc.invert(pc.is_finite(values))).as_py() is True
-    return pa.types.is_nested(values.type) or isinstance(values.type, pa.BaseExtensionType)  # others go the slow way unseen
+    # others go the slow way unseen
+    return pa.types.is_nested(values.type) or isinstance(values.type, pa.BaseExtensionType)

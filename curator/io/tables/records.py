@@ -26,7 +26,8 @@ def generated_ids(uri: str, positions: np.ndarray) -> pa.Array:
     The position is mixed with a hash of the uri by the finaliser of splitmix64, which is a bijection.
     Source: Steele, Lea & Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014, figure 13.
     """
-    mixed = positions.astype(np.uint64) + np.uint64(xxhash.xxh3_64_intdigest(uri.encode("utf-8", "surrogateescape")))
+    mixed = (positions.astype(np.uint64)
+             + np.uint64(xxhash.xxh3_64_intdigest(uri.encode("utf-8", "surrogateescape"))))
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(27)
@@ -38,7 +39,8 @@ def generated_ids(uri: str, positions: np.ndarray) -> pa.Array:
 
 
 def visible_name(name: str, taken: Sequence[str] = ()) -> str:
-    """The name a column gets. Names that begin with `_` are the engine's: `_id` becomes `id_`. Twins get a number."""
+    """The name a column gets. Names that begin with `_` are the engine's: `_id` becomes `id_`. Twins get a
+    number."""
     bare = name.lstrip("_")
     named = (bare or ("column" if name else "")) + "_" * (len(name) - len(bare))
     candidate, count = named, 1
@@ -70,7 +72,8 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def as_records(rows: pa.Table, uri: str, positions: np.ndarray, id_column: str = "id") -> pa.Table:
-    """The rows with `id` and `source`: the input's own as strings, and where it has none, from file and position.
+    """The rows with `id` and `source`: the input's own as strings, and where it has none, from file and
+    position.
 
     Where another column is the id, a column `id` of the input becomes `id_original`.
     """
@@ -93,7 +96,8 @@ def _with(rows: pa.Table, name: str, values: pa.Array, first: bool = False) -> p
     at = rows.schema.get_field_index(name)
     if at >= 0:
         return rows.set_column(at, name, values)
-    return rows.add_column(0, name, values) if first and rows.num_columns else rows.append_column(name, values)
+    return rows.add_column(0, name,
+                           values) if first and rows.num_columns else rows.append_column(name, values)
 
 
 def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
@@ -104,7 +108,8 @@ def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind) \
             or (pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type)):
         return values.cast(pa.string())
-    written = [None if v is None else v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str)
+    written = [None if v is None else v if isinstance(v, str)
+               else json.dumps(v, ensure_ascii=False, default=str)
                for v in values.to_pylist()]
     return pa.array(written, pa.string())
 
@@ -121,7 +126,8 @@ def pieces(rows: pa.Table) -> Iterator[Batch]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A record that could not be read. `offset`: bytes (rows in Parquet and CSV) from the beginning of the file."""
+    """A record that could not be read. `offset`: bytes (rows in Parquet and CSV) from the beginning of the
+    file."""
 
     place: str
     offset: int | None
@@ -130,12 +136,14 @@ class Failure:
 
 
 def failed_rows(uri: str, failures: Sequence[Failure]) -> Batch:
-    """What goes to the port `failed`. `id` is the place; `raw` holds the first 1,000 characters of the bad record."""
+    """What goes to the port `failed`. `id` is the place; `raw` holds the first 1,000 characters of the bad
+    record."""
     return Batch(rows=pa.table({
         "id": pa.array([f.place for f in failures], pa.string()),
         "source": pa.array([uri] * len(failures), pa.string()),
         "offset": pa.array([f.offset for f in failures], pa.int64()),
-        "error": pa.array([f.error if isinstance(f.error, str) else f"{type(f.error).__name__}: {f.error}" for f in failures],
+        "error": pa.array([f.error if isinstance(f.error, str) else f"{type(f.error).__name__}: {f.error}"
+                           for f in failures],
                           pa.string()),
         "traceback": pa.array([_trace(f.error) for f in failures], pa.string()),
         "raw": pa.array([f.raw[:EXCERPT] for f in failures], pa.string()),

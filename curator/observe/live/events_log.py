@@ -1,8 +1,8 @@
 """What happened in a run, line by line in `_run/events.jsonl`, written while it happens.
 
-On a local disk each line is appended at once, so that it is there after a kill. Other filesystems cannot append: there the
-file is written again now and then, never for more than a hundredth of the time, and a kill costs what came since. A later
-attempt of the run goes on in the same file with its own number.
+On a local disk each line is appended at once, so that it is there after a kill. Other filesystems cannot
+append: there the file is written again now and then, never for more than a hundredth of the time, and a kill
+costs what came since. A later attempt of the run goes on in the same file with its own number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ REWRITE_SHARE = 0.01  # so seldom that this costs no more than this share of the
 
 @dataclass
 class _Kind:
-    """How many lines of one kind may be written now (`allowed`, at the time `at`), and how many were not (`more`)."""
+    """How many lines of one kind may be written now (`allowed`, at the time `at`), and how many were not
+    (`more`)."""
 
     at: float
     allowed: float = BURST
@@ -46,9 +47,11 @@ class _Kind:
 
 
 class EventLog:
-    """Appends lines to the log of a run. `folder` is its `_run`, `run` the number of the attempt, `clock` gives seconds.
+    """Appends lines to the log of a run. `folder` is its `_run`, `run` the number of the attempt, `clock`
+    gives seconds.
 
-    `trouble` says why the last line could not be written, if so: the next call tries again, and only `close` raises.
+    `trouble` says why the last line could not be written, if so: the next call tries again, and only `close`
+    raises.
     """
 
     def __init__(self, folder: Folder, run: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -115,7 +118,8 @@ class EventLog:
     def _line(self, now: float, event: str, text: str, fields: dict[str, Any]) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": at, "t": round(now - self._began, 3), "run": self.run, "event": event,
-                **{name: value for name, value in fields.items() if value is not None}, "text": text[:TEXT_MAX]}
+                **{name: value for name, value in fields.items() if value is not None},
+                "text": text[:TEXT_MAX]}
         self._pending += json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
 
     def _write(self) -> None:

@@ -1,7 +1,7 @@
 """A run in numbers for Prometheus: what the metrics are, and the port at which they are served.
 
-Text and port are `prometheus_client`'s. The numbers are taken from the run a few times a second at most; nothing is counted in a
-call, and Ray gets the same ones.
+Text and port are `prometheus_client`'s. The numbers are taken from the run a few times a second at most;
+nothing is counted in a call, and Ray gets the same ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ HOST = "127.0.0.1"  # who may read the numbers of a run is the user's to say
 
 
 class Family(NamedTuple):
-    """The metrics of one name. A counter never falls; `labels` are the names that each sample has a value for."""
+    """The metrics of one name. A counter never falls; `labels` are the names that each sample has a value
+    for."""
 
     kind: Literal["gauge", "counter"]
     labels: tuple[str, ...]
@@ -27,34 +28,50 @@ class Family(NamedTuple):
 
 
 FAMILIES = {
-    "curator_run_info": Family("gauge", ("run", "out", "attempt", "version"), "Always 1; the labels say which run this is."),
-    "curator_limit_info": Family("gauge", ("limit",), "Always 1; the label says in words what limits the run."),
+    "curator_run_info": Family("gauge", ("run", "out", "attempt", "version"),
+                               "Always 1; the labels say which run this is."),
+    "curator_limit_info": Family("gauge", ("limit",),
+                                 "Always 1; the label says in words what limits the run."),
     "curator_run_seconds": Family("gauge", (), "Seconds since this attempt of the run began."),
     "curator_units": Family("gauge", ("state",), "Units of the source: done, or left to do."),
     "curator_source_bytes": Family("gauge", ("state",), "Bytes of the source: done, or left to do."),
-    "curator_stage_rows_in_total": Family("counter", ("stage",), "Rows that a stage took in; a source: records read."),
-    "curator_stage_rows_made_total": Family("counter", ("stage",), "Rows that a stage made beside those it took in."),
-    "curator_stage_rows_out_total": Family("counter", ("stage", "port"), "Rows that a stage sent to a port; a sink: written."),
-    "curator_stage_rows_dropped_total": Family("counter", ("stage", "reason"), "Rows that a stage dropped, by reason."),
-    "curator_stage_rows_duplicate_total": Family("counter", ("stage",), "Rows that a stage found to be duplicates."),
+    "curator_stage_rows_in_total": Family("counter", ("stage",),
+                                          "Rows that a stage took in; a source: records read."),
+    "curator_stage_rows_made_total": Family("counter", ("stage",),
+                                            "Rows that a stage made beside those it took in."),
+    "curator_stage_rows_out_total": Family("counter", ("stage", "port"),
+                                           "Rows that a stage sent to a port; a sink: written."),
+    "curator_stage_rows_dropped_total": Family("counter", ("stage", "reason"),
+                                               "Rows that a stage dropped, by reason."),
+    "curator_stage_rows_duplicate_total": Family("counter", ("stage",),
+                                                 "Rows that a stage found to be duplicates."),
     "curator_stage_rows_failed_total": Family("counter", ("stage",), "Rows that failed in a stage."),
     "curator_stage_rows_absorbed_total": Family("counter", ("stage",), "Rows that a stage took in for good."),
-    "curator_stage_busy_seconds_total": Family("counter", ("stage",), "Seconds of work in a stage, over all workers."),
+    "curator_stage_busy_seconds_total": Family("counter", ("stage",),
+                                               "Seconds of work in a stage, over all workers."),
     "curator_operator_queue_rows": Family("gauge", ("operator",), "Rows that wait before an operator."),
     "curator_operator_queue_bytes": Family("gauge", ("operator",), "Bytes that wait before an operator."),
-    "curator_operator_queue_limit_bytes": Family("gauge", ("operator",), "Bytes that may wait before an operator."),
-    "curator_operator_workers": Family("gauge", ("operator", "state"), "Workers of an operator: starting, working, or idle."),
-    "curator_operator_rows_per_second": Family("gauge", ("operator",), "Rows that one worker does in a second of work."),
-    "curator_operator_setup_seconds": Family("gauge", ("operator",), "What the last worker took to get ready."),
-    "curator_operator_calls_total": Family("counter", ("operator",), "Calls that workers have answered in this attempt."),
-    "curator_operator_busy_seconds_total": Family("counter", ("operator",), "Seconds of work in this attempt, over all workers."),
+    "curator_operator_queue_limit_bytes": Family("gauge", ("operator",),
+                                                 "Bytes that may wait before an operator."),
+    "curator_operator_workers": Family("gauge", ("operator", "state"),
+                                       "Workers of an operator: starting, working, or idle."),
+    "curator_operator_rows_per_second": Family("gauge", ("operator",),
+                                               "Rows that one worker does in a second of work."),
+    "curator_operator_setup_seconds": Family("gauge", ("operator",),
+                                             "What the last worker took to get ready."),
+    "curator_operator_calls_total": Family("counter", ("operator",),
+                                           "Calls that workers have answered in this attempt."),
+    "curator_operator_busy_seconds_total": Family("counter", ("operator",),
+                                                  "Seconds of work in this attempt, over all workers."),
     "curator_node_cores": Family("gauge", ("node",), "Cores of a node that the run may use."),
     "curator_node_cores_used": Family("gauge", ("node",), "Cores of a node on which workers work now."),
     "curator_node_gpus": Family("gauge", ("node",), "GPUs of a node that the run may use."),
-    "curator_node_gpus_used": Family("gauge", ("node",), "GPUs of a node, and shares of one, that workers hold."),
+    "curator_node_gpus_used": Family("gauge", ("node",),
+                                     "GPUs of a node, and shares of one, that workers hold."),
     "curator_live_bytes": Family("gauge", (), "Bytes of batches on their way between workers."),
     "curator_budget_bytes": Family("gauge", (), "Bytes of batches that may be on their way between workers."),
-    "curator_events_total": Family("counter", ("event",), "Lines of events.jsonl of this attempt, by kind of event."),
+    "curator_events_total": Family("counter", ("event",),
+                                   "Lines of events.jsonl of this attempt, by kind of event."),
 }
 
 
@@ -68,11 +85,14 @@ def samples(run: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], engine:
             events: Mapping[str, int]) -> list[Sample]:
     """Every number of a run, families in the order of `FAMILIES`.
 
-    `run`: name, out, attempt, version, seconds, units_done, units_left, bytes_done, bytes_left, limit ("" for not known).
-    `stages`: as in `stats.json`. `engine`: as `snapshot_of` gives it, {} when nothing works. `events`: lines by kind.
+    `run`: name, out, attempt, version, seconds, units_done, units_left, bytes_done, bytes_left, limit ("" for
+    not known). `stages`: as in `stats.json`. `engine`: as `snapshot_of` gives it, {} when nothing works.
+    `events`: lines by kind.
     """
-    found = [*_of_run(run), *_of_stages(stages), *_of_engine(engine), *(("events_total", n, event) for event, n in events.items())]
-    named = [Sample(f"curator_{name}", tuple(zip(FAMILIES[f"curator_{name}"].labels, labels, strict=True)), value)
+    found = [*_of_run(run), *_of_stages(stages), *_of_engine(engine),
+             *(("events_total", n, event) for event, n in events.items())]
+    named = [Sample(f"curator_{name}", tuple(zip(FAMILIES[f"curator_{name}"].labels, labels, strict=True)),
+                    value)
              for name, value, *labels in found]
     order = {name: at for at, name in enumerate(FAMILIES)}
     return sorted(named, key=lambda sample: order[sample.name])
@@ -100,19 +120,23 @@ def _of_stages(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple]:
 
 def _of_engine(engine: Mapping[str, Any]) -> Iterator[tuple]:
     for operator in engine.get("operators", ()):
-        for metric, key in (("queue_rows", "queue_rows"), ("queue_bytes", "queue_bytes"), ("queue_limit_bytes", "queue_limit"),
-                            ("rows_per_second", "rows_per_s"), ("setup_seconds", "setup_s"), ("calls_total", "calls"),
+        for metric, key in (("queue_rows", "queue_rows"), ("queue_bytes", "queue_bytes"),
+                            ("queue_limit_bytes", "queue_limit"),
+                            ("rows_per_second", "rows_per_s"), ("setup_seconds", "setup_s"),
+                            ("calls_total", "calls"),
                             ("busy_seconds_total", "busy_s")):
             yield f"operator_{metric}", operator[key], operator["name"]
-        yield from (("operator_workers", workers, operator["name"], state) for state, workers in operator["workers"].items())
+        yield from (("operator_workers", workers, operator["name"], state)
+                    for state, workers in operator["workers"].items())
     for node in engine.get("nodes", ()):
-        yield from ((f"node_{key}", node[key], node["node"]) for key in ("cores", "cores_used", "gpus", "gpus_used"))
+        yield from ((f"node_{key}", node[key], node["node"])
+                    for key in ("cores", "cores_used", "gpus", "gpus_used"))
     yield from ((key, engine[key]) for key in ("live_bytes", "budget_bytes") if key in engine)
 
 
 class Steady:
-    """Keeps counters from falling. The rows of a unit that starts again come once more, and a counter that fell would be
-    read as one that began anew: it stands still instead until the work is made good."""
+    """Keeps counters from falling. The rows of a unit that starts again come once more, and a counter that
+    fell would be read as one that began anew: it stands still instead until the work is made good."""
 
     def __init__(self) -> None:
         self._most: dict[tuple[str, tuple], float] = {}
@@ -139,7 +163,8 @@ class Endpoint:
         host, _, port = str(address).rpartition(":")
         host = host or HOST
         if not port.isdigit() or int(port) > 65535:
-            raise CuratorError(f"metrics port {address!r}: give a port such as 9400, or host and port such as 0.0.0.0:9400")
+            raise CuratorError(f"metrics port {address!r}: give a port such as 9400, or host and port such "
+                               "as 0.0.0.0:9400")
         self.samples: Sequence[Sample] = ()
         registry = CollectorRegistry()
         registry.register(self)
@@ -170,8 +195,8 @@ class Endpoint:
 class Published:
     """Hands samples to gauges of another library, such as Ray's.
 
-    `gauge(name, help, labels)` makes one; its `set(value, tags)` takes a number and a dict. A sample that is no longer
-    there is set to 0, because such a gauge would show its last value for ever.
+    `gauge(name, help, labels)` makes one; its `set(value, tags)` takes a number and a dict. A sample that is
+    no longer there is set to 0, because such a gauge would show its last value for ever.
     """
 
     def __init__(self, gauge: Callable[[str, str, tuple[str, ...]], Any]) -> None:

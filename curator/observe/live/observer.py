@@ -1,4 +1,5 @@
-"""Watches a run: what happens goes to `events.jsonl`, how much of it to the metrics. Events and fields: docs/observe.md."""
+"""Watches a run: what happens goes to `events.jsonl`, how much of it to the metrics. Events and fields:
+docs/observe.md."""
 
 from __future__ import annotations
 
@@ -22,17 +23,22 @@ from curator.pipeline.plan import Operator
 
 SAMPLES_S = 0.5  # numbers are taken so often, or
 SAMPLES_SHARE = 0.01  # so seldom that it costs no more than this share of the time
-LIMIT_S = 60.0  # the same sentence with other numbers is shown anew after so long: each one is a new series in Prometheus
+# the same sentence with other numbers is shown anew after so long: each one is a new series in Prometheus
+LIMIT_S = 60.0
 
 # What the scheduler reports, as it is called in the log. A kind that is not here keeps its name.
-REPORTS = {"retry": "call_failed", "restart": "unit_restart", "failed": "record_failed", "stopped": "stop", "lost": "worker_lost"}
+REPORTS = {"retry": "call_failed", "restart": "unit_restart", "failed": "record_failed", "stopped": "stop",
+           "lost": "worker_lost"}
 
-# Of all that is seen only these have lines, and the calls that `_submit` looks for; the others come by the thousand.
-LOGGED = frozenset({ev.WorkerReady, ev.WorkerLost, ev.NodeUp, ev.NodeDown, DataLost, ev.StartWorker, ev.StopWorker, ev.Commit, ev.Report})
+# Of all that is seen only these have lines, and the calls that `_submit` looks for; the others come by the
+# thousand.
+LOGGED = frozenset({ev.WorkerReady, ev.WorkerLost, ev.NodeUp, ev.NodeDown, DataLost, ev.StartWorker,
+                    ev.StopWorker, ev.Commit, ev.Report})
 
 
 class Observer:
-    """Is shown by the loop of a run what came in and what was decided. `folder`: the run's `_run`; `run`: the attempt's number.
+    """Is shown by the loop of a run what came in and what was decided. `folder`: the run's `_run`; `run`: the
+    attempt's number.
 
     A context: it writes `run_end` also when the run breaks off with an exception.
     """
@@ -43,7 +49,8 @@ class Observer:
         self.clock, self.began, self.endpoint = clock, clock(), endpoint
         self.facts = {"name": name, "out": folder.uri.rstrip("/").removesuffix("/_run"), "attempt": run,
                       "version": version("curator-core")}
-        self.deaths: list[str] = []  # what the first worker that died died of, and how often it happened: `dead`
+        # what the first worker that died died of, and how often it happened: `dead`
+        self.deaths: list[str] = []
         self.dead = 0
         self._published: Published | None = None
         self._steady, self._due = Steady(), 0.0
@@ -57,15 +64,18 @@ class Observer:
         """The first line of an attempt. `skipped`: of the units, those that earlier ones have done."""
         name, url = self.facts["name"], self.endpoint.url if self.endpoint else None
         text = f"attempt {self.log.run} of {name} begins: {units - skipped} of {plural(units, 'unit')} to do"
-        self.log.add("run_begin", text, name=name, version=self.facts["version"], host=socket.gethostname(), pid=os.getpid(),
+        self.log.add("run_begin", text, name=name, version=self.facts["version"], host=socket.gethostname(),
+                     pid=os.getpid(),
                      metrics=url, units=units, skipped=skipped, **fields)
         self.log.flush()
 
-    def phase(self, operators: Sequence[Operator], units: Sequence[str], number: int = 1, of: int = 1) -> None:
+    def phase(self, operators: Sequence[Operator], units: Sequence[str], number: int = 1,
+              of: int = 1) -> None:
         """From now on operators, units and workers are numbered as here. `units`: what people call them."""
         self._number(operators, units)
         if of > 1:
-            self.log.add("phase_begin", f"phase {number} of {of} begins: {plural(len(units), 'unit')}", phase=number, phases=of,
+            self.log.add("phase_begin", f"phase {number} of {of} begins: {plural(len(units), 'unit')}",
+                         phase=number, phases=of,
                          units=len(units))
             self.log.flush()
 
@@ -82,7 +92,8 @@ class Observer:
         """
         self._ended = True
         text = message or ", ".join(f"{count(n)} {end}" for end, n in (records or {}).items() if n)
-        self.log.add("run_end", f"{status}: {text}" if text else status, status=status, message=message or None,
+        self.log.add("run_end", f"{status}: {text}" if text else status, status=status,
+                     message=message or None,
                      seconds=round(self.clock() - self.began, 3), records=records)
         self.log.close()
 
@@ -113,15 +124,18 @@ class Observer:
         add = self.log.add
         match event:
             case ev.WorkerReady():
-                add("worker_ready", f"{self._worker(event.worker)} is ready after {event.setup_s:.2f} s", worker=event.worker,
+                add("worker_ready", f"{self._worker(event.worker)} is ready after {event.setup_s:.2f} s",
+                    worker=event.worker,
                     operator=self._operator_of(event.worker), setup_s=round(event.setup_s, 3))
             case ev.WorkerLost() if event.worker in self._workers:
                 self._lost(event)
             case ev.NodeUp(number=number, node=node):
-                add("node_up", f"node {number} ({node.name}) has joined: {node.cpus:g} cores, {plural(node.gpus, 'GPU')}",
+                add("node_up", f"node {number} ({node.name}) has joined: {node.cpus:g} cores, "
+                               f"{plural(node.gpus, 'GPU')}",
                     node=number, name=node.name, cores=node.cpus, gpus=node.gpus)
             case ev.NodeDown():
-                add("node_down", f"node {event.number} is gone: {event.reason}", node=event.number, reason=event.reason)
+                add("node_down", f"node {event.number} is gone: {event.reason}", node=event.number,
+                    reason=event.reason)
             case DataLost():
                 add("data_lost", f"a call could not begin: {event.reason}", reason=event.reason)
 
@@ -132,7 +146,8 @@ class Observer:
                 self._start(action)
             case ev.StopWorker(worker=worker, kill=kill):
                 name, who = self._operator_of(worker), self._worker(worker)
-                self.log.add("worker_stop", f"{who} is {'killed' if kill else 'told to end'}", worker=worker, operator=name,
+                self.log.add("worker_stop", f"{who} is {'killed' if kill else 'told to end'}", worker=worker,
+                             operator=name,
                              kill=kill or None)
                 if kill:
                     self._workers.pop(worker, None)
@@ -142,7 +157,8 @@ class Observer:
                 unit, files = self._units[action.unit], sum(map(len, action.files.values()))
                 failed = sum(c.failed for c in action.counts.values())
                 text = f"{unit} is done: {plural(files, 'file')}{f', {failed} failed' if failed else ''}"
-                self.log.add("unit_commit", text, unit=unit, attempt=action.attempt + 1, files=files, failed=failed or None)
+                self.log.add("unit_commit", text, unit=unit, attempt=action.attempt + 1, files=files,
+                             failed=failed or None)
             case ev.Report():
                 self._report(action, lost)
 
@@ -162,7 +178,8 @@ class Observer:
             self.log.add("worker_end", f"{who} has ended", worker=worker, operator=operator.name)
             return
         stage = operator.steps[event.step].name if len(operator.steps) > 1 and not event.setup else None
-        self.log.add("worker_lost", f"{who} died{' in its setup' if event.setup else ''}: {event.reason}", worker=worker,
+        self.log.add("worker_lost", f"{who} died{' in its setup' if event.setup else ''}: {event.reason}",
+                     worker=worker,
                      operator=operator.name, stage=stage, setup=event.setup or None, reason=event.reason)
 
     def _start(self, action: ev.StartWorker) -> None:
@@ -171,18 +188,22 @@ class Observer:
         where = f"node {first.node}" + (f", GPU {', '.join(map(str, first.gpus))}" if first.gpus else "")
         where = f"{plural(len(action.places), 'place')} from {where}" if gang else where
         self.log.add("worker_start", f"{self._worker(action.worker)} starts on {where}", worker=action.worker,
-                     operator=self._operator_of(action.worker), node=first.node, gpus=list(first.gpus) or None,
+                     operator=self._operator_of(action.worker), node=first.node,
+                     gpus=list(first.gpus) or None,
                      places=[[p.node, *p.gpus] for p in action.places] if gang else None)
 
     def _submit(self, call: Call) -> None:
         name = self._operators[call.operator].name
         if call.kind == "read":
             unit, attempt = self._units[call.units[0][0]], call.units[0][1]
-            self.log.add("unit_read", f"{unit} is read{f', attempt {attempt + 1}' if attempt else ''}", unit=unit,
+            self.log.add("unit_read", f"{unit} is read{f', attempt {attempt + 1}' if attempt else ''}",
+                         unit=unit,
                          attempt=attempt + 1, operator=name, worker=call.worker)
         elif call.crashes:
-            text = f"{plural(call.rows, 'row')} with {plural(call.crashes, 'death')} go alone through {_short(name)}"
-            self.log.add("isolate", text, operator=name, worker=call.worker, rows=call.rows, deaths=call.crashes,
+            text = (f"{plural(call.rows, 'row')} with {plural(call.crashes, 'death')} go alone through "
+                    f"{_short(name)}")
+            self.log.add("isolate", text, operator=name, worker=call.worker, rows=call.rows,
+                         deaths=call.crashes,
                          units=[self._units[unit] for unit, _ in call.units])
 
     def _report(self, report: ev.Report, lost: Collection[int]) -> None:
@@ -193,7 +214,8 @@ class Observer:
             return  # its event has a line, which says more
         operator = None if report.operator is None else self._operators[report.operator].name
         unit = None if report.unit is None else self._units[report.unit]
-        self.log.add(REPORTS.get(report.kind, report.kind), report.text, operator=operator, unit=unit, **report.details)
+        self.log.add(REPORTS.get(report.kind, report.kind), report.text, operator=operator, unit=unit,
+                     **report.details)
 
     # -- in numbers -----------------------------------------------------------------------------------------
 
@@ -206,14 +228,17 @@ class Observer:
         self.log.flush()
         return (self.endpoint is not None or self._published is not None) and self.clock() >= self._due
 
-    def update(self, snapshot: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], engine: Mapping[str, Any],
+    def update(self, snapshot: Mapping[str, Any], stages: Sequence[Mapping[str, Any]],
+               engine: Mapping[str, Any],
                began: float | None = None) -> None:
-        """New numbers: `snapshot` as watchers get it, `stages` as in `stats.json`, `engine` as `snapshot_of` gives it, {} when nothing
-        works. `began`: when the caller began to collect them, so that their cost counts."""
+        """New numbers: `snapshot` as watchers get it, `stages` as in `stats.json`, `engine` as `snapshot_of`
+        gives it, {} when nothing works. `began`: when the caller began to collect them, so that their cost
+        counts."""
         if self.endpoint is None and self._published is None:
             return
         now, limit = self.clock(), snapshot["limit"]
-        if re.sub(r"[\d.,]+", "", limit) != re.sub(r"[\d.,]+", "", self._limit) or now - self._limit_at > LIMIT_S:
+        if re.sub(r"[\d.,]+", "", limit) != re.sub(r"[\d.,]+", "",
+                                                   self._limit) or now - self._limit_at > LIMIT_S:
             self._limit, self._limit_at = limit, now
         run = {**self.facts, "seconds": round(now - self.began, 3), "limit": self._limit}
         for kind in ("units", "bytes"):

@@ -21,9 +21,10 @@ BAR_WIDTH = 24
 class Progress:
     """Shows the snapshots it is given. Nothing is drawn between them: no thread, no timer.
 
-    A snapshot holds, where known, `units_done`, `units_total`, `bytes_done`, `bytes_total` (of the source; with several phases of
-    the phase), `records_in`, `written`, `dropped`, `duplicate`, `failed`, `rate` (records read a second), `workers`, `limit` (a
-    sentence: what the run waits for), `phase` and `phases`. `clock` gives seconds.
+    A snapshot holds, where known, `units_done`, `units_total`, `bytes_done`, `bytes_total` (of the source;
+    with several phases of the phase), `records_in`, `written`, `dropped`, `duplicate`, `failed`, `rate`
+    (records read a second), `workers`, `limit` (a sentence: what the run waits for), `phase` and `phases`.
+    `clock` gives seconds.
     """
 
     def __init__(self, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -71,10 +72,13 @@ class Progress:
         """How far; what became of the records; how fast; what the run waits for. Each may be empty."""
         shot, left = self._snapshot, self.seconds_left()
         amount = [f"phase {shot['phase']} of {shot['phases']}"] if shot.get("phases", 1) > 1 else []
-        amount += [f"{count(shot['units_done'])} of {count(shot['units_total'])} units"] if shot.get("units_total") else []
-        amount += [f"{size(shot['bytes_done'])} of {size(shot['bytes_total'])}"] if shot.get("bytes_total") else []
+        amount += ([f"{count(shot['units_done'])} of {count(shot['units_total'])} units"]
+                   if shot.get("units_total") else [])
+        amount += ([f"{size(shot['bytes_done'])} of {size(shot['bytes_total'])}"] if shot.get("bytes_total")
+                   else [])
         records = [f"{count(shot.get('records_in', 0))} read", f"{count(shot.get('written', 0))} written"]
-        records += [f"{count(shot[name])} {name}" for name in ("dropped", "duplicate", "failed") if shot.get(name)]
+        records += [f"{count(shot[name])} {name}" for name in ("dropped", "duplicate", "failed")
+                    if shot.get(name)]
         speed = [f"{rate(shot['rate'])} records/s"] if shot.get("rate") else []
         speed += [f"{count(shot['workers'])} workers"] if shot.get("workers") else []
         speed += [f"{duration(self.clock() - self._began)} so far"]
@@ -83,7 +87,8 @@ class Progress:
 
     def _line(self) -> str:
         amount, *others = self._words()
-        parts = [f"{100 * self.share():.0f}%", ", ".join(amount), *(word for words in others for word in words)]
+        parts = [f"{100 * self.share():.0f}%", ", ".join(amount),
+                 *(word for words in others for word in words)]
         return "; ".join(part for part in parts if part)
 
     def _panel(self) -> RenderableType:
@@ -93,10 +98,12 @@ class Progress:
 
         share, (amount, *others, limit) = self.share(), self._words()
         filled = int(share * BAR_WIDTH)
-        bar = Text.assemble(("#" * filled, "bold green"), ("-" * (BAR_WIDTH - filled), "dim"), (f" {100 * share:3.0f}%", "bold"),
+        bar = Text.assemble(("#" * filled, "bold green"), ("-" * (BAR_WIDTH - filled), "dim"),
+                            (f" {100 * share:3.0f}%", "bold"),
                             f"  {', '.join(amount)}", no_wrap=True)
         lines = [Text(", ".join(words), no_wrap=True, overflow="ellipsis") for words in others]
-        return Group(bar, *lines, *(Text(text, style="cyan", no_wrap=True, overflow="ellipsis") for text in limit))
+        return Group(bar, *lines,
+                     *(Text(text, style="cyan", no_wrap=True, overflow="ellipsis") for text in limit))
 
     def _show(self) -> None:
         self._shown_at = self.clock()

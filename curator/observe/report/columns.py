@@ -15,7 +15,8 @@ Place = Literal["funnel", "report", "card"]
 
 @dataclass(frozen=True)
 class Column:
-    """`cell`: of a stage, with the seconds of work of all stages. `funnel`, `report`, `card`: its title there, "" where it is not."""
+    """`cell`: of a stage, with the seconds of work of all stages. `funnel`, `report`, `card`: its title
+    there, "" where it is not."""
 
     cell: Callable[[Stage, float], str]
     funnel: str = ""
@@ -29,8 +30,8 @@ def _reasons(stage: Stage, _: float) -> str:
 
 
 def summed(stage: Stage, kinds: Mapping[str, str], way: str, part: str | None = None) -> list[str]:
-    """What each column that is an amount sums up to over rows that went some way (`in`, `out`, `dropped`, …), on one port or for one
-    reason, or all."""
+    """What each column that is an amount sums up to over rows that went some way (`in`, `out`, `dropped`, …),
+    on one port or for one reason, or all."""
     found = []
     for column, kind in kinds.items():
         sums = stage.get("amounts", {}).get(column, {}).get(way, {})
@@ -60,9 +61,11 @@ COLUMNS = (
 
 
 def table_of(stats: Mapping[str, Any], place: Place) -> dict[str, dict[str, str]]:
-    """For each stage the cells that this place shows, by title: records, what is summed of them (seconds, tokens), the rest."""
+    """For each stage the cells that this place shows, by title: records, what is summed of them (seconds,
+    tokens), the rest."""
     busy_s = sum(stage["busy_s"] for stage in stats["stages"])
     sums = [Column(partial(_goes_on, column, kind), funnel=column, report=column, card=column)
             for column, kind in stats.get("amounts", {}).items()]
-    shown = [(getattr(column, place), column.cell) for column in (*RECORDS, *sums, *COLUMNS) if getattr(column, place)]
+    shown = [(getattr(column, place), column.cell) for column in (*RECORDS, *sums, *COLUMNS)
+             if getattr(column, place)]
     return {stage["name"]: {title: cell(stage, busy_s) for title, cell in shown} for stage in stats["stages"]}

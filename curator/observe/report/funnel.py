@@ -22,7 +22,8 @@ Stats = Mapping[str, Any]
 
 
 def show_funnel(stats: Stats, file: IO[str] | None = None, reasons_max: int = 8) -> None:
-    """Print the funnel: in colour on a terminal, as plain text of 80 columns elsewhere. `file` None is stdout.
+    """Print the funnel: in colour on a terminal, as plain text of 80 columns elsewhere. `file` None is
+    stdout.
 
     Of each stage's reasons the `reasons_max` most frequent are shown, and how many more there are.
     """
@@ -31,7 +32,8 @@ def show_funnel(stats: Stats, file: IO[str] | None = None, reasons_max: int = 8)
     console = Console(file=file, highlight=False)
     width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
     with console.capture() as captured:
-        for part in ("", _funnel(stats, reasons_max), "", *_outputs(stats, width), *_summary(stats), *_alarms(stats), ""):
+        for part in ("", _funnel(stats, reasons_max), "", *_outputs(stats, width), *_summary(stats),
+                     *_alarms(stats), ""):
             console.print(part, width=width, markup=False)
     text = captured.get()
     if not console.is_terminal:  # tables are padded with spaces, which are noise in a log
@@ -47,7 +49,8 @@ def _table(**options: Any) -> Table:
 
 
 def _funnel(stats: Stats, reasons_max: int) -> Table:
-    """The first columns are records, their share and their sums (seconds, tokens), also of what is not a stage."""
+    """The first columns are records, their share and their sums (seconds, tokens), also of what is not a
+    stage."""
     kinds = stats.get("amounts", {})
     records, cells, taken = stats["records"], table_of(stats, "funnel"), takers(stats["stages"])
     table = _table(expand=True)
@@ -60,12 +63,14 @@ def _funnel(stats: Stats, reasons_max: int) -> Table:
         stage, indent = line.stage, "  " * line.depth
         if line.port is None:
             where = origin(stage, above)
-            table.add_row(f"{indent}{stage['name']}{' from ' if where else ''}{where}", *cells[stage["name"]].values())
+            table.add_row(f"{indent}{stage['name']}{' from ' if where else ''}{where}",
+                          *cells[stage["name"]].values())
             for row, style in _details(line, reasons_max, kinds):
                 table.add_row(*row, style=style)
         else:
             rows, to = ports(stage).get(line.port, 0), ", ".join(taken[stage["name"], line.port])
-            table.add_row(f"{indent}  > {line.port} to {to}", count(rows), share(rows, stage["in"] + stage["made"]),
+            table.add_row(f"{indent}  > {line.port} to {to}", count(rows),
+                          share(rows, stage["in"] + stage["made"]),
                           *summed(stage, kinds, "out", line.port), style="cyan")
         above = stage["name"], line.port or MAIN
     total = "" if records["made"] else share(records["written"], records["in"])
@@ -73,13 +78,15 @@ def _funnel(stats: Stats, reasons_max: int) -> Table:
     return table
 
 
-def _details(line: Line, reasons_max: int, kinds: Mapping[str, str]) -> Iterator[tuple[tuple[RenderableType, ...], str]]:
+def _details(line: Line, reasons_max: int,
+             kinds: Mapping[str, str]) -> Iterator[tuple[tuple[RenderableType, ...], str]]:
     """The lines below a stage: their cells and style."""
     stage, indent = line.stage, "  " * line.depth + "    "
     if stage["made"]:
         yield (f"{indent}made", f"+{count(stage['made'])}"), "dim"
     for ending, reason, n in losses(stage, reasons_max):
-        yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}", share(n, stage["in"] + stage["made"]),
+        yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}",
+               share(n, stage["in"] + stage["made"]),
                *summed(stage, kinds, ending, reason if ending == "dropped" else "")), STYLES[ending]
     yield from (((_folded(text, len(indent)),), "dim") for text in stage.get("lines", ()))
 
@@ -106,8 +113,10 @@ def _outputs(stats: Stats, width: int) -> Iterator[RenderableType]:
     for _ in range(3):
         table.add_column(justify="right", no_wrap=True)
     for group in stats["outputs"]:
-        table.add_row(group["port"], short_path(inside(group["folder"], stats["out"]), width - 46), plural(group["files"], "file"),
-                      count(group["rows"]), size(group["size_bytes"]), style=STYLES.get(group["port"], "bold"))
+        table.add_row(group["port"], short_path(inside(group["folder"], stats["out"]), width - 46),
+                      plural(group["files"], "file"),
+                      count(group["rows"]), size(group["size_bytes"]),
+                      style=STYLES.get(group["port"], "bold"))
     yield from (table, "")
 
 
@@ -135,14 +144,16 @@ def _summary(stats: Stats) -> Iterator[RenderableType]:
 def balance(stats: Stats) -> str:
     """The accounting in a line: `635 in = 400 written + 220 dropped + 15 failed`. What is 0 is left out.
 
-    Rows that are nowhere are those under way in a run that has not finished; in one that has, they are an alarm too.
+    Rows that are nowhere are those under way in a run that has not finished; in one that has, they are an
+    alarm too.
     """
     records = stats["records"]
     ends = ("written", *SIDE_OUTPUTS, "absorbed")
     nowhere = records["in"] + records["made"] - sum(records[name] for name in ends)
     had = " + ".join(f"{count(records[k])} {k}" for k in ("in", "made") if records[k] or k == "in")
     ended = [f"{count(records[k])} {k}" for k in ends if records[k] or k == "written"]
-    ended += [f"{count(nowhere)} {'unfinished' if 'unfinished' in records else 'unaccounted'}"] if nowhere else []
+    ended += ([f"{count(nowhere)} {'unfinished' if 'unfinished' in records else 'unaccounted'}"] if nowhere
+              else [])
     return f"{had} = {' + '.join(ended)}"
 
 

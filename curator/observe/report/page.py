@@ -23,7 +23,8 @@ Stats = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of the page. `rows`: words, the part of 1 that a bar of colour `kind` shows (None: no bar), and numbers."""
+    """A table of the page. `rows`: words, the part of 1 that a bar of colour `kind` shows (None: no bar), and
+    numbers."""
 
     title: str
     words: Sequence[str]
@@ -34,15 +35,19 @@ class Grid:
 
 
 def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()) -> str:
-    """The HTML of `report.html`: flow, reasons, examples, times, files, alarms and the recipe's text. Everything is escaped."""
+    """The HTML of `report.html`: flow, reasons, examples, times, files, alarms and the recipe's text.
+    Everything is escaped."""
     records = stats["records"]
     ended = {name: records[name] for name in ("written", *SIDE_OUTPUTS, "absorbed") if records[name]}
     total = sum(group["files"] for group in stats["outputs"])
     return _template().render(
-        stats=stats, recipe=recipe, records=records, share=fmt.share, plural=fmt.plural, inside=inside, balance=balance(stats),
+        stats=stats, recipe=recipe, records=records, share=fmt.share, plural=fmt.plural, inside=inside,
+        balance=balance(stats),
         ended=[(name, 100 * rows / sum(ended.values())) for name, rows in ended.items()],
-        speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, flow=_flow(stats), times=_times(stats),
-        reasons=_reasons(stats), tables=_tables(stats), columns=_columns(stats), outputs=_outputs(stats), examples=examples,
+        speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, flow=_flow(stats),
+        times=_times(stats),
+        reasons=_reasons(stats), tables=_tables(stats), columns=_columns(stats), outputs=_outputs(stats),
+        examples=examples,
         files=stats["files"][:FILES_MAX], files_total=total)
 
 
@@ -54,11 +59,13 @@ def _template() -> Any:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True,
                                      undefined=jinja2.StrictUndefined)
     environment.filters |= {"count": fmt.count, "size": fmt.size, "rate": fmt.rate, "duration": fmt.duration}
-    return environment.from_string(files("curator.observe.report").joinpath("report.html.j2").read_text("utf-8"))
+    return (environment.from_string(
+        files("curator.observe.report").joinpath("report.html.j2").read_text("utf-8")))
 
 
 def _flow(stats: Stats) -> list[dict[str, Any]]:
-    """For each stage, in reading order, what is said of it, and its bar: `parts`, in percent of the most rows that a stage had."""
+    """For each stage, in reading order, what is said of it, and its bar: `parts`, in percent of the most rows
+    that a stage had."""
     taken, above, rows, kinds = takers(stats["stages"]), None, [], stats.get("amounts", {})
     most = max(1, *(stage["in"] + stage["made"] for stage in stats["stages"]))
     for line in (line for line in lines(stats["stages"]) if line.port is None):
@@ -67,8 +74,10 @@ def _flow(stats: Stats) -> list[dict[str, Any]]:
                     for (name, port), names in taken.items() if name == stage["name"] and port != MAIN]
         parts = [("written" if stage["kind"] == "sink" else "kept", kept(stage)),
                  *(("kept" if (stage["name"], end) in taken else end, n) for end, _, n in losses(stage, 0))]
-        rows.append({"stage": stage, "depth": line.depth, "kept": kept(stage), "branches": branches, "origin": origin(stage, above),
-                     "losses": [(ending, reason, n, ", ".join(filter(None, summed(stage, kinds, ending, reason))))
+        rows.append({"stage": stage, "depth": line.depth, "kept": kept(stage), "branches": branches,
+                     "origin": origin(stage, above),
+                     "losses": [(ending, reason, n,
+                                 ", ".join(filter(None, summed(stage, kinds, ending, reason))))
                                 for ending, reason, n in losses(stage, REASONS_MAX)],
                      "amounts": ", ".join(filter(None, summed(stage, kinds, "out"))),
                      "parts": [(kind, 100 * n / most) for kind, n in parts if n]})
@@ -77,10 +86,12 @@ def _flow(stats: Stats) -> list[dict[str, Any]]:
 
 
 def _parts(rows: Iterable[tuple[str, str, int, int]]) -> list[tuple[list[str], float | None, list[str]]]:
-    """Rows of a `Grid`: stage, label, a number, and of how many that is. The bars are parts of the greatest number."""
+    """Rows of a `Grid`: stage, label, a number, and of how many that is. The bars are parts of the greatest
+    number."""
     rows = list(rows)
     most = max((n for _, _, n, _ in rows), default=0)
-    return [([stage, label], n / most if n else None, [fmt.count(n), fmt.share(n, of)]) for stage, label, n, of in rows]
+    return [([stage, label], n / most if n else None, [fmt.count(n), fmt.share(n, of)])
+            for stage, label, n, of in rows]
 
 
 def _times(stats: Stats) -> Grid:
@@ -93,13 +104,17 @@ def _times(stats: Stats) -> Grid:
 
 
 def _reasons(stats: Stats) -> Grid:
-    """Every reason of every stage, in pipeline order, the most frequent first; rules that never fired last."""
+    """Every reason of every stage, in pipeline order, the most frequent first; rules that never fired
+    last."""
     kinds = stats.get("amounts", {})
     fired = [(stage, reason, n) for stage in stats["stages"]
              for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
-    rows = [(names, bar, [*numbers, *summed(stage, kinds, "dropped", reason)]) for (stage, reason, _), (names, bar, numbers) in
-            zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"]) for stage, reason, n in fired), strict=True)]
-    return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds], rows, "dropped")
+    rows = [(names, bar, [*numbers, *summed(stage, kinds, "dropped", reason)])
+            for (stage, reason, _), (names, bar, numbers) in
+            zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"])
+                              for stage, reason, n in fired), strict=True)]
+    return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds], rows,
+                "dropped")
 
 
 def _tables(stats: Stats) -> list[Grid]:
@@ -107,7 +122,8 @@ def _tables(stats: Stats) -> list[Grid]:
     found: dict[tuple[str, str, str], list] = {}
     for stage in stats["stages"]:
         for table in stage.get("tables", ()):
-            found.setdefault((table["title"], *table["head"]), []).extend((stage["name"], *row) for row in table["rows"])
+            found.setdefault((table["title"], *table["head"]),
+                             []).extend((stage["name"], *row) for row in table["rows"])
     return [Grid(title, ["stage", what], [counted, "share"], _parts(rows), "duplicate")
             for (title, what, counted), rows in found.items()]
 
@@ -118,7 +134,8 @@ def _columns(stats: Stats) -> Grid:
     for stage in stats["stages"]:
         for name, summary in stage.get("columns", {}).items():
             values = [f"{value} {fmt.count(n)}" for value, n in summary.get("values", {}).items()]
-            holds = fmt.listing(values, 8) or ("nothing" if summary["nulls"] == summary["rows"] else "many values")
+            holds = fmt.listing(values, 8) or ("nothing" if summary["nulls"] == summary["rows"]
+                                               else "many values")
             if "min" in summary:
                 holds = f"{fmt.number(summary['min'])} to {fmt.number(summary['max'])}"
             nulls = fmt.share(summary["nulls"], summary["rows"]) if summary["nulls"] else ""
@@ -128,5 +145,6 @@ def _columns(stats: Stats) -> Grid:
 
 def _outputs(stats: Stats) -> Grid:
     rows = [([group["port"], inside(group["folder"], stats["out"])], None,
-             [fmt.count(group["files"]), fmt.count(group["rows"]), fmt.size(group["size_bytes"])]) for group in stats["outputs"]]
+             [fmt.count(group["files"]), fmt.count(group["rows"]), fmt.size(group["size_bytes"])])
+            for group in stats["outputs"]]
     return Grid("Files", ["what", "where"], ["files", "records", "size"], rows)
