@@ -18,7 +18,7 @@ from packs.audio.tests.recordings import noise, recordings, sine
 from packs.audio.tests.speech_like import in_a_room, speech_like
 
 FOLDER = Path(curator_audio.__file__).parent / "rules"
-SETS = ("quality", "speech", "tts")
+SETS = ("quality", "speech", "speech-over-music", "tts")
 OF_DECODING = {"duration", "sample_rate", "source_rate", "decode_note"}
 RATE = 24_000
 CLEAN = speech_like(6.0, RATE, seed=2)
@@ -127,6 +127,14 @@ SPEECH = {
 @pytest.mark.parametrize("reason", SPEECH)
 def test_each_rule_of_speech_drops_what_it_is_for(reason):
     assert reasons("speech", SPEECH[reason]) == [reason]
+
+
+def test_speech_over_music_stays_where_the_recipe_says_so_and_noise_goes():
+    over = CLEAN + 0.4 * chords()
+    assert reasons("speech", over) == ["music"]
+    assert reasons("speech-over-music", over, CLEAN + noise(6.0, RATE, -10)) == [None, "drowned"]
+    for reason in SPEECH.keys() - {"music", "noisy", "hum"}:
+        assert reasons("speech-over-music", SPEECH[reason]) == [reason]
 
 
 def test_telephone_speech_is_speech():
