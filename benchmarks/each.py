@@ -1,10 +1,12 @@
-"""What `each` costs: a stage of the image pack over frames of clips, against the same stage called bare on the same frames.
+"""What `each` costs: a stage of the image pack over frames of clips, against the same stage called bare on
+the same frames.
 
     python benchmarks/each.py [--rounds 9]
 
-480 frames of 384 x 216 in 40 clips, in batches as the engine makes them. The same ten clips both ways, one after the other, the
-best processor time of the rounds; bare / each, and what `each` adds a frame. What both found is compared in the same run. Results
-are printed, and written to benchmarks/results/each.json; about a minute.
+480 frames of 384 x 216 in 40 clips, in batches as the engine makes them. The same ten clips both ways, one
+after the other, the best processor time of the rounds; bare / each, and what `each` adds a frame. What both
+found is compared in the same run. Results are printed, and written to benchmarks/results/each.json; about a
+minute.
 """
 
 from __future__ import annotations

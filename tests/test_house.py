@@ -163,7 +163,7 @@ LINES = {
     "models": 935,
     "ngrams": 371,
     "pipeline": 919,
-    "stages": 2315,
+    "stages": 2364,
     "engine": 3867,
     "recipe": 1481,
     "worker": 2111,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12601
-    assert sum(LINES.values()) <= 28889
+    assert sum(LINES.values()) <= 28938
 
 
 def test_nothing_names_a_machine():

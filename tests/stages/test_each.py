@@ -1,4 +1,5 @@
-"""Steps over the items of records: what is gathered, what fails, what is refused, and what a recipe and a run say of it."""
+"""Steps over the items of records: what is gathered, what fails, what is refused, and what a recipe and a run
+say of it."""
 
 import json
 from dataclasses import dataclass

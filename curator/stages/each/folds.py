@@ -28,18 +28,21 @@ class Gathered:
 
 
 def gathered(gather: Mapping[str, str | Sequence[str] | Mapping[str, str]]) -> tuple[Gathered, ...]:
-    """What `gather` asks for: `{score: max}`, `{score: [max, mean]}` as `score_max` and `score_mean`, `{score: {max: worst}}`."""
+    """What `gather` asks for: `{score: max}`, `{score: [max, mean]}` as `score_max` and `score_mean`,
+    `{score: {max: worst}}`."""
     found = []
     for column, asked in gather.items():
         if isinstance(asked, str):
             named = {asked: column}
         else:
-            named = dict(asked) if isinstance(asked, Mapping) else {fold: f"{column}_{fold}" for fold in asked}
+            named = asked if isinstance(asked, Mapping) else {fold: f"{column}_{fold}" for fold in asked}
         for fold, into in named.items():
             if fold not in FOLDS:
-                raise RecipeError(f"gather: {fold!r} is no way to gather {column!r}; there are {', '.join(FOLDS)}")
+                raise RecipeError(f"gather: {fold!r} is no way to gather {column!r}; "
+                                  f"there are {', '.join(FOLDS)}")
             if into in ("id", "source") or not into or into.startswith("_"):
-                raise RecipeError(f"gather cannot make the column {into!r}: give it a name of its own, {column}: {{{fold}: …}}")
+                raise RecipeError(f"gather cannot make the column {into!r}: give it a name of its own, "
+                                  f"{column}: {{{fold}: …}}")
             found.append(Gathered(column, fold, into))
     twice = [one.into for one in found if sum(one.into == other.into for other in found) > 1]
     if twice:
@@ -71,13 +74,13 @@ def type_of(one: Gathered, kind: pa.DataType | None) -> pa.DataType | None:
         return kind if fold != "sum" else pa.int64() if pa.types.is_integer(kind) else pa.float64()
     if fold in VECTOR and _is_list(kind) and _is_number(kind.value_type):
         return pa.list_(_mean_type(kind.value_type) if fold == "mean" else kind.value_type)
-    wants = "truth values" if fold in ("any", "all") else "numbers or vectors" if fold in VECTOR else "numbers"
-    raise RecipeError(f"gather: {fold} is of {wants}, and {one.column!r} is {kind}")
+    of = "truth values" if fold in ("any", "all") else "numbers or vectors" if fold in VECTOR else "numbers"
+    raise RecipeError(f"gather: {fold} is of {of}, and {one.column!r} is {kind}")
 
 
 def folded(fold: str, values: pa.Array) -> Any:
-    """The values of one record's items, in their order, as one. Nulls are passed over, but in `list`; of none it is null,
-    and the count 0."""
+    """The values of one record's items, in their order, as one. Nulls are passed over, but in `list`; of none
+    it is null, and the count 0."""
     if fold == "list":
         return values.to_pylist() if len(values) else None
     values = values.drop_null() if values.null_count else values
@@ -92,18 +95,18 @@ def folded(fold: str, values: pa.Array) -> Any:
     numbers = values.to_numpy(zero_copy_only=False)
     if fold in ("any", "all"):
         return bool(numbers.any() if fold == "any" else numbers.all())
-    return SCALAR[fold](numbers if fold in ("max", "min") else numbers.astype(np.float64 if _inexact(fold, numbers) else np.int64))
-
-
-def _inexact(fold: str, numbers: np.ndarray) -> bool:
-    return fold != "sum" or np.issubdtype(numbers.dtype, np.floating)
+    if fold not in ("max", "min"):  # in as many digits as there are
+        whole = fold == "sum" and np.issubdtype(numbers.dtype, np.integer)
+        numbers = numbers.astype(np.int64 if whole else np.float64)
+    return SCALAR[fold](numbers)
 
 
 def _vector(fold: str, values: pa.Array) -> np.ndarray:
-    """Place by place. The mean of vectors that all have length 1 has length 1 again, as they are compared by angles."""
+    """Place by place. The mean of vectors that all have length 1 has length 1 again, as they are compared by
+    angles."""
     width, *more = pc.unique(pc.list_value_length(values)).to_pylist()
     if more:
-        raise ValueError(f"the items have vectors of {width} numbers and of {more[0]}, which have nothing in common")
+        raise ValueError(f"the items have vectors of {width} numbers and of {more[0]}: they have no {fold}")
     matrix = values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), width)
     if fold != "mean":
         return SCALAR[fold](matrix, axis=0)

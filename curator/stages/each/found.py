@@ -17,7 +17,8 @@ from curator.stages.each.items import ITEM, RECORD
 
 
 class Found:
-    """Takes in what the inner steps answer, in any order. `names`: of these steps; `rows`: how many records there are.
+    """Takes in what the inner steps answer, in any order. `names`: of these steps; `rows`: how many records
+    there are.
 
     `counts`: of the inner steps, by name.
     """
@@ -27,7 +28,7 @@ class Found:
         self.counts: dict[str, Counts] = {}
         self._kept: list[pa.Table] = []
         self._ended = {port: np.zeros(rows, np.int64) for port in ("out", *SIDE_OUTPUTS)}
-        self._first: dict[int, tuple[int, str, str]] = {}  # of each record the first item that failed, why, and the traceback
+        self._first: dict[int, tuple[int, str, str]] = {}  # of a record the first item, error, traceback
 
     def count(self, counted: Mapping[int, Counts]) -> None:
         """Take in counts by step; the first step makes the items, and none are kept of it."""
@@ -42,12 +43,15 @@ class Found:
         records = table.column(RECORD).to_numpy()
         self._ended[output.port] += np.bincount(records, minlength=self.rows)
         if output.port == "out":
-            self._kept.append(table.select([RECORD, ITEM, *dict.fromkeys(one.column for one in self.gathered)]))
+            wanted = dict.fromkeys(one.column for one in self.gathered)
+            self._kept.append(table.select([RECORD, ITEM, *wanted]))
         elif output.port == "failed":
-            items = table.column(ITEM).to_pylist() if output.step else [-1] * len(records)  # -1: it has none that can be told apart
+            # From the first step come records whose items cannot be told apart: that counts as an item -1.
+            items = table.column(ITEM).to_pylist() if output.step else [-1] * len(records)
             where = f"in {self.names[output.step - 1]}: " if output.step else ""
-            for record, item, error, trace in zip(records.tolist(), items, *map(table.column, ("error", "traceback")), strict=True):
-                told = item, f"{where}{error}", str(trace)
+            errors, traces = (table.column(name).to_pylist() for name in ("error", "traceback"))
+            for record, item, error, trace in zip(records.tolist(), items, errors, traces, strict=True):
+                told = item, f"{where}{error}", trace
                 self._first[record] = min(told, self._first.get(record, told))
 
     def errors(self, share_max: float) -> tuple[list[str | None], list[str]]:
@@ -58,15 +62,16 @@ class Found:
         total = failed + left + self._ended["dropped"] + self._ended["duplicate"]
         for record, (item, error, trace) in self._first.items():
             if failed[record] > share_max * total[record] or not left[record]:
-                errors[record] = error if item < 0 else f"{failed[record]} of {total[record]} items failed, the first {error}"
-                traces[record] = trace
+                many = "" if item < 0 else f"{failed[record]} of {total[record]} items failed, the first "
+                errors[record], traces[record] = f"{many}{error}", trace
         return errors, traces
 
     def columns(self, types: Mapping[str, pa.DataType | None]) -> dict[str, pa.Array]:
-        """The gathered columns of all records. `types`: of these columns, None where they are as the values are."""
+        """The gathered columns of all records. `types`: of these columns, None where they are as the values
+        are."""
         if not self._kept:
-            none = {one.into: 0 if one.fold == "count" else None for one in self.gathered}
-            return {into: pa.array([value] * self.rows, types[into] or pa.null()) for into, value in none.items()}
+            none = {one.into: [0 if one.fold == "count" else None] * self.rows for one in self.gathered}
+            return {name: pa.array(values, types[name] or pa.null()) for name, values in none.items()}
         table = concat_tables(self._kept)
         order = np.lexsort((table.column(ITEM).to_numpy(), table.column(RECORD).to_numpy()))
         table = (table if (np.diff(order) == 1).all() else table.take(pa.array(order))).combine_chunks()
@@ -75,5 +80,6 @@ class Found:
         for one in self.gathered:
             values = table.column(one.column).chunk(0)
             kind = types[one.into] or type_of(one, values.type) or pa.null()
-            made[one.into] = pa.array([folded(one.fold, values.slice(a, b - a)) for a, b in pairwise(ends)], kind)
+            found = [folded(one.fold, values.slice(a, b - a)) for a, b in pairwise(ends)]
+            made[one.into] = pa.array(found, kind)
         return made

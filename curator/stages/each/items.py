@@ -19,7 +19,8 @@ RECORD, ITEM = "_record", "_item"  # which record of the call an item is of, and
 
 @dataclass(kw_only=True)
 class Items(Stage):
-    """Each item of `payload` as a record called `as_`. What has none is absorbed: there is nothing to say of it.
+    """Each item of `payload` as a record called `as_`. What has none is absorbed: there is nothing to say of
+    it.
 
     Arrays are cut into views: no item is copied.
     """
@@ -30,7 +31,7 @@ class Items(Stage):
 
     def process(self, batch: Batch) -> Iterator[Outputs]:
         held = {name: _values(batch, name) for name in (self.payload, *self.per_item)}
-        faults = [self._fault({name: values[row] for name, values in held.items()}) for row in range(len(batch))]
+        faults = [self._fault({name: of[row] for name, of in held.items()}) for row in range(len(batch))]
         good = [row for row, fault in enumerate(faults) if fault is None]
         if len(good) < len(batch):
             bad = [row for row, fault in enumerate(faults) if fault is not None]
@@ -42,12 +43,14 @@ class Items(Stage):
         light = batch.without([name for name in held if name in batch.columns]).as_type(Batch)
         for rows in _parts(full, values):
             some = light if len(rows) == len(light) else light.take(rows)
-            yield Outputs(out=self._items(some, {name: [of[row] for row in rows] for name, of in held.items()}))
+            theirs = {name: [of[row] for row in rows] for name, of in held.items()}
+            yield Outputs(out=self._items(some, theirs))
 
     def _fault(self, held: Mapping[str, Any]) -> str | None:
         """What is wrong with the items of a record."""
         items = held[self.payload]
-        if items is not None and not isinstance(items, (list, tuple, pa.Array)) and not getattr(items, "ndim", 0):
+        known = items is None or isinstance(items, (list, tuple, pa.Array)) or getattr(items, "ndim", 0)
+        if not known:
             return f"{self.payload!r} is {type(items).__name__}, and not a list or an array of items"
         for name in self.per_item:
             if items is not None and held[name] is not None and len(held[name]) != len(items):
@@ -59,14 +62,16 @@ class Items(Stage):
         place = np.concatenate([np.arange(count, dtype=np.int32) for count in counts])
         columns: dict[str, Any] = {"item": place, ITEM: place}
         for name in self.per_item:
-            columns[name] = _column([pa.nulls(n) if of is None else of for of, n in zip(held[name], counts, strict=True)])
+            pairs = zip(held[name], counts, strict=True)
+            columns[name] = _column([pa.nulls(count) if of is None else of for of, count in pairs])
         given = held[self.payload]
         if isinstance(given[0], pa.Array):
             return records.explode(counts).with_columns({self.as_: _column(given), **columns})
         items = [item for of in given for item in of]
         if self.as_ == "pixels":
-            columns |= {name: pa.array([None if item is None else item.shape[axis] for item in items], pa.int32())
-                        for axis, name in enumerate(("height", "width"))}
+            for axis, name in enumerate(("height", "width")):
+                sizes = [None if item is None else item.shape[axis] for item in items]
+                columns[name] = pa.array(sizes, pa.int32())
         made = records.explode(counts).with_columns(columns)
         return kind_with(self.as_)(made.rows, **{self.as_: items})
 
@@ -79,11 +84,13 @@ def kind_with(payload: str) -> type[Batch]:
             return kind
         kinds += kind.__subclasses__()
         known += kind.payload_names()
-    raise RecipeError(f"as: no kind of batch has a payload {payload!r}; there are {', '.join(dict.fromkeys(known))}")
+    there = ", ".join(dict.fromkeys(known))
+    raise RecipeError(f"as: no kind of batch has a payload {payload!r}; there are {there}")
 
 
 def _values(batch: Batch, name: str) -> list:
-    """For each record its items: an array or list of a payload, or the values of a list column; None where it has none."""
+    """For each record its items: an array or list of a payload, or the values of a list column; None where it
+    has none."""
     if name in batch.payloads():
         return batch.payloads()[name]
     column = batch.rows.column(name)
@@ -98,7 +105,8 @@ def _parts(rows: list[int], values: list) -> Iterator[list[int]]:
     nbytes = 0
     for row in rows:
         part.append(row)
-        nbytes += getattr(values[row], "nbytes", None) or sum(getattr(item, "nbytes", 64) for item in values[row])
+        sizes = values[row] if isinstance(values[row], (list, tuple)) else [values[row]]
+        nbytes += sum(getattr(one, "nbytes", 64) for one in sizes)
         if nbytes >= ANSWER_BYTES:
             yield part
             part, nbytes = [], 0
