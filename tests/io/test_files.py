@@ -227,6 +227,17 @@ def test_two_who_write_one_file_do_not_touch_what_the_other_has_begun(tmp_path):
     assert folder.everything() == ["a"]
 
 
+def test_folders_of_an_attempt_go_with_their_last_file(tmp_path):
+    folder = fill(str(tmp_path), "data/part-a-0/x/1.flac", "data/part-a-0/2.flac", "data/sub/3.flac")
+    folder.delete(["data/part-a-0/x/1.flac", "data/sub/3.flac"])
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["2.flac", "data", "part-a-0", "sub"]
+    folder.delete("data/part-a-0/2.flac")
+    begun = folder.open_file("data/part-b-0/4.flac", "wb")
+    assert (tmp_path / "data/part-b-0").exists()
+    begun.abort()
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["data", "sub"]
+
+
 # -- what a path names -----------------------------------------------------------------------------------------------
 
 

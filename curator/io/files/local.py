@@ -17,6 +17,7 @@ from typing import BinaryIO
 from curator.io.files.faults import explained
 
 TEMPORARY = ".tmp-"  # names of files that are not complete begin so
+ATTEMPT = "part-"  # and so those of folders that one attempt at a unit has for itself
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
@@ -116,8 +117,10 @@ class LocalOutput(Output):
     def _discard(self) -> None:
         with suppress(OSError):  # closing writes what is buffered, and the disk may be full
             self._file.close()
-        with suppress(OSError):  # gone already, or its folder is
+        with suppress(OSError):  # gone already, or its folder is, or has other files
             os.unlink(self._temporary)
+            if os.path.basename(os.path.dirname(self._temporary)).startswith(ATTEMPT):
+                os.rmdir(os.path.dirname(self._temporary))
 
 
 def _sync(folder: str) -> None:
@@ -190,17 +193,21 @@ class LocalFiles:
         return True
 
     def remove(self, folder: str, name: str) -> None:
-        """Remove a file below a folder. What a symbolic link below it leads to is left alone: it does not lie there."""
+        """Remove a file below a folder, and folders of an attempt that are empty then. What a symbolic link below it leads to is
+        left alone: it does not lie there."""
         *above, last = [part for part in name.split("/") if part not in ("", ".")]
         with suppress(FileNotFoundError), ExitStack() as opened:
-            at = None
+            at: list[int] = []
             for step in (folder, *above):
                 try:
-                    at = os.open(step, _FOLDER if at is None else _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+                    at.append(os.open(step, _FOLDER | os.O_NOFOLLOW, dir_fd=at[-1]) if at else os.open(step, _FOLDER))
                 except NotADirectoryError:  # a link, or a file
                     return
-                opened.callback(os.close, at)
-            os.unlink(last, dir_fd=at)
+                opened.callback(os.close, at[-1])
+            os.unlink(last, dir_fd=at[-1])
+            with suppress(OSError):  # it has other files
+                while any(step.startswith(ATTEMPT) for step in above):
+                    os.rmdir(above.pop(), dir_fd=at[len(above)])
 
     def make(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

@@ -27,6 +27,7 @@ from curator.api.counts import Counts
 from curator.api.stage import Sink, Stateful, Unit, WrittenFile
 from curator.engine.events import Commit
 from curator.io.files.folder import FileInfo, Folder
+from curator.io.files.local import ATTEMPT
 from curator.pipeline.plan import SPOOLS, Phase, Plan, Step, Target
 from curator.run.folder.ledger_files import (
     NO_COUNTS,
@@ -115,7 +116,7 @@ class Ledger:
     def part_name(self, unit: Unit, attempt: int) -> str:
         """How the files of a unit's attempt are called; never the same twice, also after an edit or in
         another folder."""
-        return f"part-{unit.key}-{self.owner.id}-{self.number}-{self.run}-{attempt}"
+        return f"{ATTEMPT}{unit.key}-{self.owner.id}-{self.number}-{self.run}-{attempt}"
 
     def _load(self) -> None:
         self.records: dict[str, Brief] = {}
