@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from curator_video.read import interlace
 from curator_video.read.probe import Probe
 from curator_video.shots import shots as module
@@ -20,8 +21,10 @@ from curator_video.shots.spans import Spans
 
 from curator import Batch
 from curator.api.errors import ContractError
+from curator.cli.main import main
 from curator.testing import check_stage, run_stage
-from packs.video.tests.films import film, moving
+from packs.video.tests.films import film, moving, sine
+from packs.video.tests.test_video_recipes import members, table
 
 FPS = 10
 
@@ -144,6 +147,28 @@ def test_parts_of_a_film_that_is_decoded(tmp_path):
     assert found.column("shot_count")[4] == 5
     check_stage(Parts(minutes=0.25), probed, skip={"needs"})
     check_stage(Shots(), parts.take([1, 3, 5]), skip={"needs"})
+
+
+@pytest.mark.slow
+def test_video_split_makes_the_same_clips_of_parts(tmp_path):
+    """By two workers: what stands behind `video.parts` runs in workers of its own, a part a call."""
+    pictures = [picture for seed, seconds in enumerate((3, 5, 4, 2.5, 6)) for picture in moving(seed, seconds, 256, 256)]
+    options = {"crf": "14", "preset": "ultrafast", "g": "40"}
+    (tmp_path / "film.mp4").write_bytes(film(pictures, 25, sound=sine(300, 20.5), options=options))
+    recipe = CliRunner().invoke(main, ["recipes", "video/split"]).output
+    (tmp_path / "split.yaml").write_text(recipe)
+    (tmp_path / "parts.yaml").write_text(recipe.replace("  - video.shots\n", "  - video.parts: {minutes: 0.08}\n  - video.shots\n"))
+    made = {}
+    for name, workers in (("split", "0"), ("parts", "2")):
+        words = ["run", str(tmp_path / f"{name}.yaml"), "--set", f"read.path={tmp_path}/film.mp4", "--out", str(tmp_path / name)]
+        done = CliRunner().invoke(main, [*words, "--workers", workers])
+        assert done.exit_code == 0, done.output
+        rows = {row["key"]: row for row in table(tmp_path / name / "data")}
+        made[name] = sorted((rows[key]["start_s"], rows[key]["end_s"], rows[key]["motion_mean"], clip)
+                            for key, clip in members(tmp_path / name / "data", ".mp4").items())
+    assert len(made["split"]) == 5
+    assert made["parts"] == made["split"]
+    assert Parts.resources != Shots.resources  # else the plan puts them into one worker
 
 
 def test_what_parts_cannot_know_is_refused():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import tarfile
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import soundfile
 
 from packs.audio.tests.speech_like import speech_like
 from packs.video.tests.films import film, moving
-from packs.video.tests.test_video_recipes import named, run, table
+from packs.video.tests.test_video_recipes import members, named, run, table
 
 RATE = 48_000
 TALK = np.concatenate([speech_like(3, RATE, seed=1), np.zeros(3 * RATE, np.float32), speech_like(2.5, RATE, seed=2),
@@ -32,13 +31,7 @@ def films(tmp_path_factory):
 
 def sounds(folder):
     """{key: samples of a FLAC, rate}."""
-    found = {}
-    for path in folder.glob("*.tar"):
-        with tarfile.open(path) as archive:
-            for member in archive:
-                if member.name.endswith(".flac"):
-                    found[member.name.removesuffix(".flac")] = soundfile.read(io.BytesIO(archive.extractfile(member).read()))
-    return found
+    return {key: soundfile.read(io.BytesIO(data)) for key, data in members(folder, ".flac").items()}
 
 
 @pytest.mark.slow

@@ -42,6 +42,16 @@ def table(place):
     return pa.concat_tables([pq.read_table(path) for path in sorted(place.glob("*.parquet"))], promote_options="permissive").to_pylist()
 
 
+def members(place, ending):
+    """{key: content} of the members of all shards whose names end so."""
+    found = {}
+    for path in sorted(place.glob("*.tar")):
+        with tarfile.open(path) as archive:
+            found |= {member.name.removesuffix(ending): archive.extractfile(member).read() for member in archive
+                      if member.name.endswith(ending)}
+    return found
+
+
 def named(rows):
     return [row["source"].rpartition("/")[2] for row in rows]
 
@@ -57,10 +67,7 @@ def test_shots_become_clips_with_their_sound(split):
     rows = sorted(table(out / "data"), key=lambda row: row["start_s"])
     assert named(rows) == ["shots.mp4", "shots.mp4"]
     assert [(row["start_s"], row["end_s"]) for row in rows] == [pytest.approx((0, 3), abs=.05), pytest.approx((4, 8), abs=.05)]
-    clips = {}
-    for path in (out / "data").glob("*.tar"):
-        with tarfile.open(path) as archive:
-            clips |= {member.name[:-4]: archive.extractfile(member).read() for member in archive if member.name.endswith(".mp4")}
+    clips = members(out / "data", ".mp4")
     for row in rows:
         with av.open(io.BytesIO(clips[row["key"]])) as clip:
             assert len(list(clip.decode(video=0))) == row["clip_frames"] == pytest.approx(FPS * row["duration"], abs=1)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from curator.api.errors import ContractError
 from curator.api.findings import Summed
+from curator.api.resources import Resources
 from curator.api.stage import Contract, Stage
 from curator.api.tasks import Batch
 from curator_video.shots.boundaries import END, Boundary, joined, shots_of
@@ -42,6 +43,8 @@ class Parts(Stage):
     """
 
     minutes: float = 20.0
+
+    resources = Resources(cpus=0)  # it computes nothing; and stages with other resources run in workers of their own, many of them
 
     def __post_init__(self) -> None:
         if self.minutes <= 0:
