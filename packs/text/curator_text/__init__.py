@@ -7,7 +7,10 @@ from curator_text.extract.extract_html import ExtractHtml
 from curator_text.language.language import Language
 from curator_text.llm.llm import Llm
 from curator_text.measures.signals import Signals
+from curator_text.models.classify import Classify
+from curator_text.models.embed import Embed
 from curator_text.models.fasttext import Fasttext
+from curator_text.models.perplexity import Perplexity
 from curator_text.privacy.pii import Pii
 from curator_text.read.text_files import TextFiles
 from curator_text.read.warc import Warc
@@ -16,8 +19,13 @@ from curator_text.tokens.to_megatron import ToMegatron
 from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
-__all__ = ["STAGES", "C4Lines", "Clean", "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "PackTokens", "Pii",
-           "Signals", "TextFiles", "ToMegatron", "ToNanotron", "Tokenize", "Warc"]
+__all__ = [
+    "STAGES", "C4Lines", "Classify", "Clean", "Embed", "ExtractHtml", "Fasttext", "Language", "Llm",
+    "Minhash", "PackTokens", "Perplexity", "Pii", "Signals", "TextFiles", "ToMegatron", "ToNanotron",
+    "Tokenize", "Warc",
+]
 
-STAGES: tuple[type, ...] = (Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Pii,
-                            Tokenize, PackTokens, ToMegatron, ToNanotron, Llm)
+STAGES: tuple[type, ...] = (
+    Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify, Embed,
+    Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm,
+)

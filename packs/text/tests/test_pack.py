@@ -9,13 +9,16 @@ import pyarrow as pa
 import pytest
 from curator_text import (
     C4Lines,
+    Classify,
     Clean,
+    Embed,
     ExtractHtml,
     Fasttext,
     Language,
     Llm,
     Minhash,
     PackTokens,
+    Perplexity,
     Pii,
     Signals,
     TextFiles,
@@ -28,6 +31,7 @@ from curator_text import (
 from curator.api.tasks import TextBatch
 from curator.testing import check_pack
 from packs.image.tests.chat_server import Model, completion
+from packs.text.tests import tiny_text_models as tiny
 from packs.text.tests.fasttext_models import TinyModel
 
 ENGLISH = ("The quick brown fox jumps over the lazy dog. It was a sunny day, and the fox was happy.\n"
@@ -80,6 +84,8 @@ def test_the_pack(tmp_path, server):
         "pre_tokenizer": {"type": "Whitespace"}, "normalizer": None, "post_processor": None, "decoder": None}))
     tokens = texts(token_ids=pa.array([[1, 2], None, [], *([n] for n in range(len(TEXTS) - 3))], pa.list_(pa.int32())))
     languages = pa.array(["en", "en", None, "de", "xx", "zh", "en", "en", "en", "de", "en"], pa.string())
+    models = {"labels": tiny.save_bert(tmp_path / "labels", ("low", "high")), "encoder": tiny.save_bert(tmp_path / "encoder"),
+              "gpt2": tiny.save_gpt2(tmp_path / "gpt2")}
     (tmp_path / "model.bin").write_bytes(TinyModel(["</s>", "the"], ["en", "de"]).save())
     check_pack("text", [
         Warc(path=str(tmp_path / "crawl.warc.gz")),
@@ -91,6 +97,9 @@ def test_the_pack(tmp_path, server):
         (Signals(), texts()),
         (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there
         (Minhash(), texts()),
+        (Classify(model=models["labels"]), texts(), {"tolerance": 1e-4}),
+        (Embed(model=models["encoder"]), texts(), {"tolerance": 1e-4}),
+        (Perplexity(model=models["gpt2"]), texts(), {"tolerance": 1e-4}),
         (Pii(), texts()),
         (Llm(url=server.url, model="tiny", task="knowledge_list"), texts()),
         (Tokenize(tokenizer=str(tmp_path), ids=True), texts()),
