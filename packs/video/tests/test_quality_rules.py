@@ -7,12 +7,15 @@ from pathlib import Path
 import curator_video
 import cv2
 import numpy as np
+import pyarrow as pa
 import pytest
 from curator_video.measures import motion, overlay, signals
 from curator_video.measures.motion import Motion
 from curator_video.measures.overlay import Overlay
 from curator_video.measures.signals import Signals
+from curator_video.read import probe
 
+from curator.api.batch import Batch
 from curator.registry import packs
 from curator.stages.drop import Drop
 from curator.stages.rules import load_rules
@@ -131,3 +134,22 @@ def test_what_has_no_scores_stays():
     empty = clips(None)
     scored = measured(empty)
     assert len(Drop(rules=str(RULES)).process(scored)["out"]) == 1
+
+
+STRICT = {"too_small": {"height": 360}, "low_bits": {"bit_rate": 400_000}, "low_fps": {"fps": 15.0}, "text": {"overlay_area": 0.03},
+          "exposure": {"exposure_ratio": 0.2}, "grey": {"greyscale": True}, "borders": {"border_ratio": 0.2},
+          "little_motion": {"motion_mean": 0.01}, "wild_motion": {"motion_mean": 0.8}}
+FINE = {"width": 1280, "height": 720, "bit_rate": 2_000_000, "fps": 23.976, "overlay_area": 0.0, "exposure_ratio": 0.0, "greyscale": False,
+        "border_ratio": 0.0, "motion_mean": 0.1}
+
+
+def test_strict_rules_drop_what_they_name():
+    path = str(RULES.with_name("strict.yaml"))
+    rows = [FINE | change for change in ({}, dict.fromkeys(FINE), *STRICT.values())]
+    ids = ["fine", "unknown", *STRICT]
+    table = pa.Table.from_pylist(rows).append_column("id", pa.array(ids)).append_column("source", pa.array(ids))
+    out = Drop(rules=path).process(Batch(table))
+    assert out["out"].column("id") == ["fine", "unknown"]
+    assert out["dropped"].column("reason") == list(STRICT) == [rule.reason for rule in load_rules(path).rules]
+    known = {*signals.COLUMNS, *motion.COLUMNS, *overlay.COLUMNS, *probe.COLUMNS}
+    assert set(Drop(rules=path).contract().needs) <= known
