@@ -156,7 +156,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1993,
     "machine": 433,
-    "io": 4124,
+    "io": 4138,
     "io/tables": 1784,
     "sql": 399,
     "registry": 395,
@@ -189,7 +189,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12602
-    assert sum(LINES.values()) <= 28946
+    assert sum(LINES.values()) <= 28960
 
 
 def test_nothing_names_a_machine():

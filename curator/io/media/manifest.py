@@ -34,12 +34,12 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 class Manifest(Source):
     """Read JSON Lines, CSV, TSV or Parquet, a record a line. Subclasses say of what.
 
-    A record has `path`, `extension`, `bytes` (null but where they are inside the file) and the columns of the manifest. A
-    line that has neither a path nor bytes, or whose seconds are no number, leaves on `failed`.
+    A record has `path`, `extension`, `bytes` (null but where they are inside the file) and the columns of the
+    manifest. A line that has neither a path nor bytes, or whose seconds are no number, leaves on `failed`.
 
-    `path`: files, folders, globs or URLs, one or several. `root`: the folder from which paths count, if not the manifest's.
-    `names`: other names for columns, old to new. `storage_options`: what the filesystem wants (keys, endpoint).
-    `unit_bytes`: about how much is read, and done again after a crash, as one.
+    `path`: files, folders, globs or URLs, one or several. `root`: the folder from which paths count, if not
+    the manifest's. `names`: other names for columns, old to new. `storage_options`: what the filesystem wants
+    (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
     path: str | list[str] = setting()
@@ -50,7 +50,8 @@ class Manifest(Source):
 
     media: ClassVar[str] = "files"  # for messages
     example: ClassVar[str] = "{file: path}"
-    holders: ClassVar[tuple[str, ...]] = ("path",)  # whichever is there first is a path, or an object of `bytes` and `path`
+    # The first that is there is a path, or an object of `bytes` and `path`.
+    holders: ClassVar[tuple[str, ...]] = ("path",)
     numbers: ClassVar[tuple[str, ...]] = ()  # columns of seconds
     skip: ClassVar[str] = ""  # a column by which a line says that it does not count
     _reader: ClassVar[FileSource | None] = None  # an instance's own hides it, and travels to the workers
@@ -73,8 +74,8 @@ class Manifest(Source):
         have = {self.names.get(name, name): kind for name, kind in self._reader.columns().items()}
         holder = next((name for name in self.holders if name in have), None)
         if holder is None and "bytes" not in have:
-            raise InputError(f"no column says where {self.media} lie; there are {', '.join(have)}. Name it with `names`, such as "
-                             f"{self.example}")
+            raise InputError(f"no column says where {self.media} lie; there are {', '.join(have)}. Name it "
+                             f"with `names`, such as {self.example}")
         have = {name: kind for name, kind in have.items() if name not in (holder, self.skip)}
         numbers = {name: pa.float64() for name in self.numbers if name in have}
         return {**have, **numbers, "id": pa.string(), "source": pa.string(), **ADDED}
@@ -96,26 +97,33 @@ class Manifest(Source):
             if name in batch.columns:
                 values, wrong = seconds(batch.rows.column(name))
                 batch = batch.with_columns({name: values})
-                faults = [fault or (f"no number: {name} is {wrong[row]!r}" if row in wrong else None) for row, fault in enumerate(faults)]
-                far = pc.fill_null(pc.greater_equal(pc.abs(values), LONGEST_S), False).to_numpy(zero_copy_only=False)
-                faults = [fault or (f"no such time: {name} is {values[row].as_py():g} seconds" if far[row] else None)
+                faults = [fault or (f"no number: {name} is {wrong[row]!r}" if row in wrong else None)
                           for row, fault in enumerate(faults)]
+                far = pc.fill_null(pc.greater_equal(pc.abs(values), LONGEST_S), False).to_pylist()
+                faults = [fault or (f"no such time: {name} is {values[row].as_py():g} seconds" if late else None)
+                          for row, (fault, late) in enumerate(zip(faults, far, strict=True))]
         return batch, faults
 
     def _opened(self) -> FileSource:
         """The reader of files of this kind."""
-        files = list_files(self.path, self.storage_options, tuple(s for kind in _KINDS for s in kind.suffixes))
-        kinds = {next((kind for kind in _KINDS if file.uri.lower().endswith(kind.suffixes)), None): file.uri for file in files}
+        suffixes = tuple(suffix for kind in _KINDS for suffix in kind.suffixes)
+        uris = [file.uri for file in list_files(self.path, self.storage_options, suffixes)]
+        kinds = {next((kind for kind in _KINDS if uri.lower().endswith(kind.suffixes)), None): uri
+                 for uri in uris}
         if None in kinds:
-            raise InputError(f"{kinds[None]} is no manifest: its name ends in none of .jsonl, .json, .csv, .tsv, .parquet")
+            raise InputError(f"{kinds[None]} is no manifest: its name ends in none of .jsonl, .json, .csv, "
+                             ".tsv, .parquet")
         if len(kinds) > 1:
-            raise InputError(f"manifests of several kinds, such as {' and '.join(kinds.values())}: read those of each by themselves")
+            raise InputError(f"manifests of several kinds, such as {' and '.join(kinds.values())}: read those "
+                             "of each by themselves")
         (kind,) = kinds
-        return kind(path=[file.uri for file in files], storage_options=self.storage_options, unit_bytes=self.unit_bytes)
+        return kind(path=uris, storage_options=self.storage_options, unit_bytes=self.unit_bytes)
 
     def _ports(self, batch: Batch, base: str) -> Iterator[Outputs]:
         batch = batch.rename({old: new for old, new in self.names.items() if old in batch.columns})
-        skipped = _truths(batch.column(self.skip)) if self.skip in batch.columns else np.zeros(len(batch), bool)
+        skipped = np.zeros(len(batch), bool)
+        if self.skip in batch.columns:
+            skipped = _truths(batch.column(self.skip))
         if skipped.any():
             yield Outputs(dropped=batch.filter(skipped).with_reason(self.skip.strip("_")))
             batch = batch.filter(~skipped)
@@ -126,22 +134,26 @@ class Manifest(Source):
         if good.any():
             yield Outputs(out=made.filter(good))
         if not good.all():
-            yield Outputs(failed=made.filter(~good).with_error([fault for fault in faults if fault is not None]))
+            yield Outputs(failed=made.filter(~good).with_error([fault for fault in faults if fault]))
 
     def _located(self, batch: Batch, base: str) -> tuple[Batch, list[str | None]]:
         """With `path`, `bytes` and `extension`, and for each row what is wrong with its path."""
         holder = next((name for name in self.holders if name in batch.columns), None)
         held = pa.chunked_array([pa.nulls(len(batch))]) if holder is None else batch.rows.column(holder)
         fields = {one.name for one in held.type} if pa.types.is_struct(held.type) else set()
-        inside = pc.struct_field(held, "bytes") if "bytes" in fields else batch.rows.column("bytes") if "bytes" in batch.columns else None
-        contents = inside.cast(pa.binary()) if inside is not None and is_bytes(inside.type) else pa.nulls(len(batch), pa.binary())
+        contents = pa.nulls(len(batch), pa.binary())
+        if "bytes" in fields or "bytes" in batch.columns:
+            inside = pc.struct_field(held, "bytes") if "bytes" in fields else batch.rows.column("bytes")
+            contents = inside.cast(pa.binary()) if is_bytes(inside.type) else contents
         there = contents.is_valid().to_pylist()
         given = (pc.struct_field(held, "path") if "path" in fields else held).to_pylist()
         found = [path if has else _joined(base, path) for path, has in zip(given, there, strict=True)]
         paths = [path if isinstance(path, str) else None for path in found]
-        faults = [None if path or has else f"no path: {holder} is {one!r:.80}" for path, has, one in zip(paths, there, given, strict=True)]
+        faults = [None if path or has else f"no path: {holder} is {one!r:.80}"
+                  for path, has, one in zip(paths, there, given, strict=True)]
         known = batch.column("extension") if "extension" in batch.columns else [None] * len(batch)
-        endings = [extension_of(path or "") or (old if isinstance(old, str) else "") for path, old in zip(paths, known, strict=True)]
+        endings = [extension_of(path or "") or (old if isinstance(old, str) else "")
+                   for path, old in zip(paths, known, strict=True)]
         made = batch.without([] if holder is None else [holder])
         return made.with_columns({"path": pa.array(paths, pa.string()), "bytes": contents,
                                   "extension": pa.array(endings, pa.string())}), faults
@@ -151,7 +163,9 @@ def _joined(base: str, path: Any) -> str | None:
     """A path as it is if it says where it begins, else below the base."""
     if not isinstance(path, str) or not path:
         return None
-    return path if "://" in path or path.startswith("/") or not base else f"{base.rstrip('/')}/{path.removeprefix('./')}"
+    if "://" in path or path.startswith("/") or not base:
+        return path
+    return f"{base.rstrip('/')}/{path.removeprefix('./')}"
 
 
 def _truths(values: list) -> np.ndarray:
@@ -160,7 +174,7 @@ def _truths(values: list) -> np.ndarray:
 
 
 def seconds(values: pa.ChunkedArray) -> tuple[pa.Array | pa.ChunkedArray, dict[int, Any]]:
-    """Seconds as float64, of numbers or texts (12.5, 1:02:03.5), and what is none by its row; an empty text is null."""
+    """Seconds as float64, of numbers or texts (12.5, 1:02:03.5, "" is null); and what is none, by row."""
     if pa.types.is_null(values.type) or pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         return values.cast(pa.float64()), {}
     made, wrong = [], {}

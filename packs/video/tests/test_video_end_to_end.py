@@ -70,6 +70,36 @@ def test_a_killed_run_goes_on_to_the_same_bytes(films, calm, tmp_path, phase):
     assert contents(tmp_path) == calm
 
 
+def clips_of(out):
+    """What lies in NeMo's folders, without what names the run."""
+    found = {}
+    for path in (out / "data").rglob("*"):
+        if path.is_file():
+            parts = [part for part in path.relative_to(out / "data").parts if not part.startswith("part-")]
+            found[tuple(parts)] = path.read_bytes() if path.suffix in (".mp4", ".webp") else None
+    return found
+
+
+def test_folders_of_nemo_are_whole_after_a_kill(films, tmp_path):
+    """Killed while files of clips are there already whose unit is not finished."""
+    nemo = ("--set", "write={video.nemo: {}}")
+    calm, out = tmp_path / "calm", tmp_path / "out"
+    done = CliRunner().invoke(main, words(calm, films, *nemo, "--workers", "0"))
+    assert done.exit_code == 0, done.output
+    killed = subprocess.Popen([sys.executable, "-m", "curator", *words(out, films, *nemo, "--workers", "1")],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + 120
+    while killed.poll() is None and time.monotonic() < until and not any((out / "data").rglob("*.mp4")):
+        time.sleep(0.001)
+    assert killed.poll() is None
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    done = CliRunner().invoke(main, words(out, films, *nemo, "--workers", "0"))
+    assert done.exit_code == 0, done.output
+    assert clips_of(out) == clips_of(calm)
+    assert len([name for name in clips_of(out) if name[:1] == ("clips",)]) > 6
+
+
 @pytest.mark.ray
 def test_a_run_on_ray_gives_the_same_bytes(films, calm, tmp_path):
     pytest.importorskip("ray")
