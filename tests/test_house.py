@@ -137,6 +137,16 @@ def test_files_and_functions_stay_readable():
                 assert place in EXCUSED or len(node.args.args) + len(node.args.kwonlyargs) <= ARGUMENTS + 1, place
 
 
+COLUMNS = 110
+
+
+def test_lines_of_the_core_are_short():
+    for path in (p for p in SOURCES if p.is_relative_to(CORE)):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        long = [number for number, line in enumerate(lines, 1) if len(line) > COLUMNS]
+        assert not long, f"{name_of(path)}: lines {long}"
+
+
 def test_folders_stay_readable():
     files = Counter(path.parent for path in SOURCES if path.is_relative_to(CORE) and path.name != "__init__.py")
     assert not {name_of(folder): count for folder, count in files.items() if count > FOLDER_FILES}
@@ -156,18 +166,18 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1993,
     "machine": 433,
-    "io": 4138,
+    "io": 4152,
     "io/tables": 1784,
     "sql": 399,
     "registry": 395,
-    "models": 935,
+    "models": 956,
     "ngrams": 371,
     "pipeline": 919,
-    "stages": 2364,
+    "stages": 2456,
     "engine": 3867,
     "recipe": 1481,
     "worker": 2111,
-    "observe": 2204,
+    "observe": 2218,
     "testing": 1271,
     "runtime": 1094,
     "run": 2618,
@@ -189,7 +199,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12602
-    assert sum(LINES.values()) <= 28960
+    assert sum(LINES.values()) <= 29101
 
 
 def test_nothing_names_a_machine():

@@ -16,8 +16,8 @@ from curator.models.chat import Reply
 
 
 class Answers:
-    """A file of SQLite in a folder of this machine, shared by all workers there. An answer is kept as soon as it has come: a process
-    that is killed loses none.
+    """A file of SQLite in a folder of this machine, shared by all workers there. An answer is kept as soon as
+    it has come: a process that is killed loses none.
 
     A question is known again by its URL and all of its fields.
     """
@@ -26,26 +26,32 @@ class Answers:
         self._url, self._lock = url, threading.Lock()
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(Path(folder) / "answers.sqlite", timeout=60, isolation_level=None, check_same_thread=False)
+            self._file = sqlite3.connect(Path(folder) / "answers.sqlite", timeout=60, isolation_level=None,
+                                         check_same_thread=False)
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = NORMAL")
-            self._file.execute("CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, answer TEXT) WITHOUT ROWID")
+            self._file.execute("CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, answer TEXT) "
+                               "WITHOUT ROWID")
         except (OSError, sqlite3.Error) as error:
-            raise CuratorError(f"answers cannot be kept in {folder!r}: {error}. Name a folder on a disk of this machine in cache") \
+            raise CuratorError(f"answers cannot be kept in {folder!r}: {error}. Name a folder on a disk of "
+                               "this machine in cache") \
                 from error
 
     def get(self, question: Mapping[str, Any]) -> Reply | None:
         with self._lock:
-            found = self._file.execute("SELECT answer FROM answers WHERE question = ?", (self._key(question),)).fetchone()
+            found = self._file.execute("SELECT answer FROM answers WHERE question = ?",
+                                       (self._key(question),)).fetchone()
         return Reply(**json.loads(found[0])) if found else None
 
     def put(self, question: Mapping[str, Any], reply: Reply) -> None:
         with self._lock:
-            self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (self._key(question), json.dumps(asdict(reply))))
+            self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)",
+                               (self._key(question), json.dumps(asdict(reply))))
 
     def close(self) -> None:
         with self._lock:
             self._file.close()
 
     def _key(self, question: Mapping[str, Any]) -> bytes:
-        return hashlib.blake2b(json.dumps([self._url, question], sort_keys=True).encode(), digest_size=16).digest()
+        return hashlib.blake2b(json.dumps([self._url, question], sort_keys=True).encode(),
+                               digest_size=16).digest()

@@ -1,7 +1,8 @@
 """Asking a model behind an OpenAI-compatible server: one question, one answer, asked again where that helps.
 
 A question is the body of a chat completion.
-Source: https://platform.openai.com/docs/api-reference/chat/create, as vLLM, SGLang, llama.cpp and Ollama serve it too.
+Source: https://platform.openai.com/docs/api-reference/chat/create, as vLLM, SGLang, llama.cpp and Ollama
+serve it too.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from urllib3 import exceptions as faults
 from curator.io.http.retry import TRANSIENT, innermost, pause_s, retry_after_s
 
 EXCERPT = 500  # characters of a server's message that are shown
-NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 402, 404, 405})  # wrong URL, model or key: so it is for every question
+# wrong URL, model or key: so it is for every question
+NOT_HERE = frozenset({301, 302, 303, 307, 308, 401, 402, 404, 405})
 BUSY = frozenset({429, 502, 503, 504})  # the server, or what stands before it, has no time for anybody
 PATIENCE_S = 600.0  # the longest pause that a server may ask for
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer. `finish_reason`: `stop`, or `length` where it was cut off. `tokens`: how many were made, `tokens_in`: how many were
-    read, None if not said."""
+    """An answer. `finish_reason`: `stop`, or `length` where it was cut off. `tokens`: how many were made,
+    `tokens_in`: how many were read, None if not said."""
 
     text: str
     finish_reason: str | None
@@ -43,7 +45,8 @@ class Unavailable(Exception):
 
 
 class Chat:
-    """Asks questions, from several threads. `url`: up to and with `/v1`. `key`: the API key, None for none."""
+    """Asks questions, from several threads. `url`: up to and with `/v1`. `key`: the API key, None for
+    none."""
 
     def __init__(self, url: str, *, key: str | None, connections: int, answer_timeout_s: float, retries: int,
                  backoff_s: float) -> None:
@@ -59,13 +62,15 @@ class Chat:
         """The answer.
 
         Raises:
-            Rejected: the server refuses this question, breaks off, is silent for too long, or answers nonsense.
-            Unavailable: nobody is there, nobody has time, or we are not let in, and trying again did not help.
+            Rejected: the server refuses this question, breaks off, is silent for too long, or answers
+            nonsense. Unavailable: nobody is there, nobody has time, or we are not let in, and trying again
+            did not help.
         """
         return reply_of(self.post("/chat/completions", json.dumps(question).encode(), "application/json"))
 
     def post(self, path: str, body: bytes, content_type: str) -> bytes:
-        """The body of the answer of any other of the server's paths, such as `/audio/transcriptions`; raises as `ask` does."""
+        """The body of the answer of any other of the server's paths, such as `/audio/transcriptions`; raises
+        as `ask` does."""
         for attempt in range(self._retries + 1):
             try:
                 return self._post(self._url + path, body, content_type)
@@ -99,7 +104,8 @@ class Chat:
             self._let_in = True
             return response.data
         message = f"HTTP {response.status} from {url}: {self._without_key(message_of(response.data))}"
-        if response.status in NOT_HERE or (response.status == 403 and not self._let_in):  # later it is about the question
+        # later it is about the question
+        if response.status in NOT_HERE or (response.status == 403 and not self._let_in):
             raise Unavailable(message)
         if response.status not in TRANSIENT:
             raise Rejected(message)
@@ -135,7 +141,8 @@ def reply_of(data: bytes) -> Reply:
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise Rejected(f"the server's answer is no chat completion: {_excerpt(data)}") from error
     if not isinstance(text, str):
-        raise Rejected(f"the model declined: {refusal}" if refusal else f"the answer has no text (finish_reason {reason})")
+        raise Rejected(f"the model declined: {refusal}" if refusal
+                       else f"the answer has no text (finish_reason {reason})")
     counts = (number if isinstance(number, int) else None for number in (tokens, tokens_in))
     return Reply(text, reason if isinstance(reason, str) else None, *counts)
 
@@ -144,7 +151,8 @@ def message_of(data: bytes) -> str:
     """What a server says about an error: the message in it, else its beginning."""
     try:
         found = json.loads(data)
-        found = found.get("error", found)  # OpenAI's, vLLM's new form and llama.cpp's; else vLLM's old one and FastAPI's
+        # OpenAI's, vLLM's new form and llama.cpp's; else vLLM's old one and FastAPI's
+        found = found.get("error", found)
         if isinstance(found, dict):
             found = found.get("message") or found.get("detail")
         if isinstance(found, str) and found:

@@ -20,10 +20,10 @@ from curator.models.chat import Chat, Rejected, Reply, Unavailable
 class RemoteStage(Stage):
     """Asks a server, many requests at a time. A subclass says in its docstring what these parameters are:
 
-    `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `api_key_env`: the environment variable that
-    holds the key, in the workers too; null for none. `concurrency`: questions at a time, in each worker. `answer_timeout_s`: for
-    one answer. `retries`: further tries, with `backoff_s` seconds before the first, twice as long before each next one and a
-    minute at most, or longer if the server says so.
+    `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `api_key_env`: the environment
+    variable that holds the key, in the workers too; null for none. `concurrency`: questions at a time, in
+    each worker. `answer_timeout_s`: for one answer. `retries`: further tries, with `backoff_s` seconds before
+    the first, twice as long before each next one and a minute at most, or longer if the server says so.
     """
 
     url: str = setting()
@@ -42,9 +42,11 @@ class RemoteStage(Stage):
         self.want_texts("url", "model")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url wants http:// or https:// and a host, such as http://localhost:8000/v1, got {self.url!r}")
+            raise ValueError("url wants http:// or https:// and a host, such as http://localhost:8000/v1, "
+                             f"got {self.url!r}")
         if parts.username or parts.password:
-            raise ValueError("url holds a password, which would be written down; name an environment variable in api_key_env")
+            raise ValueError("url holds a password, which would be written down; name an environment "
+                             "variable in api_key_env")
         for name, least in (("concurrency", 1), ("retries", 0), ("backoff_s", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
@@ -60,9 +62,11 @@ class RemoteStage(Stage):
     def setup(self, ctx: Context) -> None:
         key = os.environ.get(self.api_key_env) if self.api_key_env else None
         if self.api_key_env and not key:
-            raise CuratorError(f"the environment variable {self.api_key_env}, where {self.name} looks for the API key, is not set "
+            raise CuratorError(f"the environment variable {self.api_key_env}, where {self.name} looks for "
+                               "the API key, is not set "
                                "on this machine")
-        self._chat = Chat(self.url, key=key, connections=self.concurrency, answer_timeout_s=self.answer_timeout_s,
+        self._chat = Chat(self.url, key=key, connections=self.concurrency,
+                          answer_timeout_s=self.answer_timeout_s,
                           retries=self.retries, backoff_s=self.backoff_s)
         self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="ask")
 
@@ -81,7 +85,8 @@ class RemoteStage(Stage):
             return [future.result() for future in asked]
         except Unavailable as error:
             self._chat.stop()  # the others wait for the same
-            raise StageError(self.name, f"{error}. When the server answers, the same command goes on from here") from error
+            raise StageError(self.name, f"{error}. When the server answers, the same command goes on from "
+                                        "here") from error
         finally:
             for future in asked:
                 future.cancel()  # what is done already stays so
@@ -91,10 +96,11 @@ class RemoteStage(Stage):
 class ServerStage(RemoteStage):
     """Asks chat completions. A subclass says what these parameters are, beside those of every server:
 
-    `temperature`: 0 takes the likeliest token. `seed`: null for none; whether the same question is answered the same again is up to
-    the server. `options`: further fields of the request (`response_format`, `chat_template_kwargs`); null takes one out:
-    `{max_tokens: null, max_completion_tokens: 256}`. `cache`: a folder of this machine where answers are kept; the same question is
-    then not asked again, by no worker and no later run.
+    `temperature`: 0 takes the likeliest token. `seed`: null for none; whether the same question is answered
+    the same again is up to the server. `options`: further fields of the request (`response_format`,
+    `chat_template_kwargs`); null takes one out: `{max_tokens: null, max_completion_tokens: 256}`. `cache`: a
+    folder of this machine where answers are kept; the same question is then not asked again, by no worker and
+    no later run.
     """
 
     max_tokens: int = 256
@@ -118,11 +124,12 @@ class ServerStage(RemoteStage):
             self._answers.close()
 
     def ask(self, content: str | list[dict[str, Any]], system: str | None = None, **more: Any) -> Reply | str:
-        """The answer to a text, or to texts and pictures as the protocol has them; a text: why there is none. `more`: fields of this
-        question alone."""
+        """The answer to a text, or to texts and pictures as the protocol has them; a text: why there is none.
+        `more`: fields of this question alone."""
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": content})
-        fields = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": self.temperature,
+        fields = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens,
+                  "temperature": self.temperature,
                   "seed": self.seed, **more, **self.options}
         question = {name: value for name, value in fields.items() if value is not None}
         if self._answers is not None and (known := self._answers.get(question)) is not None:

@@ -32,10 +32,12 @@ class Select(Stage):
             raise RecipeError("select wants either `keep` or `drop`: the columns that stay, or those that go")
         always = [name for name in self.drop or () if name in IDENTITY]
         if always:
-            raise RecipeError(f"select cannot drop {' and '.join(always)}: every record keeps its id and source")
+            raise RecipeError(f"select cannot drop {' and '.join(always)}: every record keeps its id and "
+                              "source")
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.drop if self.keep is None else self.keep), removes=set(self.drop or ()))
+        return Contract(needs=set(self.drop if self.keep is None else self.keep),
+                        removes=set(self.drop or ()))
 
     def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
         return {name: kind for name, kind in columns.items() if self._stays(name)}
@@ -64,12 +66,14 @@ class Rename(Stage):
         if not self.columns:
             raise RecipeError("rename has nothing to rename: give it old names and new ones (body: text)")
         if taken:
-            raise RecipeError(f"rename cannot touch {' and '.join(taken)}: every record keeps its id and source")
+            raise RecipeError(f"rename cannot touch {' and '.join(taken)}: every record keeps its id and "
+                              "source")
         if len(set(self.columns.values())) < len(self.columns):
             raise RecipeError("rename gives two columns one name")
         hidden = [name for name in self.columns.values() if not name or name.startswith("_")]
         if hidden:
-            raise RecipeError(f"rename: {hidden[0]!r} cannot be a column's name; names with _ in front are the engine's")
+            raise RecipeError(f"rename: {hidden[0]!r} cannot be a column's name; names with _ in front are "
+                              "the engine's")
 
     def contract(self) -> Contract:
         gone = set(self.columns) - set(self.columns.values())
@@ -94,9 +98,10 @@ class Rename(Stage):
 class Map(Stage):
     """Add or replace columns by SQL expressions over the columns of the same record.
 
-    `columns`: name to expression (`chars_per_word: length(text) / word_count`). All of them see the record as it
-    came in. The type is what SQL gives; decimals that SQL makes of numbers come as float64. Where a value cannot be
-    computed (a text that is no number is cast to one) the record fails; `try_cast` gives NULL instead.
+    `columns`: name to expression (`chars_per_word: length(text) / word_count`). All of them see the record as
+    it came in. The type is what SQL gives; decimals that SQL makes of numbers come as float64. Where a value
+    cannot be computed (a text that is no number is cast to one) the record fails; `try_cast` gives NULL
+    instead.
     """
 
     columns: dict[str, str]
@@ -106,7 +111,8 @@ class Map(Stage):
             raise RecipeError("map has no expression: give it names and expressions (chars: length(text))")
         for name in self.columns:
             if name in IDENTITY or not name or name.startswith("_"):
-                raise RecipeError(f"map cannot make the column {name!r}: id and source stay as they are, and names with "
+                raise RecipeError(f"map cannot make the column {name!r}: id and source stay as they are, and "
+                                  "names with "
                                   "_ in front are the engine's")
         self._needs = frozenset(sql.needs(self.columns))
 
@@ -130,7 +136,8 @@ class Map(Stage):
 
 
 def require(names: Collection[str], batch: Batch) -> None:
-    """Refuse a batch without these columns or payloads; the plan has seen to that wherever columns are known before."""
+    """Refuse a batch without these columns or payloads; the plan has seen to that wherever columns are known
+    before."""
     there = [*batch.columns, *batch.payloads()]
     for name in names:
         if name not in there:

@@ -17,12 +17,13 @@ from curator.stages.rules import load_rules
 
 @dataclass(kw_only=True)
 class Drop(Stage):
-    """Send records for which a condition is true to `dropped`; the first one that is true, in order, is the reason.
+    """Send records for which a condition is true to `dropped`; the first one that is true, in order, is the
+    reason.
 
-    `conditions`: reason to SQL condition over columns, true = drop (`too_short: word_count < 50`). NULL is not true, so
-    a record without a score stays.
-    `rules`: one or several packaged rule sets (`gopher_quality`), or paths to YAML files of the same form. They come
-    before `conditions`; a reason that is there twice stands for both conditions.
+    `conditions`: reason to SQL condition over columns, true = drop (`too_short: word_count < 50`). NULL is
+    not true, so a record without a score stays. `rules`: one or several packaged rule sets
+    (`gopher_quality`), or paths to YAML files of the same form. They come before `conditions`; a reason that
+    is there twice stands for both conditions.
     """
 
     conditions: dict[str, str] = field(default_factory=dict)
@@ -37,7 +38,8 @@ class Drop(Stage):
         for reason, condition in self.conditions.items():
             _join(resolved, reason, condition)
         if not resolved:
-            raise RecipeError("drop has no condition: give it some (too_short: word_count < 50) or a rule set (rules: …)")
+            raise RecipeError("drop has no condition: give it some (too_short: word_count < 50) or a rule "
+                              "set (rules: …)")
         self._conditions = resolved
         self._needs = frozenset(sql.needs(resolved))
 

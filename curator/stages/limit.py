@@ -21,8 +21,9 @@ REASON = "limit"
 class Limit(Stateful):
     """Let the first `records` records through; the others are dropped with the reason `limit`.
 
-    First by arrival: which ones these are may differ from run to run; for a choice that stays the same take `sample`. When the
-    limit is reached, input that has not been read stays unread where nothing else needs it.
+    First by arrival: which ones these are may differ from run to run; for a choice that stays the same take
+    `sample`. When the limit is reached, input that has not been read stays unread where nothing else needs
+    it.
     """
 
     records: int
@@ -54,7 +55,8 @@ class Limit(Stateful):
                 fresh.append(row)
                 passes[row] = True
         answer = Outputs(out=batch.filter(passes), dropped=batch.filter(~passes).with_reason(REASON))
-        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as they were.
+        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as
+        # they were.
         self._awaited |= awaited
         self._turned_away |= {one for one, passed in zip(unit, passes, strict=True) if not passed}
         self._learn((unit[row], keys[row]) for row in fresh)
@@ -66,7 +68,8 @@ class Limit(Stateful):
     # -- units ----------------------------------------------------------------------------------------------
 
     def snapshot(self, unit: int) -> Snapshot:
-        """The keys of the records that the unit got through; it rests on all others that got any through if it lost some."""
+        """The keys of the records that the unit got through; it rests on all others that got any through if
+        it lost some."""
         others = len(self._let_through) - (unit in self._let_through)
         keys = pa.array(self._let_through.get(unit, []), pa.uint64())
         return Snapshot(pa.table({"key": keys}), rests_on=others if unit in self._turned_away else 0)

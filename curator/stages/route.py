@@ -21,8 +21,9 @@ UNMATCHED = "unmatched"
 class Route(Stage):
     """Send each record to the port of the first condition that is true for it.
 
-    `routes`: port to SQL condition over columns (`high: quality >= 0.8`), in order; `rest: true` at the end takes all
-    others. Records for which none is true go to `dropped` with the reason `unmatched`; NULL is not true.
+    `routes`: port to SQL condition over columns (`high: quality >= 0.8`), in order; `rest: true` at the end
+    takes all others. Records for which none is true go to `dropped` with the reason `unmatched`; NULL is not
+    true.
     """
 
     routes: dict[str, str]
@@ -32,7 +33,8 @@ class Route(Stage):
             raise RecipeError("route has no port: give it some, each with a condition (high: quality >= 0.8)")
         for name in self.routes:
             if name in SIDE_OUTPUTS or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
-                raise RecipeError(f"route: {name!r} cannot be the name of a port; take letters, digits, _ and -, and "
+                raise RecipeError(f"route: {name!r} cannot be the name of a port; take letters, digits, _ "
+                                  "and -, and "
                                   f"none of {', '.join(SIDE_OUTPUTS)}")
         self.ports = tuple(self.routes)
         self._needs = frozenset(sql.needs(self.routes))
@@ -54,7 +56,8 @@ class Route(Stage):
         labels = sql.evaluate(self.routes, batch.rows).to_pylist()
         parts = batch.split(labels)
         unmatched = parts.pop(None, None)
-        return Outputs(parts) if unmatched is None else Outputs(parts, dropped=unmatched.with_reason(UNMATCHED))
+        return Outputs(parts) if unmatched is None else Outputs(parts,
+                                                                dropped=unmatched.with_reason(UNMATCHED))
 
 
 @dataclass(kw_only=True)

@@ -27,7 +27,8 @@ RULE_FIELDS = ("reason", "when", "source")
 
 @dataclass(frozen=True)
 class Rule:
-    """A record is dropped when `when`, an SQL condition, is true. `reason`: what is counted; `source`: who says so."""
+    """A record is dropped when `when`, an SQL condition, is true. `reason`: what is counted; `source`: who
+    says so."""
 
     reason: str
     when: str
@@ -45,7 +46,8 @@ class RuleSet:
 
 
 def load_rules(name_or_path: str) -> RuleSet:
-    """The rule set of this name in an installed pack, or in a YAML file (a path or URL that ends in .yaml or .yml).
+    """The rule set of this name in an installed pack, or in a YAML file (a path or URL that ends in .yaml or
+    .yml).
 
     Raises:
         RecipeError: there is none, or something in the file is wrong; names file, rule and field.
@@ -83,18 +85,21 @@ def parse_rules(content: bytes | str, path: str) -> RuleSet:
     for number, entry in enumerate(rules, 1):
         rule = _rule(entry, f"{where}, rule {number}")
         if rule.reason in made:
-            raise RecipeError(f"{where}, rule {number}: the reason {rule.reason!r} is taken by a rule before it; "
+            raise RecipeError(f"{where}, rule {number}: the reason {rule.reason!r} is taken by a rule before "
+                              "it; "
                               "join the two with OR, or rename one")
         made[rule.reason] = rule
     name = _text(given, "name", where) or PurePosixPath(path).stem
-    return RuleSet(name, _text(given, "description", where), _text(given, "source", where), tuple(made.values()))
+    return RuleSet(name, _text(given, "description", where), _text(given, "source", where),
+                   tuple(made.values()))
 
 
 def _rule(entry: Any, where: str) -> Rule:
     _check_fields(entry, RULE_FIELDS, ("reason", "when"), where)
     reason, when = _text(entry, "reason", where), _text(entry, "when", where)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", reason):
-        raise RecipeError(f"{where}, field 'reason': {reason!r} is not in snake_case (small letters, digits, _)")
+        raise RecipeError(f"{where}, field 'reason': {reason!r} is not in snake_case (small letters, digits, "
+                          "_)")
     try:
         sql.columns_of(when)
     except RecipeError as error:

@@ -18,15 +18,18 @@ REASON = "sample"
 
 @dataclass(kw_only=True)
 class Sample(Stage):
-    """Keep a share of the records, chosen by a hash of `seed` and id; the others are dropped with the reason `sample`.
+    """Keep a share of the records, chosen by a hash of `seed` and id; the others are dropped with the reason
+    `sample`.
 
-    The choice rests on nothing else, so it is the same in each run and in any order, records with one id stay or go
-    together, and a larger fraction keeps what a smaller one kept. The share is met on average, not exactly.
+    The choice rests on nothing else, so it is the same in each run and in any order, records with one id stay
+    or go together, and a larger fraction keeps what a smaller one kept. The share is met on average, not
+    exactly.
 
     `fraction`: the share, from 0 to 1. `by`: a column, and `fractions`: the shares for some of its values
     (`{en: 0.1, de: 0.5}`), compared as text; records with any other value, or null, are kept by `fraction`.
-    `weight`: a column of numbers that multiply the share, so that better records are likelier to stay (`{weight: quality}`); what
-    exceeds 1 counts as 1, null and NaN as 0. `seed`: any whole number from 0 to 2**64 - 1.
+    `weight`: a column of numbers that multiply the share, so that better records are likelier to stay
+    (`{weight: quality}`); what exceeds 1 counts as 1, null and NaN as 0. `seed`: any whole number from 0 to
+    2**64 - 1.
     """
 
     fraction: float = 1.0
@@ -53,7 +56,8 @@ class Sample(Stage):
 
     def _shares(self, batch: Batch) -> np.ndarray | float:
         shares = self._shares_by_value(batch)
-        return shares if self.weight is None else shares * np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0)
+        return (shares if self.weight is None
+                else shares * np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0))
 
     def _shares_by_value(self, batch: Batch) -> np.ndarray | float:
         if self.by is None:
@@ -70,10 +74,12 @@ def as_text(value: Any) -> str:
 
 def chance(ids: pa.ChunkedArray, seed: int) -> np.ndarray:
     """A number in [0, 1) for each id, as good as random and always the same."""
-    # 53 bits, all that a float64 holds: with all 64, rounding could reach 1.0 and lose a record of `fraction: 1`.
+    # 53 bits, all that a float64 holds: with all 64, rounding could reach 1.0 and lose a record of `fraction:
+    # 1`.
     return (digests(ids, seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def digests(ids: pa.ChunkedArray, seed: int) -> np.ndarray:
     """uint64: a hash of each id and the seed."""
-    return np.array([xxhash.xxh3_64_intdigest(i, seed) for i in ids.cast(pa.large_binary()).to_pylist()], dtype=np.uint64)
+    return np.array([xxhash.xxh3_64_intdigest(i, seed) for i in ids.cast(pa.large_binary()).to_pylist()],
+                    dtype=np.uint64)

@@ -21,10 +21,11 @@ PRUNE_ROWS = 1 << 18  # candidates are sorted out when so many have come since t
 class Top(Reduce):
     """Keep the `n` records with the highest `by`; the others are dropped with the reason `reason`.
 
-    `by`: a column of numbers, texts or dates. `order`: `desc` keeps the highest, `asc` the lowest. `key`: a column; then `n`
-    records of each of its values are kept (`{by: quality, n: 1000, key: language}`), those without a value being one group.
-    Records that tie are taken in order of their id, so the choice is the same in each run. A record whose `by` is null or
-    no number (NaN) is never kept. `shards`: into how many parts the keys are divided, each worked on alone.
+    `by`: a column of numbers, texts or dates. `order`: `desc` keeps the highest, `asc` the lowest. `key`: a
+    column; then `n` records of each of its values are kept (`{by: quality, n: 1000, key: language}`), those
+    without a value being one group. Records that tie are taken in order of their id, so the choice is the
+    same in each run. A record whose `by` is null or no number (NaN) is never kept. `shards`: into how many
+    parts the keys are divided, each worked on alone.
     """
 
     by: str
@@ -61,8 +62,10 @@ class Top(Reduce):
         self._passes: Counter | None = None  # in pass two: how often each (id, value) may still pass
 
     def absorb(self, batch: Batch) -> None:
-        candidates = pa.table({"id": batch.rows.column("id").cast(pa.large_string()), "by": _plain(batch.rows.column(self.by)),
-                               "group": pa.nulls(len(batch)) if self.key is None else _plain(batch.rows.column(self.key))})
+        candidates = pa.table({"id": batch.rows.column("id").cast(pa.large_string()),
+                               "by": _plain(batch.rows.column(self.by)),
+                               "group": pa.nulls(len(batch)) if self.key is None
+                               else _plain(batch.rows.column(self.key))})
         candidates = candidates.filter(_ranked(candidates.column("by")))
         if len(candidates):
             self._candidates.append(candidates)
@@ -78,7 +81,8 @@ class Top(Reduce):
         codes = _codes(table.column("group"))
         direction = "descending" if self.order == "desc" else "ascending"
         order = pc.sort_indices(table.select(["by", "id"]).append_column("code", codes),
-                                sort_keys=[("code", "ascending"), ("by", direction), ("id", "ascending")]).to_numpy()
+                                sort_keys=[("code", "ascending"), ("by", direction),
+                                           ("id", "ascending")]).to_numpy()
         sorted_codes = codes.to_numpy()[order]
         first = np.searchsorted(sorted_codes, sorted_codes)  # where each row's group begins
         table = table.take(pa.array(order[np.arange(len(order)) - first < self.n]))
@@ -87,7 +91,8 @@ class Top(Reduce):
     def process(self, batch: Batch) -> Outputs:
         if self._passes is None:
             self._prune()
-            self._passes = Counter(place for t in self._candidates for place in _places(t.column("id"), t.column("by")))
+            self._passes = Counter(place for t in self._candidates
+                                   for place in _places(t.column("id"), t.column("by")))
             self._candidates = []
         used: Counter = Counter()
         kept = np.zeros(len(batch), dtype=bool)
@@ -116,7 +121,8 @@ def _codes(groups: pa.ChunkedArray) -> pa.Array:
 def _ranked(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Whether each value has a rank."""
     valid = pc.is_valid(values)
-    return pc.and_(valid, pc.invert(pc.fill_null(pc.is_nan(values), True))) if pa.types.is_floating(values.type) else valid
+    return pc.and_(valid, pc.invert(pc.fill_null(pc.is_nan(values),
+                                                 True))) if pa.types.is_floating(values.type) else valid
 
 
 def _places(ids: pa.ChunkedArray, values: pa.ChunkedArray) -> list[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """From a path, a folder or a glob to the files it names.
 
-Not by fsspec's `glob`: that looks into folders that cannot match, and takes hidden files and the by-products of a run.
+Not by fsspec's `glob`: that looks into folders that cannot match, and takes hidden files and the by-products
+of a run.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Files = LocalFiles | RemoteFiles
 def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
     """The files that `path` names; `given` is how the user wrote it.
 
-    A name that exists is taken as it stands, even if it looks like a glob. A glob names files, whatever their ending; one that
-    ends in `**` names a folder and all below it, of which files with these `suffixes` count.
+    A name that exists is taken as it stands, even if it looks like a glob. A glob names files, whatever their
+    ending; one that ends in `**` names a folder and all below it, of which files with these `suffixes` count.
 
     Raises:
         InputError: it names no file.
@@ -80,7 +81,8 @@ def _ending(name: str) -> str:
 
 
 def _visible(entries: Iterable[FileInfo], folder: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
-    """Those that count below a folder. Where a run wrote (`_run/`), what it keeps beside the data does not."""
+    """Those that count below a folder. Where a run wrote (`_run/`), what it keeps beside the data does
+    not."""
     begin = _begin(folder)
     named = [(e.uri[begin:], e) for e in entries]
     outputs = {name[:at] for name, _ in named if (at := ("/" + name).find(f"/{RUN}/")) >= 0}
@@ -112,7 +114,8 @@ def _matches(files: Files, base: str, pattern: list[str]) -> Iterator[FileInfo]:
     """Files and folders below `base` that fit the components, descending only where they can fit."""
     if "**" in pattern:
         begin = _begin(base)
-        yield from (e for e in _visible(files.walk(base), base, ()) if _fits(e.uri[begin:].split("/"), pattern))
+        yield from (e for e in _visible(files.walk(base), base, ())
+                    if _fits(e.uri[begin:].split("/"), pattern))
         return
     first, *rest = pattern
     there = files.ls(base)
@@ -126,7 +129,8 @@ def _matches(files: Files, base: str, pattern: list[str]) -> Iterator[FileInfo]:
 
 
 def _fits(names: list[str], pattern: list[str]) -> bool:
-    """Whether names fit components one by one. `**` stands for any number of folders; no wildcard for a leading `.` or `_`."""
+    """Whether names fit components one by one. `**` stands for any number of folders; no wildcard for a
+    leading `.` or `_`."""
     if not names or not pattern:
         return names == pattern
     first, *rest = pattern
@@ -136,7 +140,7 @@ def _fits(names: list[str], pattern: list[str]) -> bool:
     return not hidden and fnmatchcase(names[0], first) and _fits(names[1:], rest)
 
 
-# -- help for a path that is not there --------------------------------------------------------------------------
+# -- help for a path that is not there -----------------------------------------------------------------------
 
 
 def _nearby(files: Files, path: str) -> str:

@@ -1,6 +1,7 @@
 """Files of this machine.
 
-Not by fsspec: that lists at a fraction of the speed, and its files are neither synced to the disk nor removed past symbolic links.
+Not by fsspec: that lists at a fraction of the speed, and its files are neither synced to the disk nor removed
+past symbolic links.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A file or folder as a listing tells it. `version` changes when a file's content does: modification time or etag."""
+    """A file or folder as a listing tells it. `version` changes when a file's content does: modification time
+    or etag."""
 
     uri: str
     size_bytes: int = 0
@@ -36,9 +38,11 @@ class FileInfo:
 
 
 class Output:
-    """A file being written: it appears under its name, whole, when `close` returns, and never when `abort` is called.
+    """A file being written: it appears under its name, whole, when `close` returns, and never when `abort` is
+    called.
 
-    In a `with` block an exception aborts. Raises InputError with path and remedy (disk full, no permission, …).
+    In a `with` block an exception aborts. Raises InputError with path and remedy (disk full, no permission,
+    …).
     """
 
     def __init__(self, uri: str) -> None:
@@ -152,14 +156,17 @@ class LocalFiles:
         with suppress(FileNotFoundError), os.scandir(path) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # removed meanwhile, or a link to nothing
-                    if not entry.is_symlink() or os.path.exists(entry.path):  # one that leads to itself is none either
+                    # one that leads to itself is none either
+                    if not entry.is_symlink() or os.path.exists(entry.path):
                         seen = entry.stat()
-                        if stat.S_ISDIR(seen.st_mode) or stat.S_ISREG(seen.st_mode):  # who reads a pipe may wait for ever
+                        # who reads a pipe may wait for ever
+                        if stat.S_ISDIR(seen.st_mode) or stat.S_ISREG(seen.st_mode):
                             found.append(_info(entry.path, seen))
         return found
 
     def walk(self, path: str, links: bool = True) -> Iterator[FileInfo]:
-        """Every file below a folder, at any depth; with `links` symbolic links are followed, but never in a circle."""
+        """Every file below a folder, at any depth; with `links` symbolic links are followed, but never in a
+        circle."""
         pending, seen = [path], {os.path.realpath(path)}
         while pending:
             for entry in self.ls(pending.pop()):
@@ -193,14 +200,15 @@ class LocalFiles:
         return True
 
     def remove(self, folder: str, name: str) -> None:
-        """Remove a file below a folder, and folders of an attempt that are empty then. What a symbolic link below it leads to is
-        left alone: it does not lie there."""
+        """Remove a file below a folder, and folders of an attempt that are empty then. What a symbolic link
+        below it leads to is left alone: it does not lie there."""
         *above, last = [part for part in name.split("/") if part not in ("", ".")]
         with suppress(FileNotFoundError), ExitStack() as opened:
             at: list[int] = []
             for step in (folder, *above):
                 try:
-                    at.append(os.open(step, _FOLDER | os.O_NOFOLLOW, dir_fd=at[-1]) if at else os.open(step, _FOLDER))
+                    at.append(os.open(step, _FOLDER | os.O_NOFOLLOW, dir_fd=at[-1]) if at
+                              else os.open(step, _FOLDER))
                 except NotADirectoryError:  # a link, or a file
                     return
                 opened.callback(os.close, at[-1])

@@ -100,7 +100,8 @@ class Manifest(Source):
                 faults = [fault or (f"no number: {name} is {wrong[row]!r}" if row in wrong else None)
                           for row, fault in enumerate(faults)]
                 far = pc.fill_null(pc.greater_equal(pc.abs(values), LONGEST_S), False).to_pylist()
-                faults = [fault or (f"no such time: {name} is {values[row].as_py():g} seconds" if late else None)
+                faults = [fault
+                          or (f"no such time: {name} is {values[row].as_py():g} seconds" if late else None)
                           for row, (fault, late) in enumerate(zip(faults, far, strict=True))]
         return batch, faults
 
@@ -114,7 +115,8 @@ class Manifest(Source):
             raise InputError(f"{kinds[None]} is no manifest: its name ends in none of .jsonl, .json, .csv, "
                              ".tsv, .parquet")
         if len(kinds) > 1:
-            raise InputError(f"manifests of several kinds, such as {' and '.join(kinds.values())}: read those "
+            raise InputError(f"manifests of several kinds, such as {' and '.join(kinds.values())}: read "
+                             "those "
                              "of each by themselves")
         (kind,) = kinds
         return kind(path=uris, storage_options=self.storage_options, unit_bytes=self.unit_bytes)

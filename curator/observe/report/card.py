@@ -1,7 +1,9 @@
-"""The card of a run's folder, `README.md`: what it holds and where it is from, for people and for readers of datasets.
+"""The card of a run's folder, `README.md`: what it holds and where it is from, for people and for readers of
+datasets.
 
-Its head names *configs*, so that `load_dataset(out)` gives the data and `load_dataset(out, "dropped")` what was dropped. All
-configs of a folder are read as one format, that of the first: what has another one is described in words.
+Its head names *configs*, so that `load_dataset(out)` gives the data and `load_dataset(out, "dropped")` what
+was dropped. All configs of a folder are read as one format, that of the first: what has another one is
+described in words.
 """
 
 from __future__ import annotations
@@ -28,18 +30,20 @@ from curator.io.files.listing import CARD, DATA
 from curator.observe.report.columns import table_of
 from curator.observe.report.funnel import balance
 
-FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}  # as `load_dataset` calls them
+# as `load_dataset` calls them
+FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
 FILES_MAX = 16  # of a folder, that are looked at for their columns
 ROWS_MAX = 200  # of a file that has no schema
-_OURS = re.compile(r"\n<!-- Written by curator; once it is edited, no run replaces it\. ([0-9a-f]{64}) -->\n$")
+_OURS = re.compile(r"\n<!-- Written by curator; once it is edited, no run replaces it\. ([0-9a-f]{64}) "
+                   r"-->\n$")
 
 Stats = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a card says beside the numbers. `sources`: what was read, one a line. `sinks`: the folder of each that lies in the
-    run's, seen from there, by name."""
+    """What a card says beside the numbers. `sources`: what was read, one a line. `sinks`: the folder of each
+    that lies in the run's, seen from there, by name."""
 
     version: str
     description: str = ""
@@ -81,7 +85,8 @@ def render_card(stats: Stats, about: About, out: Folder) -> str:
     tables = list(_tables(stats, about, out))
     named = [t for t in tables if t.suffix == tables[0].suffix] if tables[0].rows else tables[:1]
     text = _template().render(
-        head=_head(about, named), stats=stats, about=about, plural=plural, date=time.strftime("%Y-%m-%d", time.gmtime()),
+        head=_head(about, named), stats=stats, about=about, plural=plural,
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
         funnel=table_of(stats, "card"), balance=balance(stats), licences=_licences(about, tables[0].columns),
         tables=[(t, _how(t, t in named, not at)) for at, t in enumerate(tables)],
         described=[t for t in tables if t.columns is not None and t.folder.split("/")[0] not in SIDE_OUTPUTS])
@@ -102,23 +107,26 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# -- for readers of datasets ------------------------------------------------------------------------------------------
+# -- for readers of datasets ---------------------------------------------------------------------------------
 
 
 def _head(about: About, tables: Sequence[_Table]) -> str:
     """The head of the card, as YAML. The first table is the default."""
     import yaml
 
-    configs = [{"config_name": t.name, **({} if at else {"default": True}), "data_files": t.pattern} for at, t in enumerate(tables)]
+    configs = [{"config_name": t.name, **({} if at else {"default": True}), "data_files": t.pattern}
+               for at, t in enumerate(tables)]
     infos = [{"config_name": t.name, "features": [_feature(f) for f in t.columns]}
-             for t in tables if t.varies and t.columns is not None]  # else all files would have to be like the first
-    head = {**({"license": about.license} if about.license else {}), "configs": configs, **({"dataset_info": infos} if infos else {})}
+             # else all files would have to be like the first
+             for t in tables if t.varies and t.columns is not None]
+    head = {**({"license": about.license} if about.license else {}), "configs": configs,
+            **({"dataset_info": infos} if infos else {})}
     return yaml.safe_dump(head, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
 
 
 def _tables(stats: Stats, about: About, out: Folder) -> Iterator[_Table]:
-    """What there is to load, the data first. Where nothing was written, a first one without files: it keeps readers from
-    taking for data what lies beside it."""
+    """What there is to load, the data first. Where nothing was written, a first one without files: it keeps
+    readers from taking for data what lies beside it."""
     outputs = stats["outputs"]
     written = {output["stage"]: output for output in outputs if output["port"] == WRITTEN}
     if not written.keys() & about.sinks.keys():
@@ -126,7 +134,8 @@ def _tables(stats: Stats, about: About, out: Folder) -> Iterator[_Table]:
     for sink, folder in about.sinks.items():
         if sink in written:
             name = re.sub(r"[^\w.-]+", "-", folder.removeprefix(f"{DATA}/"))
-            yield _table(f"{DATA}-{name}" if name in SIDE_OUTPUTS else name, folder, [written[sink]], stats, out)
+            yield _table(f"{DATA}-{name}" if name in SIDE_OUTPUTS else name, folder, [written[sink]],
+                         stats, out)
     for port in SIDE_OUTPUTS:
         if own := [output for output in outputs if output["port"] == port]:
             whole = _table(port, port, own, stats, out)
@@ -140,7 +149,8 @@ def _table(name: str, folder: str, outputs: Sequence[Stats], stats: Stats, out: 
     ends = {(output["stage"], output["port"]) for output in outputs}
     paths = [file["path"] for file in stats["files"] if (file["stage"], file["port"]) in ends]
     kind = next((s for s in FORMATS if any(s in path.rpartition("/")[2] for path in paths)), "")
-    suffix = max((path[path.rindex(kind):] for path in paths if kind and kind in path.rpartition("/")[2]), default="")
+    suffix = max((path[path.rindex(kind):] for path in paths if kind and kind in path.rpartition("/")[2]),
+                 default="")
     described = [path for path in paths if path.endswith(".parquet" if kind == ".tar" else suffix)]
     step = max(1, len(described) // FILES_MAX)
     schemas = [s for path in described[::step][:FILES_MAX] if (s := _schema(out, path)) is not None]
@@ -148,7 +158,8 @@ def _table(name: str, folder: str, outputs: Sequence[Stats], stats: Stats, out: 
         columns = pa.unify_schemas(schemas) if schemas else None
     except pa.ArrowException:
         columns = None
-    varies = kind == ".parquet" and any(s.names != schemas[0].names or s.types != schemas[0].types for s in schemas)
+    varies = kind == ".parquet" and any(s.names != schemas[0].names or s.types != schemas[0].types
+                                        for s in schemas)
     if varies and columns is not None and any(_feature(f) is None for f in columns):
         columns = None
     return _Table(name, folder, suffix, sum(output["rows"] for output in outputs), columns, varies)
@@ -157,7 +168,8 @@ def _table(name: str, folder: str, outputs: Sequence[Stats], stats: Stats, out: 
 def _schema(out: Folder, path: str) -> pa.Schema | None:
     """The columns of a file, None if they are not known."""
     try:
-        with open_input(path if "://" in path or path.startswith("/") else out.path_of(path), out.storage_options) as file:
+        with open_input(path if "://" in path or path.startswith("/") else out.path_of(path),
+                        out.storage_options) as file:
             if path.endswith(".parquet"):
                 import pyarrow.parquet as pq
 
@@ -169,7 +181,8 @@ def _schema(out: Folder, path: str) -> pa.Schema | None:
             import pyarrow.csv as csv
 
             schema = csv.open_csv(file).schema
-            return schema if schema.names else None  # names are decoded here, where what is not UTF-8 does no harm
+            # names are decoded here, where what is not UTF-8 does no harm
+            return schema if schema.names else None
     except (InputError, OSError, ValueError, pa.ArrowException):
         return None
 
@@ -196,11 +209,12 @@ def _dtype(kind: pa.DataType) -> dict[str, Any] | None:
         return {key: next(iter(inner.values())) if inner.keys() <= {"dtype", "struct"} else inner, **length}
     if types.is_nested(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
         return None
-    names = {"double": "float64", "float": "float32", "halffloat": "float16", "date32[day]": "date32", "date64[ms]": "date64"}
+    names = {"double": "float64", "float": "float32", "halffloat": "float16", "date32[day]": "date32",
+             "date64[ms]": "date64"}
     return {"dtype": names.get(str(kind), str(kind))}
 
 
-# -- for people -------------------------------------------------------------------------------------------------------
+# -- for people ----------------------------------------------------------------------------------------------
 
 
 def _how(table: _Table, is_config: bool, is_default: bool) -> str:

@@ -30,45 +30,49 @@ from curator.stages.fetch.opt_out import OPT_OUT, opts_out
 MAX_BYTES = 1 << 30  # a column of Arrow's binary type ends at 2 GiB
 PART_BYTES = 16 << 20  # of finished rows that wait for company
 HELD_BYTES = 64 << 20  # of all that was fetched and is not sent on; one file may go beyond
-_OTHER = re.compile(r"(data|blob|about|javascript|mailto|tel):", re.IGNORECASE)  # links of pages that are no path
+# links of pages that are no path
+_OTHER = re.compile(r"(data|blob|about|javascript|mailto|tel):", re.IGNORECASE)
 
 
 @dataclass(kw_only=True)
 class Fetch(Stage):
     """Get what the URLs of a manifest name: the files themselves, from web servers, buckets and folders.
 
-    Adds `bytes` (binary), `extension` (string, lower case, without dot: by the content type, else by the URL; null if
-    neither tells), `content_type` (string: as the server says, in lower case and without parameters; where it says nothing
-    of use, by the URL's ending; null if unknown) and `fetched_url` (string: where it was found, after redirects).
+    Adds `bytes` (binary), `extension` (string, lower case, without dot: by the content type, else by the URL;
+    null if neither tells), `content_type` (string: as the server says, in lower case and without parameters;
+    where it says nothing of use, by the URL's ending; null if unknown) and `fetched_url` (string: where it
+    was found, after redirects).
 
-    What a server answered for good leaves on `dropped`, with the reason `no_url`, `bad_url` (neither http nor https, or
-    unreadable), `private_address`, `http_404` and the like, `redirects` (more than 5), `opt_out`, `content_type`,
-    `too_large`; of a path `no_root`, `outside_root`, `not_found`. What may be different next time leaves on `failed`:
-    timeouts, HTTP 429 and 5xx after all tries, broken connections, unknown names.
+    What a server answered for good leaves on `dropped`, with the reason `no_url`, `bad_url` (neither http nor
+    https, or unreadable), `private_address`, `http_404` and the like, `redirects` (more than 5), `opt_out`,
+    `content_type`, `too_large`; of a path `no_root`, `outside_root`, `not_found`. What may be different next
+    time leaves on `failed`: timeouts, HTTP 429 and 5xx after all tries, broken connections, unknown names.
 
-    `column`: the URLs or paths. `into`: the column of the bytes. `content_types`: those that are wanted, such as `image/*`;
-    null for all. `max_bytes`: a larger file is neither read to its end nor decompressed to it. `user_agent`: what servers
-    are told; give a name and a contact, such as `mylab-curator/1.0 (+https://mylab.example/crawler)`.
+    `column`: the URLs or paths. `into`: the column of the bytes. `content_types`: those that are wanted, such
+    as `image/*`; null for all. `max_bytes`: a larger file is neither read to its end nor decompressed to it.
+    `user_agent`: what servers are told; give a name and a contact, such as `mylab-curator/1.0
+    (+https://mylab.example/crawler)`.
 
-    `opt_out`: headers that keep a file from being fetched: directives of X-Robots-Tag, addressed to everybody or to the
-    name in `user_agent`, and `tdm-reservation`; `[]` for none. robots.txt is not read.
+    `opt_out`: headers that keep a file from being fetched: directives of X-Robots-Tag, addressed to everybody
+    or to the name in `user_agent`, and `tdm-reservation`; `[]` for none. robots.txt is not read.
 
-    `private`: also fetch from addresses outside the public internet (this machine, 10.0.0.0/8, a cloud's metadata server),
-    which a stranger's manifest could otherwise read from inside your network. `root`: the folder or URL that paths in the
-    column are relative to and must lie below, `..` and links followed. Everything that is no http URL (`photos/1.jpg`,
-    `file://`, `s3://`) is a path. Without `root` none is read, for the records of a manifest may claim any `source`; `/`
-    allows all of this disk.
+    `private`: also fetch from addresses outside the public internet (this machine, 10.0.0.0/8, a cloud's
+    metadata server), which a stranger's manifest could otherwise read from inside your network. `root`: the
+    folder or URL that paths in the column are relative to and must lie below, `..` and links followed.
+    Everything that is no http URL (`photos/1.jpg`, `file://`, `s3://`) is a path. Without `root` none is
+    read, for the records of a manifest may claim any `source`; `/` allows all of this disk.
 
-    `threads`: requests at a time, in each worker. `per_host`: at a time to one host, in each worker. `retries`: further
-    tries, with `backoff_s` seconds before the first and twice as long before each next one, or as long as the server says
-    in Retry-After. `connect_timeout_s`, `read_timeout_s`: for a connection, and for the silence of a server. `deadline_s`:
-    for a record, all in all (the lookup of a name is not interrupted). `proxy`: the URL of a proxy; those of the environment
-    are not used, because behind one the check of addresses is the proxy's. `storage_options`: what the filesystem of `root`
-    wants.
+    `threads`: requests at a time, in each worker. `per_host`: at a time to one host, in each worker.
+    `retries`: further tries, with `backoff_s` seconds before the first and twice as long before each next
+    one, or as long as the server says in Retry-After. `connect_timeout_s`, `read_timeout_s`: for a
+    connection, and for the silence of a server. `deadline_s`: for a record, all in all (the lookup of a name
+    is not interrupted). `proxy`: the URL of a proxy; those of the environment are not used, because behind
+    one the check of addresses is the proxy's. `storage_options`: what the filesystem of `root` wants.
 
-    Rows go on as they finish, so that a slow host does not hold the others: rows that finish far apart may change places.
-    Memory: all that a worker has fetched and not sent on, finished and on its way, decompressed, is at most 64 MiB and one
-    file more (`max_bytes`). Who would hold more waits; that is no time of the server's and does not count for `deadline_s`.
+    Rows go on as they finish, so that a slow host does not hold the others: rows that finish far apart may
+    change places. Memory: all that a worker has fetched and not sent on, finished and on its way,
+    decompressed, is at most 64 MiB and one file more (`max_bytes`). Who would hold more waits; that is no
+    time of the server's and does not count for `deadline_s`.
     """
 
     column: str = "url"
@@ -89,41 +93,49 @@ class Fetch(Stage):
     proxy: str | None = setting(default=None)
     storage_options: dict[str, Any] | None = setting(default=None)
 
-    # It waits more than it computes: a few workers share a core. Many rows a call, for at its end the threads run dry.
+    # It waits more than it computes: a few workers share a core. Many rows a call, for at its end the threads
+    # run dry.
     resources = Resources(cpus=0.25)
     batch_size = 1000
 
     def __post_init__(self) -> None:
-        for name, least in (("threads", 1), ("per_host", 1), ("max_bytes", 1), ("retries", 0), ("backoff_s", 0)):
+        for name, least in (("threads", 1), ("per_host", 1), ("max_bytes", 1), ("retries", 0),
+                            ("backoff_s", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
         for name in ("connect_timeout_s", "read_timeout_s", "deadline_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is seconds, more than 0, got {getattr(self, name)}")
         if self.max_bytes > MAX_BYTES:
-            raise ValueError(f"max_bytes must be at most {MAX_BYTES}, which fits into a column, got {self.max_bytes}")
+            raise ValueError(f"max_bytes must be at most {MAX_BYTES}, which fits into a column, got "
+                             f"{self.max_bytes}")
         if self.into in ("id", "source", "extension", "content_type", "fetched_url", self.column):
-            raise ValueError(f"into names the new column of the bytes, and {self.into!r} is another one; choose another name")
+            raise ValueError(f"into names the new column of the bytes, and {self.into!r} is another one; "
+                             "choose another name")
         for name in ("content_types", "opt_out"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is a list, got the text {getattr(self, name)!r}")
         if self.content_types == []:
-            raise ValueError("content_types names no type, so that nothing would be kept; leave it out to keep all")
+            raise ValueError("content_types names no type, so that nothing would be kept; leave it out to "
+                             "keep all")
         shouted = [directive for directive in self.opt_out if directive != directive.lower()]
         if shouted:
             raise ValueError(f"opt_out: write directives in lower case, got {', '.join(shouted)}")
         if not self.user_agent.strip() or not self.user_agent.isprintable() or not self.user_agent.isascii():
-            raise ValueError(f"user_agent is a line of ASCII with a name and a contact, got {self.user_agent!r}")
+            raise ValueError("user_agent is a line of ASCII with a name and a contact, got "
+                             f"{self.user_agent!r}")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()}, adds={
-            self.into: pa.binary(), "extension": pa.string(), "content_type": pa.string(), "fetched_url": pa.string()})
+            self.into: pa.binary(), "extension": pa.string(), "content_type": pa.string(),
+            "fetched_url": pa.string()})
 
     def setup(self, ctx: Context) -> None:
         limits = Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
         # Media are compressed already; a server that compresses all the same is understood.
         headers = {"User-Agent": self.user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-        self._client = Client(limits, headers, self._refused, private=self.private, proxy=self.proxy, per_host=self.per_host)
+        self._client = Client(limits, headers, self._refused, private=self.private, proxy=self.proxy,
+                              per_host=self.per_host)
         self._room = Room(HELD_BYTES)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="fetch")
 
@@ -175,7 +187,8 @@ class Fetch(Stage):
                 self._client.abort()
 
     def _fetch(self, url: str, share: Share) -> Fetched:
-        """What became of a URL or path; called in a thread of the pool. In the end `share` holds what came."""
+        """What became of a URL or path; called in a thread of the pool. In the end `share` holds what
+        came."""
         found = Fetched(reason="no_url")
         try:
             if self.root is not None and not _is_web(url) and _is_web(self.root):
@@ -192,7 +205,8 @@ class Fetch(Stage):
             return "opt_out"
         if redirect or self.content_types is None:
             return None
-        return None if is_wanted(settled(headers.get("Content-Type"), url)[0], self.content_types) else "content_type"
+        return None if is_wanted(settled(headers.get("Content-Type"), url)[0],
+                                 self.content_types) else "content_type"
 
     def _read(self, path: str, share: Share) -> Fetched:
         """The file at a path, which must lie below `root`."""

@@ -17,7 +17,8 @@ class RowsByHost:
         self._waiting: dict[str, deque[int]] = {}
         for row, host in enumerate(hosts):
             self._waiting.setdefault(host, deque()).append(row)
-        # Who may begin: a host stands here once for each of its free places; one that has no rows left is passed over.
+        # Who may begin: a host stands here once for each of its free places; one that has no rows left is
+        # passed over.
         named = [host for host in self._waiting if host]
         self._line = deque([*(named * most), *[""] * len(self._waiting.get("", ()))])
         self._left = len(hosts)

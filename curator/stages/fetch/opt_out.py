@@ -13,13 +13,15 @@ _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "m
 def opts_out(headers: Mapping[str, str], opt_out: Collection[str], agent: str) -> bool:
     """Whether one of the directives `opt_out` is there, for everybody or for `agent`.
 
-    Source: X-Robots-Tag: https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag (a name before a colon says
-    whom the directives behind it are for); noai, noimageai: DeviantArt 2022, honoured as img2dataset does. tdm-reservation: W3C
-    TDM Reservation Protocol, final report 2024, section "TDM-Reservation HTTP header": 1 reserves the rights, 0 does not.
+    Source: X-Robots-Tag: https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag (a name
+    before a colon says whom the directives behind it are for); noai, noimageai: DeviantArt 2022, honoured as
+    img2dataset does. tdm-reservation: W3C TDM Reservation Protocol, final report 2024, section
+    "TDM-Reservation HTTP header": 1 reserves the rights, 0 does not.
     """
     if TDM in opt_out and any(line.strip() == "1" for line in _lines(headers, "tdm-reservation")):
         return True
-    return any(directive in opt_out for line in _lines(headers, "x-robots-tag") for directive in _directives(line, agent))
+    return any(directive in opt_out for line in _lines(headers, "x-robots-tag")
+               for directive in _directives(line, agent))
 
 
 def _directives(line: str, agent: str) -> list[str]:
@@ -28,7 +30,8 @@ def _directives(line: str, agent: str) -> list[str]:
     for part in line.lower().split(","):
         name, colon, rest = part.partition(":")
         name = name.strip()
-        if colon and name not in _VALUED and " " not in name:  # a name is one word; what has more is the rest of a date
+        # a name is one word; what has more is the rest of a date
+        if colon and name not in _VALUED and " " not in name:
             addressed, part = name in ("*", agent.lower()), rest
         if addressed:
             found.append(part.strip())

@@ -35,7 +35,8 @@ class Binning:
 
     def values(self, batch: Batch) -> np.ndarray:
         """float64 [scores, rows]; NaN where there is no score."""
-        return np.array([batch.array(name, null=np.nan) for name in self.scores], np.float64).reshape(len(self.scores), len(batch))
+        return np.array([batch.array(name, null=np.nan) for name in self.scores],
+                        np.float64).reshape(len(self.scores), len(batch))
 
     def with_bins(self, batch: Batch, bins: np.ndarray) -> Batch:
         """`bins`: int32 [scores, rows], -1 where there is no score."""
@@ -48,8 +49,10 @@ class Binning:
         if self.ensemble == "max":
             return bins.max(axis=0)
         if self.ensemble == "min":
-            return np.where(there.any(axis=0), np.where(there, bins, np.iinfo(np.int32).max).min(axis=0), -1).astype(np.int32)
-        weights = np.array([1.0 if self.ensemble == "mean" else self.ensemble[name] for name in self.scores])[:, None] * there
+            return np.where(there.any(axis=0), np.where(there, bins, np.iinfo(np.int32).max).min(axis=0),
+                            -1).astype(np.int32)
+        weights = np.array([1.0 if self.ensemble == "mean" else self.ensemble[name]
+                            for name in self.scores])[:, None] * there
         total = weights.sum(axis=0)
         mean = (weights * bins).sum(axis=0) / np.where(total, total, 1)
         return np.where(total, np.floor(mean + 0.5), -1).astype(np.int32)
@@ -65,24 +68,25 @@ class Binning:
 
 @dataclass(kw_only=True)
 class ScoreBins(Composite):
-    """Turn scores into whole numbers from 0, the lowest, to `bins` - 1: by percentiles of the corpus, or by given edges.
+    """Turn scores into whole numbers from 0, the lowest, to `bins` - 1: by percentiles of the corpus, or by
+    given edges.
 
-    Adds `<score>_bin` (int32) for each of `scores`, and `column` for all together if there is an `ensemble`. Null where there is no
-    score, or it is no number.
+    Adds `<score>_bin` (int32) for each of `scores`, and `column` for all together if there is an `ensemble`.
+    Null where there is no score, or it is no number.
 
-    `scores`: a column of numbers, or several. `bins`: how many. Edges are the percentiles 100/`bins`, 200/`bins`, … of the scores: the
-    first value by which so much of the weight is reached; a score equal to an edge counts as above it. So scores that
-    many records share empty the bins below them, and a bin does not always hold its share.
-    `weight`: a column of numbers, by which percentiles count (bytes, tokens); null, NaN and negative ones count 0. `by`: a column;
-    the records of each of its values have edges of their own. `sample`: the most records, of each value of `by`, that edges are found
-    from; chosen by a hash of `seed` and id, so that they are the same in each run.
-    `edges`: edges by name of the score instead, ascending (`{edu_score: [1.5, 2.5, 3.5]}` makes bins 0 to 3); with them there is no
-    barrier: nothing waits for all records.
-    `ensemble`: `max`, `min` or `mean` of a record's bins, or weights of a mean (`{edu_score: 2, dclm_score: 1}`), rounded half up; over
-    the bins that are not null. `column`: its name.
+    `scores`: a column of numbers, or several. `bins`: how many. Edges are the percentiles 100/`bins`,
+    200/`bins`, … of the scores: the first value by which so much of the weight is reached; a score equal to
+    an edge counts as above it. So scores that many records share empty the bins below them, and a bin does
+    not always hold its share. `weight`: a column of numbers, by which percentiles count (bytes, tokens);
+    null, NaN and negative ones count 0. `by`: a column; the records of each of its values have edges of their
+    own. `sample`: the most records, of each value of `by`, that edges are found from; chosen by a hash of
+    `seed` and id, so that they are the same in each run. `edges`: edges by name of the score instead,
+    ascending (`{edu_score: [1.5, 2.5, 3.5]}` makes bins 0 to 3); with them there is no barrier: nothing waits
+    for all records. `ensemble`: `max`, `min` or `mean` of a record's bins, or weights of a mean (`{edu_score:
+    2, dclm_score: 1}`), rounded half up; over the bins that are not null. `column`: its name.
 
-    Memory: 24 bytes a record of the sample and 8 for each score. Source: Nemotron-CC (Su et al. 2024, arXiv 2412.02595), section 2.2:
-    20 bins by percentiles weighted by bytes, and the maximum of three classifiers.
+    Memory: 24 bytes a record of the sample and 8 for each score. Source: Nemotron-CC (Su et al. 2024, arXiv
+    2412.02595), section 2.2: 20 bins by percentiles weighted by bytes, and the maximum of three classifiers.
     """
 
     scores: str | list[str]
@@ -105,15 +109,19 @@ class ScoreBins(Composite):
         if self.sample < 1 or self.shards < 1:
             raise RecipeError("score_bins: sample and shards must be 1 or more")
         if self.edges and (set(self.edges) != set(names) or self.weight or self.by):
-            raise RecipeError(f"score_bins: edges must be given for each of {', '.join(names)} or for none, and without weight and by")
+            raise RecipeError(f"score_bins: edges must be given for each of {', '.join(names)} or for none, "
+                              "and without weight and by")
         for name, edges in self.edges.items():
             if not edges or sorted(set(edges)) != list(edges):
                 raise RecipeError(f"score_bins: the edges of {name} must be ascending numbers, got {edges}")
         if isinstance(self.ensemble, dict):
-            if set(self.ensemble) != set(names) or min(self.ensemble.values()) < 0 or not sum(self.ensemble.values()):
-                raise RecipeError(f"score_bins: ensemble must have a weight of 0 or more for each of {', '.join(names)}")
+            if (set(self.ensemble) != set(names) or min(self.ensemble.values()) < 0
+                or not sum(self.ensemble.values())):
+                raise RecipeError("score_bins: ensemble must have a weight of 0 or more for each of "
+                                  f"{', '.join(names)}")
         elif self.ensemble not in (None, *FOLDS):
-            raise RecipeError(f"score_bins: ensemble must be max, min, mean or weights by name of the score, got {self.ensemble!r}")
+            raise RecipeError("score_bins: ensemble must be max, min, mean or weights by name of the score, "
+                              f"got {self.ensemble!r}")
 
     @property
     def _names(self) -> list[str]:
@@ -130,7 +138,8 @@ class ScoreBins(Composite):
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         if self.edges:
             return rows >> BinsByEdges(binning=self._binning, edges=self.edges)
-        return rows >> BinsByPercentile(binning=self._binning, bins=self.bins, weight=self.weight, key=self.by, sample=self.sample,
+        return rows >> BinsByPercentile(binning=self._binning, bins=self.bins, weight=self.weight,
+                                        key=self.by, sample=self.sample,
                                         seed=self.seed, shards=self.shards)
 
 
@@ -153,8 +162,10 @@ class BinsByEdges(Stage):
 
     def process(self, batch: Batch) -> Batch:
         values = self.binning.values(batch)
-        return self.binning.with_bins(batch, np.array([_digitize(score, np.asarray(self.edges[name], np.float64))
-                                                       for name, score in zip(self.binning.scores, values, strict=True)]))
+        return self.binning.with_bins(batch,
+                                      np.array([_digitize(score, np.asarray(self.edges[name], np.float64))
+                                                for name, score in zip(self.binning.scores, values,
+                                                                       strict=True)]))
 
 
 @dataclass(kw_only=True)
@@ -194,8 +205,10 @@ class BinsByPercentile(Reduce):
 
     def absorb(self, batch: Batch) -> None:
         values = self.binning.values(batch)
-        weight = np.ones(len(batch)) if self.weight is None else np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0)
-        part = np.vstack([chance(batch.rows.column("id"), self.seed), self._codes(batch), np.maximum(weight, 0.0), values])
+        weight = (np.ones(len(batch)) if self.weight is None
+                  else np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0))
+        part = np.vstack([chance(batch.rows.column("id"), self.seed), self._codes(batch),
+                          np.maximum(weight, 0.0), values])
         self._parts.append(part[:, ~np.isnan(values).all(axis=0)])
         self._rows += self._parts[-1].shape[1]
         if self._rows > 2 * max(self.sample, self._sorted_out):
@@ -213,7 +226,8 @@ class BinsByPercentile(Reduce):
         return self.binning.with_bins(batch, bins)
 
     def _codes(self, batch: Batch) -> np.ndarray:
-        return np.zeros(len(batch), np.int64) if self.key is None else self._groups.codes(batch.rows.column(self.key))
+        return np.zeros(len(batch),
+                        np.int64) if self.key is None else self._groups.codes(batch.rows.column(self.key))
 
     def _sort_out(self) -> None:
         """Keep of each group the records with the lowest chances, `sample` of them."""
@@ -226,7 +240,8 @@ class BinsByPercentile(Reduce):
     def _learned(self) -> dict[int, np.ndarray]:
         self._sort_out()
         rows = self._parts.pop()
-        return {int(code): np.array([_edges(scores, rows[2, rows[1] == code], self.bins) for scores in rows[3:, rows[1] == code]])
+        return {int(code): np.array([_edges(scores, rows[2, rows[1] == code], self.bins)
+                                     for scores in rows[3:, rows[1] == code]])
                 for code in np.unique(rows[1])}
 
 
@@ -236,7 +251,8 @@ def _digitize(scores: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _edges(scores: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """The inverted distribution function at 1/bins, 2/bins, …: of each the first score by which so much of the weight is reached."""
+    """The inverted distribution function at 1/bins, 2/bins, …: of each the first score by which so much of
+    the weight is reached."""
     there = ~np.isnan(scores)
     scores, weights = scores[there], weights[there]
     if not len(scores):

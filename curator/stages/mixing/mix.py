@@ -18,23 +18,28 @@ from curator.stages.mixing.repeat import repeated, whole_copies
 from curator.stages.sample import as_text, chance
 
 REASON = "mix"
-BUCKETS = 1 << 16  # of chances, in which weights are added up: a share is met to a 65,536th of its group, or to one record
+# of chances, in which weights are added up: a share is met to a 65,536th of its group, or to one record
+BUCKETS = 1 << 16
 
 
 @dataclass(kw_only=True)
 class Mix(Reduce):
-    """Let as much of each group of records through as its share of the whole asks for; the others are dropped (reason `mix`).
+    """Let as much of each group of records through as its share of the whole asks for; the others are dropped
+    (reason `mix`).
 
     Adds `copy_of` (string; see `repeat`), null but for copies.
 
-    `by`: the column that says which group a record is of. `shares`: value to share (`{web: 0.6, code: 0.3, books: 0.1}`), compared as
-    text; they need not sum to 1. Records with another value are dropped. `weight`: a column of numbers that shares are shares of
-    (tokens, bytes; null, NaN and negative ones count 0); without it, records are counted. `total`: how much the whole is to be; null:
-    as much as the scarcest group allows. `repeats`: how often a record may go through at most, 1 or more: 4 lets a scarce
-    group count fourfold. Where a `total` asks for more than there is, the whole gets smaller, shares stay, and an alarm says so.
+    `by`: the column that says which group a record is of. `shares`: value to share (`{web: 0.6, code: 0.3,
+    books: 0.1}`), compared as text; they need not sum to 1. Records with another value are dropped. `weight`:
+    a column of numbers that shares are shares of (tokens, bytes; null, NaN and negative ones count 0);
+    without it, records are counted. `total`: how much the whole is to be; null: as much as the scarcest group
+    allows. `repeats`: how often a record may go through at most, 1 or more: 4 lets a scarce group count
+    fourfold. Where a `total` asks for more than there is, the whole gets smaller, shares stay, and an alarm
+    says so.
 
-    Which records of a group go through is chosen by a hash of `seed` and id: the same in each run, and those of a smaller `total`
-    are among those of a larger one. A share is met to about one record. Memory: 0.5 MB for each group.
+    Which records of a group go through is chosen by a hash of `seed` and id: the same in each run, and those
+    of a smaller `total` are among those of a larger one. A share is met to about one record. Memory: 0.5 MB
+    for each group.
     """
 
     by: str
@@ -48,7 +53,8 @@ class Mix(Reduce):
 
     def __post_init__(self) -> None:
         if not self.shares:
-            raise RecipeError("mix wants `shares`: a share for each value of the column `by` ({web: 0.7, code: 0.3})")
+            raise RecipeError("mix wants `shares`: a share for each value of the column `by` ({web: 0.7, "
+                              "code: 0.3})")
         for name, share in self.shares.items():
             if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < float("inf"):
                 raise RecipeError(f"mix: the share of {name} must be a number above 0, got {share!r}")
@@ -73,14 +79,17 @@ class Mix(Reduce):
         planned = sum(counts.extra.values())
         of = self.weight or "records"
         if planned:
-            yield Table(f"Mixture by {self.by}", (self.by, of), [(name, amount, planned) for name, amount in counts.extra.items()])
+            yield Table(f"Mixture by {self.by}", (self.by, of),
+                        [(name, amount, planned) for name, amount in counts.extra.items()])
         if counts.absorbed + counts.rows_in == 0 or (not counts.out and not counts.dropped):
             return
         if empty := [as_text(name) for name in self.shares if not counts.extra.get(as_text(name))]:
-            yield Alarm("warning", f"Stage {step} found no record of {', '.join(empty)} in column {self.by}; the others have their shares "
+            yield Alarm("warning", f"Stage {step} found no record of {', '.join(empty)} in column {self.by}; "
+                                   "the others have their shares "
                         "to each other. Look at the column's values, and at what is dropped before.")
         if self.total is not None and planned < 0.999 * self.total:
-            yield Alarm("warning", f"Stage {step} was to make a whole of {self.total:,.0f} {of}, and there is enough for {planned:,} at "
+            yield Alarm("warning", f"Stage {step} was to make a whole of {self.total:,.0f} {of}, and there "
+                                   f"is enough for {planned:,} at "
                         "these shares. Give it more input, a smaller total, or more repeats.")
 
     def setup(self, ctx: Context) -> None:
@@ -118,18 +127,20 @@ class Mix(Reduce):
             self._weights.append(np.zeros(BUCKETS))
         weights = np.ones(len(batch))
         if self.weight is not None:
-            weights = np.maximum(np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0, posinf=0.0), 0.0)
+            weights = np.maximum(np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0,
+                                               posinf=0.0), 0.0)
         return codes, chance(batch.rows.column("id"), self.seed), weights
 
     def _planned(self) -> tuple[np.ndarray, dict[str, int]]:
-        """How often a record of each group goes through, the rest as the chance below which it does once more; and the weight that
-        makes by group."""
+        """How often a record of each group goes through, the rest as the chance below which it does once
+        more; and the weight that makes by group."""
         shares = {as_text(name): share for name, share in self.shares.items()}
         names = [None if name is None else as_text(name) for name in self._groups.names()]
         there = [weights.sum() for weights in self._weights]
         wanted = {code: shares[name] for code, name in enumerate(names) if name in shares and there[code] > 0}
         whole = sum(wanted.values())
-        total = min((there[code] * self.repeats * whole / share for code, share in wanted.items()), default=0.0)
+        total = min((there[code] * self.repeats * whole / share for code, share in wanted.items()),
+                    default=0.0)
         total = total if self.total is None else min(total, self.total)
         times = np.zeros(len(names))
         for code, share in wanted.items():
@@ -140,4 +151,5 @@ class Mix(Reduce):
     def _chance_below_which(self, code: int, share: float) -> float:
         """The chance below which records of this share of the group's weight lie."""
         reached = np.concatenate([[0.0], np.cumsum(self._weights[code])])
-        return float(np.interp(share * reached[-1], reached, np.arange(BUCKETS + 1) / BUCKETS)) if share > 0 else 0.0
+        return float(np.interp(share * reached[-1], reached,
+                               np.arange(BUCKETS + 1) / BUCKETS)) if share > 0 else 0.0

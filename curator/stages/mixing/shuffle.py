@@ -22,11 +22,11 @@ BATCH_BYTES = 8 << 20
 class Shuffle(Composite):
     """Put all records into a random order: each goes to a random shard, and each shard into a random order.
 
-    The order rests on `seed` and the ids alone, so it is the same in each run. Write one file a shard to have it: files in the order
-    of their names are the whole in a random order.
+    The order rests on `seed` and the ids alone, so it is the same in each run. Write one file a shard to have
+    it: files in the order of their names are the whole in a random order.
 
-    `shards`: into how many parts records go. Two shards must fit into a worker's memory, with all their columns; the spool holds the
-    rest, on disk.
+    `shards`: into how many parts records go. Two shards must fit into a worker's memory, with all their
+    columns; the spool holds the rest, on disk.
     """
 
     seed: int = 0

@@ -19,10 +19,12 @@ from curator.stages.sample import chance
 class Split(Stage):
     """Send each record to one of several ports at random, a share to each: `{train: 0.99, validation: 0.01}`.
 
-    The choice is a hash of `seed` and id: the same in each run, in any order. Shares must sum to 1, and are met on average.
+    The choice is a hash of `seed` and id: the same in each run, in any order. Shares must sum to 1, and are
+    met on average.
 
-    `by`: a column; records with one value there go to one port (the chunks of a document, the clips of a film, the pages of a site), so
-    that nothing of what is validated with was trained on. Records without a value are divided by their ids.
+    `by`: a column; records with one value there go to one port (the chunks of a document, the clips of a
+    film, the pages of a site), so that nothing of what is validated with was trained on. Records without a
+    value are divided by their ids.
     """
 
     shares: dict[str, float]
@@ -32,9 +34,11 @@ class Split(Stage):
     def __post_init__(self) -> None:
         for name, share in self.shares.items():
             if name in SIDE_OUTPUTS or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
-                raise RecipeError(f"split: {name!r} cannot be the name of a port; take letters, digits, _ and -")
+                raise RecipeError(f"split: {name!r} cannot be the name of a port; take letters, digits, _ "
+                                  "and -")
             if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-                raise RecipeError(f"split: the share of {name} must be a number above 0, up to 1, got {share!r}")
+                raise RecipeError(f"split: the share of {name} must be a number above 0, up to 1, got "
+                                  f"{share!r}")
         if not self.shares or abs(sum(self.shares.values()) - 1) > 1e-9:
             raise RecipeError("split wants shares that sum to 1, such as {train: 0.99, validation: 0.01}")
         if not 0 <= self.seed < 2**64:
