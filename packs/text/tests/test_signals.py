@@ -159,9 +159,21 @@ def test_lines_are_removed_as_c4_removes_them():
     assert cleaned.column("c4_lines_removed") == [4, 0, 1, 0]
 
 
+def test_lines_without_an_end_mark_stay_where_that_is_asked_for_and_the_words_of_a_line_can_be_set():
+    text = "Menu\nA line without an end\nTwo words.\nThis one has five words."
+    stage = C4Lines(terminal=False)
+    stage.setup(Context())
+    assert stage.process(batch(text)).column("text") == ["A line without an end\nThis one has five words."]
+    stage = C4Lines(words_min=2)
+    stage.setup(Context())
+    cleaned = stage.process(batch(text, None))
+    assert cleaned.column("text") == ["Two words.\nThis one has five words.", None]
+    assert cleaned.column("c4_sentences") == [2, None]
+
+
 def test_what_is_cleaned_has_the_sentences_that_were_counted():
     text = "Menu\nA first line. It has two sentences.\nAnother line here!\n{ code }\nWe use { brackets } in prose.\n"
-    (cleaned, _), = remove_lines([text])
+    (cleaned, _, _), = remove_lines([text])
     assert signal(cleaned, "c4_sentence_count") == signal(text, "c4_sentence_count") == 4
     assert signal(cleaned, "c4_line_ratio") == 1
 
@@ -169,11 +181,11 @@ def test_what_is_cleaned_has_the_sentences_that_were_counted():
 def test_lines_of_a_huge_text_are_removed_piece_by_piece(monkeypatch):
     text = "\n".join(["This line stays here.", "Gone", "x y z" * 30 + ".", "And this one stays.", "Gone", ""] * 3)
     small = "A small text before it."
-    expected = [(small, 0), ("This line stays here.\nAnd this one stays.\n" * 3).strip()]
+    expected = [(small, 0, 1), ("This line stays here.\nAnd this one stays.\n" * 3).strip()]
     monkeypatch.setattr(c4, "LINE_CHARS_MAX", 60)
     got = list(remove_lines([small, text]))
     assert got[0] == expected[0]
-    assert got[1] == (expected[1], 9)
+    assert got[1] == (expected[1], 9, 6)
 
 
 def test_the_table_of_signals_names_every_column():
