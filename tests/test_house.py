@@ -167,7 +167,7 @@ LINES = {
     "api": 1993,
     "machine": 433,
     "io": 4152,
-    "io/tables": 1784,
+    "io/tables": 1785,
     "sql": 399,
     "registry": 395,
     "models": 956,
@@ -199,7 +199,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12602
-    assert sum(LINES.values()) <= 29101
+    assert sum(LINES.values()) <= 29102
 
 
 def test_nothing_names_a_machine():

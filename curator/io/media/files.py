@@ -41,9 +41,9 @@ class Files(Source):
     file that cannot be read leaves on `failed`, one that is too large on `dropped`, reason `too_large`.
 
     `path`: files, folders, globs or URLs, one or several. `suffixes`: the endings that count in a folder
-    (`[.jpg, .png]`), None for every file; a glob reads what it names. `max_file_bytes`: the largest file that
-    is read. `storage_options`: what the filesystem wants (keys, endpoint). `unit_bytes`: about how much is
-    read, and done again after a crash, as one.
+    (`[.jpg, .png]`), None for every file; a glob reads what it names, one that ends in `**` what
+    its folder would. `max_file_bytes`: the largest file that is read. `storage_options`: what the filesystem
+    wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
     path: str | list[str] = setting()

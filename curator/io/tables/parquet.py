@@ -157,6 +157,7 @@ class ParquetFile(Encoder):
 
     def write(self, rows: pa.Table) -> int:
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        pa.default_memory_pool().release_unused()  # it keeps several times what a row group takes
         return rows.nbytes
 
     def finish(self) -> None:

@@ -25,7 +25,7 @@ class AudioFiles(Source):
     lower case, without the dot), `size_bytes` (int64) and `bytes` (binary: its content; null where it has
     more than `inline_bytes`: then only the path travels, and whoever decodes it reads the file bit by bit).
     In a folder, files that end as sound does: .wav, .flac, .mp3, .ogg, .oga, .opus, .m4a, .aac, .mp4, .webm,
-    .mka, .wma, .aiff, .aif, .au, .caf, .w64, .amr. A glob reads what it names, whatever the suffix. A file
+    .mka, .wma, .aiff, .aif, .au, .caf, .w64, .amr. A glob reads what it names, whatever the suffix, unless it ends in `**`. A file
     that cannot be read leaves on `failed`.
 
     `path`: files, folders, globs or URLs, one or several. `suffixes`: other suffixes that count in a folder

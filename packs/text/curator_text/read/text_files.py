@@ -29,7 +29,8 @@ class TextFiles(Source):
 
     Columns: `id` (a hash of the file's path), `source` (its path), `content_type` (by its suffix; plain text if that
     is unknown), `charset` (the encoding it was read in, detected), `text`, `title` (an HTML page's, else null). In a
-    folder, files that end in .txt, .md, .rst, .html and the like are read; a glob reads what it names. HTML files
+    folder, files that end in .txt, .md, .rst, .html and the like are read; a glob reads what it names,
+    one that ends in `**` what its folder would. HTML files
     come as their main text, as `text.extract_html` gives it by default.
 
     Files that are no text leave on `failed`, files that are too large on `dropped`, reason `too_large`.
