@@ -19,18 +19,19 @@ from curator_image.embed import CLIP
 class Alignment(Stage):
     """Score how well a caption fits its image, by CLIP or SigLIP.
 
-    Adds `alignment` (float32, the cosine of the embeddings of image and caption, -1 to 1; null where there are no pixels, or
-    no embedding, or no words in the caption) and `alignment_truncated` (bool: the caption is longer than the model reads, 77
-    tokens of CLIP, 64 of SigLIP, and was judged by its beginning; null where it has no words).
+    Adds `alignment` (float32, the cosine of the embeddings of image and caption, -1 to 1; null where there
+    are no pixels, or no embedding, or no words in the caption) and `alignment_truncated` (bool: the caption
+    is longer than the model reads, 77 tokens of CLIP, 64 of SigLIP, and was judged by its beginning; null
+    where it has no words).
 
-    What is high depends on the model: LAION-5B kept English pairs of 0.28 and more by CLIP B/32. `probability`: the sigmoid
-    that SigLIP was trained with, 0 to 1, instead of the cosine.
+    What is high depends on the model: LAION-5B kept English pairs of 0.28 and more by CLIP B/32.
+    `probability`: the sigmoid that SigLIP was trained with, 0 to 1, instead of the cosine.
 
-    `caption`: the column of texts. `model`: a hub id, `id@revision` or a folder. `into`: the name of the columns.
-    `embedding`: a column that `image.embed` made with the same model, instead of the pixels.
+    `caption`: the column of texts. `model`: a hub id, `id@revision` or a folder. `into`: the name of the
+    columns. `embedding`: a column that `image.embed` made with the same model, instead of the pixels.
 
-    Source: CLIPScore, Hessel et al. 2021, https://arxiv.org/abs/2104.08718 (2.5 times the cosine, 0 for negative ones);
-    LAION-5B, Schuhmann et al. 2022, https://arxiv.org/abs/2210.08402, section 3.
+    Source: CLIPScore, Hessel et al. 2021, https://arxiv.org/abs/2104.08718 (2.5 times the cosine, 0 for
+    negative ones); LAION-5B, Schuhmann et al. 2022, https://arxiv.org/abs/2210.08402, section 3.
     """
 
     resources = MODEL_RESOURCES
@@ -52,7 +53,8 @@ class Alignment(Stage):
 
         self._embedder = Embedder(self.model, ctx, images=self.embedding is None, texts=True)
         if self.probability and not self._embedder.sigmoid:
-            raise CuratorError(f"{self.model!r} gives no probability for a single pair (SigLIP does): leave `probability` out "
+            raise CuratorError(f"{self.model!r} gives no probability for a single pair (SigLIP does): leave "
+                               "`probability` out "
                                "to get the cosine")
 
     def process(self, batch: Batch) -> Batch:

@@ -6,10 +6,13 @@ import numpy as np
 
 from curator_image.views import Views
 
-BORDER_TOLERANCE = 12  # levels of 255 by which a border may differ from its shade: JPEG at quality 40 rings by more than 8
+# levels of 255 by which a border may differ from its shade: JPEG at quality 40 rings by more than 8
+BORDER_TOLERANCE = 12
 MARK_SHARE = 0.1  # of a border's line that may differ all the same: a credit or a subtitle stands on it
-EDGE_SHARE = 0.7  # of the pixels behind a border that must differ from it: a border ends in a straight line, things seldom do
-FLAT_STEP = 3  # levels within which the outermost line is: a border is drawn, a wall behind a thing has shadows
+# of the pixels behind a border that must differ from it: a border ends in a straight line, things seldom do
+EDGE_SHARE = 0.7
+# levels within which the outermost line is: a border is drawn, a wall behind a thing has shadows
+FLAT_STEP = 3
 EDGE_STEP = 4  # levels by which they must
 EDGE_LINES = 3  # within which they must: scaling and ringing blur the edge
 
@@ -22,7 +25,8 @@ def border_ratio(views: Views) -> dict[str, float]:
 
 
 def find_borders(grey: np.ndarray) -> tuple[int, int, int, int]:
-    """The first and the end row, the first and the end column within the borders; 0, 0, 0, 0 where all is one shade."""
+    """The first and the end row, the first and the end column within the borders; 0, 0, 0, 0 where all is one
+    shade."""
     if _depth(grey) == len(grey):
         return 0, 0, 0, 0
     top, left = 0, 0
@@ -42,9 +46,11 @@ def _frame(picture: np.ndarray) -> list[int]:
     if depths[0] + depths[1] >= len(picture) or depths[2] + depths[3] >= len(picture.T):
         return [0, 0, 0, 0]  # one shade or two, and no picture between them
     while True:
-        rows, columns = slice(depths[0], len(picture) - depths[1]), slice(depths[2], len(picture.T) - depths[3])
+        rows, columns = slice(depths[0],
+                              len(picture) - depths[1]), slice(depths[2], len(picture.T) - depths[3])
         spans = [columns, columns, rows, rows]
-        straight = [_edge(lines, depth, span) >= EDGE_SHARE for lines, depth, span in zip(sides, depths, spans, strict=True)]
+        straight = [_edge(lines, depth, span) >= EDGE_SHARE
+                    for lines, depth, span in zip(sides, depths, spans, strict=True)]
         if all(straight):
             return depths
         depths = [depth if good else 0 for depth, good in zip(depths, straight, strict=True)]
@@ -55,7 +61,8 @@ def _depth(lines: np.ndarray) -> int:
     shade = _shade(lines[0])
     if _differs(lines[0], shade, FLAT_STEP) > MARK_SHARE:
         return 0
-    return next((depth for depth, line in enumerate(lines) if _differs(line, shade, BORDER_TOLERANCE) > MARK_SHARE), len(lines))
+    return next((depth for depth, line in enumerate(lines)
+                 if _differs(line, shade, BORDER_TOLERANCE) > MARK_SHARE), len(lines))
 
 
 def _edge(lines: np.ndarray, depth: int, span: slice) -> float:

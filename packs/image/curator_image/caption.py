@@ -15,20 +15,22 @@ from curator.models.loading import library
 
 @dataclass(kw_only=True)
 class Caption(Stage):
-    """Describe an image by a vision-language model (Qwen-VL, LLaVA, Gemma, InternVL, Idefics, Florence-2 and others).
+    """Describe an image by a vision-language model (Qwen-VL, LLaVA, Gemma, InternVL, Idefics, Florence-2 and
+    others).
 
-    Adds `caption` (string), `caption_tokens` (int32, how many tokens the model made, its end mark included) and
-    `caption_finish_reason` (`stop`, or `length` where the caption was cut off at `max_new_tokens`). All are null for a row
-    without pixels. The likeliest token is taken each time, so that an image gets the same caption again; in 16 bits, on a
-    GPU, some words may still depend on the images that it shares a batch with.
+    Adds `caption` (string), `caption_tokens` (int32, how many tokens the model made, its end mark included)
+    and `caption_finish_reason` (`stop`, or `length` where the caption was cut off at `max_new_tokens`). All
+    are null for a row without pixels. The likeliest token is taken each time, so that an image gets the same
+    caption again; in 16 bits, on a GPU, some words may still depend on the images that it shares a batch
+    with.
 
-    `model`: a hub id, `id@revision` or a folder that transformers' `AutoModelForImageTextToText` takes, with a chat template.
-    `prompt`: what the model is asked; for Florence-2, which has no template, its task: `<MORE_DETAILED_CAPTION>`. `system`: a
-    system message before it, None for none. `into`: the name of the column, and how the names of the others begin.
-    `image_options`: settings of the model's image processor, to say how large it sees an image, and so how long it takes:
-    `size: {shortest_edge: 3136, longest_edge: 501760}` (Qwen-VL: the fewest and the most pixels), `max_patches: 4`
-    (InternVL: tiles), `do_image_splitting: false` (Idefics3).
-    `trust_remote_code`: run the code that comes with the model.
+    `model`: a hub id, `id@revision` or a folder that transformers' `AutoModelForImageTextToText` takes, with
+    a chat template. `prompt`: what the model is asked; for Florence-2, which has no template, its task:
+    `<MORE_DETAILED_CAPTION>`. `system`: a system message before it, None for none. `into`: the name of the
+    column, and how the names of the others begin. `image_options`: settings of the model's image processor,
+    to say how large it sees an image, and so how long it takes: `size: {shortest_edge: 3136, longest_edge:
+    501760}` (Qwen-VL: the fewest and the most pixels), `max_patches: 4` (InternVL: tiles),
+    `do_image_splitting: false` (Idefics3). `trust_remote_code`: run the code that comes with the model.
     """
 
     model: str
@@ -71,4 +73,5 @@ class Caption(Stage):
         return batch.with_columns({
             self.into: pa.array([answer and answer.text for answer in replies], pa.string()),
             f"{self.into}_tokens": pa.array([answer and answer.tokens for answer in replies], pa.int32()),
-            f"{self.into}_finish_reason": pa.array([answer and answer.finish_reason for answer in replies], pa.string())})
+            f"{self.into}_finish_reason": pa.array([answer and answer.finish_reason for answer in replies],
+                                                   pa.string())})

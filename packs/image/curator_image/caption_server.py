@@ -22,27 +22,29 @@ SIGNATURES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png
 class CaptionServer(ServerStage):
     """Describe an image, or answer any question about it, by a model behind an OpenAI-compatible server.
 
-    vLLM, SGLang, llama.cpp, Ollama and the services that speak the same. Adds `caption` (string), `caption_tokens` (int32, how
-    many tokens the model made; null if the server does not say) and `caption_finish_reason` (`stop`, or `length` where it was
-    cut off at `max_tokens`). All are null for a row without bytes.
+    vLLM, SGLang, llama.cpp, Ollama and the services that speak the same. Adds `caption` (string),
+    `caption_tokens` (int32, how many tokens the model made; null if the server does not say) and
+    `caption_finish_reason` (`stop`, or `length` where it was cut off at `max_tokens`). All are null for a row
+    without bytes.
 
-    The file is sent as it is: JPEG, PNG, WebP or GIF, of at most `max_bytes`; others leave on `failed`. `image.encode`
-    behind `image.decode` makes any image one of these, upright and as small as the model needs. Rows whose question the
-    server refuses, breaks off or does not answer in time leave on `failed` with its message. A server that cannot be
-    reached, has no time (HTTP 429, 502, 503, 504 after all tries, by default two minutes) or does not let us in (401, 402,
-    404; 403 before it answered anything) is no fault of any row: the run stops, no row is lost or failed for it, and the
-    same command goes on from there.
+    The file is sent as it is: JPEG, PNG, WebP or GIF, of at most `max_bytes`; others leave on `failed`.
+    `image.encode` behind `image.decode` makes any image one of these, upright and as small as the model
+    needs. Rows whose question the server refuses, breaks off or does not answer in time leave on `failed`
+    with its message. A server that cannot be reached, has no time (HTTP 429, 502, 503, 504 after all tries,
+    by default two minutes) or does not let us in (401, 402, 404; 403 before it answered anything) is no fault
+    of any row: the run stops, no row is lost or failed for it, and the same command goes on from there.
 
-    `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `prompt`: the question; `{name}` stands for
-    the column of that name (nothing where it is null), `{{` for a brace. `system`: a system message before it. `column`: the
-    encoded images. `into`: the name of the column, and how those of the others begin. `temperature`: 0 takes the likeliest token.
-    `seed`: null for none; whether an image gets the same caption again is up to the server. `options`: further fields of the
-    request (`response_format`, `chat_template_kwargs`); null takes one out:
-    `{max_tokens: null, max_completion_tokens: 256}`.
+    `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `prompt`: the question;
+    `{name}` stands for the column of that name (nothing where it is null), `{{` for a brace. `system`: a
+    system message before it. `column`: the encoded images. `into`: the name of the column, and how those of
+    the others begin. `temperature`: 0 takes the likeliest token. `seed`: null for none; whether an image gets
+    the same caption again is up to the server. `options`: further fields of the request (`response_format`,
+    `chat_template_kwargs`); null takes one out: `{max_tokens: null, max_completion_tokens: 256}`.
 
-    `api_key_env`: the environment variable that holds the key, in the workers too; null for none. `concurrency`: questions at a
-    time, in each worker. `answer_timeout_s`: for one answer. `retries`: further tries, with `backoff_s` seconds before the first,
-    twice as long before each next one and a minute at most, or longer if the server says so.
+    `api_key_env`: the environment variable that holds the key, in the workers too; null for none.
+    `concurrency`: questions at a time, in each worker. `answer_timeout_s`: for one answer. `retries`: further
+    tries, with `backoff_s` seconds before the first, twice as long before each next one and a minute at most,
+    or longer if the server says so.
     """
 
     prompt: str = "Describe this image in one paragraph. Say only what can be seen."
@@ -57,12 +59,14 @@ class CaptionServer(ServerStage):
         if self.max_bytes < 1:
             raise ValueError(f"max_bytes must be 1 or more, got {self.max_bytes}")
         if self.into in ("id", "source", self.column):
-            raise ValueError(f"into names the new column of the captions, and {self.into!r} is another one; choose another name")
+            raise ValueError(f"into names the new column of the captions, and {self.into!r} is another one; "
+                             "choose another name")
         columns_of(self.prompt)
 
     def contract(self) -> Contract:
         return Contract(needs={**dict.fromkeys(columns_of(self.prompt)), self.column: pa.binary()}, adds={
-            self.into: pa.string(), f"{self.into}_tokens": pa.int32(), f"{self.into}_finish_reason": pa.string()})
+            self.into: pa.string(), f"{self.into}_tokens": pa.int32(),
+            f"{self.into}_finish_reason": pa.string()})
 
     def process(self, batch: ImageBatch) -> Outputs:
         texts = {name: batch.column(name) for name in columns_of(self.prompt)}
@@ -78,23 +82,28 @@ class CaptionServer(ServerStage):
         return outputs
 
     def _describe(self, image: bytes | None, columns: Mapping[str, Any]) -> Reply | str | None:
-        """The answer for an image, or why there is none; None without an image. Called in a thread of the pool."""
+        """The answer for an image, or why there is none; None without an image. Called in a thread of the
+        pool."""
         if image is None:
             return None
         kind = media_type(image)
         if kind is None:
-            return "no JPEG, PNG, WebP or GIF, which servers take; put image.decode and image.encode before image.caption_server"
+            return ("no JPEG, PNG, WebP or GIF, which servers take; put image.decode and image.encode before "
+                    "image.caption_server")
         if len(image) > self.max_bytes:
-            return f"{len(image):,} bytes are more than max_bytes; put image.decode and image.encode before image.caption_server"
+            return (f"{len(image):,} bytes are more than max_bytes; put image.decode and image.encode before "
+                    "image.caption_server")
         url = f"data:{kind};base64,{base64.b64encode(image).decode('ascii')}"
-        return self.ask([{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": filled(self.prompt, columns)}],
+        return self.ask([{"type": "image_url", "image_url": {"url": url}},
+                         {"type": "text", "text": filled(self.prompt, columns)}],
                         self.system)
 
     def _with(self, batch: ImageBatch, replies: list[Reply | None]) -> ImageBatch:
         return batch.with_columns({
             self.into: pa.array([reply and reply.text.strip() for reply in replies], pa.string()),
             f"{self.into}_tokens": pa.array([reply and reply.tokens for reply in replies], pa.int32()),
-            f"{self.into}_finish_reason": pa.array([reply and reply.finish_reason for reply in replies], pa.string())})
+            f"{self.into}_finish_reason": pa.array([reply and reply.finish_reason for reply in replies],
+                                                   pa.string())})
 
 
 def media_type(image: bytes) -> str | None:

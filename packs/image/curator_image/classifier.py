@@ -39,6 +39,7 @@ class Classifier:
             CuratorError: the model knows no such class.
         """
         if label not in self.labels:
-            known = ", ".join(self.labels[:20]) + (f" and {len(self.labels) - 20} others" if self.labels[20:] else "")
+            known = ", ".join(self.labels[:20]) + (f" and {len(self.labels) - 20} others" if self.labels[20:]
+                                                   else "")
             raise CuratorError(f"{self.name!r} knows no class {label!r}; its classes are {known}")
         return self.labels.index(label)

@@ -17,12 +17,13 @@ from curator.models.vectors import present, scattered
 class Classify(Stage):
     """Classify images by any image classifier of transformers.
 
-    Adds `label` (string, the most probable class) and `label_score` (float32, its probability); or with `labels` a column
-    for each class that is named there (float32, its probability). Null where there are no pixels.
+    Adds `label` (string, the most probable class) and `label_score` (float32, its probability); or with
+    `labels` a column for each class that is named there (float32, its probability). Null where there are no
+    pixels.
 
-    `model`: a hub id, `id@revision` or a folder. `into`: the name of the columns. `labels`: columns by the model's names of
-    classes, `{nsfw: nsfw_score}`. Probabilities add up to 1 over all classes, unless the model's configuration says that
-    an image may have several.
+    `model`: a hub id, `id@revision` or a folder. `into`: the name of the columns. `labels`: columns by the
+    model's names of classes, `{nsfw: nsfw_score}`. Probabilities add up to 1 over all classes, unless the
+    model's configuration says that an image may have several.
     """
 
     resources = MODEL_RESOURCES
@@ -49,7 +50,8 @@ class Classify(Stage):
         from curator_image.classifier import Classifier
 
         self._classifier = Classifier(self.model, ctx)
-        self._wanted = {column: self._classifier.class_of(label) for label, column in (self.labels or {}).items()}
+        self._wanted = {column: self._classifier.class_of(label)
+                        for label, column in (self.labels or {}).items()}
 
     def process(self, batch: ImageBatch) -> ImageBatch:
         at, names = present(batch.pixels), self._classifier.labels
@@ -57,7 +59,8 @@ class Classify(Stage):
         if len(at):
             scores = self._classifier([batch.pixels[row] for row in at])
         if self.labels is not None:
-            return batch.with_columns({column: scattered(scores[:, k], at, len(batch)) for column, k in self._wanted.items()})
+            return batch.with_columns({column: scattered(scores[:, k], at, len(batch))
+                                       for column, k in self._wanted.items()})
         best, labels = scores.argmax(axis=1), np.full(len(batch), None, object)
         labels[at] = [names[k] for k in best]
         return batch.with_columns({self.into: pa.array(labels, pa.string()),
@@ -68,9 +71,11 @@ class Classify(Stage):
 class Nsfw(Classify):
     """Score how probably an image is pornographic or otherwise not safe for work, by a small ViT.
 
-    Adds `nsfw_score` (float32, 0 to 1; null where there are no pixels). It is `image.classify` with these parameters.
+    Adds `nsfw_score` (float32, 0 to 1; null where there are no pixels). It is `image.classify` with these
+    parameters.
 
-    Source: https://huggingface.co/Falconsai/nsfw_image_detection (85.8 million weights; classes `normal` and `nsfw`).
+    Source: https://huggingface.co/Falconsai/nsfw_image_detection (85.8 million weights; classes `normal` and
+    `nsfw`).
     """
 
     model: str = "Falconsai/nsfw_image_detection"

@@ -1,4 +1,5 @@
-"""Models that make vectors of images, and of texts where they were trained on pairs. Imported in workers only."""
+"""Models that make vectors of images, and of texts where they were trained on pairs. Imported in workers
+only."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Embedder:
         self.model, headless = load_model("AutoModel", model, self.place, optional=("pooler.",))
         self.paired = hasattr(self.model, "get_text_features") and hasattr(self.model, "get_image_features")
         if texts and not self.paired:
-            raise CuratorError(f"{model!r} ({type(self.model).__name__}) knows no texts: name a model trained on images with "
+            raise CuratorError(f"{model!r} ({type(self.model).__name__}) knows no texts: name a model "
+                               "trained on images with "
                                "texts, such as CLIP or SigLIP")
         if headless:  # the checkpoint was made for something else: its pooler would be random
             self.model.pooler = None
@@ -44,7 +46,8 @@ class Embedder:
 
     @torch.inference_mode()
     def images(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """The embeddings of images (H x W x 3 uint8), float32 [n, d], at the length that the model gives them.
+        """The embeddings of images (H x W x 3 uint8), float32 [n, d], at the length that the model gives
+        them.
 
         A backbone's is its pooled output; the first token where it has none.
         """
@@ -57,16 +60,19 @@ class Embedder:
 
     @torch.inference_mode()
     def texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The embeddings of texts, float32 [n, d], and which texts were longer than the model reads, bool [n]."""
+        """The embeddings of texts, float32 [n, d], and which texts were longer than the model reads, bool
+        [n]."""
         parts = [self._texts(texts[at:at + TEXTS_AT_ONCE]) for at in range(0, len(texts), TEXTS_AT_ONCE)]
         return np.concatenate([vectors for vectors, _ in parts]), np.concatenate([cut for _, cut in parts])
 
     def images_of(self, batch: Batch, column: str | None, *, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of a batch that have an image, and their embeddings [m, width]: from a column, or with None of the pixels."""
+        """The rows of a batch that have an image, and their embeddings [m, width]: from a column, or with
+        None of the pixels."""
         if column is not None:
             return vectors_of(batch, column, width)
         at = present(batch.pixels)
-        return at, self.images([batch.pixels[row] for row in at]) if len(at) else np.zeros((0, width), np.float32)
+        return at, self.images([batch.pixels[row]
+                                for row in at]) if len(at) else np.zeros((0, width), np.float32)
 
     @property
     def sigmoid(self) -> bool:
@@ -81,10 +87,12 @@ class Embedder:
     def _texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         config, tokenizer = self.model.config, self._tokenizer
         room = min(tokenizer.model_max_length, config.text_config.max_position_embeddings)
-        lengths = [len(ids) for ids in tokenizer([text[:CHARS_MAX] for text in texts], truncation=False)["input_ids"]]
+        lengths = [len(ids) for ids in tokenizer([text[:CHARS_MAX] for text in texts],
+                                                 truncation=False)["input_ids"]]
         # SigLIP was trained on texts filled up to the full length; it answers differently without.
         padding = "max_length" if config.model_type.startswith("siglip") else True
-        tokens = tokenizer([text[:CHARS_MAX] for text in texts], padding=padding, truncation=True, max_length=room,
+        tokens = tokenizer([text[:CHARS_MAX] for text in texts], padding=padding, truncation=True,
+                           max_length=room,
                            return_tensors="pt").to(self.place.device)
         cut = [length > room or len(text) > CHARS_MAX for length, text in zip(lengths, texts, strict=True)]
         return self._numbers(self.model.get_text_features(**tokens).pooler_output), np.array(cut)

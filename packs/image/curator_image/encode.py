@@ -13,7 +13,8 @@ from curator.api.tasks import ImageBatch
 
 EXTENSIONS = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 QUALITY = {"jpeg": 90, "webp": 80}
-# Pixels of a side: JPEG_MAX_DIMENSION of libjpeg, WEBP_MAX_DIMENSION of libwebp, PNG_USER_WIDTH_MAX of libpng.
+# Pixels of a side: JPEG_MAX_DIMENSION of libjpeg, WEBP_MAX_DIMENSION of libwebp, PNG_USER_WIDTH_MAX of
+# libpng.
 LONGEST = {"jpeg": 65_500, "webp": 16_383, "png": 1_000_000}
 
 
@@ -21,12 +22,13 @@ LONGEST = {"jpeg": 65_500, "webp": 16_383, "png": 1_000_000}
 class Encode(Stage):
     """Encode the pixels as JPEG, PNG or WebP, in place of the bytes that were read.
 
-    Replaces `bytes` (binary, the file), `extension` (jpg, png, webp), `format` (jpeg, png, webp), and `width` and `height`
-    (int32, pixels of what is written). All of them are null where there are no pixels. The file has no EXIF and no profile:
-    pixels are upright sRGB already. A picture that the format cannot hold leaves on `failed`.
+    Replaces `bytes` (binary, the file), `extension` (jpg, png, webp), `format` (jpeg, png, webp), and `width`
+    and `height` (int32, pixels of what is written). All of them are null where there are no pixels. The file
+    has no EXIF and no profile: pixels are upright sRGB already. A picture that the format cannot hold leaves
+    on `failed`.
 
-    `format`: PNG keeps the pixels exactly. `quality`: 1 to 100 for JPEG (default 90) and WebP (default 80). `size`: scale down
-    first, so that the shorter side has this many pixels, never up.
+    `format`: PNG keeps the pixels exactly. `quality`: 1 to 100 for JPEG (default 90) and WebP (default 80).
+    `size`: scale down first, so that the shorter side has this many pixels, never up.
     """
 
     format: Literal["jpeg", "png", "webp"] = "jpeg"
@@ -39,8 +41,9 @@ class Encode(Stage):
             raise ValueError(f"size must be 1 or more, got {self.size}")
 
     def contract(self) -> Contract:
-        return Contract(needs={"pixels"}, adds={"bytes": pa.binary(), "extension": pa.string(), "format": pa.string(),
-                                                "width": pa.int32(), "height": pa.int32()})
+        return Contract(needs={"pixels"},
+                        adds={"bytes": pa.binary(), "extension": pa.string(), "format": pa.string(),
+                              "width": pa.int32(), "height": pa.int32()})
 
     def setup(self, ctx: Context) -> None:
         import cv2
@@ -64,7 +67,8 @@ class Encode(Stage):
             "height": pa.array([None if p is None else p.shape[0] for p in pixels], pa.int32())})
         if good.all():
             return Outputs(out=written)
-        return Outputs(out=written, failed=batch.filter(~good).with_error([text for text in faults if text is not None]))
+        return Outputs(out=written,
+                       failed=batch.filter(~good).with_error([text for text in faults if text is not None]))
 
 
 def check_format(name: str, quality: int | None, allowed: tuple[str, ...]) -> None:
@@ -83,7 +87,8 @@ def fault(pixels: np.ndarray, format: str) -> str | None:
     if min(height, width) < 1:
         return f"no pixels: {width} x {height}"
     if max(height, width) > LONGEST[format]:
-        return f"too large for {format}: {width} x {height} (its sides are at most {LONGEST[format]:,} pixels)"
+        return (f"too large for {format}: {width} x {height} (its sides are at most {LONGEST[format]:,} "
+                "pixels)")
     return None
 
 

@@ -18,20 +18,24 @@ VARIANTS = ("none", "flips", "all")
 
 @dataclass(kw_only=True)
 class Hash(Stage):
-    """Hash what an image looks like, so that `dedup.near` finds its copies: resized, re-encoded, grey, mirrored.
+    """Hash what an image looks like, so that `dedup.near` finds its copies: resized, re-encoded, grey,
+    mirrored.
 
     Adds a column for each of `kinds`:
     `phash` (8 bytes), from the lowest frequencies of a cosine transform: the one to take.
     `dhash` (8 bytes), from steps between neighbours in a row: others are nearer to each other.
-    `pdq` (32 bytes), phash of finer detail; and `pdq_quality` (int32, 0 to 100: how much there is to see; 50 is enough).
-    Null for an image that is not decoded, or has too little structure to compare it by: a blank page, an even gradient.
+    `pdq` (32 bytes), phash of finer detail; and `pdq_quality` (int32, 0 to 100: how much there is to see; 50
+    is enough). Null for an image that is not decoded, or has too little structure to compare it by: a blank
+    page, an even gradient.
 
-    `variants`: `flips` hashes the mirror image (left to right) too, `all` the image turned and mirrored in all eight ways. A
-    column is then a list of hashes, the image as it is first; give `dedup.near` `hashes: 2`, or 8.
+    `variants`: `flips` hashes the mirror image (left to right) too, `all` the image turned and mirrored in
+    all eight ways. A column is then a list of hashes, the image as it is first; give `dedup.near` `hashes:
+    2`, or 8.
 
-    Copies differ in few bits: `dedup.near: {column: phash, distance: 6}` finds 99 % of what was resized, re-encoded, made grey,
-    lighter or darker, or cropped by 2 %, and 82 % of what was cropped by 5 %; no two of 116 different photographs are nearer than
-    14 (dhash: 6). Among many millions take `pdq` with a distance of 31, of which others have 90 and more; it finds fewer crops.
+    Copies differ in few bits: `dedup.near: {column: phash, distance: 6}` finds 99 % of what was resized,
+    re-encoded, made grey, lighter or darker, or cropped by 2 %, and 82 % of what was cropped by 5 %; no two
+    of 116 different photographs are nearer than 14 (dhash: 6). Among many millions take `pdq` with a distance
+    of 31, of which others have 90 and more; it finds fewer crops.
 
     Source: see `curator_image.hashes`: Zauner 2010 (phash), Krawetz 2013 (dhash), Facebook 2019 (PDQ).
     """

@@ -1,13 +1,15 @@
-"""Perceptual hashes: bits that stay nearly the same when a picture is resized, re-encoded or made a little brighter.
+"""Perceptual hashes: bits that stay nearly the same when a picture is resized, re-encoded or made a little
+brighter.
 
-Pure functions over grey pixels, uint8 [height, width]. Each gives the hash of the picture, and as `variants` asks also that of
-its mirror image (`flips`: left to right), or those of all eight ways to turn and mirror it (`all`): uint8 [views, bytes], the
-picture as it is first; None where the picture has too little structure. The views are made of the few numbers that a hash
-compares (mirroring changes the signs of odd frequencies, turning swaps rows and columns), not by hashing pixels again.
+Pure functions over grey pixels, uint8 [height, width]. Each gives the hash of the picture, and as `variants`
+asks also that of its mirror image (`flips`: left to right), or those of all eight ways to turn and mirror it
+(`all`): uint8 [views, bytes], the picture as it is first; None where the picture has too little structure.
+The views are made of the few numbers that a hash compares (mirroring changes the signs of odd frequencies,
+turning swaps rows and columns), not by hashing pixels again.
 
-A hash says which numbers are above others. Where they are all nearly equal (a blank page, an even gradient, fog) that is decided
-by noise, or is the same for all such pictures; so there is no hash where many of the numbers lie near what they are compared
-with (`LEAST_FREQUENCY`, `LEAST_STEP`).
+A hash says which numbers are above others. Where they are all nearly equal (a blank page, an even gradient,
+fog) that is decided by noise, or is the same for all such pictures; so there is no hash where many of the
+numbers lie near what they are compared with (`LEAST_FREQUENCY`, `LEAST_STEP`).
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ DHASH_FEWEST = 4  # steps up, and steps down: an even gradient has only one kind
 PDQ_SIDE, PDQ_COUNT = 64, 16
 PDQ_LARGEST = 1024  # pixels a side that are filtered; a larger picture is shrunk before
 PDQ_SCALE = 90  # sum of gradients for each point of quality (the reference's)
-# Grey levels by which two thirds of the frequencies (orthonormal) must differ from their median. Of 107 photographs all have 9.7
-# and more, a page of text or a product on white 1.6 to 5; a blank area with noise of 5 levels has 0.2, as has an even gradient,
-# and a symmetric logo, of which the odd frequencies are noise, 1.0.
+# Grey levels by which two thirds of the frequencies (orthonormal) must differ from their median. Of 107
+# photographs all have 9.7 and more, a page of text or a product on white 1.6 to 5; a blank area with noise of
+# 5 levels has 0.2, as has an even gradient, and a symmetric logo, of which the odd frequencies are noise,
+# 1.0.
 LEAST_FREQUENCY = 1.25
-LEAST_STEP = 1.5  # grey levels that half of the steps must have; of the 107 photographs the least even have that
+# grey levels that half of the steps must have; of the 107 photographs the least even have that
+LEAST_STEP = 1.5
 
 
 def grey(pixels: np.ndarray) -> np.ndarray:
@@ -39,12 +43,13 @@ def grey(pixels: np.ndarray) -> np.ndarray:
 
 
 def phash(grey: np.ndarray, variants: Variants = "none") -> np.ndarray | None:
-    """8 bytes a view: which of the 8 x 8 lowest frequencies of the picture at 32 x 32 pixels are above their median.
+    """8 bytes a view: which of the 8 x 8 lowest frequencies of the picture at 32 x 32 pixels are above their
+    median.
 
-    Bits in rows of frequencies, the lowest first, as `imagehash.phash` prints them. Of 107 photographs 81 have the same bits
-    as there, the others 1 or 2 other pairs: it shrinks by a Lanczos filter, this by the mean of an area.
-    Source: Zauner 2010, Implementation and Benchmarking of Perceptual Image Hash Functions (DCT based hash); with the mean grey
-    (the lowest frequency) among the bits, as in imagehash.
+    Bits in rows of frequencies, the lowest first, as `imagehash.phash` prints them. Of 107 photographs 81
+    have the same bits as there, the others 1 or 2 other pairs: it shrinks by a Lanczos filter, this by the
+    mean of an area. Source: Zauner 2010, Implementation and Benchmarking of Perceptual Image Hash Functions
+    (DCT based hash); with the mean grey (the lowest frequency) among the bits, as in imagehash.
     """
     return _above_median(_frequencies(_shrunk(grey, PHASH_SIDE, PHASH_SIDE), PHASH_COUNT, 0), 0, variants)
 
@@ -52,9 +57,9 @@ def phash(grey: np.ndarray, variants: Variants = "none") -> np.ndarray | None:
 def dhash(grey: np.ndarray, variants: Variants = "none") -> np.ndarray | None:
     """8 bytes a view: where the picture at 9 x 8 pixels gets lighter from left to right, row by row.
 
-    A picture on an even background (a product on white) has too few steps: no hash. About 6 bits of 64 are not those of
-    `imagehash.dhash`, which shrinks by a Lanczos filter.
-    Source: Krawetz 2013, Kind of Like That, https://www.hackerfactor.com/blog/index.php?/archives/529-Kind-of-Like-That.html
+    A picture on an even background (a product on white) has too few steps: no hash. About 6 bits of 64 are
+    not those of `imagehash.dhash`, which shrinks by a Lanczos filter. Source: Krawetz 2013, Kind of Like
+    That, https://www.hackerfactor.com/blog/index.php?/archives/529-Kind-of-Like-That.html
     """
     grid = _shrunk(grey, DHASH_COUNT + 1, DHASH_COUNT).astype(np.int16)
     steps = np.diff(grid, axis=1)
@@ -64,18 +69,20 @@ def dhash(grey: np.ndarray, variants: Variants = "none") -> np.ndarray | None:
     views = [steps, -steps[:, ::-1]]
     if variants == "all":
         turned = np.diff(_shrunk(grey, DHASH_COUNT, DHASH_COUNT + 1).T.astype(np.int16), axis=1)
-        views = [view for one in (steps, turned) for upright in (one, one[::-1]) for view in (upright, -upright[:, ::-1])]
+        views = [view for one in (steps, turned) for upright in (one, one[::-1])
+                 for view in (upright, -upright[:, ::-1])]
     lighter = np.stack(views[:VIEWS[variants]]) > 0
     return np.packbits(lighter.reshape(len(lighter), -1), axis=1)
 
 
 def pdq(grey: np.ndarray, variants: Variants = "none") -> tuple[np.ndarray | None, int]:
-    """32 bytes a view: which of 16 x 16 frequencies of the picture at 64 x 64 pixels are above their median; and its quality.
+    """32 bytes a view: which of 16 x 16 frequencies of the picture at 64 x 64 pixels are above their median;
+    and its quality.
 
-    Bytes in the order in which the reference prints them, the highest frequency first. Of 107 photographs up to 1,024 pixels
-    wide, hashes of the reference differ in 0.3 bits of 256, in 2 at most, and qualities in none; a larger picture, which is
-    shrunk to that first here, differs more.
-    Source: Facebook 2019, The TMK+PDQF Video-Hashing Algorithm and the PDQ Image-Hashing Algorithm;
+    Bytes in the order in which the reference prints them, the highest frequency first. Of 107 photographs up
+    to 1,024 pixels wide, hashes of the reference differ in 0.3 bits of 256, in 2 at most, and qualities in
+    none; a larger picture, which is shrunk to that first here, differs more. Source: Facebook 2019, The
+    TMK+PDQF Video-Hashing Algorithm and the PDQ Image-Hashing Algorithm;
     https://github.com/facebook/ThreatExchange/tree/main/pdq (the reference).
     """
     small = tent(grey)
@@ -84,7 +91,8 @@ def pdq(grey: np.ndarray, variants: Variants = "none") -> tuple[np.ndarray | Non
 
 
 def pdq_quality(small: np.ndarray) -> int:
-    """0 (blank) to 100, from the gradients of the picture at 64 x 64 pixels; those below 2.55 grey levels do not count.
+    """0 (blank) to 100, from the gradients of the picture at 64 x 64 pixels; those below 2.55 grey levels do
+    not count.
 
     The authors' tools match frames of videos that have 50 and more (VPDQ_CONFIDENT_QUALITY_THRESHOLD).
     """
@@ -93,8 +101,8 @@ def pdq_quality(small: np.ndarray) -> int:
 
 
 def tent(grey: np.ndarray) -> np.ndarray:
-    """The picture at 64 x 64 pixels, float32: two box filters, each half as wide as a pixel of the result, then the pixels at
-    the middles. So the result hardly depends on how the picture was resized before."""
+    """The picture at 64 x 64 pixels, float32: two box filters, each half as wide as a pixel of the result,
+    then the pixels at the middles. So the result hardly depends on how the picture was resized before."""
     height, width = (min(side, PDQ_LARGEST) for side in grey.shape)
     if (height, width) != grey.shape:
         grey = _shrunk(grey, width, height)
@@ -111,7 +119,8 @@ def _shrunk(grey: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def _frequencies(small: np.ndarray, count: int, lowest: int) -> np.ndarray:
-    """The frequencies `lowest` to `lowest + count - 1` of a square, down and along: of its discrete cosine transform."""
+    """The frequencies `lowest` to `lowest + count - 1` of a square, down and along: of its discrete cosine
+    transform."""
     cosines = _cosines(count, len(small), lowest)
     return cosines @ small.astype(np.float32) @ cosines.T
 
@@ -123,10 +132,13 @@ def _cosines(count: int, size: int, lowest: int) -> np.ndarray:
     return (np.sqrt(2 / size) * np.cos(np.pi / (2 * size) * frequency * place)).astype(np.float32)
 
 
-def _above_median(found: np.ndarray, lowest: int, variants: Variants, last_first: bool = False) -> np.ndarray | None:
-    """For each view the bits of the frequencies that are above their median; None where a third of them are near it."""
+def _above_median(found: np.ndarray, lowest: int, variants: Variants,
+                  last_first: bool = False) -> np.ndarray | None:
+    """For each view the bits of the frequencies that are above their median; None where a third of them are
+    near it."""
     views = (found, found.T) if variants == "all" else (found,)
-    values = np.concatenate([view * _signs(len(found), lowest, variants) for view in views]).reshape(-1, found.size)
+    values = np.concatenate([view * _signs(len(found), lowest, variants)
+                             for view in views]).reshape(-1, found.size)
     lower = found.size // 2 - 1  # what is above the lower of two middle values is above their mean
     median = np.partition(values, lower, axis=1)[:, lower:lower + 1]
     if np.partition(np.abs(values[0] - median[0]), found.size // 3)[found.size // 3] < LEAST_FREQUENCY:
@@ -137,7 +149,9 @@ def _above_median(found: np.ndarray, lowest: int, variants: Variants, last_first
 
 @functools.cache
 def _signs(count: int, lowest: int, variants: Variants) -> np.ndarray:
-    """What to multiply frequencies by: as it is, mirrored, upside down, both; float32 [views, count, count]."""
+    """What to multiply frequencies by: as it is, mirrored, upside down, both; float32 [views, count,
+    count]."""
     odd = np.where(np.arange(lowest, lowest + count) % 2, np.float32(-1), np.float32(1))
     even = np.ones(count, np.float32)
-    return np.stack([np.outer(down, along) for down in (even, odd) for along in (even, odd)])[:VIEWS[variants]]
+    return np.stack([np.outer(down, along) for down in (even, odd)
+                     for along in (even, odd)])[:VIEWS[variants]]

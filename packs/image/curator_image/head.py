@@ -16,14 +16,17 @@ from curator.models.vectors import scattered, unit, vectors_of
 class Head(Stage):
     """Score embeddings by a linear layer or an MLP from a file of weights, on the CPU.
 
-    Adds `score` (float32, what the network gives; null where the embedding is null, or has a number that is not finite).
+    Adds `score` (float32, what the network gives; null where the embedding is null, or has a number that is
+    not finite).
 
-    `weights`: a safetensors file or a PyTorch state dict (read without pickle's code), as a path or as `repository:file` on
-    the Hugging Face hub. The layers are the matrices in it in the order of their names; `mean` and `variance`, if there,
-    standardise the input. `into`: the column, or a list of one for each output. `activation`: between layers. `output`:
-    what is done to the last layer's. `normalize`: bring embeddings to length 1 first, as these heads were trained.
+    `weights`: a safetensors file or a PyTorch state dict (read without pickle's code), as a path or as
+    `repository:file` on the Hugging Face hub. The layers are the matrices in it in the order of their names;
+    `mean` and `variance`, if there, standardise the input. `into`: the column, or a list of one for each
+    output. `activation`: between layers. `output`: what is done to the last layer's. `normalize`: bring
+    embeddings to length 1 first, as these heads were trained.
 
-    LAION's NSFW head, `norm.mean`, `norm.variance`, `linear_1.weight` …, wants `activation: relu, output: sigmoid`.
+    LAION's NSFW head, `norm.mean`, `norm.variance`, `linear_1.weight` …, wants `activation: relu, output:
+    sigmoid`.
 
     Source: NSFW: https://github.com/LAION-AI/CLIP-based-NSFW-Detector.
     """
@@ -41,9 +44,11 @@ class Head(Stage):
         if self.output not in ("none", "sigmoid", "softmax"):
             raise ValueError(f"output must be none, sigmoid or softmax, got {self.output!r}")
         if not self._columns() or len(set(self._columns())) < len(self._columns()):
-            raise ValueError(f"into must name a column, or a different one for each output, got {self.into!r}")
+            raise ValueError("into must name a column, or a different one for each output, got "
+                             f"{self.into!r}")
         if self.output == "softmax" and len(self._columns()) < 2:
-            raise ValueError("softmax of one output is always 1: name a column for each output in into, or take sigmoid")
+            raise ValueError("softmax of one output is always 1: name a column for each output in into, or "
+                             "take sigmoid")
 
     def contract(self) -> Contract:
         return Contract(needs={self.embedding}, adds=dict.fromkeys(self._columns(), pa.float32()))
@@ -56,7 +61,8 @@ class Head(Stage):
     def process(self, batch: Batch) -> Batch:
         at, vectors = vectors_of(batch, self.embedding, self._mlp.width)
         scores = self._mlp(unit(vectors) if self.normalize else vectors)
-        return batch.with_columns({name: scattered(scores[:, k], at, len(batch)) for k, name in enumerate(self._columns())})
+        return batch.with_columns({name: scattered(scores[:, k], at, len(batch))
+                                   for k, name in enumerate(self._columns())})
 
     def _columns(self) -> list[str]:
         return [self.into] if isinstance(self.into, str) else list(self.into)
@@ -66,11 +72,12 @@ class Head(Stage):
 class Aesthetic(Head):
     """Score how much people would like an image, 1 to 10, by LAION's predictor over CLIP embeddings.
 
-    Adds `aesthetic` (float32; mostly between 3 and 7; 5 and more was chosen for LAION-Aesthetics; null where the embedding
-    is null). It needs the embeddings of `image.embed` with its own model, CLIP L/14.
+    Adds `aesthetic` (float32; mostly between 3 and 7; 5 and more was chosen for LAION-Aesthetics; null where
+    the embedding is null). It needs the embeddings of `image.embed` with its own model, CLIP L/14.
 
     Source: https://github.com/christophschuhmann/improved-aesthetic-predictor (sac+logos+ava1-l14-linearMSE).
     """
 
-    weights: str = "ttj/sac-logos-ava1-l14-linearMSE@1e77fa05081323d99725fc40a9bf9f88180490e7:model.safetensors"
+    weights: str = (
+        "ttj/sac-logos-ava1-l14-linearMSE@1e77fa05081323d99725fc40a9bf9f88180490e7:model.safetensors")
     into: str | list[str] = "aesthetic"

@@ -1,4 +1,5 @@
-"""What an image file says of itself before its pixels are decoded: format, size, mode, orientation, profile, quality."""
+"""What an image file says of itself before its pixels are decoded: format, size, mode, orientation, profile,
+quality."""
 
 from __future__ import annotations
 
@@ -20,26 +21,37 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from curator_image.structure import BadImage, check_jpeg, check_png, check_webp, count_gif_frames, count_tiff_pages
+from curator_image.structure import (
+    BadImage,
+    check_jpeg,
+    check_png,
+    check_webp,
+    count_gif_frames,
+    count_tiff_pages,
+)
 
 ORIENTATION = 274  # the EXIF tag; values 1 to 8, CIPA DC-008, 4.6.4 A
 FRAMES_MOST = 2**31 - 1  # what the column `frames` can hold
 
-# Each reader is called by itself: `Image.open` would try every format that Pillow knows, PostScript among them, which it
-# has Ghostscript run.
+# Each reader is called by itself: `Image.open` would try every format that Pillow knows, PostScript among
+# them, which it has Ghostscript run.
 READERS: dict[str, Callable[[io.BytesIO], ImageFile]] = {
-    "jpeg": JpegImageFile, "png": PngImageFile, "webp": WebPImageFile, "gif": GifImageFile, "bmp": BmpImageFile,
+    "jpeg": JpegImageFile, "png": PngImageFile, "webp": WebPImageFile, "gif": GifImageFile,
+    "bmp": BmpImageFile,
     "tiff": TiffImageFile, "ppm": PpmImageFile, **({"avif": AvifImageFile} if HAS_AVIF else {}),
 }
-NAMES = {"jpeg": "JPEG", "png": "PNG", "webp": "WebP", "gif": "GIF", "bmp": "BMP", "tiff": "TIFF", "ppm": "PPM",
+NAMES = {"jpeg": "JPEG", "png": "PNG", "webp": "WebP", "gif": "GIF", "bmp": "BMP", "tiff": "TIFF",
+         "ppm": "PPM",
          "avif": "AVIF"}
-SIGNATURES = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png", b"GIF87a": "gif", b"GIF89a": "gif", b"BM": "bmp",
+SIGNATURES = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png", b"GIF87a": "gif", b"GIF89a": "gif",
+              b"BM": "bmp",
               b"II*\0": "tiff", b"MM\0*": "tiff", b"II+\0": "tiff", b"MM\0+": "tiff",
               **{b"P%d%c" % (kind, space): "ppm" for kind in range(1, 7) for space in b" \t\r\n#"},
               b"Pf\n": "ppm"}
 AVIF_BRANDS, HEIC_BRANDS = {b"avif", b"avis"}, {b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"}
 OTHER_IMAGES = {b"8BPS": "PSD", b"\0\0\1\0": "ICO", b"\xff\x0a": "JPEG XL", b"\0\0\0\x0cJXL ": "JPEG XL",
-                b"\0\0\0\x0cjP  ": "JPEG 2000", b"\xff\x4f\xff\x51": "JPEG 2000", b"\x76\x2f\x31\x01": "OpenEXR"}
+                b"\0\0\0\x0cjP  ": "JPEG 2000", b"\xff\x4f\xff\x51": "JPEG 2000",
+                b"\x76\x2f\x31\x01": "OpenEXR"}
 NO_IMAGES = {b"%PDF": "PDF", b"%!PS": "PostScript", b"\xc5\xd0\xd3\xc6": "PostScript", b"PK\3\4": "ZIP",
              b"\x1f\x8b": "gzip", b"\x1aE\xdf\xa3": "Matroska", b"RIFF": "RIFF", b"ID3": "MP3"}
 
@@ -64,7 +76,8 @@ def read_header(kind: str, data: bytes, max_pixels: int) -> Header:
     """The header of an image file of a format that `sniff` told.
 
     Raises:
-        BadImage: it is not whole, or of more than `max_pixels` pixels. Pillow raises more than that for a broken one.
+        BadImage: it is not whole, or of more than `max_pixels` pixels. Pillow raises more than that for a
+        broken one.
     """
     frames = _check_structure(kind, data)
     if frames == 0:
@@ -136,7 +149,8 @@ def _looks_like(data: bytes) -> str | None:
 
 
 def _check_structure(kind: str, data: bytes) -> int | None:
-    """The number of frames where the blocks of the file tell it, None where Pillow does. Raises BadImage if it is not whole."""
+    """The number of frames where the blocks of the file tell it, None where Pillow does. Raises BadImage if
+    it is not whole."""
     if kind == "gif":
         return count_gif_frames(data)
     if kind == "tiff":
@@ -154,7 +168,8 @@ def _check_structure(kind: str, data: bytes) -> int | None:
 def orientation(image: ImageFile) -> int:
     """The EXIF orientation, 1 to 8; 1 where there is none or nobody can read it.
 
-    Pillow itself turns a TIFF when it loads the pixels. A PNG may have its EXIF behind the pixels, so that asking loads them.
+    Pillow itself turns a TIFF when it loads the pixels. A PNG may have its EXIF behind the pixels, so that
+    asking loads them.
     """
     if image.format == "TIFF":
         return 1
@@ -174,13 +189,15 @@ def _luminance_table(image: ImageFile) -> tuple[int, ...] | None:
 
 
 def jpeg_quality(table: tuple[int, ...] | None) -> float | None:
-    """The quality, 1 to 100, whose standard luminance table is nearest to this one (sum of absolute differences).
+    """The quality, 1 to 100, whose standard luminance table is nearest to this one (sum of absolute
+    differences).
 
-    It is what was asked for, exactly, where libjpeg wrote the file with its own tables. Other programs (Adobe's, cameras)
-    have tables of their own; there it is the quality of a libjpeg file with about the same loss.
+    It is what was asked for, exactly, where libjpeg wrote the file with its own tables. Other programs
+    (Adobe's, cameras) have tables of their own; there it is the quality of a libjpeg file with about the same
+    loss.
 
-    Source: the scaling of libjpeg (jcparam.c, jpeg_quality_scaling and jpeg_add_quant_table); its inversion by the nearest
-    table as in Cogranne 2018, https://arxiv.org/abs/1802.00992.
+    Source: the scaling of libjpeg (jcparam.c, jpeg_quality_scaling and jpeg_add_quant_table); its inversion
+    by the nearest table as in Cogranne 2018, https://arxiv.org/abs/1802.00992.
     """
     return None if table is None else _nearest_quality(table)
 

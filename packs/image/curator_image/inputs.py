@@ -1,7 +1,8 @@
-"""What an image model gets to see, made of pixels as the model's own image processor makes it. Imported in workers only.
+"""What an image model gets to see, made of pixels as the model's own image processor makes it. Imported in
+workers only.
 
-Geometry (scaling, cropping) is done in uint8 with Pillow, on the processor; what has the right size already is left
-alone. The rest (scale and shift of the numbers) happens in one step where the model computes.
+Geometry (scaling, cropping) is done in uint8 with Pillow, on the processor; what has the right size already
+is left alone. The rest (scale and shift of the numbers) happens in one step where the model computes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from transformers.image_processing_backends import PilBackend
 from curator.models.loading import Place, load
 from curator_image.resize import target
 
-# A picture that is this much longer than wide would be scaled to hundreds of megabytes before its middle is cut out.
+# A picture that is this much longer than wide would be scaled to hundreds of megabytes before its middle is
+# cut out.
 ASPECT_MAX = 20
 
 
 @dataclass(frozen=True)
 class Form:
-    """The geometry of an input: scale to `size` (height, width), or the shorter side to `shorter`, then cut out `crop`.
+    """The geometry of an input: scale to `size` (height, width), or the shorter side to `shorter`, then cut
+    out `crop`.
 
     `resample`: Pillow's number of the filter. None is a step that is left out.
     """
@@ -44,14 +47,15 @@ class Form:
 class ImageInputs:
     """Makes a model's inputs of pixels.
 
-    Source: the values are those of `preprocessor_config.json`, the steps those of transformers' `PilBackend`; a processor
-    with steps of its own is called itself.
+    Source: the values are those of `preprocessor_config.json`, the steps those of transformers' `PilBackend`;
+    a processor with steps of its own is called itself.
     """
 
     def __init__(self, model: str, place: Place) -> None:
         self.processor, self.place = load("AutoImageProcessor", model, backend="pil"), place
         self.form = form_of(self.processor)
-        self.scale, self.shift = (torch.tensor(v, device=place.device).reshape(1, -1, 1, 1) for v in _levels(self.processor))
+        self.scale, self.shift = (torch.tensor(v, device=place.device).reshape(1, -1, 1, 1)
+                                  for v in _levels(self.processor))
 
     def __call__(self, images: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
         """The arguments of the model's forward for these images, H x W x 3 uint8."""
@@ -59,7 +63,8 @@ class ImageInputs:
             made = self.processor(images=list(images), return_tensors="pt", input_data_format="channels_last")
             return {name: self._moved(values) for name, values in made.items()}
         shaped = torch.from_numpy(np.stack([shape(image, self.form) for image in images]))
-        values = shaped.to(self.place.device).permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+        values = shaped.to(self.place.device).permute(0, 3, 1, 2).to(torch.float32,
+                                                                     memory_format=torch.contiguous_format)
         return {"pixel_values": values.mul_(self.scale).sub_(self.shift).to(self.place.dtype)}
 
     def _moved(self, values: torch.Tensor) -> torch.Tensor:
@@ -79,7 +84,8 @@ def shape(pixels: np.ndarray, form: Form) -> np.ndarray:
 
 
 def center_crop(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
-    """The middle of an image; black around it where it is too small. The odd pixel falls as in transformers."""
+    """The middle of an image; black around it where it is too small. The odd pixel falls as in
+    transformers."""
     (height, width), (high, wide) = pixels.shape[:2], crop
     top, left = (height - high) // 2, (width - wide) // 2
     if top >= 0 and left >= 0:
@@ -94,20 +100,24 @@ def center_crop(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
 def _middle(image: Image.Image, scaled: tuple[int, int], form: Form) -> np.ndarray:
     """The crop of the scaled image, made without the rest of it.
 
-    Known difference: rounding, and a few levels beside hard edges, where Pillow filters rows and columns in another order.
+    Known difference: rounding, and a few levels beside hard edges, where Pillow filters rows and columns in
+    another order.
     """
     (high, wide), (height, width) = form.crop, scaled
     high, wide = min(high, height), min(wide, width)
     top, left = (height - high) // 2, (width - wide) // 2
     across, down = image.width / width, image.height / height
-    box = (left * across, top * down, min(image.width, (left + wide) * across), min(image.height, (top + high) * down))
+    box = (left * across, top * down, min(image.width, (left + wide) * across),
+           min(image.height, (top + high) * down))
     return center_crop(np.asarray(image.resize((wide, high), form.resample, box=box)), form.crop)
 
 
 def form_of(processor: Any) -> Form | None:
-    """The geometry that a processor's settings describe; None where it takes steps of its own or gives sizes that differ."""
+    """The geometry that a processor's settings describe; None where it takes steps of its own or gives sizes
+    that differ."""
     steps = ("_preprocess", "process_image", "resize", "center_crop", "rescale", "normalize")
-    if not isinstance(processor, PilBackend) or any(getattr(type(processor), s) is not getattr(PilBackend, s) for s in steps):
+    if not isinstance(processor, PilBackend) or any(getattr(type(processor), s) is not getattr(PilBackend, s)
+                                                    for s in steps):
         return None
     size, crop = (processor.size if processor.do_resize else None), None
     if getattr(processor, "do_center_crop", None):
@@ -127,5 +137,6 @@ def _levels(processor: Any) -> tuple[list[float], list[float]]:
     rescale = processor.rescale_factor if getattr(processor, "do_rescale", None) else 1.0
     if not getattr(processor, "do_normalize", None):
         return [rescale] * 3, [0.0] * 3
-    pairs = list(zip(np.broadcast_to(processor.image_mean, 3), np.broadcast_to(processor.image_std, 3), strict=True))
+    pairs = list(zip(np.broadcast_to(processor.image_mean, 3), np.broadcast_to(processor.image_std, 3),
+                     strict=True))
     return [float(rescale / std) for _, std in pairs], [float(mean / std) for mean, std in pairs]

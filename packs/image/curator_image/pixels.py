@@ -15,22 +15,28 @@ from PIL.ImageFile import ImageFile
 from curator_image.header import NAMES, Header, check_pixels, orientation, read_header, sniff
 from curator_image.structure import BadImage, prolonged_jpeg
 
-# OpenCV's flags by how many times smaller a JPEG is decoded; its own turning is off: `upright` does it, for all formats.
+# OpenCV's flags by how many times smaller a JPEG is decoded; its own turning is off: `upright` does it, for
+# all formats.
 GREY = {1: cv2.IMREAD_GRAYSCALE, 2: cv2.IMREAD_REDUCED_GRAYSCALE_2, 4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
         8: cv2.IMREAD_REDUCED_GRAYSCALE_8}
-COLOUR = {factor: flags | cv2.IMREAD_COLOR_RGB for factor, flags in GREY.items()}  # IMREAD_GRAYSCALE is 0: no colour flag yet
-# Where a marker comes too early, libjpeg fills the rest of the picture with this grey, and says nothing. Four such pixels in the
-# last corner are rare in pictures; they are decoded again with more data, which changes what was filled and nothing else.
+# IMREAD_GRAYSCALE is 0: no colour flag yet
+COLOUR = {factor: flags | cv2.IMREAD_COLOR_RGB for factor, flags in GREY.items()}
+# Where a marker comes too early, libjpeg fills the rest of the picture with this grey, and says nothing. Four
+# such pixels in the last corner are rare in pictures; they are decoded again with more data, which changes
+# what was filled and nothing else.
 FILLER, FILLED = 128, 4
 BY_OPENCV = {"jpeg", "png", "webp", "bmp"}
 DEEP = {"I;16", "I;16L", "I;16B", "I;16N", "I", "F"}  # modes of more than 8 bits a sample
-SPACES = {"GRAY": "L", "RGB ": "RGB", "CMYK": "CMYK"}  # colour space of an ICC profile: the mode of pixels that it describes
-SRGB_LEVELS = 2  # a profile that moves no colour by more is sRGB: the rounding of 8-bit tables moves them by 1
+# colour space of an ICC profile: the mode of pixels that it describes
+SPACES = {"GRAY": "L", "RGB ": "RGB", "CMYK": "CMYK"}
+# a profile that moves no colour by more is sRGB: the rounding of 8-bit tables moves them by 1
+SRGB_LEVELS = 2
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A decoded picture. `width`, `height`: upright, before any reduction; the rest as `image.decode` describes it."""
+    """A decoded picture. `width`, `height`: upright, before any reduction; the rest as `image.decode`
+    describes it."""
 
     pixels: np.ndarray
     format: str
@@ -44,14 +50,16 @@ class Frame:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a file may cost. `max_pixels`: of all frames that are decoded, together. `max_frames`: None for the first only."""
+    """What a file may cost. `max_pixels`: of all frames that are decoded, together. `max_frames`: None for
+    the first only."""
 
     max_pixels: int
     max_frames: int | None = None
 
 
 def decode(data: bytes, size: int | None, limits: Limits) -> list[Frame]:
-    """The pictures of an image file: the first, or all; the shorter side `size` pixels or less if that is given.
+    """The pictures of an image file: the first, or all; the shorter side `size` pixels or less if that is
+    given.
 
     Raises:
         BadImage: it cannot be decoded, or exceeds a limit; says what and why.
@@ -94,18 +102,22 @@ def _all(header: Header, size: int | None, limits: Limits) -> Iterator[Frame]:
         check_pixels((width, height), limits.max_pixels)
         left -= width * height
         if left < 0:
-            raise BadImage(f"too many pixels: {header.frames:,} frames of {width} x {height} (max_pixels {limits.max_pixels:,})")
+            raise BadImage(f"too many pixels: {header.frames:,} frames of {width} x {height} (max_pixels "
+                           f"{limits.max_pixels:,})")
         header.image.load()
         yield _frame(header, eight_bit(header.image), (width, height), orientation(header.image), size)
 
 
-def _frame(header: Header, decoded: tuple[np.ndarray, float], full: tuple[int, int], turn: int, size: int | None) -> Frame:
-    """A frame from pixels as stored: reduced first, because turning and converting fewer pixels costs less."""
+def _frame(header: Header, decoded: tuple[np.ndarray, float], full: tuple[int, int], turn: int,
+           size: int | None) -> Frame:
+    """A frame from pixels as stored: reduced first, because turning and converting fewer pixels costs
+    less."""
     stored, transparent = decoded
     width, height = full if turn < 5 else full[::-1]
     small = stored if size is None else resized(stored, reduced(full, size))
     pixels = to_srgb(upright(small, turn), header.image.info.get("icc_profile"))
-    return Frame(np.ascontiguousarray(pixels), header.format, width, height, header.image.mode, header.frames, transparent,
+    return Frame(np.ascontiguousarray(pixels), header.format, width, height, header.image.mode, header.frames,
+                 transparent,
                  header.quality)
 
 
@@ -115,13 +127,15 @@ def _frame(header: Header, decoded: tuple[np.ndarray, float], full: tuple[int, i
 def _by_opencv(data: bytes, header: Header, size: int | None) -> np.ndarray | None:
     """Pixels as stored, grey or RGB; None where Pillow must do it, or say what is wrong.
 
-    OpenCV is faster, and drops or guesses what is not plain: transparency, CMYK, frames. libpng in it prints a line for each
-    profile that it does not like, so that PNGs with one go to Pillow, as do those whose EXIF is behind the pixels.
+    OpenCV is faster, and drops or guesses what is not plain: transparency, CMYK, frames. libpng in it prints
+    a line for each profile that it does not like, so that PNGs with one go to Pillow, as do those whose EXIF
+    is behind the pixels.
     """
     image = header.image
     if image.mode not in ("L", "RGB") or header.frames > 1 or "transparency" in image.info:
         return None
-    if header.format == "png" and ("icc_profile" in image.info or b"eXIf" in data or b"Raw profile type exif" in data):
+    if header.format == "png" and ("icc_profile" in image.info or b"eXIf" in data
+                                   or b"Raw profile type exif" in data):
         return None
     factor = _factor(image.size, size) if header.format == "jpeg" else 1
     flags = (GREY if image.mode == "L" else COLOUR)[factor] | cv2.IMREAD_IGNORE_ORIENTATION
@@ -150,7 +164,8 @@ def _factor(full: tuple[int, int], size: int | None) -> int:
 
 
 def eight_bit(image: ImageFile | Image.Image) -> tuple[np.ndarray, float]:
-    """A loaded image as 8-bit grey (H x W), RGB (H x W x 3) or CMYK (H x W x 4), and its share of pixels not opaque.
+    """A loaded image as 8-bit grey (H x W), RGB (H x W x 3) or CMYK (H x W x 4), and its share of pixels not
+    opaque.
 
     What is transparent stands over white. A mode of more bits is scaled as `scale_down` says.
     """
@@ -167,18 +182,20 @@ def eight_bit(image: ImageFile | Image.Image) -> tuple[np.ndarray, float]:
     if image.mode == "1":
         return np.asarray(image.convert("L")), 0.0
     if image.mode == "LAB":
-        return np.asarray(ImageCms.profileToProfile(image, ImageCms.createProfile("LAB"), _srgb(), outputMode="RGB")), 0.0
+        return np.asarray(ImageCms.profileToProfile(image, ImageCms.createProfile("LAB"), _srgb(),
+                                                    outputMode="RGB")), 0.0
     return np.asarray(image.convert("RGB")), 0.0
 
 
 def scale_down(values: np.ndarray) -> np.ndarray:
     """Grey of 16 or 32 bits, or float, as 8 bits.
 
-    Of 16 bits the upper 8, so that 65535 is white. 32-bit integers that fit 16 bits likewise (that is how Pillow gives a
-    PPM of 16 bits). Floats from 0 to 1: 1 is white. What else there is has no known white: its lowest finite value becomes
-    black, its highest white. Not-a-number becomes black.
+    Of 16 bits the upper 8, so that 65535 is white. 32-bit integers that fit 16 bits likewise (that is how
+    Pillow gives a PPM of 16 bits). Floats from 0 to 1: 1 is white. What else there is has no known white: its
+    lowest finite value becomes black, its highest white. Not-a-number becomes black.
     """
-    if values.dtype.itemsize == 2 or (values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 65535):
+    if values.dtype.itemsize == 2 or (values.dtype.kind in "iu" and values.min() >= 0
+                                      and values.max() <= 65535):
         return (values >> 8).astype(np.uint8)
     finite = np.isfinite(values)
     if not finite.any():
@@ -190,7 +207,7 @@ def scale_down(values: np.ndarray) -> np.ndarray:
     return np.rint(scaled * 255).astype(np.uint8)
 
 
-# -- geometry and colour --------------------------------------------------------------------------------------
+# -- geometry and colour -------------------------------------------------------------------------------------
 
 
 def reduced(full: tuple[int, int], size: int) -> tuple[int, int]:
@@ -207,11 +224,13 @@ def within(full: tuple[int, int], size: int) -> tuple[int, int]:
 
 def resized(pixels: np.ndarray, wanted: tuple[int, int]) -> np.ndarray:
     """Pixels of a smaller width and height, by averaging areas."""
-    return pixels if pixels.shape[1::-1] == wanted else cv2.resize(pixels, wanted, interpolation=cv2.INTER_AREA)
+    return pixels if pixels.shape[1::-1] == wanted else cv2.resize(pixels, wanted,
+                                                                   interpolation=cv2.INTER_AREA)
 
 
 def upright(pixels: np.ndarray, turn: int) -> np.ndarray:
-    """Stored pixels as they are to be shown. `turn`: the EXIF orientation, 1 to 8. Source: CIPA DC-008 (EXIF 2.32), 4.6.4 A."""
+    """Stored pixels as they are to be shown. `turn`: the EXIF orientation, 1 to 8. Source: CIPA DC-008 (EXIF
+    2.32), 4.6.4 A."""
     if turn == 2:
         return cv2.flip(pixels, 1)
     if turn == 3:
@@ -232,7 +251,8 @@ def upright(pixels: np.ndarray, turn: int) -> np.ndarray:
 def to_srgb(pixels: np.ndarray, profile: bytes | None) -> np.ndarray:
     """8-bit grey, RGB or CMYK as sRGB, by the embedded ICC profile.
 
-    A profile of another colour space than the pixels', a broken one, and one that is sRGB but for rounding are passed over.
+    A profile of another colour space than the pixels', a broken one, and one that is sRGB but for rounding
+    are passed over.
     """
     mode = "L" if pixels.ndim == 2 else "CMYK" if pixels.shape[2] == 4 else "RGB"
     transform = _transform(profile, mode) if profile else None
@@ -245,7 +265,8 @@ def to_srgb(pixels: np.ndarray, profile: bytes | None) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """From pixels of a mode to sRGB; None where nothing is to be done. Making one takes 2 ms, and profiles repeat."""
+    """From pixels of a mode to sRGB; None where nothing is to be done. Making one takes 2 ms, and profiles
+    repeat."""
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         if SPACES.get(source.profile.xcolor_space) != mode:
@@ -255,7 +276,8 @@ def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
         return None
     if mode == "CMYK":
         return transform
-    colours = _lattice() if mode == "RGB" else np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
+    colours = _lattice() if mode == "RGB" else np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3,
+                                                         axis=2)
     moved = ImageCms.applyTransform(Image.fromarray(colours if mode == "RGB" else colours[..., 0]), transform)
     return transform if np.abs(np.asarray(moved).astype(int) - colours).max() > SRGB_LEVELS else None
 

@@ -11,27 +11,32 @@ from curator.api.stage import Contract, Outputs, Stage
 from curator.api.tasks import ImageBatch
 
 Size = tuple[int, int]
-FILTERS = {"area": "BOX", "bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos": "LANCZOS"}  # ours: Pillow's
-LARGEST = 178_956_970  # pixels before the crop, as many as image.decode allows: a line of 1 x 60,000 would become gigabytes
+# ours: Pillow's
+FILTERS = {"area": "BOX", "bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos": "LANCZOS"}
+# pixels before the crop, as many as image.decode allows: a line of 1 x 60,000 would become gigabytes
+LARGEST = 178_956_970
 
 
 @dataclass(kw_only=True)
 class Resize(Stage):
-    """Bring the pixels to the size that a model wants, up or down, with the filters that models were trained with.
+    """Bring the pixels to the size that a model wants, up or down, with the filters that models were trained
+    with.
 
-    Replaces `pixels`; `width` and `height` stay those of the image. Rows without pixels are left as they are. Images that
-    are so narrow that they would have more than 178,956,970 pixels (before the crop) leave on `failed`.
+    Replaces `pixels`; `width` and `height` stay those of the image. Rows without pixels are left as they are.
+    Images that are so narrow that they would have more than 178,956,970 pixels (before the crop) leave on
+    `failed`.
 
-    `size`: pixels of the shorter side, or `[height, width]`. `crop`: `center` cuts the middle out, so that the image is
-    `size` x `size`, or `[height, width]` with its proportions kept; null keeps all, and stretches where two numbers are
-    given. `resample`: the filter, always over all pixels that fall on one (antialiased).
+    `size`: pixels of the shorter side, or `[height, width]`. `crop`: `center` cuts the middle out, so that
+    the image is `size` x `size`, or `[height, width]` with its proportions kept; null keeps all, and
+    stretches where two numbers are given. `resample`: the filter, always over all pixels that fall on one
+    (antialiased).
 
-    `{size: 224, crop: center, resample: bicubic}` is bit for bit what transformers' CLIPImageProcessor (that of Pillow) does
-    before it rescales and normalises; `{size: [224, 224], resample: bicubic}` what SigLIP's does. The longer side is
-    rounded down, as there.
+    `{size: 224, crop: center, resample: bicubic}` is bit for bit what transformers' CLIPImageProcessor (that
+    of Pillow) does before it rescales and normalises; `{size: [224, 224], resample: bicubic}` what SigLIP's
+    does. The longer side is rounded down, as there.
 
-    Source: `get_resize_output_image_size` and `center_crop` of transformers' `image_transforms.py`; the filters are Pillow's
-    (https://pillow.readthedocs.io/en/stable/handbook/concepts.html#filters).
+    Source: `get_resize_output_image_size` and `center_crop` of transformers' `image_transforms.py`; the
+    filters are Pillow's (https://pillow.readthedocs.io/en/stable/handbook/concepts.html#filters).
     """
 
     size: int | list[int]
@@ -73,7 +78,8 @@ def resize(pixels: np.ndarray, size: int | Size, crop: str | None, resample: str
 
     height, width = target(pixels.shape[:2], size, crop)
     if (height, width) != pixels.shape[:2]:
-        pixels = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling[FILTERS[resample]]))
+        pixels = np.asarray(Image.fromarray(pixels).resize((width, height),
+                                                           Image.Resampling[FILTERS[resample]]))
     if crop is None:
         return pixels
     wanted = (size, size) if isinstance(size, int) else size

@@ -19,7 +19,8 @@ _SECOND = np.array([1, -2, 1], np.float32)
 
 
 def sharpness(views: Views) -> dict[str, float | None]:
-    """Variance of the Laplacian of the whole image, and the mean square of it in the tile where that is greatest."""
+    """Variance of the Laplacian of the whole image, and the mean square of it in the tile where that is
+    greatest."""
     grey = views.grey
     if min(grey.shape) < SIDE_MIN:
         return {"sharpness": None, "sharpness_max": None}
@@ -30,7 +31,8 @@ def sharpness(views: Views) -> dict[str, float | None]:
 
 
 def noise(views: Views) -> dict[str, float | None]:
-    """Standard deviation of the noise in levels of 255: Immerkaer's estimate, of the smoothest quarter of the tiles."""
+    """Standard deviation of the noise in levels of 255: Immerkaer's estimate, of the smoothest quarter of the
+    tiles."""
     grey = views.native
     if min(grey.shape) < SIDE_MIN:
         return {"noise": None}
@@ -42,7 +44,8 @@ def noise(views: Views) -> dict[str, float | None]:
 def tile_means(values: np.ndarray, size: int) -> np.ndarray:
     """Means over tiles that cover all and are about so many pixels high and wide, rows x columns of them."""
     rows, columns = (_bounds(side, size) for side in values.shape)
-    bands = np.concatenate([cv2.reduce(values[a:b], 0, cv2.REDUCE_SUM, dtype=cv2.CV_32F) for a, b in pairwise(rows)])
+    bands = np.concatenate([cv2.reduce(values[a:b], 0, cv2.REDUCE_SUM, dtype=cv2.CV_32F)
+                            for a, b in pairwise(rows)])
     return np.add.reduceat(bands, columns[:-1], axis=1) / np.outer(np.diff(rows), np.diff(columns))
 
 

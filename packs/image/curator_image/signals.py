@@ -23,37 +23,41 @@ Ratios are shares of what their name says, 0 to 1. Levels are those of 8-bit lum
 | edge_text_ratio | the same, of lines in the upper and lower fifth: captions, credits, timestamps | 0 to 1 | |
 | tiling | how strongly fine detail repeats at a distance, as a tiled watermark does | 0 to 1 | |
 
-Null: all where there are no pixels, aspect_ratio and megapixels where the size is not known; where the pixels have too few
-rows or columns, the sharpnesses and noise (under 3), text (32), blockiness (32) and tiling (128). Blockiness also where the
-pixels are not those of the file (they are fewer than width x height): the grid is gone then.
+Null: all where there are no pixels, aspect_ratio and megapixels where the size is not known; where the pixels
+have too few rows or columns, the sharpnesses and noise (under 3), text (32), blockiness (32) and tiling
+(128). Blockiness also where the pixels are not those of the file (they are fewer than width x height): the
+grid is gone then.
 
-Scale. Luma is measured on at most 384 pixels of the shorter side (1536 of the longer), scaled down with area weights and
-never up, so that images of different sizes compare: a large one that is soft at full size counts as sharp if it is so at 384.
-Colours are those of 96 x 96 pixels spread over the image. `noise` and `blockiness` look at the middle 512 x 512 pixels as
-they are.
+Scale. Luma is measured on at most 384 pixels of the shorter side (1536 of the longer), scaled down with area
+weights and never up, so that images of different sizes compare: a large one that is soft at full size counts
+as sharp if it is so at 384. Colours are those of 96 x 96 pixels spread over the image. `noise` and
+`blockiness` look at the middle 512 x 512 pixels as they are.
 
-Known differences. Immerkaer takes the mean over the image, and so counts texture as noise. Wang et al. compare means on the
-grid that begins in the corner; here medians are compared, so that a line in the picture is no grid, at the strongest of its
-eight places in either direction, so that rotation and cropping do not matter.
+Known differences. Immerkaer takes the mean over the image, and so counts texture as noise. Wang et al.
+compare means on the grid that begins in the corner; here medians are compared, so that a line in the picture
+is no grid, at the strongest of its eight places in either direction, so that rotation and cropping do not
+matter.
 
-`sharpness_max` tells a sharp face before a soft background from a picture that is soft everywhere; `sharpness` does not. Both
-grow with the square of the contrast, so that a dim picture has less.
+`sharpness_max` tells a sharp face before a soft background from a picture that is soft everywhere;
+`sharpness` does not. Both grow with the square of the contrast, so that a dim picture has less.
 
-`border_ratio` finds nine in ten of the black, white and grey bars and frames drawn around photographs and saved as JPEG, to
-the pixel; a black bar is missed where the picture beside it is black too. A box seen from the front before an even background
-is a border to it.
+`border_ratio` finds nine in ten of the black, white and grey bars and frames drawn around photographs and
+saved as JPEG, to the pixel; a black bar is missed where the picture beside it is black too. A box seen from
+the front before an even background is a border to it.
 
-`text_ratio` is a heuristic: rendered pages have 0.38 and more, two lines of caption 0.02 to 0.07, photographs 0.00 to 0.02, a
-few with fine horizontal texture or real lettering 0.04. It does not see slanted or vertical text, single letters, strokes
-over 6 pixels of 384, or light grey on white.
+`text_ratio` is a heuristic: rendered pages have 0.38 and more, two lines of caption 0.02 to 0.07, photographs
+0.00 to 0.02, a few with fine horizontal texture or real lettering 0.04. It does not see slanted or vertical
+text, single letters, strokes over 6 pixels of 384, or light grey on white.
 
-`tiling` is the highest peak of the whitened autocorrelation away from its origin, which is 1, and from the axes. Photographs
-have 0.0014, up to 0.0027 with masonry; with a word in white at 15 to 40% every 50 to 90 pixels of 500 they have 0.006 to
-0.010, every 90 to 150 pixels 0.002 to 0.004. Marks that repeat fewer than four times across are seldom found, and single ones
-never: a logo in a corner shows in `edge_text_ratio`, if it is a line of text, or not at all.
+`tiling` is the highest peak of the whitened autocorrelation away from its origin, which is 1, and from the
+axes. Photographs have 0.0014, up to 0.0027 with masonry; with a word in white at 15 to 40% every 50 to 90
+pixels of 500 they have 0.006 to
+0.010, every 90 to 150 pixels 0.002 to 0.004. Marks that repeat fewer than four times across are seldom found,
+and single ones never: a logo in a corner shows in `edge_text_ratio`, if it is a line of text, or not at all.
 
-Peli: JOSA A 7(10). Hasler and Suesstrunk: SPIE 5007. Pech-Pacheco et al.: ICPR 2000. Immerkaer: CVIU 64(2). Wang, Sheikh and
-Bovik: ICIP 2002. Wu, Hsieh and Chen: Machine Vision and Applications 19(3). What has no source is our own.
+Peli: JOSA A 7(10). Hasler and Suesstrunk: SPIE 5007. Pech-Pacheco et al.: ICPR 2000. Immerkaer: CVIU 64(2).
+Wang, Sheikh and Bovik: ICIP 2002. Wu, Hsieh and Chen: Machine Vision and Applications 19(3). What has no
+source is our own.
 """
 
 from __future__ import annotations
@@ -69,28 +73,32 @@ from curator.api.tasks import ImageBatch
 
 OF_SIZE = ("aspect_ratio", "megapixels")
 OF_PIXELS = (
-    "brightness", "contrast", "dark_ratio", "bright_ratio", "entropy", "colourfulness", "greyscale", "blank_ratio", "sharpness",
+    "brightness", "contrast", "dark_ratio", "bright_ratio", "entropy", "colourfulness", "greyscale",
+    "blank_ratio", "sharpness",
     "sharpness_max", "noise", "blockiness", "border_ratio", "text_ratio", "edge_text_ratio", "tiling",
 )
-COLUMNS: dict[str, pa.DataType] = dict.fromkeys((*OF_SIZE, *OF_PIXELS), pa.float32()) | {"greyscale": pa.bool_()}
+COLUMNS: dict[str, pa.DataType] = dict.fromkeys((*OF_SIZE, *OF_PIXELS),
+                                                pa.float32()) | {"greyscale": pa.bool_()}
 
 
 @dataclass(kw_only=True)
 class Signals(Stage):
-    """Measure an image without a model: shape, exposure, sharpness, noise, colour, blocks, borders, text, tiled marks.
+    """Measure an image without a model: shape, exposure, sharpness, noise, colour, blocks, borders, text,
+    tiled marks.
 
-    Adds the columns of the table in `curator_image.signals`. Decide on them with `drop`, by the packaged rule set `quality`
-    or `strict` or conditions of your own. Null where there are no pixels, or too few.
+    Adds the columns of the table in `curator_image.signals`. Decide on them with `drop`, by the packaged rule
+    set `quality` or `strict` or conditions of your own. Null where there are no pixels, or too few.
 
-    `only`: the columns to add; None for all. What is left out is not computed, though columns that come of one computation
-    cost what one of them does: those of the histogram, of colours, of sharpness, of text.
+    `only`: the columns to add; None for all. What is left out is not computed, though columns that come of
+    one computation cost what one of them does: those of the histogram, of colours, of sharpness, of text.
     """
 
     only: list[str] | None = None
 
     def __post_init__(self) -> None:
         if self.only == []:
-            raise ValueError("only names no column, so that nothing would be measured; leave it out to measure all")
+            raise ValueError("only names no column, so that nothing would be measured; leave it out to "
+                             "measure all")
         for name in self.only or ():
             if name not in COLUMNS:
                 near = difflib.get_close_matches(name, COLUMNS, n=1)
@@ -126,7 +134,8 @@ class Signals(Stage):
             measured = [self._measure(image, wanted, reduced=image is not None and image.shape[:2] != size)
                         for image, size in zip(batch.pixels or [None] * len(batch), sizes, strict=True)]
             values |= {name: [of_image[name] for of_image in measured] for name in wanted}
-        return batch.with_columns({name: pa.array(values[name], kind) if name in OF_PIXELS else values[name].cast(kind)
+        return batch.with_columns({name: pa.array(values[name], kind) if name in OF_PIXELS
+                                   else values[name].cast(kind)
                                    for name, kind in contract.adds.items()})
 
 

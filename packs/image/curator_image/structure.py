@@ -1,8 +1,8 @@
 """What the blocks of an image file say, without decoding: whether the file is whole, how many frames it has.
 
-Decoders differ in how they take a file that ends too early: some fill the rest with grey and say nothing. The checks here
-do not depend on the decoder, and cost microseconds. None of them sees damage within compressed data that leaves the
-blocks in order; a PNG's decoder sees it by the checksums, a JPEG's often does not.
+Decoders differ in how they take a file that ends too early: some fill the rest with grey and say nothing. The
+checks here do not depend on the decoder, and cost microseconds. None of them sees damage within compressed
+data that leaves the blocks in order; a PNG's decoder sees it by the checksums, a JPEG's often does not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import struct
 
-BLOCKS_MAX = 100_000  # segments of a JPEG, chunks of a PNG: a file made of empty ones would take its reader minutes
+# segments of a JPEG, chunks of a PNG: a file made of empty ones would take its reader minutes
+BLOCKS_MAX = 100_000
 PAGES_MAX = 65_535  # pages of a TIFF that are counted: a chain of directories can fill a file with millions
 
 SCAN_END = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a marker that is neither a stuffed FF nor a restart
@@ -23,15 +24,16 @@ class BadImage(ValueError):
 def check_jpeg(data: bytes) -> None:
     """Raise BadImage unless the first scan is followed by an end marker.
 
-    In compressed data a byte FF is followed by 00 or a restart marker, so that FF D9 is no part of it. What stands
-    after the end (a second picture, a film) does not matter. Source: ITU-T T.81, B.1.1.5, B.2.1.
+    In compressed data a byte FF is followed by 00 or a restart marker, so that FF D9 is no part of it. What
+    stands after the end (a second picture, a film) does not matter. Source: ITU-T T.81, B.1.1.5, B.2.1.
     """
     if data.rfind(b"\xff\xd9", _first_scan(data)) < 0:
         raise BadImage("truncated JPEG: no end marker")
 
 
 def prolonged_jpeg(data: bytes) -> bytes:
-    """A JPEG with some bytes more in its first scan. Where the scan was complete, it is decoded to the same pixels."""
+    """A JPEG with some bytes more in its first scan. Where the scan was complete, it is decoded to the same
+    pixels."""
     end = SCAN_END.search(data, _first_scan(data) + 2)
     at = len(data) if end is None else end.start()
     return data[:at] + b"\x55" * 64 + data[at:]
@@ -120,7 +122,8 @@ def count_tiff_pages(data: bytes) -> int:
         while at and at not in seen and len(seen) < PAGES_MAX:
             seen.add(at)
             entries = struct.unpack_from(order + count, data, at)[0]
-            at = struct.unpack_from(order + offset, data, at + struct.calcsize(order + count) + entries * entry)[0]
+            at = struct.unpack_from(order + offset, data,
+                                    at + struct.calcsize(order + count) + entries * entry)[0]
     except (struct.error, OverflowError):
         raise BadImage("truncated TIFF: a directory lies beyond the end") from None
     return len(seen)

@@ -17,7 +17,8 @@ GRID = 512  # cells a side of the grid on which the area of boxes is counted, so
 
 @dataclass(frozen=True)
 class Line:
-    """A line of text. `corners`: 4 x 2, clockwise from the top left of the text, as fractions of width and height."""
+    """A line of text. `corners`: 4 x 2, clockwise from the top left of the text, as fractions of width and
+    height."""
 
     corners: np.ndarray
     text: str
@@ -33,7 +34,8 @@ def load_engine(side: int, score_min: float, threads: int) -> Any:
         import onnxruntime  # noqa: F401  (a missing one is an error now, not in the first batch)
         import rapidocr
     except ImportError as error:
-        raise CuratorError(f"image.ocr needs rapidocr and onnxruntime: pip install 'curator-image[ocr]' ({error})") from error
+        raise CuratorError("image.ocr needs rapidocr and onnxruntime: pip install 'curator-image[ocr]' "
+                           f"({error})") from error
     import cv2
 
     cv2.setNumThreads(1)
@@ -70,7 +72,8 @@ def read_lines(engine: Any, pixels: np.ndarray) -> list[Line]:
 
 
 def is_shape(line: Line) -> bool:
-    """Whether a line is a wheel or a muzzle that looks like a letter: one character over more than a tenth of the picture.
+    """Whether a line is a wheel or a muzzle that looks like a letter: one character over more than a tenth of
+    the picture.
 
     On 123 photos six lines were so, none of them text. They would pass for pictures full of text.
     """
@@ -80,7 +83,8 @@ def is_shape(line: Line) -> bool:
 
 
 def shrunk(pixels: np.ndarray) -> np.ndarray:
-    """The picture with a longer side of at most `LONGEST`. Done here because rapidocr raises where the shorter side is short."""
+    """The picture with a longer side of at most `LONGEST`. Done here because rapidocr raises where the
+    shorter side is short."""
     from curator_image.pixels import resized, within
 
     return resized(pixels, within(pixels.shape[1::-1], LONGEST))
@@ -89,14 +93,16 @@ def shrunk(pixels: np.ndarray) -> np.ndarray:
 def reading_order(corners: np.ndarray) -> list[int]:
     """Positions of boxes (n x 4 x 2, in pixels) row by row from the top, each row from left to right.
 
-    A box is in the row of those above it if its middle and that of the first one are less apart than half the height of the
-    smaller of the two, and if it stands beside each of them: tilted lines lie one over the other.
+    A box is in the row of those above it if its middle and that of the first one are less apart than half the
+    height of the smaller of the two, and if it stands beside each of them: tilted lines lie one over the
+    other.
     """
     left, right = corners[..., 0].min(axis=1), corners[..., 0].max(axis=1)
     middle, height = corners[..., 1].mean(axis=1), np.ptp(corners[..., 1], axis=1)
 
     def beside(i: int, j: int) -> bool:
-        return min(right[i], right[j]) - max(left[i], left[j]) < min(right[i] - left[i], right[j] - left[j]) / 2
+        return min(right[i], right[j]) - max(left[i],
+                                             left[j]) < min(right[i] - left[i], right[j] - left[j]) / 2
 
     rows: list[list[int]] = []
     for i in np.lexsort((left, middle)).tolist():

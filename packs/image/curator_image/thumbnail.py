@@ -17,11 +17,11 @@ from curator_image.encode import check_format, encode
 class Thumbnail(Stage):
     """Make a small JPEG or WebP of each image, to look at beside its row.
 
-    Adds `thumbnail` (binary, an image file; null where there are no pixels). Areas are averaged; an image that is small
-    already keeps its size. The shorter side of a very long image has at least one pixel.
+    Adds `thumbnail` (binary, an image file; null where there are no pixels). Areas are averaged; an image
+    that is small already keeps its size. The shorter side of a very long image has at least one pixel.
 
-    `size`: pixels of the longer side, at most. `quality`: 1 to 100, by default 90 for JPEG and 80 for WebP. `column`: where
-    it goes.
+    `size`: pixels of the longer side, at most. `quality`: 1 to 100, by default 90 for JPEG and 80 for WebP.
+    `column`: where it goes.
     """
 
     size: int = 256
@@ -32,7 +32,8 @@ class Thumbnail(Stage):
     def __post_init__(self) -> None:
         check_format(self.format, self.quality, ("jpeg", "webp"))
         if not 1 <= self.size <= 4096:
-            raise ValueError(f"size is 1 to 4096 pixels, got {self.size}; for larger images there is image.encode")
+            raise ValueError(f"size is 1 to 4096 pixels, got {self.size}; for larger images there is "
+                             "image.encode")
 
     def contract(self) -> Contract:
         return Contract(needs={"pixels"}, adds={self.column: pa.binary()})
@@ -50,4 +51,5 @@ class Thumbnail(Stage):
 
     def process(self, batch: ImageBatch) -> ImageBatch:
         small = [None if p is None else self._smaller(p) for p in batch.pixels or [None] * len(batch)]
-        return batch.with_columns({self.column: pa.array([encode(p, self.format, self.quality) for p in small], pa.binary())})
+        return (batch.with_columns({self.column: pa.array([encode(p, self.format, self.quality)
+                                                           for p in small], pa.binary())}))

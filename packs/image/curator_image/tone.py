@@ -9,7 +9,8 @@ import numpy as np
 
 from curator_image.views import Views
 
-SHADOW, HIGHLIGHT = 5, 250  # levels of 255: at the camera's limits, with room for what compression and scaling blur
+# levels of 255: at the camera's limits, with room for what compression and scaling blur
+SHADOW, HIGHLIGHT = 5, 250
 GREY_TOLERANCE = 8  # levels of 255 by which the channels of a grey pixel may differ: lossy coding does
 COLOUR_TOLERANCE = 8  # levels of 255 by which a channel may differ from the colour that it counts as
 
@@ -33,16 +34,19 @@ def light(views: Views) -> dict[str, float]:
 def colour(views: Views) -> dict[str, float | bool]:
     """What the colours tell, wherever they are."""
     colours = views.colours
-    return {"colourfulness": colourfulness(colours), "greyscale": is_grey(colours), "blank_ratio": blank_ratio(colours)}
+    return {"colourfulness": colourfulness(colours), "greyscale": is_grey(colours),
+            "blank_ratio": blank_ratio(colours)}
 
 
 def colourfulness(pixels: np.ndarray) -> float:
-    """Spread and strength of the opponent colours red-green and yellow-blue: 0 grey, 109 and more extremely colourful.
+    """Spread and strength of the opponent colours red-green and yellow-blue: 0 grey, 109 and more extremely
+    colourful.
 
     Source: Hasler and Suesstrunk 2003, Measuring Colourfulness in Natural Images, section 7, M(3).
     """
     red, green, blue = (channel.astype(np.float32) for channel in cv2.split(pixels))
-    means, deviations = zip(*(_moments(opponent) for opponent in (red - green, (red + green) / 2 - blue)), strict=True)
+    means, deviations = zip(*(_moments(opponent) for opponent in (red - green, (red + green) / 2 - blue)),
+                            strict=True)
     return math.hypot(*deviations) + 0.3 * math.hypot(*means)
 
 
@@ -54,7 +58,8 @@ def is_grey(pixels: np.ndarray) -> bool:
 
 
 def blank_ratio(pixels: np.ndarray) -> float:
-    """Largest share of one colour: of the pixels within a tolerance of the mean of the most frequent of 4096 colours."""
+    """Largest share of one colour: of the pixels within a tolerance of the mean of the most frequent of 4096
+    colours."""
     codes = (pixels >> 4).astype(np.uint16)
     codes = (codes[..., 0] << 8) | (codes[..., 1] << 4) | codes[..., 2]
     counts = np.bincount(codes.ravel(), minlength=4096)

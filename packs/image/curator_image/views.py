@@ -13,7 +13,8 @@ NATIVE_SIDE = 512  # pixels of either side that are looked at where the true pix
 
 
 class Views:
-    """An image (height x width x 3, uint8, RGB, not empty) as the measures want it. Nothing of it is written to.
+    """An image (height x width x 3, uint8, RGB, not empty) as the measures want it. Nothing of it is written
+    to.
 
     `reduced`: the pixels are fewer than the file's. All views treat left and right, top and bottom alike.
     """
@@ -30,12 +31,14 @@ class Views:
 
     @cached_property
     def grey(self) -> np.ndarray:
-        """Luma (ITU-R BT.601), scaled down until the shorter side is 384 pixels and the longer one at most 1536.
+        """Luma (ITU-R BT.601), scaled down until the shorter side is 384 pixels and the longer one at most
+        1536.
 
         So measures that depend on scale can be compared between images; smaller ones are not enlarged.
         """
         height, width = self.pixels.shape[:2]
-        whole = self.native if max(height, width) <= NATIVE_SIDE else cv2.cvtColor(self.pixels, cv2.COLOR_RGB2GRAY)
+        whole = self.native if max(height,
+                                   width) <= NATIVE_SIDE else cv2.cvtColor(self.pixels, cv2.COLOR_RGB2GRAY)
         factor = min(1.0, GREY_SIDE / min(height, width), GREY_LENGTH / max(height, width))
         if factor == 1.0:
             return whole
@@ -43,7 +46,8 @@ class Views:
 
     @cached_property
     def colours(self) -> np.ndarray:
-        """Pixels in 96 rows and columns, or all if there are fewer; chosen, not mixed, so that colours stay as they are."""
+        """Pixels in 96 rows and columns, or all if there are fewer; chosen, not mixed, so that colours stay
+        as they are."""
         rows, columns = (_spread(side, COLOUR_SIDE) for side in self.pixels.shape[:2])
         return self.pixels.take(rows, axis=0).take(columns, axis=1)
 
@@ -55,7 +59,8 @@ def _scaled(image: np.ndarray, height: int, width: int) -> np.ndarray:
     """
     while image.shape[0] >= 2 * height and image.shape[1] >= 2 * width:
         image = cv2.resize(image, (image.shape[1] // 2, image.shape[0] // 2), interpolation=cv2.INTER_LINEAR)
-    return image if image.shape == (height, width) else cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+    return image if image.shape == (height, width) else cv2.resize(image, (width, height),
+                                                                   interpolation=cv2.INTER_AREA)
 
 
 def _middle(side: int, most: int) -> slice:

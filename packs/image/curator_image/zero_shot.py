@@ -19,16 +19,17 @@ from curator_image.embed import CLIP
 class ZeroShot(Stage):
     """Tell which of some descriptions fits an image best, by CLIP or SigLIP: classes without training.
 
-    Adds `label` (string, the one that fits best) and `label_score` (float32, its probability: of CLIP among these labels,
-    which add up to 1; of SigLIP by itself, 0 to 1 each). Null where there are no pixels, or no embedding.
+    Adds `label` (string, the one that fits best) and `label_score` (float32, its probability: of CLIP among
+    these labels, which add up to 1; of SigLIP by itself, 0 to 1 each). Null where there are no pixels, or no
+    embedding.
 
-    `labels`: two or more, in words. `templates`: sentences with `{}` for the label; the embedding of a label is the mean
-    over them. `scores`: add `label_scores` as well, a list of float32 in the order of `labels`. `model`: a hub id,
-    `id@revision` or a folder. `into`: the name of the columns. `embedding`: a column that `image.embed` made with the same
-    model, instead of the pixels: then the images are not looked at again.
+    `labels`: two or more, in words. `templates`: sentences with `{}` for the label; the embedding of a label
+    is the mean over them. `scores`: add `label_scores` as well, a list of float32 in the order of `labels`.
+    `model`: a hub id, `id@revision` or a folder. `into`: the name of the columns. `embedding`: a column that
+    `image.embed` made with the same model, instead of the pixels: then the images are not looked at again.
 
-    Source: Radford et al. 2021, https://arxiv.org/abs/2103.00020, section 3.1.4 (templates and their mean); Zhai et al.
-    2023, https://arxiv.org/abs/2303.15343 (sigmoid).
+    Source: Radford et al. 2021, https://arxiv.org/abs/2103.00020, section 3.1.4 (templates and their mean);
+    Zhai et al. 2023, https://arxiv.org/abs/2303.15343 (sigmoid).
     """
 
     resources = MODEL_RESOURCES
@@ -43,7 +44,8 @@ class ZeroShot(Stage):
 
     def __post_init__(self) -> None:
         if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels must be two or more that differ, as one of them always wins; got {self.labels}")
+            raise ValueError("labels must be two or more that differ, as one of them always wins; got "
+                             f"{self.labels}")
         if not self._templates() or any("{}" not in template for template in self._templates()):
             raise ValueError(f"each of templates must have {{}} where the label goes, got {self.templates!r}")
 
@@ -61,7 +63,8 @@ class ZeroShot(Stage):
         texts = [template.replace("{}", label) for label in self.labels for template in self._templates()]
         vectors, cut = self._embedder.texts(texts)
         if cut.any():
-            raise CuratorError(f"{self.model!r} reads no text that is as long as {texts[int(cut.argmax())]!r}: shorten the "
+            raise CuratorError(f"{self.model!r} reads no text that is as long as "
+                               f"{texts[int(cut.argmax())]!r}: shorten the "
                                "label or the template")
         grouped = unit(vectors).reshape(len(self.labels), len(self._templates()), -1)
         self._words = unit(grouped.mean(axis=1))

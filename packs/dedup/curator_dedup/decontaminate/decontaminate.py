@@ -14,7 +14,12 @@ from curator.api.errors import InputError, RecipeError
 from curator.api.stage import Context, Contract, Outputs, Stage, setting
 from curator.ngrams.folding import fold, warm_up
 from curator.ngrams.hashing import groups, hash_words, polynomials, rolling, split_words
-from curator_dedup.decontaminate.references import Reference, check_references, find_references, read_references
+from curator_dedup.decontaminate.references import (
+    Reference,
+    check_references,
+    find_references,
+    read_references,
+)
 
 COLUMNS: dict[str, pa.DataType | None] = {
     "contaminated_by": pa.string(), "contaminated_match": pa.string(),
@@ -23,26 +28,31 @@ COLUMNS: dict[str, pa.DataType | None] = {
 
 @dataclass(kw_only=True)
 class Decontaminate(Stage):
-    """Send records that share `ngram` words in a row with a benchmark to `dropped`; the reason is `contaminated: <file>`.
+    """Send records that share `ngram` words in a row with a benchmark to `dropped`; the reason is
+    `contaminated: <file>`.
 
-    `references`: the benchmark's texts: files, folders, globs or URLs of JSON Lines, Parquet, CSV or plain text (a line is a
-    text). `columns`: the columns of these files that count, text or lists of texts; null for all columns of text.
-    `storage_options`: what their filesystem wants. `column`: the text of the records.
+    `references`: the benchmark's texts: files, folders, globs or URLs of JSON Lines, Parquet, CSV or plain
+    text (a line is a text). `columns`: the columns of these files that count, text or lists of texts; null
+    for all columns of text. `storage_options`: what their filesystem wants. `column`: the text of the
+    records.
 
-    Words are compared without case, punctuation, diacritics and white space (see `curator.ngrams.folding`). A reference
-    of fewer than `ngram` words matches where it stands whole, if it has at least `min_words`; a shorter one is no evidence.
-    `min_matches`: how many matching n-grams make a record contaminated; `min_share`: which share of its words must be in them.
+    Words are compared without case, punctuation, diacritics and white space (see `curator.ngrams.folding`). A
+    reference of fewer than `ngram` words matches where it stands whole, if it has at least `min_words`; a
+    shorter one is no evidence. `min_matches`: how many matching n-grams make a record contaminated;
+    `min_share`: which share of its words must be in them.
 
-    `contaminated_by`: the file that has the first match, without its suffix. `contaminated_match`: that match, as compared.
-    `contaminated_ngrams`: how many n-grams match. `contaminated_share`: the share of the words that lie in them. `action`:
-    `drop` gives these columns to what is dropped; `mark` gives them to all records (null and 0 where nothing matches) and
-    drops none. Either way funnel or stats show how many records each benchmark has matches in.
+    `contaminated_by`: the file that has the first match, without its suffix. `contaminated_match`: that
+    match, as compared. `contaminated_ngrams`: how many n-grams match. `contaminated_share`: the share of the
+    words that lie in them. `action`: `drop` gives these columns to what is dropped; `mark` gives them to all
+    records (null and 0 where nothing matches) and drops none. Either way funnel or stats show how many
+    records each benchmark has matches in.
 
-    Source: GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C): 13 words; there, and in lm-evaluation-harness, 200 characters
-    around a match go, and a document that falls into more than ten pieces. datatrove drops the document, at 12 words.
-    Known difference: question and answer are references of their own; no n-gram reaches from one into the other.
-    Words are compared by 64-bit hashes: with a million n-grams to find, 10^12 words have a false match in one run of twenty.
-    Memory: 20 bytes an n-gram, and up to 128 MB.
+    Source: GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C): 13 words; there, and in
+    lm-evaluation-harness, 200 characters around a match go, and a document that falls into more than ten
+    pieces. datatrove drops the document, at 12 words. Known difference: question and answer are references of
+    their own; no n-gram reaches from one into the other. Words are compared by 64-bit hashes: with a million
+    n-grams to find, 10^12 words have a false match in one run of twenty. Memory: 20 bytes an n-gram, and up
+    to 128 MB.
     """
 
     references: str | list[str]
@@ -57,7 +67,8 @@ class Decontaminate(Stage):
 
     def __post_init__(self) -> None:
         self._files: list[Reference] | None = None
-        self._checked = False  # whether the files are listed already, for the fingerprint that is asked for next
+        # whether the files are listed already, for the fingerprint that is asked for next
+        self._checked = False
         if not self.references:
             raise RecipeError("decontaminate: references names no file")
         for name, least in (("ngram", 1), ("min_words", 1), ("min_matches", 1), ("min_share", 0)):
@@ -85,16 +96,19 @@ class Decontaminate(Stage):
 
     def parameters(self) -> dict[str, Any]:
         """With size and version of each reference: an edited benchmark is another fingerprint."""
-        files = self._found() if self._checked else self._list()  # a plan checks first and asks for the fingerprint then
+        # a plan checks first and asks for the fingerprint then
+        files = self._found() if self._checked else self._list()
         self._checked = False
-        return super().parameters() | {"references": [[r.name, r.file.size_bytes, r.file.version] for r in files]}
+        return super().parameters() | {"references": [[r.name, r.file.size_bytes, r.file.version]
+                                                      for r in files]}
 
     def _list(self) -> list[Reference]:
         self._files = find_references(self.references, self.storage_options)
         return self._files
 
     def _found(self) -> list[Reference]:
-        """As the plan listed them; workers get the list with the stage, so that all have what the plan saw."""
+        """As the plan listed them; workers get the list with the stage, so that all have what the plan
+        saw."""
         return self._list() if self._files is None else self._files
 
     def setup(self, ctx: Context) -> None:
@@ -106,7 +120,8 @@ class Decontaminate(Stage):
             self._index.add(number, texts)
         self._index.build()
         if not self._index.tables:
-            raise InputError(f"the references {self.references} have no text of {min(self.min_words, self.ngram)} words")
+            raise InputError(f"the references {self.references} have no text of "
+                             f"{min(self.min_words, self.ngram)} words")
 
     def process(self, batch: Batch) -> Outputs:
         found = self._index.found(batch.rows.column(self.column).to_pylist())
@@ -131,7 +146,8 @@ def _reason(name: str) -> str:
 
 @dataclass
 class Found:
-    """What was found in each record: the number of the reference or -1, the first match, how many, the share of the words."""
+    """What was found in each record: the number of the reference or -1, the first match, how many, the share
+    of the words."""
 
     by: np.ndarray
     match: np.ndarray
@@ -142,13 +158,14 @@ class Found:
 class Index:
     """The n-grams of the references by their hashes. Of an n-gram that several have the first one is named.
 
-    To look for several lengths at the cost of one, the first `least` words of each place are looked for; where a reference
-    begins so, which is rare, the lengths are tried one by one.
+    To look for several lengths at the cost of one, the first `least` words of each place are looked for;
+    where a reference begins so, which is rare, the lengths are tried one by one.
     """
 
     def __init__(self, n: int, min_words: int) -> None:
         self.n, self.min_words = n, min(min_words, n)
-        self.tables: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # by length in words: hashes, ascending, and references
+        # by length in words: hashes, ascending, and references
+        self.tables: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._begins: list[np.ndarray] = []
 
@@ -183,7 +200,8 @@ class Index:
 
     def found(self, texts: Sequence[str | None]) -> Found:
         """What of the references stands in each text; null is an empty text."""
-        found = Found(np.full(len(texts), -1), np.full(len(texts), None, object), np.zeros(len(texts), np.int32),
+        found = Found(np.full(len(texts), -1), np.full(len(texts), None, object),
+                      np.zeros(len(texts), np.int32),
                       np.zeros(len(texts), np.float32))
         for rows in groups(texts):
             self._find([texts[row] or "" for row in rows], np.array(rows), found)
@@ -205,12 +223,14 @@ class Index:
             wanted = polynomials(hashes, maybe[at], np.full(len(at), length))
             place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             same = keys[place] == wanted
-            matches.append((maybe[at[same]], text[at[same]], np.full(same.sum(), length), owners[place[same]]))
+            matches.append((maybe[at[same]], text[at[same]], np.full(same.sum(), length),
+                            owners[place[same]]))
         starts, text, lengths, owners = (np.concatenate(columns) for columns in zip(*matches, strict=True))
         if not len(starts):
             return
         found.ngrams[rows] = np.bincount(text, minlength=len(texts))
-        edges = np.bincount(starts, minlength=len(hashes) + 1) - np.bincount(starts + lengths, minlength=len(hashes) + 1)
+        edges = np.bincount(starts, minlength=len(hashes)
+                            + 1) - np.bincount(starts + lengths, minlength=len(hashes) + 1)
         covered = np.append(0, np.cumsum(np.cumsum(edges)[:-1] > 0))
         found.share[rows] = np.diff(covered[words.of]) / np.maximum(sizes, 1)
         order = np.lexsort((-lengths, starts))  # at one place the longest is the first
@@ -218,4 +238,5 @@ class Index:
         first = order[first]
         found.by[rows[text]] = owners[first]
         found.match[rows[text]] = [words.text(start, length)
-                                   for start, length in zip(starts[first].tolist(), lengths[first].tolist(), strict=True)]
+                                   for start, length in zip(starts[first].tolist(), lengths[first].tolist(),
+                                                            strict=True)]

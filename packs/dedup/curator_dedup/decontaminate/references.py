@@ -35,7 +35,8 @@ class Reference:
 def find_references(paths: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> list[Reference]:
     """The files that the paths name: JSON Lines, Parquet, CSV or plain text, by their suffixes.
 
-    A file's name is that of the file without suffixes, with its folder before it where two are called the same.
+    A file's name is that of the file without suffixes, with its folder before it where two are called the
+    same.
 
     Raises:
         InputError: a path names no file, or one of another kind.
@@ -44,9 +45,11 @@ def find_references(paths: str | Sequence[str], storage_options: Mapping[str, An
     files = list_files(paths if isinstance(paths, str) else list(paths), _options(storage_options), suffixes)
     for file in files:
         if not file.uri.lower().endswith(suffixes):
-            raise InputError(f"{file.uri} is no reference that can be read: it is to be JSON Lines, Parquet, CSV or .txt")
+            raise InputError(f"{file.uri} is no reference that can be read: it is to be JSON Lines, Parquet, "
+                             "CSV or .txt")
     names = [file.uri for file in files]
-    for shorter in (lambda uri: _stem(os.path.basename(uri)), lambda uri: _stem("/".join(uri.split("/")[-2:]))):
+    for shorter in (lambda uri: _stem(os.path.basename(uri)),
+                    lambda uri: _stem("/".join(uri.split("/")[-2:]))):
         short = [shorter(file.uri) for file in files]
         if max(Counter(short).values()) == 1:
             names = short
@@ -70,7 +73,8 @@ def check_references(references: Sequence[Reference], columns: Sequence[str] | N
         seen |= dict.fromkeys(there)
         texts = _text_columns(there, reference.file.uri, columns)
         if columns is not None and not texts:
-            check_named("columns", list(columns), [name for name in there if name not in _OWN], reference.file.uri)
+            check_named("columns", list(columns), [name for name in there if name not in _OWN],
+                        reference.file.uri)
     if columns is not None and seen:
         check_named("columns", list(columns), list(seen), "the references")
 
@@ -79,8 +83,8 @@ def read_references(references: Sequence[Reference], columns: Sequence[str] | No
                     storage_options: Mapping[str, Any] | None) -> Iterator[tuple[int, list[str]]]:
     """The texts of each reference, a few thousand at a time, with its number.
 
-    `columns`: those that are read, where a file has them: text, or lists of texts, each of which is a text of its own. None
-    for all columns of text. Of a plain text file every line is a text.
+    `columns`: those that are read, where a file has them: text, or lists of texts, each of which is a text of
+    its own. None for all columns of text. Of a plain text file every line is a text.
 
     Raises:
         InputError: something in a file cannot be read.
@@ -117,13 +121,16 @@ def _reader(file: FileInfo, storage_options: Mapping[str, Any] | None) -> Any:
     return None
 
 
-def _text_columns(there: Mapping[str, pa.DataType | None], uri: str, columns: Sequence[str] | None) -> list[str]:
+def _text_columns(there: Mapping[str, pa.DataType | None], uri: str,
+                  columns: Sequence[str] | None) -> list[str]:
     if columns is None:
-        return [name for name, kind in there.items() if kind is not None and _is_text(kind) and name not in _OWN]
+        return [name for name, kind in there.items() if kind is not None and _is_text(kind)
+                and name not in _OWN]
     for name in columns:
         kind = there.get(name)
         if kind is not None and not _is_text(kind) and not _is_list(kind):
-            raise InputError(f"column {name!r} of the reference {uri} is {kind}; a reference is text, or a list of texts")
+            raise InputError(f"column {name!r} of the reference {uri} is {kind}; a reference is text, or a "
+                             "list of texts")
     return [name for name in columns if there.get(name) is not None]
 
 

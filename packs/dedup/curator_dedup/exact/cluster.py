@@ -1,4 +1,5 @@
-"""Of equal records keep the best: the parts of exact deduplication that see all records before they decide."""
+"""Of equal records keep the best: the parts of exact deduplication that see all records before they
+decide."""
 
 from __future__ import annotations
 
@@ -71,8 +72,10 @@ class Values(Stage):
         present, hashes = self.value.encode(batch)
         reference = np.zeros(len(batch), dtype=bool)
         if self.reference:
-            reference = sql.evaluate({"reference": self.reference}, batch.rows).is_valid().to_numpy(zero_copy_only=False)
-        made = batch.with_columns({"value": _column(hashes), "rank": as_lists(self.keep.ranks(batch)), "reference": reference})
+            reference = sql.evaluate({"reference": self.reference},
+                                     batch.rows).is_valid().to_numpy(zero_copy_only=False)
+        made = batch.with_columns({"value": _column(hashes), "rank": as_lists(self.keep.ranks(batch)),
+                                   "reference": reference})
         hidden = [name for name in made.rows.column_names if name.startswith("_")]
         made = ValueBatch(made.rows.select([*VALUE.names, *hidden]))
         return Outputs(out=made.filter(present), absorbed=batch.filter(~present))
@@ -82,11 +85,12 @@ class Values(Stage):
 class Equals(Reduce):
     """Takes `ValueBatch` rows and answers with a verdict for each record whose value another one has too.
 
-    The best is kept, the first in keep order, references before all others; references are always kept. `drops_all`: where
-    there are two or more, all go that are no references. Rows that share id and source with the best one have its
-    verdict: which of them stays is for the next stage to say.
+    The best is kept, the first in keep order, references before all others; references are always kept.
+    `drops_all`: where there are two or more, all go that are no references. Rows that share id and source
+    with the best one have its verdict: which of them stays is for the next stage to say.
 
-    Memory: about 60 bytes a value, the id of its best record, and 8 bytes for each keep order; up to twice that as it grows.
+    Memory: about 60 bytes a value, the id of its best record, and 8 bytes for each keep order; up to twice
+    that as it grows.
     """
 
     key = "value"
@@ -98,7 +102,8 @@ class Equals(Reduce):
 
     def contract(self) -> Contract:
         return Contract(needs=set(self.columns), removes={"value", "rank"},
-                        adds={field.name: field.type for field in VERDICT if field.name not in ("id", "source")})
+                        adds={field.name: field.type for field in VERDICT
+                              if field.name not in ("id", "source")})
 
     def setup(self, ctx: Context) -> None:
         self.clear()
@@ -121,7 +126,8 @@ class Equals(Reduce):
         added = columns_of_copies(best.column("id").cast(pa.string()), hashes)
         for name in ("duplicate_of", "similarity"):
             added[name] = pc.if_else(pa.array(kept), pa.scalar(None, added[name].type), added[name])
-        added |= {"digest": digests(hashes.view(np.uint8)), "cluster_size": sizes, "cluster_sizes": size_names(sizes)}
+        added |= {"digest": digests(hashes.view(np.uint8)), "cluster_size": sizes,
+                  "cluster_sizes": size_names(sizes)}
         verdicts = VerdictBatch(judged.with_columns(added).without(("value", "rank")).rows)
         return Outputs(out=verdicts, absorbed=batch.filter(~several))
 
@@ -132,7 +138,8 @@ class _Found:
     def __init__(self) -> None:
         self.index = HashIndex()
         self.counts = np.zeros(1024, dtype=np.int64)
-        self._candidates: list[pa.Table] = [VALUE.empty_table().append_column("number", pa.array([], pa.int64()))]
+        self._candidates: list[pa.Table] = ([VALUE.empty_table().append_column("number",
+                                                                               pa.array([], pa.int64()))])
         self._sorted = self._fresh = 0  # candidates that the last sorting out left, and that came after it
 
     def add(self, rows: pa.Table) -> None:
@@ -141,7 +148,8 @@ class _Found:
             more = 2 * len(self.index) - len(self.counts)
             self.counts = np.concatenate([self.counts, np.zeros(more, dtype=np.int64)])
         np.add.at(self.counts, numbers, 1)
-        candidates = pa.table({"number": numbers, "id": rows.column("id").cast(pa.large_string()), "rank": rows.column("rank"),
+        candidates = pa.table({"number": numbers, "id": rows.column("id").cast(pa.large_string()),
+                               "rank": rows.column("rank"),
                                "source": rows.column("source").cast(pa.large_string()).dictionary_encode(),
                                "reference": rows.column("reference")})
         self._candidates = [*self._candidates, candidates] if self._sorted or self._fresh else [candidates]
@@ -175,13 +183,15 @@ class _Found:
 def _same(rows: pa.Table, best: pa.Table) -> np.ndarray:
     """Whether each row is the record beside it."""
     ids = pc.equal(rows.column("id").cast(pa.large_string()), best.column("id"))
-    sources = pc.equal(rows.column("source").cast(pa.large_string()), best.column("source").cast(pa.large_string()))
+    sources = pc.equal(rows.column("source").cast(pa.large_string()),
+                       best.column("source").cast(pa.large_string()))
     return pc.and_(ids, sources).to_numpy()
 
 
 def _column(hashes: np.ndarray) -> pa.Array:
     """Hashes, uint8 [n, 16], as a column."""
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(WIDTH), len(hashes), [None, pa.py_buffer(np.ascontiguousarray(hashes))])
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(WIDTH), len(hashes),
+                                                [None, pa.py_buffer(np.ascontiguousarray(hashes))])
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:
@@ -189,4 +199,5 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
     column = column.combine_chunks()
     if not len(column):
         return np.empty((0, 2), dtype=np.uint64)
-    return np.frombuffer(column.buffers()[1], dtype=np.uint64).reshape(-1, 2)[column.offset:column.offset + len(column)]
+    return np.frombuffer(column.buffers()[1],
+                         dtype=np.uint64).reshape(-1, 2)[column.offset:column.offset + len(column)]

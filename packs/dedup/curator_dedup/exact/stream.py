@@ -17,15 +17,17 @@ from curator_dedup.shared.findings import findings_of_duplicates
 from curator_dedup.shared.hash_index import HashIndex
 from curator_dedup.shared.values import columns_of_copies, scoped_hashes
 
-NOBODY = -1  # in place of a unit, where the record that was kept is void and the next equal one takes its place
+# in place of a unit, where the record that was kept is void and the next equal one takes its place
+NOBODY = -1
 
 
 @dataclass(kw_only=True)
 class ExactStream(Stateful):
-    """Let one of equal records through, the first to arrive; the others go to `duplicate`, naming it in `duplicate_of`.
+    """Let one of equal records through, the first to arrive; the others go to `duplicate`, naming it in
+    `duplicate_of`.
 
-    `column`, `normalize`, `scope`: as in `DedupExact`. Memory: about 70 bytes a record that is let through, plus its id; twice
-    that while its tables grow.
+    `column`, `normalize`, `scope`: as in `DedupExact`. Memory: about 70 bytes a record that is let through,
+    plus its id; twice that while its tables grow.
     """
 
     count_by = ("source",)
@@ -55,13 +57,15 @@ class ExactStream(Stateful):
         head = _first_rows(hashes, present & ~known)
         passes = ~known & (head == np.arange(len(batch)))
         same = np.flatnonzero(known & self._kept.awaited(numbers, keys, unit))
-        same = same[np.unique(numbers[same], return_index=True)[1]]  # a second one in this call was never shown before
+        # a second one in this call was never shown before
+        same = same[np.unique(numbers[same], return_index=True)[1]]
         passes[same] = True
         copies = np.flatnonzero(~passes)
         of, owner = self._originals(batch, numbers[copies], known[copies], head[copies], unit)
         answer = Outputs(out=batch.filter(passes),
                          duplicate=batch.take(copies).with_columns(columns_of_copies(of, hashes[copies])))
-        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as they were.
+        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as
+        # they were.
         self._kept.pending[numbers[same]] = False
         new = np.flatnonzero(passes & present & ~known)
         self._learn(unit[new], numbers[new], hashes[new], keys[new], _ids(batch, new))
@@ -72,11 +76,13 @@ class ExactStream(Stateful):
 
     def _originals(self, batch: Batch, numbers: np.ndarray, known: np.ndarray, head: np.ndarray,
                    unit: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """Id and unit of the records that copies are equal to: kept before, or rows of this batch (`head`)."""
+        """Id and unit of the records that copies are equal to: kept before, or rows of this batch
+        (`head`)."""
         owner = np.where(known, self._kept.unit[numbers], unit[head])
         before = iter(self._kept.ids(numbers[known]))
         now = iter(_ids(batch, head[~known]))
-        return pa.array([next(before if is_known else now).decode() for is_known in known.tolist()], pa.string()), owner
+        return pa.array([next(before if is_known else now).decode() for is_known in known.tolist()],
+                        pa.string()), owner
 
     def _learn(self, unit: np.ndarray, numbers: np.ndarray, hashes: np.ndarray, keys: np.ndarray,
                ids: list[bytes]) -> None:
@@ -124,7 +130,8 @@ def _ids(batch: Batch, rows: np.ndarray) -> list[bytes]:
 
 
 class _Kept:
-    """The records that were let through, by number: the hash of the value, who the record is, its unit and its id."""
+    """The records that were let through, by number: the hash of the value, who the record is, its unit and
+    its id."""
 
     def __init__(self) -> None:
         self.index = HashIndex()
@@ -158,7 +165,8 @@ class _Kept:
 
     def awaited(self, numbers: np.ndarray, keys: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """Whether these rows are the very records that were kept, shown again as was said."""
-        return (numbers >= 0) & self.pending[numbers] & (self._key[numbers] == keys) & (self.unit[numbers] == unit)
+        return (numbers >= 0) & self.pending[numbers] & (self._key[numbers]
+                                                         == keys) & (self.unit[numbers] == unit)
 
     def ids(self, numbers: np.ndarray) -> list[bytes]:
         spans = zip(self._start[numbers].tolist(), self._size[numbers].tolist(), strict=True)

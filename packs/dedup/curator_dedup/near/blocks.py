@@ -1,7 +1,9 @@
-"""The similar pairs of a big bucket, for measures that compare many sketches with many at once (`Cosine.pairs`).
+"""The similar pairs of a big bucket, for measures that compare many sketches with many at once
+(`Cosine.pairs`).
 
-Leaders as in `candidates`, but by the block: the best place leads those after it, then the next best one, and so on; who has
-`most` leaders has enough, and neither gets more nor leads. No crowd is too big, it only takes the square of its size.
+Leaders as in `candidates`, but by the block: the best place leads those after it, then the next best one, and
+so on; who has `most` leaders has enough, and neither gets more nor leads. No crowd is too big, it only takes
+the square of its size.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ LEADERS_BLOCK = 512  # places that lead at a time
 MEMBERS_BLOCK = 8192  # places that they are compared with at a time
 
 Near = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""For places a [n] and b [m], int64: positions i, j of those that are similar, in order of i, then j, and their similarity."""
+"""For places a [n] and b [m], int64: positions i, j of those that are similar, in order of i, then j, and their
+similarity."""
 
 
-def led(places: np.ndarray, near: Near, reference: np.ndarray, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def led(places: np.ndarray, near: Near, reference: np.ndarray,
+        most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Pairs of leaders and those that they lead: places a < b, int64, and their similarity, float32.
 
-    `places`: of one bucket, int64, the best first. `reference`: bool by place; two of these are no pair, and they come before
-    all others.
+    `places`: of one bucket, int64, the best first. `reference`: bool by place; two of these are no pair, and
+    they come before all others.
     """
     leaders = np.zeros(len(places), dtype=np.int64)  # that were found for each place
     while len(places) > 1 and not reference[places[-1]]:
@@ -57,7 +61,8 @@ def _within(block: np.ndarray, leaders: np.ndarray, near: Near, reference: np.nd
 
 def _beyond(leading: np.ndarray, members: np.ndarray, leaders: np.ndarray, near: Near, reference: np.ndarray,
             most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of these leaders with places that do not lead yet, by position; `leaders` of the latter is counted up."""
+    """Pairs of these leaders with places that do not lead yet, by position; `leaders` of the latter is
+    counted up."""
     i, j, similarity = near(leading, members)
     wanted = ~(reference[leading[i]] & reference[members[j]])
     i, j, similarity = i[wanted], j[wanted], similarity[wanted]

@@ -1,18 +1,19 @@
 """From buckets of records to pairs that are verified. Pure: no rows, no files; whole arrays at a time.
 
-Records are known here by their place in keep order, 0 the best. An entry is a place that is in a bucket, as one uint64: the
-number of the bucket in the high half, the place in the low half. Entries are sorted and each is there once, so that a bucket is
-a run of places, the best one first.
+Records are known here by their place in keep order, 0 the best. An entry is a place that is in a bucket, as
+one uint64: the number of the bucket in the high half, the place in the low half. Entries are sorted and each
+is there once, so that a bucket is a run of places, the best one first.
 
-Up to `SMALL` places, all pairs of a bucket are verified. In a bigger one that would cost its square, and make more edges than
-anybody wants. There the best place leads: it is verified against all that come after it, then the next best leads, and so on; a
-place that `LEADERS` leaders were found for has enough and leaves. So n copies of one record cost `LEADERS` times n comparisons.
-With one leader each, all that it leads would be lost if it is a duplicate itself, of a record that they are not similar to.
+Up to `SMALL` places, all pairs of a bucket are verified. In a bigger one that would cost its square, and make
+more edges than anybody wants. There the best place leads: it is verified against all that come after it, then
+the next best leads, and so on; a place that `LEADERS` leaders were found for has enough and leaves. So n
+copies of one record cost `LEADERS` times n comparisons. With one leader each, all that it leads would be lost
+if it is a duplicate itself, of a record that they are not similar to.
 
-Places that share a bucket and are not similar (a template, boilerplate, a common block of a hash) lead one after the other,
-and that is the square again. So a bucket ends after `rounds` leaders. Of the places that have no leader by then, those with
-equal sketches still find each other; other pairs of them are not found here, but where they share another bucket. They are
-counted (`Found.crowded`).
+Places that share a bucket and are not similar (a template, boilerplate, a common block of a hash) lead one
+after the other, and that is the square again. So a bucket ends after `rounds` leaders. Of the places that
+have no leader by then, those with equal sketches still find each other; other pairs of them are not found
+here, but where they share another bucket. They are counted (`Found.crowded`).
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ HALF = np.uint64(32)
 class Verify:
     """How pairs of places are judged.
 
-    `similar(a, b)`: float32 [m], how alike the places a[i] and b[i] are, NaN where they are no pair. `looks(places)`: uint64 [m],
-    equal for places whose sketches are. `reference`: bool by place; two of these are never a pair.
-    `near`: see `blocks`; None where sketches are compared pair by pair.
+    `similar(a, b)`: float32 [m], how alike the places a[i] and b[i] are, NaN where they are no pair.
+    `looks(places)`: uint64 [m], equal for places whose sketches are. `reference`: bool by place; two of these
+    are never a pair. `near`: see `blocks`; None where sketches are compared pair by pair.
     """
 
     similar: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -49,7 +50,8 @@ class Verify:
 
 @dataclass
 class Found:
-    """What a search came upon on its way. `crowded`: places that a bucket was too crowded for, counted in each such bucket."""
+    """What a search came upon on its way. `crowded`: places that a bucket was too crowded for, counted in
+    each such bucket."""
 
     candidates: int = 0  # pairs that were compared
     crowded: int = 0
@@ -70,7 +72,8 @@ def verified(entries: np.ndarray, verify: Verify, rounds: int, found: Found) -> 
         yield from _judged(pairs >> HALF, pairs & LOW, verify, found)
     if verify.near is not None:
         for start, size in zip(starts[~small].tolist(), sizes[~small].tolist(), strict=True):
-            yield from led((entries[start:start + size] & LOW).astype(np.int64), verify.near, verify.reference, LEADERS)
+            yield from led((entries[start:start + size] & LOW).astype(np.int64), verify.near,
+                           verify.reference, LEADERS)
     elif not small.all():
         yield from _lead(entries[np.repeat(~small, sizes)], verify, rounds, found)
 
@@ -115,7 +118,8 @@ def _judged(a: np.ndarray, b: np.ndarray, verify: Verify, found: Found) -> Itera
 
 
 def _lead(entries: np.ndarray, verify: Verify, rounds: int, found: Found) -> Iterator[Pairs]:
-    """Pairs of leaders with those that they lead, in big buckets, all of them at the same time: one leader in each a round."""
+    """Pairs of leaders with those that they lead, in big buckets, all of them at the same time: one leader in
+    each a round."""
     leaders = np.zeros(len(entries), dtype=np.uint8)  # that were found for an entry
     for _ in range(rounds):
         entries, leaders = _unfinished(entries, leaders, verify)
@@ -145,7 +149,8 @@ def _lead(entries: np.ndarray, verify: Verify, rounds: int, found: Found) -> Ite
 
 
 def _unfinished(entries: np.ndarray, leaders: np.ndarray, verify: Verify) -> tuple[np.ndarray, np.ndarray]:
-    """Without buckets in which no pair is left: of one place only, or of references only (these come first in keep order)."""
+    """Without buckets in which no pair is left: of one place only, or of references only (these come first in
+    keep order)."""
     if not len(entries):
         return entries, leaders
     sizes, starts = _runs(entries >> HALF)

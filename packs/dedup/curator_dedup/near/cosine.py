@@ -19,21 +19,23 @@ from curator_dedup.shared.arrays import flat, mix
 
 BANDS_MAX = 32  # keys of a record
 BITS_MAX = 32  # of a key
-SLACK = 2e-3  # by how much a product in float32 (or TF32) of vectors that are 1 long but for rounding may miss the cosine
+# by how much a product in float32 (or TF32) of vectors that are 1 long but for rounding may miss the cosine
+SLACK = 2e-3
 TINY = np.finfo(np.float64).tiny  # no vector has this length: a row that is not present has a cosine of 0
 BLOCK_VALUES = 1 << 21  # numbers that are worked on at a time
 
 
 @dataclass(frozen=True)
 class Cosine(Measure):
-    """Compares the vectors in `column` (lists of numbers, all of one width) by cosine; a pair has at least `threshold`.
+    """Compares the vectors in `column` (lists of numbers, all of one width) by cosine; a pair has at least
+    `threshold`.
 
-    A sketch is the vector at length 1 in float16 (2 bytes a component). A vector that is null or empty, has a null, a NaN or
-    an infinity in it, or is 0 has no direction and is not compared.
+    A sketch is the vector at length 1 in float16 (2 bytes a component). A vector that is null or empty, has a
+    null, a NaN or an infinity in it, or is 0 has no direction and is not compared.
 
-    `planes`: keys are the sides of random hyperplanes that the vector is on (Charikar 2002), so many bits and bands that
-    99 % of pairs at the threshold share one; without, all records share one key, and `Centroids` makes better ones of it.
-    `seed`: of the planes.
+    `planes`: keys are the sides of random hyperplanes that the vector is on (Charikar 2002), so many bits and
+    bands that 99 % of pairs at the threshold share one; without, all records share one key, and `Centroids`
+    makes better ones of it. `seed`: of the planes.
     """
 
     column: str
@@ -54,7 +56,8 @@ class Cosine(Measure):
             return
         listed = _listed(kind)
         if listed is None or not (pa.types.is_floating(listed) or pa.types.is_integer(listed)):
-            raise RecipeError(f"cosine similarity wants vectors: {self.column!r} is {kind}, not a list of numbers")
+            raise RecipeError(f"cosine similarity wants vectors: {self.column!r} is {kind}, not a list of "
+                              "numbers")
 
     def encode(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Which rows have a direction, bool [n], and the sketches, uint8 [n, 2 d].
@@ -76,7 +79,8 @@ class Cosine(Measure):
         if pa.types.is_null(column.type):  # the reader saw no value
             return np.zeros(0, dtype=np.int64), np.zeros((0, 1), dtype=np.float32)
         if _listed(column.type) is None:
-            raise InputError(f"cosine similarity wants vectors: {self.column!r} is {column.type}, not a list of numbers")
+            raise InputError(f"cosine similarity wants vectors: {self.column!r} is {column.type}, not a list "
+                             "of numbers")
         if isinstance(column.type, pa.BaseExtensionType):
             column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
         column = flat(column)
@@ -85,7 +89,8 @@ class Cosine(Measure):
         different = np.unique(widths[rows])
         if len(different) > 1:
             shown = ", ".join(map(str, different[:5].tolist()))
-            raise InputError(f"vectors to compare must all have one width; in {self.column!r} there are some with {shown} values")
+            raise InputError(f"vectors to compare must all have one width; in {self.column!r} there are some "
+                             f"with {shown} values")
         values = (column if len(rows) == len(column) else column.take(pa.array(rows))).flatten()
         width = int(different[0]) if len(different) else 1
         if values.null_count:
@@ -93,7 +98,8 @@ class Cosine(Measure):
         return rows, values.to_numpy(zero_copy_only=False).reshape(-1, width)
 
     def keys(self, batch: Batch, sketches: np.ndarray) -> np.ndarray:
-        """The buckets of each row, uint64 [n, bands]. They are exact: a record has the same ones in any batch."""
+        """The buckets of each row, uint64 [n, bands]. They are exact: a record has the same ones in any
+        batch."""
         if not self.planes:
             return np.zeros((len(sketches), 1), dtype=np.uint64)
         vectors = unit_vectors(sketches)
@@ -110,8 +116,9 @@ class Cosine(Measure):
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The cosines of sketches a[i] and b[i], each uint8 [m, 2 d]: float32 [m].
 
-        They are exact but for the rounding of sketches (about 1e-5) and of the answer: components are multiples of 2^-24 and
-        sums are below 2, so float64 holds every sum, in whatever order. Equal sketches have 1.
+        They are exact but for the rounding of sketches (about 1e-5) and of the answer: components are
+        multiples of 2^-24 and sums are below 2, so float64 holds every sum, in whatever order. Equal sketches
+        have 1.
         """
         found = np.empty(len(a), dtype=np.float32)
         for start in range(0, len(a), size := max(1, 2 * BLOCK_VALUES // max(1, a.shape[1]))):
@@ -120,11 +127,13 @@ class Cosine(Measure):
             found[some] = _cosine(*(np.einsum("ij,ij->i", *two) for two in ((x, y), (x, x), (y, y))))
         return found
 
-    def pairs(self, a: np.ndarray, b: np.ndarray, device: str | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Every pair of sketches a[i] and b[j] with at least the threshold: i, j, and `similarity`; in order of i, then j.
+    def pairs(self, a: np.ndarray, b: np.ndarray,
+              device: str | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Every pair of sketches a[i] and b[j] with at least the threshold: i, j, and `similarity`; in order
+        of i, then j.
 
-        The matrix product in float32 (by torch if `device` names one, "cuda") only says which pairs to compute, so the answer
-        is the same for all devices and for all ways to cut `a` and `b` into blocks.
+        The matrix product in float32 (by torch if `device` names one, "cuda") only says which pairs to
+        compute, so the answer is the same for all devices and for all ways to cut `a` and `b` into blocks.
         """
         i, j = pairs_over(unit_vectors(a), unit_vectors(b), self.threshold - SLACK, device)
         cosines = self.similarity(a[i], b[j]) if len(i) * 8 < len(a) * len(b) else _all_cosines(a, b)[i, j]
@@ -145,7 +154,8 @@ def unit_vectors(sketches: np.ndarray) -> np.ndarray:
 
 
 def bits_and_bands(threshold: float) -> tuple[int, int]:
-    """Bits of a key and keys of a vector: the most bits for which at most 32 keys find 99 % of the pairs at the threshold.
+    """Bits of a key and keys of a vector: the most bits for which at most 32 keys find 99 % of the pairs at
+    the threshold.
 
     A plane has two vectors on one side with a chance of 1 - angle / pi (Charikar 2002).
     """

@@ -46,9 +46,11 @@ class IndexPlace:
 
     @property
     def own(self) -> str:
-        """The name of the run's part: that of the output folder when it first ran, wherever the folder lies now."""
+        """The name of the run's part: that of the output folder when it first ran, wherever the folder lies
+        now."""
         pinned = self._pinned()
-        return pinned["run"] if pinned else hashlib.blake2b(self._beside().uri.encode(), digest_size=8).hexdigest()
+        return pinned["run"] if pinned else hashlib.blake2b(self._beside().uri.encode(),
+                                                            digest_size=8).hexdigest()
 
     def before(self) -> list[str]:
         """The parts to compare with."""
@@ -77,7 +79,7 @@ def made_by(measure: Any, scope: str | None) -> str:
     return f"{measure!r}, scope {scope}"
 
 
-# -- writing --------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -139,7 +141,8 @@ class IndexWriter(Writer):
 
     def write(self, batch: Batch) -> None:
         rows = batch.visible().combine_chunks()
-        self._waiting.append(rows.take(pa.array(np.arange(len(rows)))))  # a copy: others may wait for what the batch refers to
+        # a copy: others may wait for what the batch refers to
+        self._waiting.append(rows.take(pa.array(np.arange(len(rows)))))
         self._bytes += rows.nbytes
         if self._bytes > FILE_BYTES:
             self._write_files()
@@ -148,10 +151,12 @@ class IndexWriter(Writer):
         table = concat_tables(self._waiting).combine_chunks()
         self._waiting, self._bytes = [], 0
         name = f"{self.name}-{len(self._files) // 2:04}"
-        keys = np.frombuffer(b"".join(table.column("keys").to_pylist()), dtype=np.uint64).reshape(len(table), -1)
+        keys = np.frombuffer(b"".join(table.column("keys").to_pylist()),
+                             dtype=np.uint64).reshape(len(table), -1)
         order = np.argsort(keys.ravel(), kind="stable")
         numbers = np.repeat(np.arange(len(table), dtype=np.uint32), keys.shape[1])
-        encoded, named = pa.BufferOutputStream(), table.select(_ROWS).replace_schema_metadata({_MADE_BY: self.made_by})
+        encoded, named = (pa.BufferOutputStream(),
+                          table.select(_ROWS).replace_schema_metadata({_MADE_BY: self.made_by}))
         with pa.ipc.new_file(encoded, named.schema) as writer:
             writer.write_table(named)
         self._write(f"{name}.rows", memoryview(encoded.getvalue()), len(table))
@@ -177,12 +182,14 @@ class IndexWriter(Writer):
         self.folder.delete(file.path.rsplit("/", 1)[-1] for file in self._files)
 
 
-# -- looking up -----------------------------------------------------------------------------------------------
+# -- looking up ----------------------------------------------------------------------------------------------
 
 
-def matches(place: IndexPlace, made_by: str, keys: np.ndarray, rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Table]]:
-    """Records of the index that share a key with a row: rows (int64 [m], with repeats) and for each the record, as a table of
-    `id`, `source`, `digest`, `sketch`. A pair comes once a file. `keys`: uint64 [k]; `rows`: the row that has each.
+def matches(place: IndexPlace, made_by: str, keys: np.ndarray,
+            rows: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Table]]:
+    """Records of the index that share a key with a row: rows (int64 [m], with repeats) and for each the
+    record, as a table of `id`, `source`, `digest`, `sketch`. A pair comes once a file. `keys`: uint64 [k];
+    `rows`: the row that has each.
 
     Raises:
         InputError: a file is damaged, or was made by another measure.
@@ -200,11 +207,13 @@ def _in_file(folder: Folder, name: str, made_by: str, keys: np.ndarray,
     reader = pa.ipc.open_file(pa.py_buffer(_mapped(folder, f"{name}.rows")))
     by = (reader.schema.metadata or {}).get(_MADE_BY, b"").decode()
     if by != made_by:
-        raise InputError(f"{folder.path_of(name)}.rows was made by {by}, and records are compared here by {made_by}: "
+        raise InputError(f"{folder.path_of(name)}.rows was made by {by}, and records are compared here by "
+                         f"{made_by}: "
                          "set the parameters to those, or use another index")
     data = _mapped(folder, f"{name}.keys")
     if len(data) % 12:
-        raise InputError(f"{folder.path_of(name)}.keys is damaged: remove this part of the index, and run again what made it")
+        raise InputError(f"{folder.path_of(name)}.keys is damaged: remove this part of the index, and run "
+                         "again what made it")
     count = len(data) // 12
     there, numbers = data[:8 * count].view(np.uint64), data[8 * count:].view(np.uint32)
     pairs = distinct(pairs_of_key(there, numbers, keys, rows, LOOK_AT))
@@ -216,5 +225,6 @@ def _mapped(folder: Folder, name: str) -> np.ndarray:
     """A file as bytes; not read before it is looked at where it lies on this machine."""
     if folder.is_local:
         path = Path(folder.path_of(name))
-        return np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.zeros(0, dtype=np.uint8)
+        return np.memmap(path, dtype=np.uint8,
+                         mode="r") if path.stat().st_size else np.zeros(0, dtype=np.uint8)
     return np.frombuffer(folder.read(name), dtype=np.uint8)

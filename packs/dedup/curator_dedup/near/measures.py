@@ -1,4 +1,5 @@
-"""How alike two records are: sketches that are compared, and keys under which records that may be alike meet."""
+"""How alike two records are: sketches that are compared, and keys under which records that may be alike
+meet."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from curator_dedup.shared.arrays import flat, mix
 
 RECALL = 0.99  # of pairs that are just alike enough, the share that is to meet
 SEED = 20_260_101  # of the choice of bits
-_ODD = np.uint32(0x9E3779B1)  # 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming 3, 6.4)
+# 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming 3, 6.4)
+_ODD = np.uint32(0x9E3779B1)
 
 
 class Measure(Protocol):
@@ -32,10 +34,12 @@ class Measure(Protocol):
         """Raise a `RecipeError` when columns of these types will not do."""
 
     def encode(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Which rows have anything to compare, bool [n]; their sketches, uint8 [n, width], zeros for the others."""
+        """Which rows have anything to compare, bool [n]; their sketches, uint8 [n, width], zeros for the
+        others."""
 
     def keys(self, batch: Batch, sketches: np.ndarray) -> np.ndarray:
-        """uint64 [n, bands]: rows that share a key meet. The band's number is mixed into the key: rows meet within one band."""
+        """uint64 [n, bands]: rows that share a key meet. The band's number is mixed into the key: rows meet
+        within one band."""
 
     def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """float32 [m]: how alike the sketches a[i] and b[i] are, each uint8 [m, width]; 1 is equal."""
@@ -49,15 +53,17 @@ class Measure(Protocol):
 class MinHash(Measure):
     """Jaccard similarity of sets, from their MinHash signatures.
 
-    `column`: list<uint32> of K values, all rows as many (fixed_size_list too); null or empty: nothing to compare. `threshold`:
-    least Jaccard similarity. `bands`, `rows`: records meet where all `rows` values of one of the `bands` agree, that is with
-    probability 1 - (1 - J^rows)^bands. By default the most rows, which bring the fewest wrong candidates, for which this is at
-    least 0.99 at the threshold.
+    `column`: list<uint32> of K values, all rows as many (fixed_size_list too); null or empty: nothing to
+    compare. `threshold`: least Jaccard similarity. `bands`, `rows`: records meet where all `rows` values of
+    one of the `bands` agree, that is with probability 1 - (1 - J^rows)^bands. By default the most rows, which
+    bring the fewest wrong candidates, for which this is at least 0.99 at the threshold.
 
-    A sketch keeps one byte of each value, so that two different values agree once in 256 times: J = (share of equal
-    bytes - 1/256) / (1 - 1/256), with a standard error of about sqrt(J (1 - J) / K), 0.04 at J = 0.8 and K = 112.
+    A sketch keeps one byte of each value, so that two different values agree once in 256 times: J = (share of
+    equal bytes - 1/256) / (1 - 1/256), with a standard error of about sqrt(J (1 - J) / K), 0.04 at J = 0.8
+    and K = 112.
 
-    Source: Broder 1997 (MinHash); Indyk and Motwani 1998 (bands); Li and König 2010, b-bit minwise hashing (one byte).
+    Source: Broder 1997 (MinHash); Indyk and Motwani 1998 (bands); Li and König 2010, b-bit minwise hashing
+    (one byte).
     """
 
     column: str = "minhash"
@@ -80,7 +86,8 @@ class MinHash(Measure):
         if kind is None or pa.types.is_null(kind):
             return
         if not (is_list(kind) and kind.value_type == pa.uint32()):
-            raise RecipeError(f"column {self.column!r} is {kind}; MinHash signatures are lists of uint32 (see text.minhash)")
+            raise RecipeError(f"column {self.column!r} is {kind}; MinHash signatures are lists of uint32 "
+                              "(see text.minhash)")
         if pa.types.is_fixed_size_list(kind):
             self.shape(kind.list_size)
 
@@ -91,14 +98,16 @@ class MinHash(Measure):
             RecipeError: the bands and rows that were asked for need more values than there are.
         """
         if self.rows is None:
-            fitting = [r for r in range(1, values + 1) if meet(self.threshold, self.bands or values // r, r) >= RECALL
+            fitting = [r for r in range(1, values + 1)
+                       if meet(self.threshold, self.bands or values // r, r) >= RECALL
                        and (self.bands or 1) * r <= values]
             rows = max(fitting, default=1)
         else:
             rows = self.rows
         bands = self.bands or values // rows
         if not bands or bands * rows > values:
-            raise RecipeError(f"column {self.column!r} has signatures of {values} values, too few for {max(1, bands)} bands of "
+            raise RecipeError(f"column {self.column!r} has signatures of {values} values, too few for "
+                              f"{max(1, bands)} bands of "
                               f"{rows}: ask for fewer, or for longer signatures")
         return bands, rows
 
@@ -127,9 +136,11 @@ class MinHash(Measure):
         return ((share - np.float32(1 / 256)) / np.float32(255 / 256)).astype(np.float32)
 
     def doubtful(self, width: int) -> float:
-        """An estimate from `width` values below which the true similarity is not at the threshold: five standard errors.
+        """An estimate from `width` values below which the true similarity is not at the threshold: five
+        standard errors.
 
-        A pair at the threshold is below that once in three million times (normal approximation); one above it less often.
+        A pair at the threshold is below that once in three million times (normal approximation); one above it
+        less often.
         """
         return self.threshold - 5 * math.sqrt(max(self.threshold * (1 - self.threshold), 1 / width) / width)
 
@@ -142,7 +153,8 @@ class MinHash(Measure):
         present = sizes > 0
         lengths = np.unique(sizes[present])
         if len(lengths) > 1:
-            raise ValueError(f"column {self.column!r} has signatures of {lengths[0]} and of {lengths[1]} values; "
+            raise ValueError(f"column {self.column!r} has signatures of {lengths[0]} and of {lengths[1]} "
+                             "values; "
                              "only equally long ones can be compared")
         values = pc.list_flatten(column)
         if values.null_count:
@@ -155,15 +167,18 @@ class MinHash(Measure):
 class Hamming(Measure):
     """In how many bits two hashes of n bits differ: the similarity is 1 - bits / n.
 
-    `column`: binary, fixed_size_binary, uint64, int64, or strings of hexadecimal digits; all of one width; null or empty:
-    nothing to compare. Or lists of these, at most `hashes` a record, of which nulls do not count: two records are as similar as
-    the nearest two of their hashes. `distance`: the most bits in which a pair differs.
+    `column`: binary, fixed_size_binary, uint64, int64, or strings of hexadecimal digits; all of one width;
+    null or empty: nothing to compare. Or lists of these, at most `hashes` a record, of which nulls do not
+    count: two records are as similar as the nearest two of their hashes. `distance`: the most bits in which a
+    pair differs.
 
-    Hashes are cut into distance + 1 blocks, one of which is equal in each such pair, so that all pairs meet; where a block would
-    be shorter than 12 bits, samples of 16 bits at random places are taken instead, as many as make 99 % of the pairs meet that
-    are `distance` bits apart. A record has the keys of all its hashes.
+    Hashes are cut into distance + 1 blocks, one of which is equal in each such pair, so that all pairs meet;
+    where a block would be shorter than 12 bits, samples of 16 bits at random places are taken instead, as
+    many as make 99 % of the pairs meet that are `distance` bits apart. A record has the keys of all its
+    hashes.
 
-    A sketch is the hash; of a list, `hashes` of them one after the other, the first one again where the list is shorter.
+    A sketch is the hash; of a list, `hashes` of them one after the other, the first one again where the list
+    is shorter.
 
     Source: the pigeonhole blocks of Manku et al. 2007; bit sampling of Indyk and Motwani 1998.
     """
@@ -198,7 +213,8 @@ class Hamming(Measure):
         if kind is not None and is_list(kind):
             fewest = kind.list_size if pa.types.is_fixed_size_list(kind) else 2
             if self.hashes < fewest:
-                raise RecipeError(f"column {self.column!r} is {kind}: set hashes to the most that a record has, such as 8, "
+                raise RecipeError(f"column {self.column!r} is {kind}: set hashes to the most that a record "
+                                  "has, such as 8, "
                                   f"not {self.hashes}")
             kind = kind.value_type
         if kind is None or pa.types.is_null(kind):
@@ -208,7 +224,8 @@ class Hamming(Measure):
         elif pa.types.is_fixed_size_binary(kind):
             self.blocks(8 * kind.byte_width)
         elif not (_is_bytes(kind) or _is_text(kind)):
-            raise RecipeError(f"column {self.column!r} is {kind}; hashes are binary, uint64, int64 or strings of hexadecimal "
+            raise RecipeError(f"column {self.column!r} is {kind}; hashes are binary, uint64, int64 or "
+                              "strings of hexadecimal "
                               "digits")
 
     def blocks(self, bits: int) -> list[np.ndarray]:
@@ -218,7 +235,8 @@ class Hamming(Measure):
             RecipeError: the distance is too large to be searched.
         """
         if self.distance >= bits:
-            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits, and any two are within {self.distance} bits: "
+            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits, and any two are within "
+                              f"{self.distance} bits: "
                               "ask for a smaller distance")
         if bits // (self.distance + 1) >= self.block_bits or self.distance == 0:
             return np.array_split(np.arange(bits), self.distance + 1)
@@ -226,8 +244,10 @@ class Hamming(Measure):
         equal = math.comb(bits - self.distance, size) / math.comb(bits, size)
         samples = math.ceil(math.log(1 - self.recall) / math.log1p(-equal))
         if samples * self.hashes > self.keys_most:
-            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of {self.distance}, "
-                              f"{samples * self.hashes} keys a record would be needed, and {self.keys_most} is the most: ask for a "
+            raise RecipeError(f"column {self.column!r} has hashes of {bits} bits; for a distance of "
+                              f"{self.distance}, "
+                              f"{samples * self.hashes} keys a record would be needed, and {self.keys_most} "
+                              "is the most: ask for a "
                               "smaller distance" + (" or fewer hashes" if self.hashes > 1 else ""))
         choice = np.random.Generator(np.random.PCG64(SEED))
         return [np.sort(choice.permutation(bits)[:size]) for _ in range(samples)]
@@ -242,7 +262,8 @@ class Hamming(Measure):
         row, width = row[there], hashes.shape[1]
         counts = np.bincount(row, minlength=len(column))
         if counts.max(initial=0) > self.hashes:
-            raise ValueError(f"column {self.column!r} has {counts.max()} hashes in a record, and hashes is {self.hashes}: "
+            raise ValueError(f"column {self.column!r} has {counts.max()} hashes in a record, and hashes is "
+                             f"{self.hashes}: "
                              "set it to the most that a record has")
         present, first = counts > 0, np.cumsum(counts) - counts
         place = np.arange(self.hashes)
@@ -256,7 +277,8 @@ class Hamming(Measure):
         kind, there = values.type, pc.is_valid(values).to_numpy(zero_copy_only=False)
         if pa.types.is_uint64(kind) or pa.types.is_int64(kind):
             numbers = values.drop_null().to_numpy(zero_copy_only=False)
-            return there, numbers.astype(">i8" if pa.types.is_int64(kind) else ">u8").view(np.uint8).reshape(-1, 8)
+            return there, numbers.astype(">i8" if pa.types.is_int64(kind)
+                                         else ">u8").view(np.uint8).reshape(-1, 8)
         if pa.types.is_null(kind):
             return there, np.zeros((0, 0), dtype=np.uint8)
         there &= pc.fill_null(pc.greater(pc.binary_length(values), 0), False).to_numpy(zero_copy_only=False)
@@ -267,10 +289,12 @@ class Hamming(Measure):
         if _is_text(values.type):
             wrong = values.filter(pc.invert(pc.match_substring_regex(values, "^([0-9a-fA-F]{2})+$")))
             if len(wrong):
-                raise ValueError(f"column {self.column!r}: {wrong[0].as_py()[:80]!r} is no hexadecimal number of whole bytes")
+                raise ValueError(f"column {self.column!r}: {wrong[0].as_py()[:80]!r} is no hexadecimal "
+                                 "number of whole bytes")
         lengths = pc.unique(pc.binary_length(values)).to_pylist()
         if len(lengths) > 1:
-            raise ValueError(f"column {self.column!r} has hashes of different widths, such as {lengths[0]} and {lengths[1]}; "
+            raise ValueError(f"column {self.column!r} has hashes of different widths, such as {lengths[0]} "
+                             f"and {lengths[1]}; "
                              "only equally wide ones can be compared")
         if not lengths:
             return np.zeros((0, 0), dtype=np.uint8)
@@ -282,7 +306,8 @@ class Hamming(Measure):
     def keys(self, batch: Batch, sketches: np.ndarray) -> np.ndarray:
         if not sketches.shape[1]:
             return np.zeros((len(sketches), 0), dtype=np.uint64)
-        bits = np.unpackbits(sketches.reshape(len(sketches) * self.hashes, sketches.shape[1] // self.hashes), axis=1)
+        bits = np.unpackbits(sketches.reshape(len(sketches) * self.hashes, sketches.shape[1] // self.hashes),
+                             axis=1)
         found = []
         for band, places in enumerate(self.blocks(bits.shape[1])):
             mixed = np.full(len(bits), mix(np.uint64(band + 1)), dtype=np.uint64)
@@ -305,7 +330,7 @@ class Hamming(Measure):
         return (1 - nearest / (8 * width)).astype(np.float32)
 
 
-# -- shared by measures ---------------------------------------------------------------------------------------
+# -- shared by measures --------------------------------------------------------------------------------------
 
 
 def meet(similarity: float, bands: int, rows: int) -> float:

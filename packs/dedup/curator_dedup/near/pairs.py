@@ -30,29 +30,35 @@ BLOCK_BYTES = 1 << 20  # of sketches that are compared at a time: they should st
 BLOCK_SHINGLES = 1 << 20  # of pairs whose shingles are compared at a time, about
 LEADERS_BYTES = 1 << 18  # of sketches that are read for each record of one bucket, at most
 CROWDED = "crowded"  # among the extra counts
-_CROWDED = ("times a record shared a key with so many records unlike it that not all of its pairs were looked at: what many have "
-           "in common (a template, boilerplate) hides their duplicates. Cut it out before, or use more rows a band.")
+_CROWDED = ("times a record shared a key with so many records unlike it that not all of its pairs were "
+            "looked at: what many have "
+           "in common (a template, boilerplate) hides their duplicates. Cut it out before, or use more rows "
+           "a band.")
 
 
 @dataclass(kw_only=True)
 class FindPairs(Reduce):
-    """Find the pairs of records that are similar, among those that share a key. Takes `SketchBatch` rows, gives `EdgeBatch` rows.
+    """Find the pairs of records that are similar, among those that share a key. Takes `SketchBatch` rows,
+    gives `EdgeBatch` rows.
 
-    `measure`: how sketches are compared; a pair is an edge where the similarity is at least the measure's threshold. `exact`:
-    similarity is the Jaccard similarity of the column `shingles`, computed for each pair whose sketches do not rule it out
-    (`MinHash.doubtful`: one true pair in millions is lost so). Two references are no pair.
+    `measure`: how sketches are compared; a pair is an edge where the similarity is at least the measure's
+    threshold. `exact`: similarity is the Jaccard similarity of the column `shingles`, computed for each pair
+    whose sketches do not rule it out (`MinHash.doubtful`: one true pair in millions is lost so). Two
+    references are no pair.
 
-    Where more than 64 records share a key, not all pairs are found, but for each record up to three better ones that it is
-    similar to. Where thousands share a key and are not similar, some pairs may not be found at all, and the run says so in a
-    warning; see `candidates`. Such a crowd costs at most 256 KB of sketches read a record, 0.3 ms.
+    Where more than 64 records share a key, not all pairs are found, but for each record up to three better
+    ones that it is similar to. Where thousands share a key and are not similar, some pairs may not be found
+    at all, and the run says so in a warning; see `candidates`. Such a crowd costs at most 256 KB of sketches
+    read a record, 0.3 ms.
 
-    `index`: an index of records that stayed in earlier runs, made with this measure and `scope`; pairs with these come too.
+    `index`: an index of records that stayed in earlier runs, made with this measure and `scope`; pairs with
+    these come too.
 
-    The same edges are found in whatever order rows come and into however many `shards` keys are divided; an edge comes once from
-    each shard that finds it.
+    The same edges are found in whatever order rows come and into however many `shards` keys are divided; an
+    edge comes once from each shard that finds it.
 
-    `memory_bytes`: what a shard holds in memory, about; more is spilled to temporary files (in TMPDIR). While edges are looked
-    for, it takes up to 250 MB more, 16 bytes for each row and 24 for each edge.
+    `memory_bytes`: what a shard holds in memory, about; more is spilled to temporary files (in TMPDIR). While
+    edges are looked for, it takes up to 250 MB more, 16 bytes for each row and 24 for each edge.
     """
 
     measure: Measure
@@ -68,7 +74,8 @@ class FindPairs(Reduce):
 
     def __post_init__(self) -> None:
         if self.exact and not isinstance(self.measure, MinHash):
-            raise RecipeError("exact verification compares shingles, which only MinHash signatures are made of")
+            raise RecipeError("exact verification compares shingles, which only MinHash signatures are made "
+                              "of")
         if self.shards < 1:
             raise RecipeError(f"shards must be 1 or more, got {self.shards}")
 
@@ -115,7 +122,8 @@ class FindPairs(Reduce):
             yield Alarm("warning", f"Stage {step}: {count(counts.extra[CROWDED])} {_CROWDED}")
 
 
-def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None, found: Found) -> Iterator[EdgeBatch]:
+def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None,
+           found: Found) -> Iterator[EdgeBatch]:
     shared = np.zeros(store.count, dtype=bool)
     for _, rows in store.keys.buckets():
         shared[rows] = True
@@ -128,26 +136,32 @@ def _edges(store: RowStore, measure: Measure, exact: bool, device: str | None, f
                     judge.near if isinstance(measure, Cosine) else None)
     rounds = max(64, LEADERS_BYTES // max(1, store.width))
     pairs, similarity = _distinct(part for number, rows in store.keys.buckets()
-                                  for part in verified(distinct(number << HALF | place[rows]), verify, rounds, found))
+                                  for part in verified(distinct(number << HALF | place[rows]), verify, rounds,
+                                                       found))
     for at in range(0, len(pairs), EDGES):
         yield _edge_batch(store, names, ordered, pairs[at:at + EDGES], similarity[at:at + EDGES])
 
 
 def _edges_to(index: IndexPlace, store: RowStore, measure: Measure, made_by: str) -> Iterator[EdgeBatch]:
     """Pairs of a record of the index, which is the better one, and a row of the store."""
-    names, sketches, keys, rows = Names(store), store.sketch.whole(), store.keys.keys.whole(), store.keys.rows.whole()
+    names, sketches, keys, rows = (Names(store), store.sketch.whole(), store.keys.keys.whole(),
+                                   store.keys.rows.whole())
     ranks = pa.array([[0.0] * store.ranks], EDGE.field("rank").type)
     for start in range(0, len(keys), LOOK_UP):
         part = slice(start, start + LOOK_UP)
         for row, record in matches(index, made_by, np.asarray(keys[part]), np.asarray(rows[part])):
-            known = np.frombuffer(b"".join(record.column("sketch").to_pylist()), dtype=np.uint8).reshape(len(row), store.width)
+            known = np.frombuffer(b"".join(record.column("sketch").to_pylist()),
+                                  dtype=np.uint8).reshape(len(row), store.width)
             similarity = measure.similarity(np.asarray(sketches[row]), known)
-            good = np.flatnonzero((similarity >= measure.least(store.width)) & ~np.asarray(store.reference.whole()[row]))
+            good = np.flatnonzero((similarity >= measure.least(store.width))
+                                  & ~np.asarray(store.reference.whole()[row]))
             record, row = record.take(pa.array(good)), row[good]
-            # A record that is delivered again is not the one in the index, though it looks the same: a bit of its name differs.
+            # A record that is delivered again is not the one in the index, though it looks the same: a bit of
+            # its name differs.
             digest = record.column("digest").to_numpy() ^ np.uint64(1)
             first = {"id": record.column("id"), "source": record.column("source"), "digest": digest,
-                     "rank": ranks.take(pa.array(np.zeros(len(row), np.int64))), "reference": np.ones(len(row), bool)}
+                     "rank": ranks.take(pa.array(np.zeros(len(row), np.int64))),
+                     "reference": np.ones(len(row), bool)}
             second = {f"other_{name}": values for name, values in _named(store, names, row).items()}
             columns = {**first, **second, "similarity": pa.array(similarity[good])}
             yield EdgeBatch(pa.table(columns).select(EDGE.names).cast(EDGE))
@@ -156,7 +170,8 @@ def _edges_to(index: IndexPlace, store: RowStore, measure: Measure, made_by: str
 class _Judge:
     """Says how similar places in keep order are; NaN where they are not similar enough."""
 
-    def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool, device: str | None) -> None:
+    def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool,
+                 device: str | None) -> None:
         self.ordered, self.measure, self.exact, self.device = ordered, measure, exact, device
         self.sketches, self.digests = store.sketch.whole(), store.digest.whole()
         self.least = np.float32(measure.least(store.width)) if store.width else np.float32(1)
@@ -170,7 +185,8 @@ class _Judge:
         size = max(1, BLOCK_BYTES // self.sketches.shape[1])
         for at in range(0, len(a), size):
             span = slice(at, at + size)
-            similarity[span] = self.measure.similarity(np.asarray(self.sketches[a[span]]), np.asarray(self.sketches[b[span]]))
+            similarity[span] = self.measure.similarity(np.asarray(self.sketches[a[span]]),
+                                                       np.asarray(self.sketches[b[span]]))
         similarity[~(similarity >= self.doubtful)] = np.nan
         if self.exact:
             maybe = np.flatnonzero(~np.isnan(similarity))
@@ -179,7 +195,8 @@ class _Judge:
         return similarity
 
     def near(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Positions of places in a and b that are similar, and how similar: for measures that compare by the block."""
+        """Positions of places in a and b that are similar, and how similar: for measures that compare by the
+        block."""
         some, others = (np.asarray(self.sketches[self.ordered[places]]) for places in (a, b))
         return self.measure.pairs(some, others, self.device)
 
@@ -202,7 +219,8 @@ def jaccard(values: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: np.ndarra
     Set k is `values[offsets[k]:offsets[k + 1]]`, uint32, each value once.
     """
     sizes = [offsets[rows + 1] - offsets[rows] for rows in (a, b)]
-    both = np.concatenate([_tagged(values, offsets[rows], size) for rows, size in zip((a, b), sizes, strict=True)])
+    both = np.concatenate([_tagged(values, offsets[rows], size)
+                           for rows, size in zip((a, b), sizes, strict=True)])
     both.sort()
     in_common = both[1:][both[1:] == both[:-1]] >> np.uint64(32)
     common = np.bincount(in_common.astype(np.int64), minlength=len(a))
@@ -216,7 +234,8 @@ def _tagged(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.nda
 
 
 def _distinct(parts: Iterator[Pairs]) -> tuple[np.ndarray, np.ndarray]:
-    """Each pair of these once, the better place in the high half, in order; and their similarity. 12 to 24 bytes a pair."""
+    """Each pair of these once, the better place in the high half, in order; and their similarity. 12 to 24
+    bytes a pair."""
     pairs, similarity = np.zeros(0, np.uint64), np.zeros(0, np.float32)
     waiting: list[tuple[np.ndarray, np.ndarray]] = []
     fresh = 0  # pairs that wait
@@ -235,7 +254,8 @@ def _merged(pairs: np.ndarray, similarity: np.ndarray,
     return pairs, np.concatenate([similarity, *(m[1] for m in more)])[first]
 
 
-def _edge_batch(store: RowStore, names: Names, ordered: np.ndarray, pairs: np.ndarray, similarity: np.ndarray) -> EdgeBatch:
+def _edge_batch(store: RowStore, names: Names, ordered: np.ndarray, pairs: np.ndarray,
+                similarity: np.ndarray) -> EdgeBatch:
     columns: dict[str, pa.Array] = {"similarity": pa.array(similarity, pa.float32())}
     for prefix, places in (("", pairs >> HALF), ("other_", pairs & LOW)):
         named = _named(store, names, ordered[places.astype(np.int64)])

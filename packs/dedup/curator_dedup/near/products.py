@@ -1,8 +1,9 @@
-"""Products of many vectors with many vectors, by numpy or by torch on a GPU: the one place of this pack that uses torch.
+"""Products of many vectors with many vectors, by numpy or by torch on a GPU: the one place of this pack that
+uses torch.
 
-Vectors on the grid (`on_grid`) have products that are exact in float32, in whatever order they are summed and in whatever
-blocks: so what is chosen by them is the same for a row alone and in a batch, with one thread and with many, by numpy and
-by torch.
+Vectors on the grid (`on_grid`) have products that are exact in float32, in whatever order they are summed and
+in whatever blocks: so what is chosen by them is the same for a row alone and in a batch, with one thread and
+with many, by numpy and by torch.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
-GRID = 2048  # steps for 1. Components then have at most 11 bits, which TF32 holds too, and products of two vectors less than 2^24
+# steps for 1. Components then have at most 11 bits, which TF32 holds too, and products of two vectors less
+# than 2^24
+GRID = 2048
 BLOCK_BYTES = 64 << 20  # of products at a time
 
 
 def on_grid(vectors: np.ndarray) -> np.ndarray:
-    """Vectors of length 1, or near it, as whole numbers, float32: components rounded to 1/2048 and multiplied by that.
+    """Vectors of length 1, or near it, as whole numbers, float32: components rounded to 1/2048 and multiplied
+    by that.
 
     A product changes by about 1e-4 (2048 ** -1 / sqrt(6) for random vectors, whatever their width).
     """
@@ -24,9 +28,11 @@ def on_grid(vectors: np.ndarray) -> np.ndarray:
     return np.rint(steps, out=steps)
 
 
-def nearest(vectors: np.ndarray, centers: np.ndarray, count: int = 1, device: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Of `centers` [k, d] the `count` with the highest product with each of `vectors` [n, d], both on the grid: their
-    numbers, int64 [n, c], best first, and the products, float32 [n, c]; c = min(count, k). Of equal ones the first wins.
+def nearest(vectors: np.ndarray, centers: np.ndarray, count: int = 1,
+            device: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Of `centers` [k, d] the `count` with the highest product with each of `vectors` [n, d], both on the
+    grid: their numbers, int64 [n, c], best first, and the products, float32 [n, c]; c = min(count, k). Of
+    equal ones the first wins.
 
     `device`: where torch is to work ("cuda"); None for numpy.
     """
@@ -45,8 +51,10 @@ def nearest(vectors: np.ndarray, centers: np.ndarray, count: int = 1, device: st
     return numbers, products
 
 
-def pairs_over(a: np.ndarray, b: np.ndarray, least: float, device: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Rows i of `a` [n, d] and j of `b` [m, d], both float32, whose product is at least `least`, int64; in order of i, then j.
+def pairs_over(a: np.ndarray, b: np.ndarray, least: float,
+               device: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows i of `a` [n, d] and j of `b` [m, d], both float32, whose product is at least `least`, int64; in
+    order of i, then j.
 
     Rounding is that of the device: to be sure of a pair, ask for less and compute it again.
     """
@@ -54,7 +62,8 @@ def pairs_over(a: np.ndarray, b: np.ndarray, least: float, device: str | None = 
     others = _on(b, device).T
     for rows in _blocks(len(a), len(b)):
         over = ((_on(a[rows], device) @ others) >= least).ravel()
-        i, j = np.divmod(np.flatnonzero(over) if device is None else _back(over.nonzero()).ravel(), max(1, len(b)))
+        i, j = np.divmod(np.flatnonzero(over) if device is None else _back(over.nonzero()).ravel(),
+                         max(1, len(b)))
         found_i.append(i + rows.start)
         found_j.append(j)
     return np.concatenate(found_i), np.concatenate(found_j)

@@ -20,19 +20,22 @@ ENOUGH = 2  # hashes that agree, where both records have so many: two that share
 class SharedHashes(Hamming):
     """The share of the hashes of the shorter of two lists that agree with one of the other list.
 
-    Equal hashes of a record count once, nulls not at all, and their order does not matter. Two hashes agree if they differ in
-    `within` bits at most. Of A and B with a and b hashes, x of A's agree with one of B's, and y of B's with one of A's: then the
-    similarity is min(x, y) / min(a, b). It is 0 where no two hashes are within `distance` bits (by these records meet), and
-    where min(x, y) is below 2, unless one of the lists has one hash only.
+    Equal hashes of a record count once, nulls not at all, and their order does not matter. Two hashes agree
+    if they differ in `within` bits at most. Of A and B with a and b hashes, x of A's agree with one of B's,
+    and y of B's with one of A's: then the similarity is min(x, y) / min(a, b). It is 0 where no two hashes
+    are within `distance` bits (by these records meet), and where min(x, y) is below 2, unless one of the
+    lists has one hash only.
 
-    `share`: the least similarity of a pair. `within`: at least `distance`. `column`, `distance`, `hashes`: as for `Hamming`.
+    `share`: the least similarity of a pair. `within`: at least `distance`. `column`, `distance`, `hashes`: as
+    for `Hamming`.
 
-    Keys are as those of `Hamming`, but of 20 bits and more, so many that 90 % of the hashes meet that are `distance` bits apart: records
-    of which two agree so closely meet with 99 %.
+    Keys are as those of `Hamming`, but of 20 bits and more, so many that 90 % of the hashes meet that are
+    `distance` bits apart: records of which two agree so closely meet with 99 %.
 
     A sketch is the hashes in order, each once, the first one again where there are fewer than `hashes`.
 
-    Source: a share of the frames that must agree, as in vPDQ (github.com/facebook/ThreatExchange/tree/main/vpdq).
+    Source: a share of the frames that must agree, as in vPDQ
+    (github.com/facebook/ThreatExchange/tree/main/vpdq).
     """
 
     share: float = 0.5

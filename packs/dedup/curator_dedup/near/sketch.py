@@ -24,11 +24,13 @@ from curator_dedup.shared.values import hash_values
 
 @dataclass(kw_only=True)
 class Sketch(Stage):
-    """Make of each record a `SketchBatch` row for each shard that it has a key in; what has nothing to compare is absorbed.
+    """Make of each record a `SketchBatch` row for each shard that it has a key in; what has nothing to
+    compare is absorbed.
 
-    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same value there meet,
-    those without a value being one group. `reference`: a SQL condition; records for which it is true are never removed.
-    `shingles`: a column of hashes of shingles (lists of integers), where similarity is to be exact.
+    `measure`: what is compared. `keep`: which record is better. `scope`: a column; only records with the same
+    value there meet, those without a value being one group. `reference`: a SQL condition; records for which
+    it is true are never removed. `shingles`: a column of hashes of shingles (lists of integers), where
+    similarity is to be exact.
     """
 
     measure: Measure
@@ -41,7 +43,8 @@ class Sketch(Stage):
     def __post_init__(self) -> None:
         if self.shards < 1:
             raise RecipeError(f"shards must be 1 or more, got {self.shards}")
-        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles) if name}
+        self._needs = self.measure.needs() | self.keep.needs() | {name for name in (self.scope, self.shingles)
+                                                                  if name}
         if self.reference is not None:
             self._needs |= sql.needs({"reference": self.reference})
 
@@ -61,7 +64,8 @@ class Sketch(Stage):
         if self.reference is not None:
             sql.check_all({"reference": self.reference}, columns)
         kind = None if self.shingles is None else columns.get(self.shingles)
-        lists = kind is None or pa.types.is_null(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        lists = (kind is None or pa.types.is_null(kind) or pa.types.is_list(kind)
+                 or pa.types.is_large_list(kind))
         if not lists or (hasattr(kind, "value_type") and not pa.types.is_integer(kind.value_type)):
             raise RecipeError(f"column {self.shingles!r} is {kind}; shingles are lists of integers")
 
@@ -75,20 +79,26 @@ class Sketch(Stage):
         if not keys.size:
             return Outputs(absorbed=batch)
         row, place, counts, keys = by_shard(keys, self.shards, repeats=getattr(self.measure, "hashes", 1) > 1)
-        lists = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), pa.array(keys))
-        columns = {"shard": pa.array(self._shard_values[place]), "keys": lists, "sketch": _binary(sketches[row])}
-        columns |= {name: values.take(pa.array(row)) for name, values in self._of_records(rows, sketches).items()}
+        lists = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()),
+                                         pa.array(keys))
+        columns = {"shard": pa.array(self._shard_values[place]), "keys": lists,
+                   "sketch": _binary(sketches[row])}
+        columns |= {name: values.take(pa.array(row))
+                    for name, values in self._of_records(rows, sketches).items()}
         hidden = [name for name in rows.rows.column_names if name in HIDDEN]
         sketched = SketchBatch(rows=rows.rows.select(["id", "source", *hidden]).take(pa.array(row)))
-        return Outputs(out=sketched.with_columns({name: columns[name] for name in self._adds()}), absorbed=batch.filter(~present))
+        return Outputs(out=sketched.with_columns({name: columns[name] for name in self._adds()}),
+                       absorbed=batch.filter(~present))
 
     def _of_records(self, batch: Batch, sketches: np.ndarray) -> dict[str, pa.Array]:
         """What does not depend on the shard."""
-        ranks = np.asarray(self.keep.ranks(batch), dtype=np.float64).reshape(len(batch), -1) if len(batch) else np.zeros((0, 0))
+        ranks = np.asarray(self.keep.ranks(batch),
+                           dtype=np.float64).reshape(len(batch), -1) if len(batch) else np.zeros((0, 0))
         offsets = pa.array(np.arange(len(batch) + 1) * ranks.shape[1], pa.int32())
         reference = np.zeros(len(batch), dtype=bool)
         if self.reference is not None:
-            reference = sql.evaluate({"reference": self.reference}, batch.rows).is_valid().to_numpy(zero_copy_only=False)
+            reference = sql.evaluate({"reference": self.reference},
+                                     batch.rows).is_valid().to_numpy(zero_copy_only=False)
         columns: dict[str, Any] = {"digest": pa.array(digests(sketches)), "reference": pa.array(reference),
                                    "rank": pa.ListArray.from_arrays(offsets, pa.array(ranks.ravel()))}
         if self.shingles is not None:
@@ -97,17 +107,21 @@ class Sketch(Stage):
 
 
 def bucket_keys(measure: Measure, batch: Batch, sketches: np.ndarray, scope: str | None) -> np.ndarray:
-    """The measure's keys of these rows, uint64 [n, bands]: only rows with the same value in the column `scope` share one."""
+    """The measure's keys of these rows, uint64 [n, bands]: only rows with the same value in the column
+    `scope` share one."""
     keys = measure.keys(batch, sketches) if len(batch) else np.zeros((0, 0), dtype=np.uint64)
     if not keys.size:
         return keys
     return mix(keys if scope is None else keys ^ mix(hash_values(batch, [scope])[0][:, :1]))
 
 
-def by_shard(keys: np.ndarray, shards: int, repeats: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Keys, uint64 [n, bands], grouped by row and shard (key modulo `shards`). With `repeats` a row's equal keys become one.
+def by_shard(keys: np.ndarray, shards: int,
+             repeats: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Keys, uint64 [n, bands], grouped by row and shard (key modulo `shards`). With `repeats` a row's equal
+    keys become one.
 
-    Returns: row and shard of each group, int64 [groups]; how many keys it has, int64 [groups]; the keys, group after group.
+    Returns: row and shard of each group, int64 [groups]; how many keys it has, int64 [groups]; the keys,
+    group after group.
     """
     places = (keys % np.uint64(shards)).astype(np.int64)
     order = np.lexsort((keys, places), axis=1) if repeats else np.argsort(places, axis=1, kind="stable")
@@ -118,11 +132,13 @@ def by_shard(keys: np.ndarray, shards: int, repeats: bool = False) -> tuple[np.n
         stays[:, 1:] = keys[:, 1:] != keys[:, :-1]
     at = np.flatnonzero(stays)
     first = np.flatnonzero(starts.ravel()[at])
-    return at[first] // keys.shape[1], places.ravel()[at[first]], np.diff(np.append(first, len(at))), keys.ravel()[at]
+    return (at[first] // keys.shape[1], places.ravel()[at[first]], np.diff(np.append(first, len(at))),
+            keys.ravel()[at])
 
 
 def sets(lists: pa.Array) -> pa.Array:
-    """Lists of integers as sorted lists of uint32 (their low 32 bits), each value once; a null becomes an empty list."""
+    """Lists of integers as sorted lists of uint32 (their low 32 bits), each value once; a null becomes an
+    empty list."""
     if pa.types.is_null(lists.type):
         lists = lists.cast(pa.list_(pa.uint32()))
     sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
@@ -139,4 +155,5 @@ def _binary(values: np.ndarray) -> pa.Array:
     """uint8 [n, width] as n binary values."""
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
     data = np.ascontiguousarray(values)
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values),
+                                            [None, pa.py_buffer(offsets), pa.py_buffer(data)])

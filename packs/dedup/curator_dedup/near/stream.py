@@ -19,17 +19,20 @@ from curator_dedup.shared.arrays import distinct, grown, pairs_of_key
 from curator_dedup.shared.clusters import cluster_keys, cluster_names
 from curator_dedup.shared.rows import digests
 
-_NOBODY = pa.table({"id": pa.nulls(0, pa.string()), "source": pa.nulls(0, pa.string()), "digest": pa.nulls(0, pa.uint64())})
+_NOBODY = pa.table({"id": pa.nulls(0, pa.string()), "source": pa.nulls(0, pa.string()),
+                    "digest": pa.nulls(0, pa.uint64())})
 NOBODY = -1  # in place of a unit: the record is void
-LOOK_AT = 64  # records that are kept under a key and looked at, of each run of the index; more are a template, not look-alikes
+# records that are kept under a key and looked at, of each run of the index; more are a template, not
+# look-alikes
+LOOK_AT = 64
 
 
 @dataclass(kw_only=True)
 class NearStream(Stateful):
     """Let a record through unless one that went through before is similar; the first to arrive stays.
 
-    Memory for each record that goes through: its sketch, 24 bytes a key, its id and 20 bytes (with 112 hashes in 14 bands about
-    500 bytes); half as much again while its tables grow.
+    Memory for each record that goes through: its sketch, 24 bytes a key, its id and 20 bytes (with 112 hashes
+    in 14 bands about 500 bytes); half as much again while its tables grow.
     """
 
     measure: Any
@@ -60,10 +63,12 @@ class NearStream(Stateful):
         open_ = open_[number[open_] < 0]
         head, among = first_alike(keys[open_], sketches[open_], self.measure)
         row_of = np.arange(len(batch))
-        row_of[open_], likeness[open_] = open_[head], np.where(head == np.arange(len(open_)), likeness[open_], among)
+        row_of[open_], likeness[open_] = open_[head], np.where(head == np.arange(len(open_)), likeness[open_],
+                                                               among)
         same = (number >= 0) | (row_of != np.arange(len(batch)))
         answer = self._answer(batch, same, number, row_of, likeness, digest)
-        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as they were.
+        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as
+        # they were.
         for row in np.flatnonzero(same).tolist():
             owner = int(self._kept.unit[number[row]]) if number[row] >= 0 else int(unit[row_of[row]])
             if owner != unit[row]:
@@ -73,12 +78,14 @@ class NearStream(Stateful):
         self._kept.keep(names[new], unit[new], sketches[new], keys[new], _who(batch, new, digest))
         return answer
 
-    def _answer(self, batch: Batch, same: np.ndarray, number: np.ndarray, row_of: np.ndarray, likeness: np.ndarray,
+    def _answer(self, batch: Batch, same: np.ndarray, number: np.ndarray, row_of: np.ndarray,
+                likeness: np.ndarray,
                 digest: np.ndarray) -> Outputs:
         copies = np.flatnonzero(same)
         before, now = self._kept.who(number[copies]), _who(batch, row_of[copies], digest)
         known = pa.array(number[copies] >= 0)
-        of, source, looks = (pc.if_else(known, before.column(name), now.column(name)) for name in ("id", "source", "digest"))
+        of, source, looks = (pc.if_else(known, before.column(name), now.column(name))
+                             for name in ("id", "source", "digest"))
         columns = {"duplicate_of": of, "similarity": pa.array(likeness[copies], pa.float32()),
                    "cluster": cluster_names(cluster_keys(of, source, looks.to_numpy()))}
         return Outputs(out=batch.filter(~same), duplicate=batch.take(copies).with_columns(columns))
@@ -102,13 +109,14 @@ class NearStream(Stateful):
 
 def _who(batch: Batch, rows: np.ndarray, digest: np.ndarray) -> pa.Table:
     named = batch.rows.select(["id", "source"]).take(pa.array(rows))
-    return pa.table({"id": named.column("id").cast(pa.string()), "source": named.column("source").cast(pa.string()),
+    return pa.table({"id": named.column("id").cast(pa.string()),
+                     "source": named.column("source").cast(pa.string()),
                      "digest": digest[rows]})
 
 
 def first_alike(keys: np.ndarray, sketches: np.ndarray, measure: Any) -> tuple[np.ndarray, np.ndarray]:
-    """For each row the first one before it that is similar and is itself like none before it (itself if there is none), and how
-    similar they are. Rows of one call: a few hundred."""
+    """For each row the first one before it that is similar and is itself like none before it (itself if there
+    is none), and how similar they are. Rows of one call: a few hundred."""
     head, likeness = np.arange(len(keys)), np.zeros(len(keys), dtype=np.float32)
     index = Postings()
     index.add(keys.ravel(), np.repeat(np.arange(len(keys), dtype=np.uint32), keys.shape[1]))
@@ -116,14 +124,16 @@ def first_alike(keys: np.ndarray, sketches: np.ndarray, measure: Any) -> tuple[n
     row, other = row[other < row], other[other < row]
     alike = measure.similarity(sketches[row], sketches[other]) if len(row) else likeness[:0]
     good = alike >= measure.least(sketches.shape[1]) if len(row) else np.zeros(0, dtype=bool)
-    for a, b, how in zip(row[good].tolist(), other[good].tolist(), alike[good].tolist(), strict=True):  # by row, then by other
+    # by row, then by other
+    for a, b, how in zip(row[good].tolist(), other[good].tolist(), alike[good].tolist(), strict=True):
         if head[a] == a and head[b] == b:
             head[a], likeness[a] = b, how
     return head, likeness
 
 
 class Postings:
-    """Numbers of records by key: sorted runs, each longer than the next (the logarithmic method of Bentley and Saxe 1980)."""
+    """Numbers of records by key: sorted runs, each longer than the next (the logarithmic method of Bentley
+    and Saxe 1980)."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[np.ndarray, np.ndarray]] = []
@@ -139,7 +149,8 @@ class Postings:
         self._runs.append((keys[order], numbers[order]))
 
     def find(self, keys: np.ndarray, most: int = LOOK_AT) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs (row of `keys` [n, bands], number) that share a key, each once, sorted; of a key at most `most` a run."""
+        """Pairs (row of `keys` [n, bands], number) that share a key, each once, sorted; of a key at most
+        `most` a run."""
         flat, rows = keys.ravel(), np.repeat(np.arange(len(keys), dtype=np.int64), keys.shape[1])
         found = [np.zeros(0, dtype=np.int64)]
         for sorted_keys, numbers in self._runs:
@@ -162,7 +173,8 @@ class _Kept:
     _awaited: dict[int, int] = field(default_factory=dict)  # name to number of those that will be shown again
     _postings: Postings = field(default_factory=Postings)
 
-    def keep(self, names: np.ndarray, unit: np.ndarray, sketches: np.ndarray, keys: np.ndarray, who: pa.Table) -> None:
+    def keep(self, names: np.ndarray, unit: np.ndarray, sketches: np.ndarray, keys: np.ndarray,
+             who: pa.Table) -> None:
         if not len(names):
             return
         first, self._count = self._count, self._count + len(names)
@@ -208,7 +220,8 @@ class _Kept:
         return np.concatenate([np.zeros(0, dtype=np.uint32), *self._by_unit.get(unit, ())])
 
     def awaited(self, names: np.ndarray, unit: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """The number of each row that is a record shown again, as was said; -1 for others, and for a second one like it."""
+        """The number of each row that is a record shown again, as was said; -1 for others, and for a second
+        one like it."""
         found, seen = np.full(len(names), -1, dtype=np.int64), set()
         if self._awaited:
             for row in np.flatnonzero(present).tolist():
@@ -234,14 +247,18 @@ class _Kept:
     def table(self, unit: int) -> pa.Table:
         numbers = self.of_unit(unit)
         arrays = [self._sketches, self._keys] if len(numbers) else [[], []]
-        sketches, keys = (pa.array([row.tobytes() for row in (array[numbers] if len(numbers) else ())], pa.binary())
+        sketches, keys = (pa.array([row.tobytes() for row in (array[numbers] if len(numbers) else ())],
+                                   pa.binary())
                           for array in arrays)
-        return self.who(numbers.astype(np.int64)).append_column("name", pa.array(self._names[numbers])).append_column(
-            "sketch", sketches).append_column("keys", keys)
+        return self.who(numbers.astype(np.int64)).append_column("name",
+                                                                pa.array(self._names[numbers])).append_column(
+    "sketch", sketches).append_column("keys", keys)
 
     def keep_table(self, unit: int, state: pa.Table) -> None:
         if state.num_rows:
-            sketches, keys = (np.frombuffer(b"".join(state.column(c).to_pylist()), dtype=kind).reshape(state.num_rows, -1)
+            sketches, keys = (np.frombuffer(b"".join(state.column(c).to_pylist()),
+                                            dtype=kind).reshape(state.num_rows, -1)
                               for c, kind in (("sketch", np.uint8), ("keys", np.uint64)))
-            self.keep(state.column("name").to_numpy(), np.full(state.num_rows, unit, dtype=np.int32), sketches, keys,
+            self.keep(state.column("name").to_numpy(), np.full(state.num_rows, unit, dtype=np.int32),
+                      sketches, keys,
                       state.select(_NOBODY.column_names))

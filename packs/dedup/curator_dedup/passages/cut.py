@@ -1,4 +1,5 @@
-"""Cutting out of texts what stands elsewhere, as `Repeated` or a stage that decides as records flow by found it."""
+"""Cutting out of texts what stands elsewhere, as `Repeated` or a stage that decides as records flow by found
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from curator_dedup.shared.arrays import ranges
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes of some texts: bytes, pieces or spans of each text (int32), and whether a text holds nothing that must stay."""
+    """What goes of some texts: bytes, pieces or spans of each text (int32), and whether a text holds nothing
+    that must stay."""
 
     removed: np.ndarray
     count: np.ndarray
@@ -29,7 +31,8 @@ class Removal:
 
 @dataclass(frozen=True)
 class Found:
-    """What of some texts is cut and what stays: rows and places of pieces, and the row of `CutBatch` that names the holder."""
+    """What of some texts is cut and what stays: rows and places of pieces, and the row of `CutBatch` that
+    names the holder."""
 
     cut: tuple[np.ndarray, np.ndarray]
     kept: tuple[np.ndarray, np.ndarray]
@@ -37,11 +40,12 @@ class Found:
 
 
 class Cutting:
-    """What stages that cut have in common: they say in `remove` which bytes go, and in `counted` how the columns of counts
-    are called. They have the fields `column` and `min_left`.
+    """What stages that cut have in common: they say in `remove` which bytes go, and in `counted` how the
+    columns of counts are called. They have the fields `column` and `min_left`.
 
-    Records whose text is cut go on with what is left. One that holds nothing that others lose in its favour, and of which
-    fewer than `min_left` characters are left, white space not counted, goes to `duplicate` as it was.
+    Records whose text is cut go on with what is left. One that holds nothing that others lose in its favour,
+    and of which fewer than `min_left` characters are left, white space not counted, goes to `duplicate` as it
+    was.
     """
 
     column: str
@@ -55,12 +59,14 @@ class Cutting:
         raise TypeError(f"{type(self).__name__} has no remove method")
 
     def judge(self, share: np.ndarray, left: np.ndarray, spent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which records are duplicates, given the share of characters that stand elsewhere; and which go on with what is left."""
+        """Which records are duplicates, given the share of characters that stand elsewhere; and which go on
+        with what is left."""
         gone = spent & (left < self.min_left)
         return gone, ~gone
 
     def cut(self, batch: Batch, rows: np.ndarray, texts: Texts, found: Found, holders: pa.Table) -> Outputs:
-        """The batch without what was found in the texts of these rows. `holders`: `of`, an id, and `cluster`, uint64."""
+        """The batch without what was found in the texts of these rows. `holders`: `of`, an id, and `cluster`,
+        uint64."""
         parts = list(self._parts(texts, found))
         changed, *arrays = zip(*parts, strict=True)
         changed, (count, removed, gone, share) = pa.concat_arrays(changed), map(np.concatenate, arrays)
@@ -74,14 +80,16 @@ class Cutting:
                                                              changed.filter(pa.array(count > 0)))})
         answer = Outputs(out=self._told(out, counts, chars).filter(~duplicate))
         if gone.any():
-            answer["duplicate"] = _named(batch.take(rows[gone]), holders.take(pa.array(found.best[gone])), share[gone])
+            answer["duplicate"] = _named(batch.take(rows[gone]), holders.take(pa.array(found.best[gone])),
+                                         share[gone])
         return answer
 
     def untouched(self, batch: Batch) -> Outputs:
         return Outputs(out=self._told(batch, np.zeros(len(batch), np.int32), np.zeros(len(batch), np.int64)))
 
     def _parts(self, texts: Texts, found: Found) -> Iterator[tuple]:
-        """For each text: what is left, pieces and characters removed, whether it is a duplicate, the share that is elsewhere."""
+        """For each text: what is left, pieces and characters removed, whether it is a duplicate, the share
+        that is elsewhere."""
         for low, high in chunks(texts):
             some = texts.part(low, high)
             cut, kept = ((rows[part] - low, places[part]) for rows, places in (found.cut, found.kept)
@@ -98,7 +106,8 @@ class Cutting:
             yield some.without(removed), removal.count * trimmed, chars * trimmed, gone, share
 
     def _told(self, batch: Batch, counts: np.ndarray, chars: np.ndarray) -> Batch:
-        return batch.with_columns({self.counted[0]: pa.array(counts, pa.int32()), self.counted[1]: pa.array(chars, pa.int64())})
+        return batch.with_columns({self.counted[0]: pa.array(counts, pa.int32()),
+                                   self.counted[1]: pa.array(chars, pa.int64())})
 
 
 @dataclass(kw_only=True)
@@ -141,7 +150,8 @@ class Cut(Cutting, Reduce):
 
 def _named(batch: Batch, holders: pa.Table, share: np.ndarray) -> Batch:
     clusters = [f"{cluster:016x}" for cluster in holders.column("cluster").to_pylist()]
-    return batch.with_columns({"duplicate_of": holders.column("of"), "similarity": pa.array(share.astype(np.float32)),
+    return batch.with_columns({"duplicate_of": holders.column("of"),
+                               "similarity": pa.array(share.astype(np.float32)),
                                "cluster": pa.array(clusters, pa.string())})
 
 
@@ -156,7 +166,8 @@ def _replaced(column: pa.ChunkedArray, rows: np.ndarray, texts: pa.LargeStringAr
 
 
 class _Learned:
-    """All that is to be cut in a shard, sorted by record. Records of one key, digest and number (twin) are one."""
+    """All that is to be cut in a shard, sorted by record. Records of one key, digest and number (twin) are
+    one."""
 
     def __init__(self, tables: list[pa.Table]) -> None:
         rows = pa.concat_tables(tables).combine_chunks() if tables else None
@@ -174,7 +185,8 @@ class _Learned:
         self._lists = {}
         for name in ("cut", "kept"):
             counts = pc.list_value_length(rows.column(name)).to_numpy().astype(np.int64)
-            flat = np.concatenate([np.empty(0, np.uint32), *(c.to_numpy() for c in pc.list_flatten(rows.column(name)).chunks)])
+            flat = np.concatenate([np.empty(0, np.uint32),
+                                   *(c.to_numpy() for c in pc.list_flatten(rows.column(name)).chunks)])
             self._lists[name] = (np.cumsum(counts) - counts)[order], counts[order], flat
         self._many = np.unique(self._key[self._twin > 0])
 

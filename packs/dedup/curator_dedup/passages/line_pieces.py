@@ -70,7 +70,8 @@ def hashed(texts: Texts, compared: Compared, base: int = 0) -> Hashed:
     values = b"".join([xxhash.xxh3_128_digest(data[low:high]) for low, high in spans])
     both = np.frombuffer(values, dtype=np.uint64).reshape(-1, 2)
     row = pieces.row[which]
-    return Hashed(row + base, which - pieces.first[row], mix(both[:, 0]), (both[:, 1] >> np.uint64(32)).astype(np.uint32),
+    return Hashed(row + base, which - pieces.first[row], mix(both[:, 0]),
+                  (both[:, 1] >> np.uint64(32)).astype(np.uint32),
                   measured.chars[which].astype(np.uint32))
 
 
@@ -85,11 +86,13 @@ def measure(texts: Texts, compared: Compared) -> Measured:
     plain = Texts(data, np.array([0, len(data)]))
     inner, space = ~plain.begins, plain.space
     chars = high - low - (marked_before(inner, high) - marked_before(inner, low))
-    ends = ~space  # of words, one byte behind; a word that goes on behind the piece (its text ends there) is counted apart
+    # of words, one byte behind; a word that goes on behind the piece (its text ends there) is counted apart
+    ends = ~space
     ends[:-1] &= space[1:]
     words = marked_before(ends, high) - marked_before(ends, low)
     words += (low < high) & ~space[high - 1] & ~ends[high - 1]
-    return Measured(pieces, data, low, high, chars, (chars >= compared.min_chars) & (words >= max(1, compared.min_words)))
+    return Measured(pieces, data, low, high, chars,
+                    (chars >= compared.min_chars) & (words >= max(1, compared.min_words)))
 
 
 def lines_of(texts: Texts) -> Pieces:
@@ -116,13 +119,15 @@ def paragraphs(texts: Texts, lines: Pieces) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(first), np.flatnonzero(last)
 
 
-def normalized(texts: Texts, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `values.normalized` makes of runs of lines, given the first and last line of each: bytes, and where each begins and
-    ends in them. White space is that of ASCII, and what NFKC makes of other."""
+def normalized(texts: Texts, first: np.ndarray,
+               last: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `values.normalized` makes of runs of lines, given the first and last line of each: bytes, and
+    where each begins and ends in them. White space is that of ASCII, and what NFKC makes of other."""
     if (texts.data >= 128).any():
         folded = [text if text.isascii() else _folded(text) for text in texts.array().to_pylist()]
         texts = Texts.of_array(pa.array(folded, pa.large_string()))
-    lines = lines_of(texts)  # as many as before: no character that these forms change becomes or takes in a newline
+    # as many as before: no character that these forms change becomes or takes in a newline
+    lines = lines_of(texts)
     data = translated(texts.data, _PLAIN)
     blank = data == BLANK
     double = np.zeros(len(data), dtype=bool)

@@ -21,25 +21,29 @@ SHARDS, MEMORY_BYTES = 16, 1 << 30
 
 @dataclass(kw_only=True)
 class DedupLines(Composite):
-    """Cut out lines that stand elsewhere in the corpus: of equal ones the first `copies` stay, in order of id, source and place.
+    """Cut out lines that stand elsewhere in the corpus: of equal ones the first `copies` stay, in order of
+    id, source and place.
 
-    `unit`: a `line`, or a `paragraph`: lines with blank ones around them. `normalize`: compare without regard to case, runs of
-    white space and compatible Unicode forms (NFKC). Pieces with fewer than `min_chars` characters or `min_words` words (parts
-    between white space) are left alone. `scope`: a column; only pieces of records with the same value there are compared.
+    `unit`: a `line`, or a `paragraph`: lines with blank ones around them. `normalize`: compare without regard
+    to case, runs of white space and compatible Unicode forms (NFKC). Pieces with fewer than `min_chars`
+    characters or `min_words` words (parts between white space) are left alone. `scope`: a column; only pieces
+    of records with the same value there are compared.
 
-    Records go on with what is left; `removed_lines` and `removed_chars` say what is gone. One that loses all its pieces but such
-    short ones, and of which fewer than `min_left` characters are left, white space not counted, goes to `duplicate` as it was,
-    with `duplicate_of`: the record where its longest cut piece is kept, `similarity`: the share of its characters that were
-    cut.
+    Records go on with what is left; `removed_lines` and `removed_chars` say what is gone. One that loses all
+    its pieces but such short ones, and of which fewer than `min_left` characters are left, white space not
+    counted, goes to `duplicate` as it was, with `duplicate_of`: the record where its longest cut piece is
+    kept, `similarity`: the share of its characters that were cut.
 
-    `mode`: `cluster` is a barrier: everything before it is done first, and what stays does not depend on order or workers; for
-    memory and disk, and for `shards` and `memory_bytes`, which are of this mode only, see `Repeated`. `stream` decides as
-    records flow by, in the memory of one worker: the first `copies` to arrive stay (`LinesStream` says how much that takes).
+    `mode`: `cluster` is a barrier: everything before it is done first, and what stays does not depend on
+    order or workers; for memory and disk, and for `shards` and `memory_bytes`, which are of this mode only,
+    see `Repeated`. `stream` decides as records flow by, in the memory of one worker: the first `copies` to
+    arrive stay (`LinesStream` says how much that takes).
 
-    Source: CCNet (Wenzek et al. 2020) drops every paragraph, which is a line there, whose normalized hash was seen before;
-    C4 (Raffel et al. 2020) drops spans of three sentences; FineWeb (Penedo et al. 2024) tried dropping repeated lines, and
-    those of 10 words or more only (`min_words: 10`). Known difference: digits and punctuation count here, unlike in CCNet, and
-    `min_chars: 20`, our own choice, lets brackets, headings and list marks stand.
+    Source: CCNet (Wenzek et al. 2020) drops every paragraph, which is a line there, whose normalized hash was
+    seen before; C4 (Raffel et al. 2020) drops spans of three sentences; FineWeb (Penedo et al. 2024) tried
+    dropping repeated lines, and those of 10 words or more only (`min_words: 10`). Known difference: digits
+    and punctuation count here, unlike in CCNet, and `min_chars: 20`, our own choice, lets brackets, headings
+    and list marks stand.
     """
 
     name = "dedup.lines"
@@ -59,27 +63,33 @@ class DedupLines(Composite):
     def __post_init__(self) -> None:
         if self.unit not in ("line", "paragraph"):
             raise RecipeError(f"dedup.lines: unit must be line or paragraph, got {self.unit!r}")
-        for field, least in (("copies", 1), ("min_chars", 1), ("min_words", 0), ("min_left", 1), ("shards", 1)):
+        for field, least in (("copies", 1), ("min_chars", 1), ("min_words", 0), ("min_left", 1),
+                             ("shards", 1)):
             if getattr(self, field) < least:
                 raise RecipeError(f"dedup.lines: {field} must be {least} or more, got {getattr(self, field)}")
         if self.mode not in ("cluster", "stream"):
             raise RecipeError(f"dedup.lines: mode must be cluster or stream, got {self.mode!r}")
         for field, usual in (("shards", SHARDS), ("memory_bytes", MEMORY_BYTES)):
             if self.mode == "stream" and getattr(self, field) != usual:
-                raise RecipeError(f"dedup.lines: {field} is for the work on all records: set mode: cluster, or leave {field} out")
+                raise RecipeError(f"dedup.lines: {field} is for the work on all records: set mode: cluster, "
+                                  f"or leave {field} out")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column, self.scope} - {None},
                         adds={self.column: None, COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
-        compared = Compared(unit=self.unit, normalize=self.normalize, min_chars=self.min_chars, min_words=self.min_words)
+        compared = Compared(unit=self.unit, normalize=self.normalize, min_chars=self.min_chars,
+                            min_words=self.min_words)
         if self.mode == "stream":
-            return rows >> LinesStream(column=self.column, compared=compared, copies=self.copies, min_left=self.min_left,
+            return rows >> LinesStream(column=self.column, compared=compared, copies=self.copies,
+                                       min_left=self.min_left,
                                        scope=self.scope)
-        pieces = rows >> LinePieces(column=self.column, compared=compared, scope=self.scope, shards=self.shards)
+        pieces = rows >> LinePieces(column=self.column, compared=compared, scope=self.scope,
+                                    shards=self.shards)
         cuts = pieces >> Repeated(copies=self.copies, shards=self.shards, memory_bytes=self.memory_bytes)
-        return (rows + cuts) >> CutLines(column=self.column, compared=compared, min_left=self.min_left, shards=self.shards)
+        return (rows + cuts) >> CutLines(column=self.column, compared=compared, min_left=self.min_left,
+                                         shards=self.shards)
 
 
 @dataclass(kw_only=True)

@@ -25,11 +25,13 @@ NONE = (1 << 32) - 1  # no further claim on the line
 class LinesStream(LineCutting, Stateful):
     """Cut lines out of which `copies` went through before; the first to arrive stay.
 
-    A line that stays is *claimed* by its record. A record that is shown again is known by its id, source and text, and finds
-    its own claims: of each of its lines as many stay as did before. Lines are equal when 96 bits of hash are.
+    A line that stays is *claimed* by its record. A record that is shown again is known by its id, source and
+    text, and finds its own claims: of each of its lines as many stay as did before. Lines are equal when 96
+    bits of hash are.
 
-    Memory: 41 to 82 bytes a line that stays (tables are doubled when they are full), 13 to 26 a further copy of it, and 44 to
-    80 and its id a record with such a line; half as much again while tables grow. Work grows with `copies`.
+    Memory: 41 to 82 bytes a line that stays (tables are doubled when they are full), 13 to 26 a further copy
+    of it, and 44 to 80 and its id a record with such a line; half as much again while tables grow. Work grows
+    with `copies`.
     """
 
     column: str = "text"
@@ -41,7 +43,8 @@ class LinesStream(LineCutting, Stateful):
     name = "stream"
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None}, adds={self.column: None, **super().contract().adds})
+        return Contract(needs={self.column, self.scope} - {None},
+                        adds={self.column: None, **super().contract().adds})
 
     def check(self, columns: dict[str, pa.DataType | None]) -> None:
         check_text(self.column, columns[self.column])
@@ -59,12 +62,14 @@ class LinesStream(LineCutting, Stateful):
         lines = gathered(batch, found, self.scope)
         shown = _Shown(batch, record_keys(batch), texts.digests(), units(batch))
         verdict = self._judge(lines, shown)
-        answer = self._answer(batch, texts, lines, verdict, shown) if verdict.cut.any() else self.untouched(batch)
+        answer = self._answer(batch, texts, lines, verdict,
+                              shown) if verdict.cut.any() else self.untouched(batch)
         owed = self._owed(lines, verdict, shown)
         new = np.flatnonzero(verdict.new)
         rows, record = np.unique(lines.row[new], return_inverse=True)
         who = shown.table(rows)
-        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as they were.
+        # Nothing is learned before nothing can fail: a call that raised is repeated, and must find things as
+        # they were.
         for one, other in owed:
             self._depends.setdefault(one, set()).add(other)
         self._claims.pending[verdict.own[verdict.own >= 0]] = False
@@ -90,8 +95,8 @@ class LinesStream(LineCutting, Stateful):
         return _Verdict(hashes, group, known, own, new, cut)
 
     def _own(self, row: np.ndarray, group: np.ndarray, known: np.ndarray, shown: _Shown) -> np.ndarray:
-        """For each line the claim that its record made on it when it was shown before, -1 for none. A record that is there
-        several times, or has a line several times, has a claim for each time."""
+        """For each line the claim that its record made on it when it was shown before, -1 for none. A record
+        that is there several times, or has a line several times, has a claim for each time."""
         own = np.full(len(row), -1)
         replay = [unit for unit in np.unique(shown.unit).tolist() if unit in self._replayed]
         mine = np.flatnonzero(np.isin(shown.unit, replay)[row]) if replay else np.empty(0, dtype=np.int64)
@@ -108,7 +113,8 @@ class LinesStream(LineCutting, Stateful):
     def _answer(self, batch: Batch, texts: Texts, lines: Hashed, verdict: _Verdict, shown: _Shown) -> Outputs:
         cut = np.flatnonzero(verdict.cut)
         order = np.lexsort((lines.place[cut], -lines.size[cut].astype(np.int64), lines.row[cut]))
-        rows, at = first_of_each(lines.row[cut[order]])  # of each record the longest line that it loses, of several the first
+        # of each record the longest line that it loses, of several the first
+        rows, at = first_of_each(lines.row[cut[order]])
         holders = self._holders(verdict.group[cut[order[at]]], lines, verdict, shown)
         some = texts if len(rows) == len(texts) else Texts.of_array(texts.array().take(pa.array(rows)))
         nothing = np.empty(0, dtype=np.int64)
@@ -116,12 +122,14 @@ class LinesStream(LineCutting, Stateful):
         return self.cut(batch, rows, some, Found(places, (nothing, nothing), np.arange(len(rows))), holders)
 
     def _holders(self, groups: np.ndarray, lines: Hashed, verdict: _Verdict, shown: _Shown) -> pa.Table:
-        """A record that holds a line of each of these groups, as `of` and `cluster`: the one with the smallest name, for the
-        order in which they came is not known in a resumed run, and the answer is to be the same."""
+        """A record that holds a line of each of these groups, as `of` and `cluster`: the one with the
+        smallest name, for the order in which they came is not known in a resumed run, and the answer is to be
+        the same."""
         row, least = np.full(len(verdict.known), -1), np.full(len(verdict.known), -1).astype(np.uint64)
         new = np.flatnonzero(verdict.new)
         new = new[np.argsort(shown.names[lines.row[new]])[::-1]]
-        row[verdict.group[new]], least[verdict.group[new]] = lines.row[new], shown.names[lines.row[new]]  # the last write stays
+        # the last write stays
+        row[verdict.group[new]], least[verdict.group[new]] = lines.row[new], shown.names[lines.row[new]]
         row, least, owner = row[groups], least[groups], np.full(len(groups), -1)
         for at, claim in self._claims.on(verdict.known[groups]):
             names = self._claims.names(claim)
@@ -152,14 +160,16 @@ class LinesStream(LineCutting, Stateful):
     # -- units ----------------------------------------------------------------------------------------------
 
     def snapshot(self, unit: int) -> Snapshot:
-        """Id, key and name of each record that the unit brought, and the hashes of the lines that it claims."""
+        """Id, key and name of each record that the unit brought, and the hashes of the lines that it
+        claims."""
         return Snapshot(self._claims.table(unit), frozenset(self._depends.get(unit, ())))
 
     def restore(self, unit: int, state: pa.Table) -> None:
         hashes, checks = (state.column(name).combine_chunks() for name in ("hashes", "checks"))
         record = np.repeat(np.arange(len(state)), hashes.value_lengths().to_numpy())
         both = np.column_stack([hashes.flatten().to_numpy(), checks.flatten().to_numpy().astype(np.uint64)])
-        self._claims.add(both, record, state.select(["id", "key", "name"]), np.full(len(state), unit, dtype=np.int32))
+        self._claims.add(both, record, state.select(["id", "key", "name"]),
+                         np.full(len(state), unit, dtype=np.int32))
 
     def replay(self, unit: int) -> None:
         """Each line that a record of the unit claims stays once more; until then the claim still stands."""
@@ -174,8 +184,8 @@ class LinesStream(LineCutting, Stateful):
 
 @dataclass(frozen=True)
 class _Verdict:
-    """Of each line of a batch its hash, the group of equal ones, its claim from before (-1), and whether it is claimed now or
-    cut; and of each group its number in the index, -1 for a new one."""
+    """Of each line of a batch its hash, the group of equal ones, its claim from before (-1), and whether it
+    is claimed now or cut; and of each group its number in the index, -1 for a new one."""
 
     hashes: np.ndarray
     group: np.ndarray
@@ -197,35 +207,42 @@ class _Shown:
 
 
 class _Claims:
-    """Which records hold which lines. Claims on one line are a chain, the latest first; those of one record follow each other."""
+    """Which records hold which lines. Claims on one line are a chain, the latest first; those of one record
+    follow each other."""
 
     def __init__(self) -> None:
         self.index = HashIndex()
         self._latest = np.empty(0, dtype=np.uint32)  # claim, by line
-        self._line, self._before = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint32)  # by claim: line, next of the chain
+        # by claim: line, next of the chain
+        self._line, self._before = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint32)
         self.owner = np.empty(0, dtype=np.uint32)  # record, by claim
         self.pending = np.empty(0, dtype=bool)  # by claim: its record will be shown again
         self.unit = np.empty(0, dtype=np.int32)  # by record
         self._names, self._keys = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
-        self._start, self._size = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint32)  # of a record's claims
-        self._ids, self._id_end = bytearray(), np.empty(0, dtype=np.uint64)  # one behind the other; where that of a record ends
+        # of a record's claims
+        self._start, self._size = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint32)
+        # one behind the other; where that of a record ends
+        self._ids, self._id_end = bytearray(), np.empty(0, dtype=np.uint64)
         self._claimed, self._records = 0, 0
         self._by_unit: dict[int, list[np.ndarray]] = {}  # records
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.index, self._latest, self._line, self._before, self.owner, self.pending, self.unit, self._names,
+        arrays = (self.index, self._latest, self._line, self._before, self.owner, self.pending, self.unit,
+                  self._names,
                   self._keys, self._start, self._size, self._id_end)
         return sum(array.nbytes for array in arrays) + len(self._ids)
 
     def add(self, hashes: np.ndarray, record: np.ndarray, who: pa.Table, unit: np.ndarray) -> None:
-        """Claims on lines, uint64 [n, 2], by these new records, of which `record` has the numbers 0, 0, …, 1, …, rising."""
+        """Claims on lines, uint64 [n, 2], by these new records, of which `record` has the numbers 0, 0, …, 1,
+        …, rising."""
         if not len(hashes):
             return
         first, claims = self._records, np.arange(self._claimed, self._claimed + len(hashes))
         assert claims[-1] < NONE, f"{claims[-1]} lines are more than one worker can hold"
         lines, fresh = self.index.find_or_add(hashes)
-        self._latest = grown(self._latest, len(self.index) - len(fresh), np.full(len(fresh), NONE, dtype=np.uint32))
+        self._latest = grown(self._latest, len(self.index) - len(fresh),
+                             np.full(len(fresh), NONE, dtype=np.uint32))
         order = np.argsort(lines, kind="stable")
         ordered, last = lines[order], np.ones(len(order), dtype=bool)
         last[:-1] = ordered[1:] != ordered[:-1]
@@ -237,10 +254,14 @@ class _Claims:
         counts = np.bincount(record, minlength=len(who))
         ids = who.column("id").cast(pa.large_binary()).to_pylist()
         ends = len(self._ids) + np.cumsum(np.fromiter(map(len, ids), dtype=np.int64, count=len(ids)))
-        for name, values in (("_line", lines), ("_before", before), ("owner", record + first), ("pending", np.zeros(len(lines)))):
-            setattr(self, name, grown(getattr(self, name), self._claimed, values.astype(getattr(self, name).dtype)))
-        for name, values in (("unit", unit), ("_names", who.column("name").to_numpy()), ("_keys", who.column("key").to_numpy()),
-                             ("_start", self._claimed + np.cumsum(counts) - counts), ("_size", counts), ("_id_end", ends)):
+        for name, values in (("_line", lines), ("_before", before), ("owner", record + first),
+                             ("pending", np.zeros(len(lines)))):
+            setattr(self, name,
+                    grown(getattr(self, name), self._claimed, values.astype(getattr(self, name).dtype)))
+        for name, values in (("unit", unit), ("_names", who.column("name").to_numpy()),
+                             ("_keys", who.column("key").to_numpy()),
+                             ("_start", self._claimed + np.cumsum(counts) - counts), ("_size", counts),
+                             ("_id_end", ends)):
             setattr(self, name, grown(getattr(self, name), first, values.astype(getattr(self, name).dtype)))
         self._ids += b"".join(ids)
         self._claimed, self._records = self._claimed + len(lines), first + len(who)
@@ -248,8 +269,8 @@ class _Claims:
             self._by_unit.setdefault(one, []).append(first + np.flatnonzero(unit == one))
 
     def on(self, lines: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The claims on each of these lines (-1: a line that is not there), the latest first, one of each at a time: the places
-        in `lines`, and the claims. What is void is left out."""
+        """The claims on each of these lines (-1: a line that is not there), the latest first, one of each at
+        a time: the places in `lines`, and the claims. What is void is left out."""
         at = np.flatnonzero(lines >= 0)
         claim = self._latest[lines[at]]
         while len(at):
@@ -271,9 +292,11 @@ class _Claims:
     def who(self, records: np.ndarray) -> pa.Table:
         """Id, key and name of each."""
         ends = self._id_end[records].tolist()
-        starts = np.where(records > 0, self._id_end[np.maximum(records, 1) - 1], 0).tolist() if len(records) else []
+        starts = np.where(records > 0, self._id_end[np.maximum(records, 1) - 1],
+                          0).tolist() if len(records) else []
         ids = [self._ids[low:high].decode() for low, high in zip(starts, ends, strict=True)]
-        return pa.table({"id": pa.array(ids, pa.string()), "key": self._keys[records], "name": self._names[records]})
+        return pa.table({"id": pa.array(ids, pa.string()), "key": self._keys[records],
+                         "name": self._names[records]})
 
     def of_unit(self, unit: int) -> np.ndarray:
         """The claims of a unit."""

@@ -1,4 +1,5 @@
-"""Texts as one array of bytes, and the pieces of them (lines, paragraphs, words, characters) that are compared and cut out."""
+"""Texts as one array of bytes, and the pieces of them (lines, paragraphs, words, characters) that are
+compared and cut out."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from curator.api.stage import Contract, Outputs, Stage
 from curator_dedup.shared.arrays import mix
 from curator_dedup.shared.values import hash_values
 
-CHUNK_BYTES = 1 << 18  # of text that is worked on at a time, about: the arrays over its bytes take up to 50 times as much
+# of text that is worked on at a time, about: the arrays over its bytes take up to 50 times as much
+CHUNK_BYTES = 1 << 18
 PIECES = pa.schema([
     ("id", pa.string()), ("source", pa.string()),
     ("shard", pa.int64()),  # a value that leads to the shard
@@ -45,12 +47,14 @@ class PieceBatch(Batch):
 
 @dataclass
 class CutBatch(Batch):
-    """What of a record is to be cut out, as far as one shard knows; a record may have several rows. Columns: `CUTS`."""
+    """What of a record is to be cut out, as far as one shard knows; a record may have several rows. Columns:
+    `CUTS`."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts one behind the other: `data`, uint8; text i is data[starts[i]:starts[i + 1]]. A null is an empty text."""
+    """Texts one behind the other: `data`, uint8; text i is data[starts[i]:starts[i + 1]]. A null is an empty
+    text."""
 
     data: np.ndarray
     starts: np.ndarray
@@ -67,7 +71,8 @@ class Texts:
         if not len(starts):
             starts = np.zeros(1, dtype=np.int64)
         size = starts[-1] - starts[0]
-        data = np.frombuffer(data, dtype=np.uint8, count=size, offset=starts[0]) if size else np.empty(0, np.uint8)
+        data = np.frombuffer(data, dtype=np.uint8, count=size,
+                             offset=starts[0]) if size else np.empty(0, np.uint8)
         return cls(data, starts - starts[0])
 
     def __len__(self) -> int:
@@ -91,7 +96,8 @@ class Texts:
     def without(self, removed: np.ndarray) -> pa.LargeStringArray:
         """The texts without the bytes that are marked."""
         starts = self.starts - marked_before(removed, self.starts)
-        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(starts), pa.py_buffer(self.data[~removed]))
+        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(starts),
+                                                pa.py_buffer(self.data[~removed]))
 
     def count(self, marked: np.ndarray) -> np.ndarray:
         """How many bytes of each text are marked, int64."""
@@ -110,7 +116,8 @@ class Texts:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Consecutive pieces of texts: piece i is bytes [start[i], end[i]); those of text t are first[t] to first[t + 1]."""
+    """Consecutive pieces of texts: piece i is bytes [start[i], end[i]); those of text t are first[t] to
+    first[t + 1]."""
 
     start: np.ndarray
     end: np.ndarray
@@ -126,8 +133,8 @@ class Pieces:
         return np.diff(np.concatenate([[0], np.cumsum(marked)])[self.first]).astype(np.int32)
 
     def removed(self, cut: np.ndarray, size: int) -> np.ndarray:
-        """Which of `size` bytes go when the marked pieces are cut out: each with what separates it from the next piece; where
-        no piece of the text is left behind it, from the one before."""
+        """Which of `size` bytes go when the marked pieces are cut out: each with what separates it from the
+        next piece; where no piece of the text is left behind it, from the one before."""
         row, index = self.row, np.arange(len(cut))
         kept = np.concatenate([[0], np.cumsum(~cut)])
         trailing = kept[self.first[row + 1]] == kept[index]
@@ -135,7 +142,8 @@ class Pieces:
         before = np.where(index > self.first[row], np.concatenate([[0], self.end[:-1]]), self.start)
         low = np.where(trailing, before, self.start)[cut]
         high = np.where(trailing, self.end, after)[cut]
-        edges = np.zeros(size + 1, dtype=np.int8)  # the ranges do not overlap and none is empty: no place comes twice in a line
+        # the ranges do not overlap and none is empty: no place comes twice in a line
+        edges = np.zeros(size + 1, dtype=np.int8)
         edges[low] += 1
         edges[high] -= 1
         return np.cumsum(edges[:-1], dtype=np.int8).view(bool)
@@ -166,13 +174,15 @@ class HashPieces(Stage):
     shards: int = 16
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None}, adds={f.name: f.type for f in list(PIECES)[2:]})
+        return Contract(needs={self.column, self.scope} - {None},
+                        adds={f.name: f.type for f in list(PIECES)[2:]})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         check_text(self.column, columns[self.column])
 
     def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
-        return {name: columns[name] for name in ("id", "source") if name in columns} | dict(self.contract().adds)
+        return {name: columns[name] for name in ("id", "source")
+                if name in columns} | dict(self.contract().adds)
 
 
 def check_text(column: str, kind: pa.DataType | None) -> None:
@@ -200,13 +210,15 @@ def chunks(texts: Texts, size: int = CHUNK_BYTES) -> Iterator[tuple[int, int]]:
 
 
 def scopes(batch: Batch, scope: str) -> np.ndarray:
-    """What is mixed into the hashes of each row, uint64: pieces of rows with another value of `scope` do not meet."""
+    """What is mixed into the hashes of each row, uint64: pieces of rows with another value of `scope` do not
+    meet."""
     return mix(hash_values(batch, [scope])[0][:, 0])
 
 
 @dataclass(frozen=True)
 class Hashed:
-    """Pieces to compare: the row of each, its place in the record, 96 bits of hash and, maybe, its characters."""
+    """Pieces to compare: the row of each, its place in the record, 96 bits of hash and, maybe, its
+    characters."""
 
     row: np.ndarray
     place: np.ndarray
@@ -217,7 +229,8 @@ class Hashed:
 
 def gathered(batch: Batch, found: list[Hashed], scope: str | None) -> Hashed:
     """What was found in parts of the batch, one or more, together; hashes are those within the scope."""
-    row, place, hashes, check = (np.concatenate([getattr(h, name) for h in found]) for name in ("row", "place", "hash", "check"))
+    row, place, hashes, check = (np.concatenate([getattr(h, name) for h in found])
+                                 for name in ("row", "place", "hash", "check"))
     size = None if found[0].size is None else np.concatenate([h.size for h in found])
     if scope is not None:
         hashes = mix(hashes ^ scopes(batch, scope)[row])
@@ -225,11 +238,13 @@ def gathered(batch: Batch, found: list[Hashed], scope: str | None) -> Hashed:
 
 
 def piece_outputs(batch: Batch, texts: Texts, found: list[Hashed], scope: str | None, shards: int) -> Outputs:
-    """A row for each record of the batch and shard that it has pieces in; records without any are absorbed."""
+    """A row for each record of the batch and shard that it has pieces in; records without any are
+    absorbed."""
     if not found:
         return Outputs(absorbed=batch)
     together = gathered(batch, found, scope)
-    row, place, hashes, check, size = (getattr(together, name) for name in ("row", "place", "hash", "check", "size"))
+    row, place, hashes, check, size = (getattr(together, name)
+                                       for name in ("row", "place", "hash", "check", "size"))
     shard = (hashes % np.uint64(shards)).astype(np.uint16)
     order = np.argsort(shard, kind="stable")  # by shard, record, place
     shard, row = shard[order], row[order]

@@ -22,14 +22,16 @@ _NAME = ["id", "source", "digest"]
 
 @dataclass(kw_only=True)
 class Repeated(Reduce):
-    """Of pieces that are equal the first `copies` stay; the others are to be cut out. Rows go on as `CutBatch`.
+    """Of pieces that are equal the first `copies` stay; the others are to be cut out. Rows go on as
+    `CutBatch`.
 
-    The order is that of (id, source, a hash of the text, place). `span`: how many places a piece takes; copies that overlap
-    one that stays are neither cut nor counted. Pieces are equal when 96 bits of hash are: among n different ones some two
-    are mistaken for each other with a probability of about n * n / 2^97 (a millionth at 4 * 10^11).
+    The order is that of (id, source, a hash of the text, place). `span`: how many places a piece takes;
+    copies that overlap one that stays are neither cut nor counted. Pieces are equal when 96 bits of hash are:
+    among n different ones some two are mistaken for each other with a probability of about n * n / 2^97 (a
+    millionth at 4 * 10^11).
 
-    Memory: 20 bytes a piece of the shard (24 with sizes), what comes above `memory_bytes` in temporary files (in TMPDIR);
-    and about 60 and its id a record with a piece there.
+    Memory: 20 bytes a piece of the shard (24 with sizes), what comes above `memory_bytes` in temporary files
+    (in TMPDIR); and about 60 and its id a record with a piece there.
     """
 
     copies: int = 1
@@ -63,10 +65,13 @@ class Repeated(Reduce):
         order, twin = ordered(table)
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        nothing = (np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
-        found = [nothing, *(chosen(*equals, self.copies, self.span) for equals in self._pieces.repeated(rank))]
+        nothing = (np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.int64),
+                   np.empty(0, np.int64))
+        found = [nothing,
+                 *(chosen(*equals, self.copies, self.span) for equals in self._pieces.repeated(rank))]
         self.clear()
-        yield from _cut_rows(table, order, twin, *(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+        yield from _cut_rows(table, order, twin,
+                             *(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 
 
 class _Pieces:
@@ -93,7 +98,8 @@ class _Pieces:
         hashes, *columns = (_flat(table.column(name)) for name in ("hashes", "checks", "places", "sizes"))
         self._hashes.add(hashes, np.arange(self._count, self._count + len(hashes)))
         self._count += len(hashes)
-        assert self._count < 1 << 32, f"{self._count} pieces are more than one shard can hold: ask for more shards"
+        assert self._count < 1 << 32, (
+            f"{self._count} pieces are more than one shard can hold: ask for more shards")
         for column, values in zip((self._check, self._place, self._size), columns, strict=True):
             column.add(values)
         self._per_row.add(pc.list_value_length(table.column("hashes")).to_numpy())
@@ -103,7 +109,8 @@ class _Pieces:
                 column.spill()
 
     def repeated(self, rank: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-        """Pieces whose hash is there twice or more, all of one hash together: a number for it, check, key, size."""
+        """Pieces whose hash is there twice or more, all of one hash together: a number for it, check, key,
+        size."""
         check, place, size = (column.whole() for column in (self._check, self._place, self._size))
         ends = np.cumsum(self._per_row.whole(), dtype=np.int64)
         for number, pieces in self._hashes.buckets():
@@ -117,17 +124,21 @@ class _Pieces:
 
 def _flat(lists: pa.ChunkedArray) -> np.ndarray:
     flat = pc.list_flatten(lists)
-    return np.concatenate([np.empty(0, flat.type.to_pandas_dtype()), *(chunk.to_numpy() for chunk in flat.chunks)])
+    return np.concatenate([np.empty(0, flat.type.to_pandas_dtype()),
+                           *(chunk.to_numpy() for chunk in flat.chunks)])
 
 
 def ordered(names: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """The rows in the order of (id, source, digest); and, in that order, the number of each among its equals."""
+    """The rows in the order of (id, source, digest); and, in that order, the number of each among its
+    equals."""
     plain = names.set_column(1, "source", names.column("source").cast(pa.string()))
-    order = pc.sort_indices(plain, sort_keys=[(name, "ascending") for name in _NAME]).to_numpy().astype(np.int64)
+    order = pc.sort_indices(plain,
+                            sort_keys=[(name, "ascending") for name in _NAME]).to_numpy().astype(np.int64)
     fresh = np.ones(len(order), dtype=bool)
     if len(order) > 1:
         taken = plain.take(pa.array(order))
-        equal = [pc.equal(taken.column(n).slice(1), taken.column(n).slice(0, len(order) - 1)).to_numpy() for n in _NAME]
+        equal = [pc.equal(taken.column(n).slice(1), taken.column(n).slice(0, len(order) - 1)).to_numpy()
+                 for n in _NAME]
         fresh[1:] = ~(equal[0] & equal[1] & equal[2])
     first = np.flatnonzero(fresh)
     return order, np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
@@ -135,7 +146,8 @@ def ordered(names: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def chosen(hashes: np.ndarray, checks: np.ndarray, keys: np.ndarray, sizes: np.ndarray, copies: int,
            span: int) -> tuple[np.ndarray, ...]:
-    """Of equal pieces those to cut, as (key, size, key of the first one), and the keys of those that stay in their stead.
+    """Of equal pieces those to cut, as (key, size, key of the first one), and the keys of those that stay in
+    their stead.
 
     There is at least one piece. A key is the rank of the record (see `RANK`) and the place.
     """
@@ -157,18 +169,23 @@ def chosen(hashes: np.ndarray, checks: np.ndarray, keys: np.ndarray, sizes: np.n
             break
     lost = np.zeros(len(first), dtype=bool)
     lost[group[free]] = True
-    kept = stays & lost[group] if span > 1 else np.zeros(len(order), dtype=bool)  # what is one place long cannot be cut into
+    # what is one place long cannot be cut into
+    kept = stays & lost[group] if span > 1 else np.zeros(len(order), dtype=bool)
     return keys[free], sizes[free], keys[first[group[free]]], keys[kept]
 
 
-def _cut_rows(table: pa.Table, order: np.ndarray, twin: np.ndarray, cut: np.ndarray, size: np.ndarray, of: np.ndarray,
+def _cut_rows(table: pa.Table, order: np.ndarray, twin: np.ndarray, cut: np.ndarray, size: np.ndarray,
+              of: np.ndarray,
               kept: np.ndarray) -> Iterator[CutBatch]:
-    """Rows of `CutBatch` for what `chosen` found, in the order of records. `order`, `twin`: of the rows of `table`, by rank."""
+    """Rows of `CutBatch` for what `chosen` found, in the order of records. `order`, `twin`: of the rows of
+    `table`, by rank."""
     by_key = np.argsort(cut)
     cut, size, of, kept = cut[by_key], size[by_key], of[by_key], np.sort(kept)
     ranks = np.union1d(cut >> RANK, kept >> RANK)
-    cut_at, kept_at = (np.searchsorted(keys >> RANK, np.append(ranks, np.iinfo(np.int64).max)) for keys in (cut, kept))
-    longest = np.lexsort((cut, -size.astype(np.int64), cut >> RANK))  # of each record the longest first, then the first
+    cut_at, kept_at = (np.searchsorted(keys >> RANK, np.append(ranks, np.iinfo(np.int64).max))
+                       for keys in (cut, kept))
+    # of each record the longest first, then the first
+    longest = np.lexsort((cut, -size.astype(np.int64), cut >> RANK))
     for low in range(0, len(ranks), SEND_ROWS):
         some = ranks[low:low + SEND_ROWS]
         bounds = slice(low, low + len(some) + 1)
@@ -181,8 +198,10 @@ def _cut_rows(table: pa.Table, order: np.ndarray, twin: np.ndarray, cut: np.ndar
             "id": rows.column("id").cast(pa.string()), "source": rows.column("source").cast(pa.string()),
             "digest": rows.column("digest"), "twin": pa.array(twin[some].astype(np.int32)),
             "cut": _places(cut, cut_at[bounds]), "kept": _places(kept, kept_at[bounds]),
-            "of": holders.column("id").cast(pa.string()).take(at), "cluster": pa.array(record_keys(Batch(holders))).take(at),
-            "of_size": pa.array(size[best]).take(at), "of_place": pa.array((cut[best] & PLACE).astype(np.uint32)).take(at),
+            "of": holders.column("id").cast(pa.string()).take(at),
+            "cluster": pa.array(record_keys(Batch(holders))).take(at),
+            "of_size": pa.array(size[best]).take(at),
+            "of_place": pa.array((cut[best] & PLACE).astype(np.uint32)).take(at),
         }, schema=CUTS))
 
 

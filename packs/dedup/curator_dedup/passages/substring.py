@@ -19,29 +19,34 @@ from curator_dedup.shared.arrays import mix, ranges
 COUNTED = ("removed_spans", "removed_span_chars")
 FACTORS = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)  # odd, so that each has an inverse modulo 2^64
 LONG = 64  # bytes of a token that are hashed eight at a time
-_BYTES = mix(np.arange(1, 257, dtype=np.uint64) * np.uint64(FACTORS[0]))  # a random number for each byte, and each small number
-_FIRST = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)  # keeps so many bytes of eight
+# a random number for each byte, and each small number
+_BYTES = mix(np.arange(1, 257, dtype=np.uint64) * np.uint64(FACTORS[0]))
+# keeps so many bytes of eight
+_FIRST = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
 Tokens = Literal["words", "chars", "bytes"]
 
 
 @dataclass(kw_only=True)
 class DedupSubstring(Composite):
-    """Cut out passages of `tokens` tokens or more that stand elsewhere in the corpus, or earlier in the record itself.
+    """Cut out passages of `tokens` tokens or more that stand elsewhere in the corpus, or earlier in the
+    record itself.
 
-    `unit`: what a token is: `words` (between white space), `chars` (code points) or `bytes` (a character is never cut in two).
-    Of equal passages the first `copies` stay whole, in order of id, source and place. `scope`: a column; only records with the
-    same value there are compared.
+    `unit`: what a token is: `words` (between white space), `chars` (code points) or `bytes` (a character is
+    never cut in two). Of equal passages the first `copies` stay whole, in order of id, source and place.
+    `scope`: a column; only records with the same value there are compared.
 
-    `action: cut`: records go on with what is left; `removed_spans` and `removed_span_chars` say what is gone. One that holds
-    nothing that others lose in its favour, and of which fewer than `min_left` characters are left, white space not
-    counted, goes to `duplicate` as it was. `action: drop`: no text is changed; a record goes to `duplicate` when passages that
-    stand elsewhere make up `min_share` of its characters or more. (What they name as original may then be dropped itself.)
-    There, `duplicate_of` is the record where its first such passage is kept, `similarity` the share of such passages.
+    `action: cut`: records go on with what is left; `removed_spans` and `removed_span_chars` say what is gone.
+    One that holds nothing that others lose in its favour, and of which fewer than `min_left` characters are
+    left, white space not counted, goes to `duplicate` as it was. `action: drop`: no text is changed; a record
+    goes to `duplicate` when passages that stand elsewhere make up `min_share` of its characters or more.
+    (What they name as original may then be dropped itself.) There, `duplicate_of` is the record where its
+    first such passage is kept, `similarity` the share of such passages.
 
-    Source: Lee et al. 2022, "Deduplicating Training Data Makes Language Models Better", section 4.1: spans of 50 BPE tokens or
-    more that a suffix array finds twice. Known difference: every window of `tokens` tokens is hashed and the hashes are
-    sorted, which finds the same spans (a repeated span is a run of windows that each occur twice) and can be sharded. A window
-    that stays for others is not cut into, so up to `tokens` - 1 tokens beside it stay too.
+    Source: Lee et al. 2022, "Deduplicating Training Data Makes Language Models Better", section 4.1: spans of
+    50 BPE tokens or more that a suffix array finds twice. Known difference: every window of `tokens` tokens
+    is hashed and the hashes are sorted, which finds the same spans (a repeated span is a run of windows that
+    each occur twice) and can be sharded. A window that stays for others is not cut into, so up to `tokens` -
+    1 tokens beside it stay too.
 
     Memory and disk of `shards`, `memory_bytes`: see `Repeated`; there is one piece a token.
     """
@@ -62,12 +67,15 @@ class DedupSubstring(Composite):
     def __post_init__(self) -> None:
         for field, known in (("unit", ("words", "chars", "bytes")), ("action", ("cut", "drop"))):
             if getattr(self, field) not in known:
-                raise RecipeError(f"dedup.substring: {field} must be one of {', '.join(known)}, got {getattr(self, field)!r}")
+                raise RecipeError(f"dedup.substring: {field} must be one of {', '.join(known)}, got "
+                                  f"{getattr(self, field)!r}")
         for field, least in (("tokens", 2), ("copies", 1), ("min_left", 1), ("shards", 1)):
             if getattr(self, field) < least:
-                raise RecipeError(f"dedup.substring: {field} must be {least} or more, got {getattr(self, field)}")
+                raise RecipeError(f"dedup.substring: {field} must be {least} or more, got "
+                                  f"{getattr(self, field)}")
         if not 0 < self.min_share <= 1:
-            raise RecipeError(f"dedup.substring: min_share must be above 0 and at most 1, got {self.min_share}")
+            raise RecipeError("dedup.substring: min_share must be above 0 and at most 1, got "
+                              f"{self.min_share}")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column, self.scope} - {None},
@@ -77,7 +85,8 @@ class DedupSubstring(Composite):
         share = self.min_share if self.action == "drop" else None
         windows = {"column": self.column, "tokens": self.tokens, "unit": self.unit, "shards": self.shards}
         pieces = rows >> WindowPieces(**windows, scope=self.scope)
-        cuts = pieces >> Repeated(copies=self.copies, span=self.tokens, shards=self.shards, memory_bytes=self.memory_bytes)
+        cuts = pieces >> Repeated(copies=self.copies, span=self.tokens, shards=self.shards,
+                                  memory_bytes=self.memory_bytes)
         return (rows + cuts) >> CutWindows(**windows, min_left=self.min_left, min_share=share)
 
 
@@ -124,7 +133,7 @@ class CutWindows(Cut):
         return share >= self.min_share, np.zeros(len(share), dtype=bool)
 
 
-# -- tokens -------------------------------------------------------------------------------------------------------
+# -- tokens --------------------------------------------------------------------------------------------------
 
 
 def tokens_of(texts: Texts, unit: Tokens) -> Pieces:
@@ -162,10 +171,12 @@ def whole_characters(texts: Texts, removed: np.ndarray) -> np.ndarray:
 
 
 def windows(texts: Texts, unit: Tokens, width: int, base: int = 0) -> Hashed:
-    """Every run of `width` tokens, by the number of its first one, with its hash. `base` is added to their rows.
+    """Every run of `width` tokens, by the number of its first one, with its hash. `base` is added to their
+    rows.
 
-    A hash is a polynomial of the hashes of the tokens, modulo 2^64, of which sums over prefixes give that of any run
-    (Karp & Rabin 1987). Tokens are replaced by random numbers before, for the low bits of such a sum are weak.
+    A hash is a polynomial of the hashes of the tokens, modulo 2^64, of which sums over prefixes give that of
+    any run (Karp & Rabin 1987). Tokens are replaced by random numbers before, for the low bits of such a sum
+    are weak.
     """
     tokens = tokens_of(texts, unit)
     counts = np.maximum(np.diff(tokens.first) - width + 1, 0)
@@ -195,7 +206,8 @@ def token_hashes(texts: Texts, tokens: Pieces, unit: Tokens) -> np.ndarray:
 
 
 def of_runs(values: np.ndarray, width: int, factor: int) -> np.ndarray:
-    """The sum of values[i + j] * factor^j over j below `width`, for each i where there are so many values, modulo 2^64."""
+    """The sum of values[i + j] * factor^j over j below `width`, for each i where there are so many values,
+    modulo 2^64."""
     if len(values) < width:
         return np.empty(0, dtype=np.uint64)
     sums = np.zeros(len(values) + 1, dtype=np.uint64)

@@ -22,26 +22,29 @@ from curator_dedup.shared.arrays import flat, mix
 from curator_dedup.shared.rows import SketchBatch
 
 CLUSTER_ROWS = 1000  # of a cluster, on average, up to a million rows; beyond, the square root of their number
-SAMPLE_ROWS = 50  # for each cluster, to find its center. faiss (Clustering.h) warns below 39 and takes 256 at most
+# for each cluster, to find its center. faiss (Clustering.h) warns below 39 and takes 256 at most
+SAMPLE_ROWS = 50
 SAMPLE_BYTES = 256 << 20  # of sketches in the sample, at most; twice that while it is gathered
 
 
 @dataclass(kw_only=True)
 class Centroids(Reduce):
-    """Gives each sketch of a vector the keys of the `probes` clusters whose centers are nearest: a row for each shard of these.
+    """Gives each sketch of a vector the keys of the `probes` clusters whose centers are nearest: a row for
+    each shard of these.
 
-    `clusters`: how many; None for so many that one has 1,000 rows on average, or from a million rows on the square root of
-    their number (then labels and comparisons cost about the same). Centers are found by k-means on a sample of at most 50
-    vectors a cluster (less where they take more than 256 MB). It is chosen by a hash of the vector, so equal vectors count
-    once; and as sums are exact (see `on_grid`), neither the order of rows nor what else is in their batch plays a role.
-    `seed`: of the sample and of the first centers.
+    `clusters`: how many; None for so many that one has 1,000 rows on average, or from a million rows on the
+    square root of their number (then labels and comparisons cost about the same). Centers are found by
+    k-means on a sample of at most 50 vectors a cluster (less where they take more than 256 MB). It is chosen
+    by a hash of the vector, so equal vectors count once; and as sums are exact (see `on_grid`), neither the
+    order of rows nor what else is in their batch plays a role. `seed`: of the sample and of the first
+    centers.
 
-    `rank`: put one more number before the others of `rank`, so that of similar records the one that is farthest from
-    its center is best (`hard`), or the nearest (`easy`), or any (`random`). Source: SemDeDup (Abbas et al. 2023), which
-    keeps the farthest; the names are NeMo Curator's.
+    `rank`: put one more number before the others of `rank`, so that of similar records the one that is
+    farthest from its center is best (`hard`), or the nearest (`easy`), or any (`random`). Source: SemDeDup
+    (Abbas et al. 2023), which keeps the farthest; the names are NeMo Curator's.
 
-    `shards`: of the stage that comes next. One worker sees all rows. It multiplies matrices: with several `cpus` by as many
-    threads, with a GPU by torch there.
+    `shards`: of the stage that comes next. One worker sees all rows. It multiplies matrices: with several
+    `cpus` by as many threads, with a GPU by torch there.
     """
 
     clusters: int | None = None
@@ -98,9 +101,11 @@ class Centroids(Reduce):
         if not len(batch):
             return batch
         assert self._centers is not None, "rows in pass two that were not there in pass one"
-        numbers, products = nearest(on_grid(unit_vectors(_sketches(batch))), self._centers, self.probes, self._device)
+        numbers, products = nearest(on_grid(unit_vectors(_sketches(batch))), self._centers, self.probes,
+                                    self._device)
         scope = _first_keys(batch)
-        row, place, counts, keys = by_shard(mix(scope[:, None] ^ mix(numbers.astype(np.uint64) + np.uint64(1))), self.shards)
+        row, place, counts, keys = (by_shard(mix(scope[:, None] ^ mix(numbers.astype(np.uint64)
+                                                                      + np.uint64(1))), self.shards))
         if self.rank is not None:
             batch = batch.with_columns({"rank": _ranked(batch, self._ranks(batch, products[:, 0]))})
         ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
@@ -161,18 +166,21 @@ def _sketches(batch: Batch) -> np.ndarray:
         InputError: they are of different widths.
     """
     column = flat(batch.rows.column("sketch").cast(pa.large_binary()))
-    offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset:column.offset + len(column) + 1]
+    offsets = np.frombuffer(column.buffers()[1],
+                            dtype=np.int64)[column.offset:column.offset + len(column) + 1]
     widths = np.unique(np.diff(offsets))
     if len(widths) != 1:
         shown = ", ".join(str(w // 2) for w in widths[:5].tolist())
         raise InputError(f"vectors to compare must all have one width; there are some with {shown} values")
-    return np.frombuffer(column.buffers()[2], dtype=np.uint8)[offsets[0]:offsets[-1]].reshape(len(column), int(widths[0]))
+    return np.frombuffer(column.buffers()[2],
+                         dtype=np.uint8)[offsets[0]:offsets[-1]].reshape(len(column), int(widths[0]))
 
 
 def _first_keys(batch: Batch) -> np.ndarray:
     """The one key that each row comes with: its scope's. uint64 [n]."""
     keys = flat(batch.rows.column("keys")).flatten().to_numpy()
-    assert len(keys) == len(batch), "centroids want sketches with one key a row, as `Cosine` gives them without planes"
+    assert len(keys) == len(batch), (
+        "centroids want sketches with one key a row, as `Cosine` gives them without planes")
     return keys
 
 

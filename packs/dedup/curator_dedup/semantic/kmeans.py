@@ -10,12 +10,12 @@ ROUNDS_MAX = 20  # of Lloyd's algorithm; what moves later are few rows, and grou
 
 
 def fit(vectors: np.ndarray, clusters: int, *, seed: int = 1, device: str | None = None) -> np.ndarray:
-    """Centers for `vectors`, both on the grid (see `on_grid`), float32: [k, d] for [n, d]. k is `clusters`, or less where
-    there are not so many different vectors.
+    """Centers for `vectors`, both on the grid (see `on_grid`), float32: [k, d] for [n, d]. k is `clusters`,
+    or less where there are not so many different vectors.
 
-    All sums are exact, so the answer is the same with and without a GPU and with any number of threads; it depends on the
-    order of the vectors. Source: Dhillon & Modha 2001 (spherical k-means: Lloyd's algorithm with sums brought back to
-    length 1); first centers: `first`.
+    All sums are exact, so the answer is the same with and without a GPU and with any number of threads; it
+    depends on the order of the vectors. Source: Dhillon & Modha 2001 (spherical k-means: Lloyd's algorithm
+    with sums brought back to length 1); first centers: `first`.
     """
     centers = first(vectors, clusters, seed=seed, device=device)
     labels = np.full(len(vectors), -1)
@@ -28,15 +28,16 @@ def fit(vectors: np.ndarray, clusters: int, *, seed: int = 1, device: str | None
 
 
 def first(vectors: np.ndarray, clusters: int, *, seed: int = 1, device: str | None = None) -> np.ndarray:
-    """Vectors to begin with, all different: drawn in rounds, a quarter more in each, with a chance that grows with the
-    square of the distance to the nearest one drawn before.
+    """Vectors to begin with, all different: drawn in rounds, a quarter more in each, with a chance that grows
+    with the square of the distance to the nearest one drawn before.
 
     Source: k-means++ (Arthur & Vassilvitskii 2007), which draws one a round; many a round as in k-means|| (Bahmani et al.
     2012), so that all rounds together cost one round of Lloyd's algorithm. Drawn without replacement by the least of
     exponential times (Efraimidis & Spirakis 2006).
     """
     random = np.random.default_rng(seed)
-    own = np.einsum("ij,ij->i", vectors, vectors)  # with itself: no product with a vector of the same length is higher
+    # with itself: no product with a vector of the same length is higher
+    own = np.einsum("ij,ij->i", vectors, vectors)
     best = np.zeros(len(vectors), dtype=np.float32)
     drawn = np.empty(0, dtype=np.int64)
     while len(drawn) < clusters:
@@ -53,7 +54,8 @@ def first(vectors: np.ndarray, clusters: int, *, seed: int = 1, device: str | No
 
 
 def _middles(vectors: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """The direction of the sum of each group; a group without one (nobody is in it, or they cancel out) stays where it was."""
+    """The direction of the sum of each group; a group without one (nobody is in it, or they cancel out) stays
+    where it was."""
     order = np.argsort(labels, kind="stable")
     there, starts = np.unique(labels[order], return_index=True)
     sums = np.add.reduceat(vectors[order].astype(np.int32), starts, axis=0, dtype=np.int64).astype(np.float64)

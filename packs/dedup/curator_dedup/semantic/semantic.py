@@ -26,28 +26,33 @@ SHARDS = {"kmeans": 16, "neighbours": 4}
 
 @dataclass(kw_only=True)
 class DedupSemantic(Composite):
-    """Of records whose embeddings have a cosine of at least `threshold` one is kept; the others go to `duplicate`.
+    """Of records whose embeddings have a cosine of at least `threshold` one is kept; the others go to
+    `duplicate`.
 
-    `column`: the embeddings, lists of numbers of one width; a record without one, or with one that is 0, equals no other.
-    `threshold`: 0.95 by default; or `eps`, which is 1 - threshold (0.05; SemDeDup and NeMo Curator say it so). A duplicate
-    has this cosine to the record in `duplicate_of`; with `radius: 2` it may be two such steps away, with null any number.
+    `column`: the embeddings, lists of numbers of one width; a record without one, or with one that is 0,
+    equals no other. `threshold`: 0.95 by default; or `eps`, which is 1 - threshold (0.05; SemDeDup and NeMo
+    Curator say it so). A duplicate has this cosine to the record in `duplicate_of`; with `radius: 2` it may
+    be two such steps away, with null any number.
 
-    `mode`: `cluster` is a barrier, and who stays does not depend on order or workers. `stream` decides as records flow by, in
-    the memory of one worker (2 bytes a component and 24 a key for each that stays): the first to arrive stays.
+    `mode`: `cluster` is a barrier, and who stays does not depend on order or workers. `stream` decides as
+    records flow by, in the memory of one worker (2 bytes a component and 24 a key for each that stays): the
+    first to arrive stays.
 
-    `method`: where pairs are looked for. `kmeans` (by default; in mode `cluster` only): among records that have one of their
-    `probes` nearest centers of `clusters` in common (null: 1,000 records a cluster, from a million records on the square root
-    of their number); other pairs are not found, and more probes find more. `neighbours` (always so in mode `stream`): among
-    records on the same sides of random planes; 99 % of the pairs at the threshold are found, wherever they lie. The work
-    grows where many records point about the same way, and below a threshold of 0.9.
+    `method`: where pairs are looked for. `kmeans` (by default; in mode `cluster` only): among records that
+    have one of their `probes` nearest centers of `clusters` in common (null: 1,000 records a cluster, from a
+    million records on the square root of their number); other pairs are not found, and more probes find more.
+    `neighbours` (always so in mode `stream`): among records on the same sides of random planes; 99 % of the
+    pairs at the threshold are found, wherever they lie. The work grows where many records point about the
+    same way, and below a threshold of 0.9.
 
-    `keep`: which one is kept, as in `dedup.near`; with `kmeans` also `hard` (the farthest from its center), `easy` (the
-    nearest) or `random`. `scope`: only records that have the same value in this column are compared. `reference`: a SQL
-    condition; records for which it is true are never removed, only those like them. `seed`: of centers and planes.
-    `shards`: into how many parts the work is divided; null for 16, and for 4 with `neighbours`, where every record is in
-    nearly all of them. `alarm_above`: as in `dedup.near`.
+    `keep`: which one is kept, as in `dedup.near`; with `kmeans` also `hard` (the farthest from its center),
+    `easy` (the nearest) or `random`. `scope`: only records that have the same value in this column are
+    compared. `reference`: a SQL condition; records for which it is true are never removed, only those like
+    them. `seed`: of centers and planes. `shards`: into how many parts the work is divided; null for 16, and
+    for 4 with `neighbours`, where every record is in nearly all of them. `alarm_above`: as in `dedup.near`.
 
-    With a GPU (`resources: {gpus: 1}`) centers, labels and comparisons are computed there, with the same result.
+    With a GPU (`resources: {gpus: 1}`) centers, labels and comparisons are computed there, with the same
+    result.
 
     Source: SemDeDup, Abbas et al. 2023 (kmeans); Charikar 2002 (neighbours).
     """
@@ -71,7 +76,8 @@ class DedupSemantic(Composite):
 
     def __post_init__(self) -> None:
         if self.threshold is not None and self.eps is not None:
-            raise RecipeError("dedup.semantic: threshold and eps say the same (eps is 1 - threshold); give one of them")
+            raise RecipeError("dedup.semantic: threshold and eps say the same (eps is 1 - threshold); give "
+                              "one of them")
         if self.eps is not None and not 0 <= self.eps < 1:
             raise RecipeError(f"dedup.semantic: eps must be 0 or more and below 1, got {self.eps}")
         if self.mode not in ("cluster", "stream"):
@@ -80,19 +86,23 @@ class DedupSemantic(Composite):
             self._check_stream()
         if self.method not in ("kmeans", "neighbours", None):
             raise RecipeError(f"dedup.semantic: method must be kmeans or neighbours, got {self.method!r}")
-        check_clustering("dedup.semantic", self.radius, 16 if self.shards is None else self.shards, self.alarm_above)
+        check_clustering("dedup.semantic", self.radius, 16 if self.shards is None else self.shards,
+                         self.alarm_above)
         self._method = self.method or ("kmeans" if self.mode == "cluster" else "neighbours")
         by_center = self.keep in BY_CENTER if isinstance(self.keep, str) else False
         if by_center and self._method != "kmeans":
-            raise RecipeError(f"dedup.semantic: keep: {self.keep} goes by the centers of clusters, so it needs method: kmeans")
+            raise RecipeError(f"dedup.semantic: keep: {self.keep} goes by the centers of clusters, so it "
+                              "needs method: kmeans")
         self._rank = self.keep if by_center else None
         self._keep = Keep() if by_center else Keep.parse(self.keep)
-        self._measure = Cosine(self.column, self._least(), planes=self._method == "neighbours", seed=self.seed)
+        self._measure = Cosine(self.column, self._least(), planes=self._method == "neighbours",
+                               seed=self.seed)
         self._parts()  # nonsense in other fields is refused by these
 
     def _check_stream(self) -> None:
         if self.method == "kmeans":
-            raise RecipeError("dedup.semantic: method: kmeans needs all records: set mode: cluster, or leave method out")
+            raise RecipeError("dedup.semantic: method: kmeans needs all records: set mode: cluster, or leave "
+                              "method out")
         check_stream(self, keep="first", reference=None, radius=1, clusters=None)
 
     def _least(self) -> float:
@@ -108,11 +118,13 @@ class DedupSemantic(Composite):
         shards = SHARDS[self._method] if self.shards is None else self.shards
         sketch = Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
                         shards=1 if self._method == "kmeans" else shards)
-        centroids = Centroids(clusters=self.clusters, probes=self.probes, rank=self._rank, seed=self.seed, shards=shards)
+        centroids = Centroids(clusters=self.clusters, probes=self.probes, rank=self._rank, seed=self.seed,
+                              shards=shards)
         pairs = FindPairs(measure=self._measure, shards=shards)
         clusters = Clusters(radius=self.radius, drops_all=self._keep.drops_all)
         split = Split(measure=self._measure, shards=shards, alarm_above=self.alarm_above)
-        return sketch, centroids.with_(resources=self.resources), pairs.with_(resources=self.resources), clusters, split
+        return (sketch, centroids.with_(resources=self.resources), pairs.with_(resources=self.resources),
+                clusters, split)
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         if self.mode == "stream":

@@ -59,18 +59,21 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """A bijection of uint64 that spreads any values over all bits: the finalizer of SplitMix64 (Steele et al. 2014)."""
+    """A bijection of uint64 that spreads any values over all bits: the finalizer of SplitMix64 (Steele et al.
+    2014)."""
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return values ^ (values >> np.uint64(31))
 
 
-def pairs_of_key(there: np.ndarray, numbers: np.ndarray, keys: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
-    """Pairs that share a key, the row in the high half and the number in the low one; int64. Of a key the first `most` numbers.
+def pairs_of_key(there: np.ndarray, numbers: np.ndarray, keys: np.ndarray, rows: np.ndarray,
+                 most: int) -> np.ndarray:
+    """Pairs that share a key, the row in the high half and the number in the low one; int64. Of a key the
+    first `most` numbers.
 
-    `there`: keys in ascending order, uint64; `numbers`: uint32, of who has each. `keys`: uint64 [k]; `rows`: int64 [k], of who
-    looks for each.
+    `there`: keys in ascending order, uint64; `numbers`: uint32, of who has each. `keys`: uint64 [k]; `rows`:
+    int64 [k], of who looks for each.
     """
     first = np.searchsorted(there, keys, "left")
     counts = np.minimum(np.searchsorted(there, keys, "right") - first, most)

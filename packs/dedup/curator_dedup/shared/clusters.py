@@ -24,18 +24,20 @@ VERDICT_ROWS = 100_000  # of one batch
 
 @dataclass(kw_only=True)
 class Clusters(Reduce):
-    """Takes similar pairs and makes a verdict for each record of each cluster; `greedy.assign` says what a cluster is.
+    """Takes similar pairs and makes a verdict for each record of each cluster; `greedy.assign` says what a
+    cluster is.
 
     `radius`: how many pairs a record may be away from the one that is kept in its place; null for no bound.
     `drops_all`: the best record of a cluster goes too, as a duplicate of itself; references stay.
 
-    The verdicts are a pure function of the set of pairs. They come cluster by cluster (in order of its name), the
-    records of a cluster in keep order. A record that has a pair with itself is there twice: it counts twice in the size of its
-    cluster, and has a verdict though it be alone in it; which of its rows stays is for the next stage to say.
-    If pairs disagree about the rank of a record its best ranks count, and a record that any pair calls a reference is one.
+    The verdicts are a pure function of the set of pairs. They come cluster by cluster (in order of its name),
+    the records of a cluster in keep order. A record that has a pair with itself is there twice: it counts
+    twice in the size of its cluster, and has a verdict though it be alone in it; which of its rows stays is
+    for the next stage to say. If pairs disagree about the rank of a record its best ranks count, and a record
+    that any pair calls a reference is one.
 
-    Memory: 12 bytes a pair, and a record 50 to 70 bytes, its id, and 8 bytes for each keep order; three times that while
-    `finish` works.
+    Memory: 12 bytes a pair, and a record 50 to 70 bytes, its id, and 8 bytes for each keep order; three times
+    that while `finish` works.
     """
 
     name = "clusters"
@@ -53,7 +55,8 @@ class Clusters(Reduce):
 
     def contract(self) -> Contract:
         return Contract(needs={name: EDGE.field(name).type for name in self.columns},
-                        adds={field.name: field.type for field in VERDICT if field.name not in ("id", "source")})
+                        adds={field.name: field.type for field in VERDICT
+                              if field.name not in ("id", "source")})
 
     def setup(self, ctx: Context) -> None:
         self.clear()
@@ -106,9 +109,12 @@ class Clusters(Reduce):
             rows = members[start:start + VERDICT_ROWS]
             best, lost = kept[rows], ~gone[rows]
             yield verdicts({
-                "id": ids.take(pa.array(rows)), "source": sources.take(pa.array(rows)), "digest": digests[rows],
-                "cluster": cluster_names(keys[best]), "duplicate_of": ids.take(pa.array(best.astype(np.int64), mask=lost)),
-                "similarity": pa.array(found[rows], pa.float32(), mask=lost), "reference": reference[rows]}, sizes[best])
+                "id": ids.take(pa.array(rows)), "source": sources.take(pa.array(rows)),
+                "digest": digests[rows],
+                "cluster": cluster_names(keys[best]),
+                "duplicate_of": ids.take(pa.array(best.astype(np.int64), mask=lost)),
+                "similarity": pa.array(found[rows], pa.float32(), mask=lost), "reference": reference[rows]},
+                           sizes[best])
 
 
 def verdicts(columns: Mapping[str, Any], sizes: np.ndarray) -> VerdictBatch:
@@ -118,14 +124,15 @@ def verdicts(columns: Mapping[str, Any], sizes: np.ndarray) -> VerdictBatch:
     return VerdictBatch(rows.select(VERDICT.names).cast(VERDICT))
 
 
-# -- names --------------------------------------------------------------------------------------------------------
+# -- names ---------------------------------------------------------------------------------------------------
 
 
 def cluster_keys(ids: pa.ChunkedArray, sources: pa.ChunkedArray, digests: np.ndarray) -> np.ndarray:
     """What the clusters of these best records are called, uint64: a hash of source, id and digest."""
     # By way of numpy, which makes Python's texts several times faster than `to_pylist`.
     named = zip(np.asarray(sources.cast(pa.large_string())), np.asarray(ids), digests.tolist(), strict=True)
-    return np.array([xxhash.xxh3_64_intdigest(f"{source}\0{record}".encode(), digest) for source, record, digest in named],
+    return np.array([xxhash.xxh3_64_intdigest(f"{source}\0{record}".encode(), digest)
+                     for source, record, digest in named],
                     dtype=np.uint64)
 
 
@@ -141,11 +148,12 @@ def size_names(sizes: np.ndarray) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(classes))
 
 
-# -- records ------------------------------------------------------------------------------------------------------
+# -- records -------------------------------------------------------------------------------------------------
 
 
 class _Records:
-    """The records that pairs name, by number. Ids and sources are kept as Arrow has them, sources as a dictionary."""
+    """The records that pairs name, by number. Ids and sources are kept as Arrow has them, sources as a
+    dictionary."""
 
     def __init__(self) -> None:
         self._index = HashIndex()
@@ -170,10 +178,12 @@ class _Records:
         return pa.chunked_array(self._ids), pa.chunked_array(self._sources)
 
     def number(self, rows: pa.Table, side: str) -> np.ndarray:
-        """The numbers of the records on one side of pairs (`other_` before the columns' names), uint32; new ones are added."""
+        """The numbers of the records on one side of pairs (`other_` before the columns' names), uint32; new
+        ones are added."""
         ids = rows.column(f"{side}id").cast(pa.large_string()).combine_chunks()
         sources = rows.column(f"{side}source").cast(pa.large_string()).combine_chunks().dictionary_encode()
-        ranks, reference = from_lists(rows.column(f"{side}rank")), rows.column(f"{side}reference").to_numpy().astype(bool)
+        ranks, reference = (from_lists(rows.column(f"{side}rank")),
+                            rows.column(f"{side}reference").to_numpy().astype(bool))
         digests = rows.column(f"{side}digest").to_numpy()
         numbers, new = self._index.find_or_add(_hashes(ids, sources, digests))
         if new.size:
@@ -190,14 +200,16 @@ class _Records:
         if len(self) > len(self.reference):
             size = max(1024, 2 * len(self))
             more = size - len(self.reference)
-            self.ranks = np.concatenate([self.ranks.reshape(len(self.reference), width), np.empty((more, width))])
+            self.ranks = np.concatenate([self.ranks.reshape(len(self.reference), width),
+                                         np.empty((more, width))])
             self.digests = np.concatenate([self.digests, np.empty(more, dtype=np.uint64)])
             self.reference = np.concatenate([self.reference, np.zeros(more, dtype=bool)])
 
 
 def _hashes(ids: pa.Array, sources: pa.DictionaryArray, digests: np.ndarray) -> np.ndarray:
     """A 128-bit hash of id, source and digest for each row, uint64 [n, 2]."""
-    seeds = np.array([xxhash.xxh3_64_intdigest(source.encode()) for source in sources.dictionary.to_pylist()], dtype=np.uint64)
+    seeds = np.array([xxhash.xxh3_64_intdigest(source.encode()) for source in sources.dictionary.to_pylist()],
+                     dtype=np.uint64)
     of_row = (seeds[sources.indices.to_numpy()] ^ digests).tolist()
     hashed = map(xxhash.xxh3_128_digest, ids.cast(pa.large_binary()).to_pylist(), of_row)
     return np.frombuffer(b"".join(hashed), dtype=np.uint64).reshape(-1, 2)

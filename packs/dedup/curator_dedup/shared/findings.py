@@ -14,7 +14,8 @@ SOURCES_ALARMED, SOURCES_SHOWN = 5, 20
 
 
 def findings_of_duplicates(step: str, counts: Counts, alarm_above: Mapping[str, float]) -> Iterator[Finding]:
-    """`alarm_above`: the shares of all records in one `cluster`, and of a `source` lost, above which there is an alarm."""
+    """`alarm_above`: the shares of all records in one `cluster`, and of a `source` lost, above which there is
+    an alarm."""
     yield from _clusters(step, counts, alarm_above.get("cluster", 1.0))
     yield from _sources(step, counts, alarm_above.get("source", 1.0))
 
@@ -23,15 +24,18 @@ def _clusters(step: str, counts: Counts, above: float) -> Iterator[Finding]:
     """From the columns that the part reports which finds clusters."""
     if "cluster_size" not in counts.columns:
         return
-    largest, sizes, rows = counts.columns["cluster_size"].greatest or 0, counts.columns["cluster_sizes"].values or {}, counts.rows_in
+    largest, sizes, rows = (counts.columns["cluster_size"].greatest or 0,
+                            counts.columns["cluster_sizes"].values or {}, counts.rows_in)
     if largest:
         yield Line(f"{count(sum(sizes.values()))} records in clusters of up to {count(largest)}")
     if sizes:
         in_order = sorted(sizes.items(), key=lambda item: int(item[0].split("-")[0]))
-        yield Table("Clusters of duplicates", ("records in a cluster", "records"), [(size, n, rows) for size, n in in_order])
+        yield Table("Clusters of duplicates", ("records in a cluster", "records"),
+                    [(size, n, rows) for size, n in in_order])
     if rows >= ROWS_MIN and largest > max(CLUSTER_MIN, above * rows):
         yield Alarm("warning", f"One cluster of stage {step} has {count(largest)} of {count(rows)} records "
-                    f"({share(largest, rows)}): look at it in clusters/{step}; it may be a template, or an error page.")
+                    f"({share(largest, rows)}): look at it in clusters/{step}; it may be a template, or an "
+                    "error page.")
 
 
 def _sources(step: str, counts: Counts, above: float) -> Iterator[Finding]:
@@ -41,7 +45,9 @@ def _sources(step: str, counts: Counts, above: float) -> Iterator[Finding]:
     lost.sort(key=lambda row: -row[1])
     for source, same, had in lost[:SOURCES_ALARMED]:
         if had >= ROWS_MIN and same > above * had:
-            yield Alarm("warning", f"Stage {step} took {count(same)} of {count(had)} records of source {source} for "
-                        f"duplicates ({share(same, had)}): check that this is meant, and which source `keep` prefers.")
+            yield Alarm("warning",
+                        f"Stage {step} took {count(same)} of {count(had)} records of source {source} for "
+                        f"duplicates ({share(same, had)}): check that this is meant, and which source `keep` "
+                        "prefers.")
     if several := [row for row in lost if row[1] and row[2] > 1]:
         yield Table("Duplicates by source", ("source", "duplicates"), several[:SOURCES_SHOWN])

@@ -1,8 +1,9 @@
 """Clusters over similar pairs, greedy in keep order: pure arrays, no records.
 
-The best record is kept and takes all records within `radius` pairs of it; of those that are left the best is kept, and
-so on. A record is reached only through records that nobody has taken before, and never through a reference. With the
-radius 1 the records that are kept are the lexicographically first maximal independent set.
+The best record is kept and takes all records within `radius` pairs of it; of those that are left the best is
+kept, and so on. A record is reached only through records that nobody has taken before, and never through a
+reference. With the radius 1 the records that are kept are the lexicographically first maximal independent
+set.
 """
 
 from __future__ import annotations
@@ -14,26 +15,31 @@ import numpy as np
 from curator_dedup.shared.arrays import distinct, first_of_each, ranges
 
 NOBODY = np.uint32(2**32 - 1)
-WORTHWHILE = 0.9  # a parallel round that leaves more of the pairs than this is slower than going through them in turn
+# a parallel round that leaves more of the pairs than this is slower than going through them in turn
+WORTHWHILE = 0.9
 
 
-def assign(first: np.ndarray, second: np.ndarray, similarity: np.ndarray, order: np.ndarray, reference: np.ndarray,
+def assign(first: np.ndarray, second: np.ndarray, similarity: np.ndarray, order: np.ndarray,
+           reference: np.ndarray,
            radius: int | None = 1) -> tuple[np.ndarray, np.ndarray]:
-    """For each record the one that is kept in its place (itself if it is kept), uint32, and how similar they are, float32.
+    """For each record the one that is kept in its place (itself if it is kept), uint32, and how similar they
+    are, float32.
 
-    `first`, `second`: the two records of each pair, by number, in any direction and any number of times; one record with
-    itself says nothing. `order`: the rank of each record, all different, 0 the best. `reference`: records that come before
-    all others and are always kept. `radius`: None for no bound (connected components, each to the best reference beside it).
+    `first`, `second`: the two records of each pair, by number, in any direction and any number of times; one
+    record with itself says nothing. `order`: the rank of each record, all different, 0 the best. `reference`:
+    records that come before all others and are always kept. `radius`: None for no bound (connected
+    components, each to the best reference beside it).
 
-    The similarity is that of the pair where there is one; else the lowest on the best of the shortest ways there; NaN for
-    records that are kept.
+    The similarity is that of the pair where there is one; else the lowest on the best of the shortest ways
+    there; NaN for records that are kept.
     """
     best_first = np.lexsort((order, ~reference))
     place = np.empty(len(order), dtype=np.uint32)
     place[best_first] = np.arange(len(order), dtype=np.uint32)
     fixed = reference[best_first]
     useful = (first != second) & ~(reference[first] & reference[second])
-    better, worse, similarity = distinct_pairs(place[first[useful]], place[second[useful]], similarity[useful])
+    better, worse, similarity = distinct_pairs(place[first[useful]], place[second[useful]],
+                                               similarity[useful])
     if radius is None:
         kept = _components(better, worse, fixed)
     elif radius == 1:
@@ -46,7 +52,8 @@ def assign(first: np.ndarray, second: np.ndarray, similarity: np.ndarray, order:
     return representative, measured
 
 
-def distinct_pairs(first: np.ndarray, second: np.ndarray, similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def distinct_pairs(first: np.ndarray, second: np.ndarray,
+                   similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each pair of numbers once, the smaller one first, sorted; of several similarities the highest."""
     if not first.size:
         return first, second, similarity
@@ -58,15 +65,17 @@ def distinct_pairs(first: np.ndarray, second: np.ndarray, similarity: np.ndarray
     return (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32), similarity
 
 
-# -- who is kept. From here a number is a place in keep order, and pairs are sorted and distinct, the better one first --
+# -- who is kept. From here a number is a place in keep order, and pairs are sorted and distinct, the better
+# one first --
 
 
 def _neighbouring(better: np.ndarray, worse: np.ndarray, count: int) -> np.ndarray:
-    """Radius 1. In each round all records are kept that have no better neighbour left: what is decided is what going
-    through them in turn decides, and the rounds are few where the order has nothing to do with the pairs.
+    """Radius 1. In each round all records are kept that have no better neighbour left: what is decided is
+    what going through them in turn decides, and the rounds are few where the order has nothing to do with the
+    pairs.
 
-    Source: Blelloch, Fineman, Shun, "Greedy sequential maximal independent set and matching are parallel on average",
-    SPAA 2012, algorithm 2.
+    Source: Blelloch, Fineman, Shun, "Greedy sequential maximal independent set and matching are parallel on
+    average", SPAA 2012, algorithm 2.
     """
     taken, blocked = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
     left, right = better, worse
@@ -114,7 +123,8 @@ def _within(better: np.ndarray, worse: np.ndarray, fixed: np.ndarray, radius: in
 
 
 def _components(better: np.ndarray, worse: np.ndarray, fixed: np.ndarray) -> np.ndarray:
-    """No bound: the best of each component of records that are no references, or the best reference that has a pair there."""
+    """No bound: the best of each component of records that are no references, or the best reference that has
+    a pair there."""
     known = fixed[better]
     label = _lowest(better[~known], worse[~known], len(fixed))
     owner = np.arange(len(fixed), dtype=np.uint32)
@@ -123,7 +133,8 @@ def _components(better: np.ndarray, worse: np.ndarray, fixed: np.ndarray) -> np.
 
 
 def _lowest(left: np.ndarray, right: np.ndarray, count: int) -> np.ndarray:
-    """The lowest number of each one's component: roots are hung on their lowest neighbour until no pair joins two trees."""
+    """The lowest number of each one's component: roots are hung on their lowest neighbour until no pair joins
+    two trees."""
     label = np.arange(count, dtype=np.uint32)
     while left.size:
         np.minimum.at(label, right, left)
@@ -135,12 +146,13 @@ def _lowest(left: np.ndarray, right: np.ndarray, count: int) -> np.ndarray:
     return label
 
 
-# -- how similar --------------------------------------------------------------------------------------------------
+# -- how similar ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """Pairs in both directions: those of `n` are `to[starts[n]:starts[n + 1]]`; `pair`: which pair each one is."""
+    """Pairs in both directions: those of `n` are `to[starts[n]:starts[n + 1]]`; `pair`: which pair each one
+    is."""
 
     starts: np.ndarray
     to: np.ndarray
@@ -163,8 +175,10 @@ class _Neighbours:
         return self.starts[nodes.astype(np.int64) + 1] - self.starts[nodes]
 
 
-def _similarities(better: np.ndarray, worse: np.ndarray, similarity: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """How similar each record is to the one in `kept`; all clusters are searched at once, one step after the other."""
+def _similarities(better: np.ndarray, worse: np.ndarray, similarity: np.ndarray,
+                  kept: np.ndarray) -> np.ndarray:
+    """How similar each record is to the one in `kept`; all clusters are searched at once, one step after the
+    other."""
     found = np.full(len(kept), np.nan, dtype=np.float32)
     direct = kept[worse] == better
     found[worse[direct]] = similarity[direct]

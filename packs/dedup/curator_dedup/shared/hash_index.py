@@ -1,7 +1,7 @@
 """A compact index from 128-bit hashes to numbers 0, 1, 2, …, looked up and filled by the batch.
 
-Open addressing with linear probing over numpy arrays: 16 bytes a hash and 4 bytes a slot, at least half of the
-slots free; a Python dict of the same takes more than 150 bytes a hash.
+Open addressing with linear probing over numpy arrays: 16 bytes a hash and 4 bytes a slot, at least half of
+the slots free; a Python dict of the same takes more than 150 bytes a hash.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class HashIndex:
         return numbers
 
     def find_or_add(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each hash, added where it is not there; and for each number that is new a row that has it, in order."""
+        """The number of each hash, added where it is not there; and for each number that is new a row that
+        has it, in order."""
         numbers = self.find(hashes)
         absent = np.flatnonzero(numbers < 0)
         if not absent.size:

@@ -16,10 +16,13 @@ from curator.api.batch import Batch
 from curator.api.errors import RecipeError
 
 WORDS = ("first", "longest", "none")  # what may stand alone
-FORMS = {"longest": (), "newest": (), "by": ("order",), "sources": ("column",)}  # what may stand in a mapping, and what beside it
-ALLOWED = ("first, longest, none, {longest: column}, {newest: column}, {by: column, order: desc}, {sources: [pattern, …]}, "
+# what may stand in a mapping, and what beside it
+FORMS = {"longest": (), "newest": (), "by": ("order",), "sources": ("column",)}
+ALLOWED = ("first, longest, none, {longest: column}, {newest: column}, {by: column, order: desc}, {sources: "
+           "[pattern, …]}, "
            "or a list of these")
-ISO_8601 = (r"^\s*(?P<day>\d{4}-\d\d-\d\d)(?:[Tt ](?P<minute>\d\d:\d\d)(?P<second>:\d\d)?(?:[.,](?P<fraction>\d{1,6})\d*)?"
+ISO_8601 = (r"^\s*(?P<day>\d{4}-\d\d-\d\d)(?:[Tt "
+            r"](?P<minute>\d\d:\d\d)(?P<second>:\d\d)?(?:[.,](?P<fraction>\d{1,6})\d*)?"
             r" ?(?:[Zz]|(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)?)?)?\s*$")
 LARGEST = np.finfo(np.float64).max
 
@@ -36,7 +39,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Keep:
-    """A keep order: `orders`, compared one after the other; records that tie in all of them go by id, then by source.
+    """A keep order: `orders`, compared one after the other; records that tie in all of them go by id, then by
+    source.
 
     `drops_all`: of records that are alike none is kept.
     """
@@ -48,11 +52,11 @@ class Keep:
     def parse(cls, value: Any) -> Keep:
         """What a recipe says under `keep:`.
 
-        `first`: the smallest id. `longest`: the longest `text`; `{longest: column}`: the most characters, bytes or
-        entries. `{newest: column}`: dates, times, numbers, or texts in ISO 8601. `{by: column, order: desc}`: the highest
-        number or date, with `asc` the lowest. `{sources: [pattern, …], column: source}`: the first pattern that matches the
-        whole value (`*` stands for any characters, `/` too). `none`: none of them; alone or last in a list. A record
-        without a value comes after all that have one.
+        `first`: the smallest id. `longest`: the longest `text`; `{longest: column}`: the most characters,
+        bytes or entries. `{newest: column}`: dates, times, numbers, or texts in ISO 8601. `{by: column,
+        order: desc}`: the highest number or date, with `asc` the lowest. `{sources: [pattern, …], column:
+        source}`: the first pattern that matches the whole value (`*` stands for any characters, `/` too).
+        `none`: none of them; alone or last in a list. A record without a value comes after all that have one.
 
         Raises:
             RecipeError: it is none of these.
@@ -86,10 +90,12 @@ class Keep:
         for order in self.orders:
             kind = columns.get(order.column)
             if kind is not None and not _fits(order.form, _plain(kind)):
-                raise RecipeError(f"keep: {order.form} wants {WANTED[order.form]}, and {order.column!r} is {kind}")
+                raise RecipeError(f"keep: {order.form} wants {WANTED[order.form]}, and {order.column!r} is "
+                                  f"{kind}")
 
     def ranks(self, batch: Batch) -> np.ndarray:
-        """A column for each order, float64 [rows, orders]: smaller is better, infinite where there is no value, never NaN.
+        """A column for each order, float64 [rows, orders]: smaller is better, infinite where there is no
+        value, never NaN.
 
         Integers beyond 2^53 and times more exact than a microsecond are rounded.
         """
@@ -97,12 +103,13 @@ class Keep:
         for at, order in enumerate(self.orders):
             values = _values(order, batch.rows.column(order.column))
             absent = np.isnan(values)
-            values = np.clip(-values if order.descending else values, -LARGEST, LARGEST) + 0.0  # and no negative zero
+            # and no negative zero
+            values = np.clip(-values if order.descending else values, -LARGEST, LARGEST) + 0.0
             ranks[:, at] = np.where(absent, np.inf, values)
         return ranks
 
 
-# -- reading it ---------------------------------------------------------------------------------------------------
+# -- reading it ----------------------------------------------------------------------------------------------
 
 
 def _order(value: Any) -> Order:
@@ -111,8 +118,10 @@ def _order(value: Any) -> Order:
     forms = [key for key in value if key in FORMS]
     if len(forms) != 1:
         unknown = [str(key) for key in value if key not in FORMS]
-        why = f"{', '.join(forms)} cannot stand together; write a list" if forms else f"{unknown[0]!r} is unknown"
-        raise RecipeError(f"keep: {why}; {_hint(unknown[0], tuple(FORMS)) if unknown else f'there are {ALLOWED}'}")
+        why = (f"{', '.join(forms)} cannot stand together; write a list" if forms
+               else f"{unknown[0]!r} is unknown")
+        raise RecipeError(
+            f"keep: {why}; {_hint(unknown[0], tuple(FORMS)) if unknown else f'there are {ALLOWED}'}")
     form = forms[0]
     for key in value:
         if key != form and key not in FORMS[form]:
@@ -126,7 +135,8 @@ def _order(value: Any) -> Order:
     patterns = value[form]
     if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
         raise RecipeError(f"keep: sources wants a list of patterns, the best first, got {patterns!r}")
-    return Order(form, _name("column", value.get("column", "source")), descending=False, patterns=tuple(patterns))
+    return Order(form, _name("column", value.get("column", "source")), descending=False,
+                 patterns=tuple(patterns))
 
 
 def _name(key: str, value: Any) -> str:
@@ -143,7 +153,7 @@ def _hint(word: str, known: tuple[str, ...]) -> str:
     return f"did you mean {form!r}?" if form in WORDS else f"did you mean {{{form}: …}}?"
 
 
-# -- values as numbers --------------------------------------------------------------------------------------------
+# -- values as numbers ---------------------------------------------------------------------------------------
 
 WANTED = {"longest": "texts, bytes or lists", "newest": "dates, times, numbers, or texts in ISO 8601",
           "by": "numbers, true and false, or dates (texts have no rank)", "sources": "texts"}
@@ -208,25 +218,29 @@ def _lengths(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Characters of texts, bytes of bytes, entries of lists."""
     if _is_text(column.type):
         return pc.utf8_length(column.cast(pa.large_string()))
-    return pc.binary_length(column.cast(pa.large_binary())) if _is_bytes(column.type) else pc.list_value_length(column)
+    return (pc.binary_length(column.cast(pa.large_binary())) if _is_bytes(column.type)
+            else pc.list_value_length(column))
 
 
 def _matched(column: pa.ChunkedArray, patterns: tuple[str, ...]) -> np.ndarray:
     """The position of the first pattern that matches each text; their number where none does."""
     coded = pa.chunked_array([column.combine_chunks()]) if column.num_chunks != 1 else column
     coded = coded.chunk(0) if pa.types.is_dictionary(coded.type) else coded.chunk(0).dictionary_encode()
-    places = [next((at for at, pattern in enumerate(patterns) if text is not None and fnmatchcase(text, pattern)), len(patterns))
+    places = [next((at for at, pattern in enumerate(patterns) if text is not None
+                    and fnmatchcase(text, pattern)), len(patterns))
               for text in coded.dictionary.to_pylist()]
     return pa.array(places, pa.float64()).take(coded.indices).to_numpy(zero_copy_only=False)
 
 
 def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts in ISO 8601 as microseconds since 1970 in UTC (also where no zone is said); null where a text is none."""
+    """Texts in ISO 8601 as microseconds since 1970 in UTC (also where no zone is said); null where a text is
+    none."""
     parts = pc.extract_regex(column.cast(pa.large_string()), ISO_8601)
     day, minute, second, fraction, sign, hours, minutes = (
         pc.struct_field(parts, at).cast(pa.string()) for at in range(7))
     clock = pc.binary_join_element_wise(_or(minute, "00:00"), _or(second, ":00"), "")
-    whole = pc.strptime(pc.binary_join_element_wise(day, clock, " "), "%Y-%m-%d %H:%M:%S", "us", error_is_null=True)
+    whole = pc.strptime(pc.binary_join_element_wise(day, clock, " "), "%Y-%m-%d %H:%M:%S", "us",
+                        error_is_null=True)
     below = pc.utf8_rpad(_or(fraction, "0"), 6, "0").cast(pa.int64())
     offset = pc.add(pc.multiply(_or(hours, "0").cast(pa.int64()), 60), _or(minutes, "0").cast(pa.int64()))
     offset = pc.if_else(pc.equal(sign, "-"), offset, pc.negate(offset))
@@ -240,13 +254,14 @@ def _or(texts: pa.ChunkedArray, value: str) -> pa.ChunkedArray:
     return pc.if_else(pc.equal(texts, ""), value, texts)
 
 
-# -- ranks of records ---------------------------------------------------------------------------------------------
+# -- ranks of records ----------------------------------------------------------------------------------------
 
 
 def as_lists(ranks: np.ndarray) -> pa.Array:
     """Ranks [rows, orders] as a column list<double>."""
     rows, width = ranks.shape
-    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(ranks.ravel()))
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * width),
+                                    pa.array(ranks.ravel()))
 
 
 def from_lists(column: pa.ChunkedArray) -> np.ndarray:
@@ -257,14 +272,16 @@ def from_lists(column: pa.ChunkedArray) -> np.ndarray:
 
 def best_first(ids: pa.ChunkedArray, sources: pa.ChunkedArray, ranks: np.ndarray, reference: np.ndarray,
                last: np.ndarray | None = None, group: np.ndarray | None = None) -> np.ndarray:
-    """The positions of records in keep order: references, then by rank, then by id, then by source; group by group, if said.
+    """The positions of records in keep order: references, then by rank, then by id, then by source; group by
+    group, if said.
 
-    `ids`: texts. `sources`: texts as a dictionary. `ranks`: float64 [rows, orders]. `reference`: bool [rows]. `last`: numbers
-    by which records go that tie in all of these.
+    `ids`: texts. `sources`: texts as a dictionary. `ranks`: float64 [rows, orders]. `reference`: bool [rows].
+    `last`: numbers by which records go that tie in all of these.
     """
     sources = sources.unify_dictionaries().combine_chunks()
     names = pc.rank(sources.dictionary) if len(sources.dictionary) else pa.array([], pa.uint64())
     keys = {} if group is None else {"group": group}
     keys |= {"removable": ~reference} | {f"rank{at}": ranks[:, at] for at in range(ranks.shape[1])}
-    table = pa.table({**keys, "id": ids, "source": names.take(sources.indices)} | ({} if last is None else {"last": last}))
+    table = pa.table({**keys, "id": ids, "source": names.take(sources.indices)}
+                     | ({} if last is None else {"last": last}))
     return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]).to_numpy()

@@ -8,7 +8,8 @@ from typing import Any
 from curator.api.errors import RecipeError
 from curator.api.stage import Composite
 
-ALARM_ABOVE = {"cluster": 0.05, "source": 0.5}  # shares of the records in one cluster, and of a source's that are lost
+# shares of the records in one cluster, and of a source's that are lost
+ALARM_ABOVE = {"cluster": 0.05, "source": 0.5}
 
 
 def check_stream(stage: Composite, **usual: Any) -> None:
@@ -19,7 +20,8 @@ def check_stream(stage: Composite, **usual: Any) -> None:
     """
     for name, value in usual.items():
         if getattr(stage, name) != value:
-            raise RecipeError(f"{stage.name}: {name} needs all records that are alike: set mode: cluster, or leave {name} out")
+            raise RecipeError(f"{stage.name}: {name} needs all records that are alike: set mode: cluster, or "
+                              f"leave {name} out")
 
 
 def check_clustering(stage: str, radius: int | None, shards: int, alarm_above: Mapping[str, float]) -> None:
@@ -32,4 +34,5 @@ def check_clustering(stage: str, radius: int | None, shards: int, alarm_above: M
         raise RecipeError(f"{stage}: shards must be 1 or more, got {shards}")
     unknown = set(alarm_above) - set(ALARM_ABOVE)
     if unknown:
-        raise RecipeError(f"{stage}: alarm_above has {', '.join(ALARM_ABOVE)}, not {', '.join(sorted(unknown))}")
+        raise RecipeError(f"{stage}: alarm_above has {', '.join(ALARM_ABOVE)}, not "
+                          f"{', '.join(sorted(unknown))}")

@@ -1,4 +1,5 @@
-"""The rows that go between the parts of a deduplication. They are kinds of their own, so that a part tells them from records."""
+"""The rows that go between the parts of a deduplication. They are kinds of their own, so that a part tells
+them from records."""
 
 from __future__ import annotations
 
@@ -10,15 +11,18 @@ import xxhash
 
 from curator.api.batch import Batch
 
-# A record is named by its id, its source and `digest`, a hash of its sketch: two that share an id are not always one.
+# A record is named by its id, its source and `digest`, a hash of its sketch: two that share an id are not
+# always one.
 SKETCH = pa.schema([
     ("id", pa.string()), ("source", pa.string()), ("digest", pa.uint64()),
     ("shard", pa.int64()),  # a value that leads to the shard
     ("keys", pa.list_(pa.uint64())),  # the buckets of this shard that the record is in
     ("sketch", pa.large_binary()),  # what similarity is computed from; all are equally long
-    ("rank", pa.list_(pa.float64())),  # keep order: smaller is better, from left to right, then by id, then source
+    # keep order: smaller is better, from left to right, then by id, then source
+    ("rank", pa.list_(pa.float64())),
     ("reference", pa.bool_())])  # never removed
-SHINGLES = pa.field("shingles", pa.list_(pa.uint32()))  # beside these where similarity is to be exact: sorted, each once
+# beside these where similarity is to be exact: sorted, each once
+SHINGLES = pa.field("shingles", pa.list_(pa.uint32()))
 EDGE = pa.schema([
     ("id", pa.string()), ("source", pa.string()), ("digest", pa.uint64()),
     ("other_id", pa.string()), ("other_source", pa.string()), ("other_digest", pa.uint64()),
@@ -31,12 +35,14 @@ VERDICT = pa.schema([
     ("similarity", pa.float32()),  # to the record that is kept
     ("reference", pa.bool_()),
     ("cluster_size", pa.int32()),
-    ("cluster_sizes", pa.string())])  # "2", "3-4", "5-8", …: few values, so that the stats have them as a histogram
+    # "2", "3-4", "5-8", …: few values, so that the stats have them as a histogram
+    ("cluster_sizes", pa.string())])
 
 
 @dataclass
 class SketchBatch(Batch):
-    """What is compared of each record: a row for each shard that the record has a bucket in. Columns: `SKETCH`."""
+    """What is compared of each record: a row for each shard that the record has a bucket in. Columns:
+    `SKETCH`."""
 
 
 @dataclass

@@ -26,11 +26,10 @@ _OF_VERDICT = ["id", "source", "digest", "reference", *ADDED]
 class Split(Reduce):
     """Records of which a verdict says that they are duplicates go to `duplicate`, the others on.
 
-    Takes records and `VerdictBatch` rows; absorbs the latter. `measure`: what was compared; a record is known again by its id,
-    its source and what was compared of it. Of records that have all three in common the first one that comes goes on; if they
-    are references, all.
-    `alarm_above`: the shares of all records in one `cluster`, and of a `source` lost, above which the run raises an alarm.
-    Memory: about 100 bytes a verdict.
+    Takes records and `VerdictBatch` rows; absorbs the latter. `measure`: what was compared; a record is known
+    again by its id, its source and what was compared of it. Of records that have all three in common the
+    first one that comes goes on; if they are references, all. `alarm_above`: the shares of all records in one
+    `cluster`, and of a `source` lost, above which the run raises an alarm. Memory: about 100 bytes a verdict.
     """
 
     measure: Any
@@ -95,7 +94,8 @@ class _Verdicts:
         names = record_keys(VerdictBatch(table)) ^ table.column("digest").to_numpy()
         reference = table.column("reference").to_numpy()
         order = np.lexsort((~reference, names))  # of several with one name, that of a reference first
-        self.names, self.reference, self.shown = names[order], reference[order], np.zeros(len(order), dtype=bool)
+        self.names, self.reference, self.shown = (names[order], reference[order],
+                                                  np.zeros(len(order), dtype=bool))
         self.tables = [table.take(pa.array(order)).select(list(ADDED))]
         self.kept = self.tables[0].column("duplicate_of").is_null().to_numpy(zero_copy_only=False)
 
@@ -103,11 +103,13 @@ class _Verdicts:
         """These have been answered: whoever has the same name from now on is there once more."""
         self.shown[found[found >= 0]] = True
 
-    def duplicates(self, found: np.ndarray, ids: pa.ChunkedArray) -> tuple[np.ndarray, dict[str, pa.ChunkedArray]]:
+    def duplicates(self, found: np.ndarray,
+                   ids: pa.ChunkedArray) -> tuple[np.ndarray, dict[str, pa.ChunkedArray]]:
         """Which records are duplicates, and what these are given."""
         judged = found >= 0
         keeps = judged & self.kept[found] if len(self.kept) else judged
-        once = keeps & ~self.reference[found] if len(self.kept) else keeps  # a reference stays as often as it is there
+        # a reference stays as often as it is there
+        once = keeps & ~self.reference[found] if len(self.kept) else keeps
         replay = np.zeros(len(found), dtype=bool)  # it is kept, and one like it went on before
         rows = np.flatnonzero(once)
         _, first = np.unique(found[rows], return_index=True)

@@ -1,6 +1,7 @@
 """Rows of one shard in compact arrays, in memory and, above a budget, in files.
 
-Files are made without a name (`tempfile.TemporaryFile`), so that nothing is left of them when the process ends, however it ends.
+Files are made without a name (`tempfile.TemporaryFile`), so that nothing is left of them when the process
+ends, however it ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Growing:
 
     def add(self, values: np.ndarray) -> None:
         if len(values):
-            self._parts.append(np.array(values, dtype=self.dtype, order="C"))  # a copy: a view would hold all of its batch
+            # a copy: a view would hold all of its batch
+            self._parts.append(np.array(values, dtype=self.dtype, order="C"))
             self.rows += len(values)
 
     def spill(self) -> None:
@@ -52,7 +54,8 @@ class Growing:
         shape = (self.rows,) if self.width is None else (self.rows, self.width)
         if self._file is not None:
             self.spill()
-            return np.memmap(self._file, dtype=self.dtype, mode="r", shape=shape) if all(shape) else np.empty(shape, self.dtype)
+            return np.memmap(self._file, dtype=self.dtype, mode="r",
+                             shape=shape) if all(shape) else np.empty(shape, self.dtype)
         if len(self._parts) > 1:
             self._parts = [_joined(self._parts, shape, self.dtype)]
         return self._parts[0] if self._parts else np.empty(shape, self.dtype)
@@ -76,7 +79,8 @@ class Lists:
 
 
 class Keys:
-    """Keys of rows, sorted in runs. `buckets` gives them back bucket by bucket: the key space is divided by its high bits."""
+    """Keys of rows, sorted in runs. `buckets` gives them back bucket by bucket: the key space is divided by
+    its high bits."""
 
     def __init__(self) -> None:
         self.keys, self.rows = Growing(np.uint64), Growing(np.uint32)  # runs, one behind the other
@@ -105,15 +109,18 @@ class Keys:
             self.rows.add(rows[order])
 
     def buckets(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Parts of all keys, of whole buckets of two entries or more: number of the bucket and row of each, uint64 [m]."""
+        """Parts of all keys, of whole buckets of two entries or more: number of the bucket and row of each,
+        uint64 [m]."""
         self.sort()
         keys, rows = self.keys.whole(), self.rows.whole()
         parts = 1 << max(0, (len(keys) // RUN)).bit_length()
         bounds = np.array([part * (2**64 // parts) for part in range(1, parts)], dtype=np.uint64)
-        cuts = [[start, *(start + np.searchsorted(keys[start:stop], bounds)).tolist(), stop] for start, stop in self._runs]
+        cuts = [[start, *(start + np.searchsorted(keys[start:stop], bounds)).tolist(), stop]
+                for start, stop in self._runs]
         for part in range(parts):
             spans = [slice(cut[part], cut[part + 1]) for cut in cuts]
-            some, of = np.concatenate([keys[s] for s in spans] or [keys]), np.concatenate([rows[s] for s in spans] or [rows])
+            some, of = np.concatenate([keys[s] for s in spans]
+                                      or [keys]), np.concatenate([rows[s] for s in spans] or [rows])
             if len(spans) > 1:
                 order = np.argsort(some)
                 some, of = some[order], of[order]
@@ -123,28 +130,33 @@ class Keys:
             shared[:-1] |= equal
             if shared.any():
                 some, of = some[shared], of[shared]
-                number = np.concatenate([np.zeros(1, np.uint64), np.cumsum(some[1:] != some[:-1], dtype=np.uint64)])
+                number = np.concatenate([np.zeros(1, np.uint64),
+                                         np.cumsum(some[1:] != some[:-1], dtype=np.uint64)])
                 yield number, of.astype(np.uint64)
 
 
 class RowStore:
-    """What is known of the rows of a shard: names, keep order, sketches, keys and, where they are wanted, shingles.
+    """What is known of the rows of a shard: names, keep order, sketches, keys and, where they are wanted,
+    shingles.
 
-    Memory a row, in bytes: sketch + 12 for each key + id + 17 + 8 for each rank (+ 4 for each shingle + 4). What comes above
-    `memory_bytes` is spilled, and mapped when it is read: then the operating system has it in memory as far as there is room.
+    Memory a row, in bytes: sketch + 12 for each key + id + 17 + 8 for each rank (+ 4 for each shingle + 4).
+    What comes above `memory_bytes` is spilled, and mapped when it is read: then the operating system has it
+    in memory as far as there is room.
     """
 
     def __init__(self, memory_bytes: int, *, shingles: bool) -> None:
         self.memory_bytes = memory_bytes
         self.count, self.width, self.ranks = 0, 0, 0  # rows; bytes of a sketch; numbers in a rank
         self.ids, self.shingles = Lists("uint8"), Lists("uint32") if shingles else None
-        self.source, self.digest, self.reference, self.keys = Growing(np.uint32), Growing(np.uint64), Growing(bool), Keys()
+        self.source, self.digest, self.reference, self.keys = (Growing(np.uint32), Growing(np.uint64),
+                                                               Growing(bool), Keys())
         self.sketch = self.rank = Growing(np.uint8, 0)  # made with the first row, which says how wide
         self.sources: dict[str, int] = {}
 
     def _columns(self) -> list[Growing]:
         lists = [self.ids] if self.shingles is None else [self.ids, self.shingles]
-        return [self.source, self.digest, self.reference, self.sketch, self.rank, self.keys.keys, self.keys.rows,
+        return [self.source, self.digest, self.reference, self.sketch, self.rank, self.keys.keys,
+                self.keys.rows,
                 *(column for one in lists for column in (one.lengths, one.values))]
 
     @property
@@ -169,7 +181,8 @@ class RowStore:
             self.sketch, self.rank = Growing(np.uint8, self.width), Growing(np.float64, self.ranks)
         if lengths != [self.width] or len(ranks) != count * self.ranks:
             widths = ", ".join(str(n) for n in sorted({*lengths, self.width}))
-            raise ValueError(f"records have sketches of {widths} bytes and {self.ranks} ranks: all fingerprints must be equally "
+            raise ValueError(f"records have sketches of {widths} bytes and {self.ranks} ranks: all "
+                             "fingerprints must be equally "
                              "long to be compared")
         self.sketch.add(_data(sketches).reshape(count, self.width))
         self.rank.add(ranks.reshape(count, self.ranks))
@@ -181,13 +194,16 @@ class RowStore:
         self.ids.values.add(_data(ids))
         if self.shingles is not None:
             lists = flat(table.column("shingles"))
-            self.shingles.lengths.add(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False))
+            self.shingles.lengths.add(pc.fill_null(pc.list_value_length(lists),
+                                                   0).to_numpy(zero_copy_only=False))
             self.shingles.values.add(pc.list_flatten(lists).to_numpy(zero_copy_only=False))
         keys = flat(table.column("keys"))
-        rows = np.repeat(np.arange(self.count, self.count + count), pc.list_value_length(keys).to_numpy(zero_copy_only=False))
+        rows = np.repeat(np.arange(self.count, self.count + count),
+                         pc.list_value_length(keys).to_numpy(zero_copy_only=False))
         self.keys.add(pc.list_flatten(keys).to_numpy(zero_copy_only=False), rows)
         self.count += count
-        assert self.count < ROWS_MAX, f"{self.count} rows are more than one shard can hold: ask for more shards"
+        assert self.count < ROWS_MAX, (
+            f"{self.count} rows are more than one shard can hold: ask for more shards")
         if self.nbytes > self.memory_bytes:
             self.spill()
 
@@ -203,7 +219,8 @@ class RowStore:
 
     def _codes(self, sources: pa.Array) -> np.ndarray:
         coded = sources.dictionary_encode()
-        codes = [self.sources.setdefault(source, len(self.sources)) for source in coded.dictionary.to_pylist()]
+        codes = [self.sources.setdefault(source, len(self.sources))
+                 for source in coded.dictionary.to_pylist()]
         return np.array(codes, dtype=np.uint32)[coded.indices.to_numpy(zero_copy_only=False)]
 
 
@@ -230,7 +247,8 @@ def keep_order(store: RowStore, names: Names, rows: np.ndarray) -> np.ndarray:
     ranks = np.asarray(store.rank.whole()[rows]) + 0.0  # -0.0 becomes 0.0
     table = pa.table({"later": (~store.reference.whole()[rows]).view(np.uint8),
                       **{f"rank{at}": ranks[:, at] for at in range(store.ranks)},
-                      "id": names.ids(rows), "source": names.sources(rows), "digest": store.digest.whole()[rows]})
+                      "id": names.ids(rows), "source": names.sources(rows),
+                      "digest": store.digest.whole()[rows]})
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
     return rows[order.to_numpy()]
 
@@ -239,7 +257,8 @@ def _data(values: pa.Array) -> np.ndarray:
     """The bytes of binary values, one behind the other, without a copy; none is null."""
     _, offsets, data = values.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int64)[values.offset:values.offset + len(values) + 1]
-    return np.frombuffer(data, dtype=np.uint8)[bounds[0]:bounds[-1]] if data is not None else np.empty(0, np.uint8)
+    return np.frombuffer(data,
+                         dtype=np.uint8)[bounds[0]:bounds[-1]] if data is not None else np.empty(0, np.uint8)
 
 
 def _joined(parts: list[np.ndarray], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -15,8 +15,9 @@ _IPV6 = re.compile(r"\[[^\[\]]*\]")
 _HOST = re.compile(r"[a-z0-9._-]+")
 
 # Parameters that say where a reader came from, or who it is, and not which page is asked for.
-# Source: the parameters that these services document; the same families are in the lists of Firefox (query stripping), AdGuard
-# (TrackParamFilter) and ClearURLs. Not in it are names with another use somewhere: `ref`, `source`, `id`, `page`, `campaign`.
+# Source: the parameters that these services document; the same families are in the lists of Firefox (query
+# stripping), AdGuard (TrackParamFilter) and ClearURLs. Not in it are names with another use somewhere: `ref`,
+# `source`, `id`, `page`, `campaign`.
 TRACKING = re.compile("|".join((
     r"utm_\w+|gclid|gclsrc|dclid|gbraid|wbraid|gad_\w+|srsltid|_ga|_gl",  # Google
     r"fbclid|fb_action_\w+|fb_source|igshid|igsh",  # Meta
@@ -28,12 +29,14 @@ TRACKING = re.compile("|".join((
 
 
 def normalized_url(text: str) -> str:
-    """The address in a form that is the same for all usual spellings of one page; what is no address stays, but for space around.
+    """The address in a form that is the same for all usual spellings of one page; what is no address stays,
+    but for space around.
 
-    By RFC 3986, 6.2.2 and 6.2.3: scheme and host in lower case, no default port, percent-encoding only where it is needed and
-    in upper case, no dot segments, an empty path for `/`. Other than there, since the page is nearly always the same: http for
-    https, no `www.`, no `/` at the end, no fragment (but for `#!`, which some sites have for a path), query parameters
-    sorted and without those of `TRACKING`, international hosts in ASCII (IDNA).
+    By RFC 3986, 6.2.2 and 6.2.3: scheme and host in lower case, no default port, percent-encoding only where
+    it is needed and in upper case, no dot segments, an empty path for `/`. Other than there, since the page
+    is nearly always the same: http for https, no `www.`, no `/` at the end, no fragment (but for `#!`, which
+    some sites have for a path), query parameters sorted and without those of `TRACKING`, international hosts
+    in ASCII (IDNA).
 
     Addresses of other schemes than http and https get scheme and host in lower case.
     """
@@ -70,7 +73,8 @@ def _host(text: str) -> str:
 
 
 def _quoted(text: str, also: str = "") -> str:
-    """Percent-encoded where it must be and nowhere else; `also`: further characters that may stand as they are."""
+    """Percent-encoded where it must be and nowhere else; `also`: further characters that may stand as they
+    are."""
     if _PLAIN.fullmatch(text):
         return text
 

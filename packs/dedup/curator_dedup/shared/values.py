@@ -19,11 +19,12 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 
 def hash_values(batch: Batch, names: Iterable[str], *,
                 normalize: bool | Literal["text", "url"] = False) -> tuple[np.ndarray, np.ndarray]:
-    """A 128-bit hash for each row of what stands in these columns and payloads, uint64 [n, 2]; and whether a row has any.
+    """A 128-bit hash for each row of what stands in these columns and payloads, uint64 [n, 2]; and whether a
+    row has any.
 
-    Numbers are equal by value (1 and 1.0), texts and bytes by their bytes, arrays by shape, type and content. A null
-    equals another null; a row in which all are null has nothing to compare. `normalize`: texts are equal as `normalized`
-    ("text", or True) or as `normalized_url` ("url") gives them.
+    Numbers are equal by value (1 and 1.0), texts and bytes by their bytes, arrays by shape, type and content.
+    A null equals another null; a row in which all are null has nothing to compare. `normalize`: texts are
+    equal as `normalized` ("text", or True) or as `normalized_url` ("url") gives them.
     """
     digests, present = [], np.zeros(len(batch), dtype=bool)
     for name in names:
@@ -38,8 +39,10 @@ def hash_values(batch: Batch, names: Iterable[str], *,
     return np.frombuffer(b"".join(map(xxhash.xxh3_128_digest, rows)), dtype=np.uint64).reshape(-1, 2), present
 
 
-def scoped_hashes(batch: Batch, names: Collection[str], normalize: Any, scope: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """As `hash_values`; rows that differ in the column `scope` have different hashes (null is a value there)."""
+def scoped_hashes(batch: Batch, names: Collection[str], normalize: Any,
+                  scope: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """As `hash_values`; rows that differ in the column `scope` have different hashes (null is a value
+    there)."""
     hashes, present = hash_values(batch, names, normalize=normalize)
     if scope is not None:
         within, _ = hash_values(batch, [scope])
@@ -48,13 +51,15 @@ def scoped_hashes(batch: Batch, names: Collection[str], normalize: Any, scope: s
 
 
 def columns_of_copies(of: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> dict[str, Any]:
-    """The columns of the port `duplicate`: equal records are alike altogether, and their hash is the name of their cluster."""
+    """The columns of the port `duplicate`: equal records are alike altogether, and their hash is the name of
+    their cluster."""
     return {"duplicate_of": of, "similarity": pa.array(np.ones(len(hashes), dtype=np.float32)),
             "cluster": pa.array([f"{key:016x}" for key in hashes[:, 0].tolist()], pa.string())}
 
 
 def normalized(text: str) -> str:
-    """The text without regard to case, to runs of white space, and to forms that Unicode calls compatible (NFKC)."""
+    """The text without regard to case, to runs of white space, and to forms that Unicode calls compatible
+    (NFKC)."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(text.casefold().split())
@@ -75,7 +80,8 @@ def _encoded(batch: Batch, name: str, normalize: bool | str) -> tuple[list[bytes
     if pa.types.is_binary_view(kind):
         return _each(column.to_pylist(), bytes)
     if _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else np.ones(len(column), dtype=bool)
+        valid = (column.is_valid().to_numpy(zero_copy_only=False) if column.null_count
+                 else np.ones(len(column), dtype=bool))
         filled = column.cast(pa.large_binary())
         return (filled.fill_null(b"") if column.null_count else filled).to_pylist(), valid
     return _each(column.to_pylist(), _plain_bytes)

@@ -1,14 +1,15 @@
 """C4's rules for lines, and a stage that removes the lines that break them.
 
-Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2, for the rules and for 3 words a line and 5 sentences a page; its
-published code (tensorflow_datasets, c4_utils.py) for their order. A line goes for a word of over 1,000 characters, an end
-without terminal punctuation, under 3 words, the word javascript or a policy phrase. A page goes for "lorem ipsum" or a
-curly bracket in a line that is left until then, and for under 5 sentences in the lines that are left.
+Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2, for the rules and for 3 words a line and 5
+sentences a page; its published code (tensorflow_datasets, c4_utils.py) for their order. A line goes for a
+word of over 1,000 characters, an end without terminal punctuation, under 3 words, the word javascript or a
+policy phrase. A page goes for "lorem ipsum" or a curly bracket in a line that is left until then, and for
+under 5 sentences in the lines that are left.
 
-Known differences: the published code wants 5 words a line and 3 sentences a page, and takes an apostrophe for no end of a
-line, which datatrove does, as here (`words_min: 5` and a rule of one's own give its numbers). The sentence ends of other
-scripts are terminal punctuation too, and stretches of scripts without spaces count their words; else no page in them would
-be left. The list of bad words is not applied.
+Known differences: the published code wants 5 words a line and 3 sentences a page, and takes an apostrophe for
+no end of a line, which datatrove does, as here (`words_min: 5` and a rule of one's own give its numbers). The
+sentence ends of other scripts are terminal punctuation too, and stretches of scripts without spaces count
+their words; else no page in them would be left. The list of bad words is not applied.
 """
 
 from __future__ import annotations
@@ -51,19 +52,23 @@ class LineRules:
     kept: np.ndarray
 
 
-def line_rules(joined: Joined, words: Words, lines: Lines, words_min: int = LINE_WORDS_MIN, want_terminal: bool = True) -> LineRules:
+def line_rules(joined: Joined, words: Words, lines: Lines, words_min: int = LINE_WORDS_MIN,
+               want_terminal: bool = True) -> LineRules:
     """Judge every line by C4's rules."""
     lowered = joined.text.encode("ascii", "replace").lower()  # one byte a character
     long_word = lines.holding(words.chunks.starts[words.chunks.stops - words.chunks.starts > WORD_CHARS_MAX])
     terminal = _terminal(joined, lines)
-    candidate = (terminal if want_terminal else ~lines.blank) & ~long_word & ~_few_words(words, lines, words_min)
+    candidate = (terminal if want_terminal
+                 else ~lines.blank) & ~long_word & ~_few_words(words, lines, words_min)
     javascript = lines.holding(_places(lowered, b"javascript"))
-    policy = (lines.holding(_places(lowered, b"terms of use")) | lines.holding(_places(lowered, b"privacy policy"))
+    policy = (lines.holding(_places(lowered, b"terms of use"))
+              | lines.holding(_places(lowered, b"privacy policy"))
               | lines.holding(_cookie_places(lowered)))
     lorem_ipsum = candidate & lines.holding(_places(lowered, b"lorem ipsum"))
     brackets = words.marks.starts[joined.codes[words.marks.starts] == ord("{")]
     curly_bracket = candidate & ~javascript & lines.holding(brackets)
-    return LineRules(terminal, javascript, policy, lorem_ipsum, curly_bracket, candidate & ~javascript & ~policy)
+    return LineRules(terminal, javascript, policy, lorem_ipsum, curly_bracket,
+                     candidate & ~javascript & ~policy)
 
 
 def _places(text: bytes, phrase: bytes) -> np.ndarray:
@@ -89,7 +94,8 @@ def _terminal(joined: Joined, lines: Lines) -> np.ndarray:
             last[line] = cited.start() - 1
     end, kind = joined.codes[last], joined.kinds[last]
     of_other_scripts = ((kind == ch.END) | (kind == ch.WIDE_END)) & (end > 127)
-    return (_IS_END_MARK[np.minimum(end, 127)] | of_other_scripts) & ~is_ellipsis(joined.codes, last) & ~lines.blank
+    return (_IS_END_MARK[np.minimum(end, 127)]
+            | of_other_scripts) & ~is_ellipsis(joined.codes, last) & ~lines.blank
 
 
 def _few_words(words: Words, lines: Lines, least: int) -> np.ndarray:
@@ -100,7 +106,8 @@ def _few_words(words: Words, lines: Lines, least: int) -> np.ndarray:
 
 
 def line_sentences(joined: Joined, words: Words, lines: Lines) -> np.ndarray:
-    """The sentences of each line: one, and one more for each word behind a sentence end, with marks between or not."""
+    """The sentences of each line: one, and one more for each word behind a sentence end, with marks between
+    or not."""
     ends = np.flatnonzero(ch.SENTENCE_END[joined.kinds[words.starts]] & (words.stops - words.starts == 1))
     wordy = np.flatnonzero(words.wordy)
     after = np.searchsorted(wordy, ends)
@@ -115,14 +122,17 @@ def line_sentences(joined: Joined, words: Words, lines: Lines) -> np.ndarray:
 class C4Lines(Stage):
     """Remove the lines of a text that C4 removes, blank lines, and citations like [1].
 
-    Of `column` the lines stay that end in terminal punctuation, have at least 3 words, none of over 1,000 characters,
-    and name neither javascript nor a policy. Adds `c4_lines_removed` (int32, blank ones not counted) and `c4_sentences` (int32, those
-    in the lines that stay; null where there is no text). A document that loses all its lines has an empty text; null stays
-    null. Put `text.signals` and `drop: {rules: c4}` behind it.
+    Of `column` the lines stay that end in terminal punctuation, have at least 3 words, none of over 1,000
+    characters, and name neither javascript nor a policy. Adds `c4_lines_removed` (int32, blank ones not
+    counted) and `c4_sentences` (int32, those in the lines that stay; null where there is no text). A document
+    that loses all its lines has an empty text; null stays null. Put `text.signals` and `drop: {rules: c4}`
+    behind it.
 
-    `terminal: false` keeps lines without terminal punctuation, as FineWeb does. `words_min`: words that a line needs.
+    `terminal: false` keeps lines without terminal punctuation, as FineWeb does. `words_min`: words that a
+    line needs.
 
-    Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2; see `curator_text.clean.c4` for known differences.
+    Source: C4 (Raffel et al. 2020, JMLR 21/140), section 2.2; see `curator_text.clean.c4` for known
+    differences.
     """
 
     column: str = "text"
@@ -135,7 +145,8 @@ class C4Lines(Stage):
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()},
-                        adds={self.column: pa.string(), "c4_lines_removed": pa.int32(), "c4_sentences": pa.int32()})
+                        adds={self.column: pa.string(), "c4_lines_removed": pa.int32(),
+                              "c4_sentences": pa.int32()})
 
     def setup(self, ctx: Context) -> None:
         ch.kind_table()
@@ -144,12 +155,16 @@ class C4Lines(Stage):
         given = batch.column(self.column)
         done = list(remove_lines(given, self.words_min, self.terminal))
         texts = [None if before is None else text for before, (text, _, _) in zip(given, done, strict=True)]
-        sentences = [None if before is None else left for before, (_, _, left) in zip(given, done, strict=True)]
-        return batch.with_columns({self.column: pa.array(texts, pa.string()), "c4_sentences": pa.array(sentences, pa.int32()),
-                                   "c4_lines_removed": pa.array([removed for _, removed, _ in done], pa.int32())})
+        sentences = [None if before is None else left
+                     for before, (_, _, left) in zip(given, done, strict=True)]
+        return batch.with_columns({self.column: pa.array(texts, pa.string()),
+                                   "c4_sentences": pa.array(sentences, pa.int32()),
+                                   "c4_lines_removed": pa.array([removed for _, removed, _ in done],
+                                                                pa.int32())})
 
 
-def remove_lines(texts: list[str | None], words_min: int = LINE_WORDS_MIN, terminal: bool = True) -> Iterator[tuple[str, int, int]]:
+def remove_lines(texts: list[str | None], words_min: int = LINE_WORDS_MIN,
+                 terminal: bool = True) -> Iterator[tuple[str, int, int]]:
     """Of each text the lines that stay, how many were removed, and the sentences that are left."""
     for group in groups(texts):
         if len(group[-1]) <= LINE_CHARS_MAX:
@@ -157,7 +172,8 @@ def remove_lines(texts: list[str | None], words_min: int = LINE_WORDS_MIN, termi
             continue
         yield from _remove(group[:-1], words_min, terminal)  # only the last one of a group can be large
         parts = [part for piece in _pieces(group[-1]) for part in _remove([piece], words_min, terminal)]
-        yield "\n".join(text for text, _, _ in parts if text), sum(part[1] for part in parts), sum(part[2] for part in parts)
+        yield "\n".join(text for text, _, _ in parts
+                        if text), sum(part[1] for part in parts), sum(part[2] for part in parts)
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -13,8 +13,9 @@ import pyarrow as pa
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
 
-# Control characters but tab and line feed, and characters without width: soft hyphen, zero-width space, word joiner,
-# byte order mark, marks of writing direction. U+200C and U+200D stay: Persian, Hindi and emoji need them.
+# Control characters but tab and line feed, and characters without width: soft hyphen, zero-width space, word
+# joiner, byte order mark, marks of writing direction. U+200C and U+200D stay: Persian, Hindi and emoji need
+# them.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
                       "\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff]")
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -30,14 +31,14 @@ class Clean(Stage):
     """Repair a text's characters and tidy its whitespace. Replaces `text`; a null stays null.
 
     `column`: the text. `encoding`: repair mojibake (`Ã©` becomes `é`) in the lines that have it.
-    `normal_form`: canonical composition (NFC). `control`: remove control characters, terminal colours and characters
-    without width (but not the joiners that Persian, Indic scripts and emoji need). `whitespace`: one kind of space
-    and of line end, no spaces at the end of a line, at most one blank line in a row, none at the beginning and end;
-    spaces inside a line stay, they may be code or a table.
+    `normal_form`: canonical composition (NFC). `control`: remove control characters, terminal colours and
+    characters without width (but not the joiners that Persian, Indic scripts and emoji need). `whitespace`:
+    one kind of space and of line end, no spaces at the end of a line, at most one blank line in a row, none
+    at the beginning and end; spaces inside a line stay, they may be code or a table.
 
     Source: ftfy (Speer 2019, https://doi.org/10.5281/zenodo.2591652) for the mojibake.
-    Known difference: ftfy's checks run only on lines that have two characters in a row that UTF-8 read as another
-    encoding gives; that makes them many times as fast.
+    Known difference: ftfy's checks run only on lines that have two characters in a row that UTF-8 read as
+    another encoding gives; that makes them many times as fast.
     """
 
     column: str = "text"
@@ -109,14 +110,16 @@ def tidy_whitespace(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _mojibake() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What the first two bytes of a character of UTF-8 may have become, for a first look, and what all its bytes may.
+    """What the first two bytes of a character of UTF-8 may have become, for a first look, and what all its
+    bytes may.
 
     `Ã ` stands for `à`, whose second byte many programs turn into a space.
     """
     from ftfy.chardata import CHARMAP_ENCODINGS
 
     def characters(first: int, end: int) -> str:
-        found = {c for encoding in CHARMAP_ENCODINGS for c in bytes(range(first, end)).decode(encoding, "ignore")}
+        found = {c for encoding in CHARMAP_ENCODINGS
+                 for c in bytes(range(first, end)).decode(encoding, "ignore")}
         return "[" + "".join(re.escape(c) for c in sorted(found) if not c.isascii()) + "]"
 
     following = characters(0x80, 0xC0)

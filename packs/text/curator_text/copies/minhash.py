@@ -26,17 +26,19 @@ _SHINGLE = re.compile(r"([1-9]\d*) (word|char)s?")
 class Minhash(Stage):
     """Add the MinHash signature of a text, from which near-duplicates are found.
 
-    The share of places in which two signatures agree estimates the Jaccard similarity J of the two sets of shingles, with a
-    standard error of at most sqrt(J (1 - J) / hashes).
+    The share of places in which two signatures agree estimates the Jaccard similarity J of the two sets of
+    shingles, with a standard error of at most sqrt(J (1 - J) / hashes).
 
-    `shingle`: what is compared, so many consecutive words or characters: `5 words`, `24 chars`. A text that is shorter has one
-    shingle, all of it; a text without a letter or digit has no signature (null), like null. `hashes`: values of a signature, and
-    `seed`: which; only signatures of the same `shingle`, `hashes`, `seed` and `normalize` can be compared. `output`: the column
-    with the signature (fixed_size_list<uint32>). `shingles`: a column for the hashes of all shingles too (list<uint32>, sorted,
-    each once), from which the exact similarity follows; null for none.
+    `shingle`: what is compared, so many consecutive words or characters: `5 words`, `24 chars`. A text that
+    is shorter has one shingle, all of it; a text without a letter or digit has no signature (null), like
+    null. `hashes`: values of a signature, and `seed`: which; only signatures of the same `shingle`, `hashes`,
+    `seed` and `normalize` can be compared. `output`: the column with the signature (fixed_size_list<uint32>).
+    `shingles`: a column for the hashes of all shingles too (list<uint32>, sorted, each once), from which the
+    exact similarity follows; null for none.
 
-    `normalize`: compare words only: lower case, without punctuation and diacritics, whatever the white space (see
-    `curator.ngrams.folding`). Without it words are what white space divides. Between words of characters stands one space.
+    `normalize`: compare words only: lower case, without punctuation and diacritics, whatever the white space
+    (see `curator.ngrams.folding`). Without it words are what white space divides. Between words of characters
+    stands one space.
     """
 
     column: str = "text"
@@ -50,12 +52,14 @@ class Minhash(Stage):
     def __post_init__(self) -> None:
         found = _SHINGLE.fullmatch(self.shingle)
         if not found:
-            raise RecipeError("text.minhash: shingle is a number of words or chars, as in '5 words' or '24 chars', "
+            raise RecipeError("text.minhash: shingle is a number of words or chars, as in '5 words' or '24 "
+                              "chars', "
                               f"not {self.shingle!r}")
         if not 1 <= self.hashes <= 4096:
             raise RecipeError(f"text.minhash: hashes must be from 1 to 4096, got {self.hashes}")
         if self.shingles == self.output:
-            raise RecipeError(f"text.minhash: output and shingles are one column, {self.output!r}; give them two names")
+            raise RecipeError(f"text.minhash: output and shingles are one column, {self.output!r}; give them "
+                              "two names")
         self._n, self._of_words = int(found[1]), found[2] == "word"
 
     def contract(self) -> Contract:
@@ -98,7 +102,8 @@ class Minhash(Stage):
 def shingle_sets(grams: Grams) -> Iterator[np.ndarray]:
     """Of each text the hashes of its shingles, 32 bits of each, sorted, each once."""
     texts = np.repeat(np.arange(len(grams.of) - 1, dtype=np.uint64), np.diff(grams.of))
-    both = np.sort(texts << np.uint64(32) | grams.hashes >> np.uint64(32))  # `np.unique` would hash, 100 times slower
+    # `np.unique` would hash, 100 times slower
+    both = np.sort(texts << np.uint64(32) | grams.hashes >> np.uint64(32))
     both = both[np.append(True, both[1:] != both[:-1])[:len(both)]]
     ends = np.searchsorted(both >> np.uint64(32), np.arange(len(grams.of), dtype=np.uint64))
     values = both.astype(np.uint32)

@@ -1,15 +1,16 @@
 """MinHash signatures of sets of hashes, many sets at once, by numpy or on a torch device.
 
-Source: Fast Similarity Sketching (Dahlgaard, Knudsen and Thorup 2017, arXiv 1704.04370). A round throws every element of a
-set into one of the K places, with a random value; the least value of the first round that reaches a place stays there. So a
-set of n elements costs about max(n, K ln K) instead of n K operations. What is still free after 32 rounds (in sets of fewer than
-about 0.2 K elements) gets the least of K-wise separate hashes, as in Broder's MinHash.
+Source: Fast Similarity Sketching (Dahlgaard, Knudsen and Thorup 2017, arXiv 1704.04370). A round throws every
+element of a set into one of the K places, with a random value; the least value of the first round that
+reaches a place stays there. So a set of n elements costs about max(n, K ln K) instead of n K operations. What
+is still free after 32 rounds (in sets of fewer than about 0.2 K elements) gets the least of K-wise separate
+hashes, as in Broder's MinHash.
 
-Two sets agree in a place with a probability that is their Jaccard similarity J, so the share of places in which they agree
-estimates J without bias. Its standard error is at most sqrt(J (1 - J) / K), that of K separate hash functions; measured with K =
-112 it is 0.7 to 0.9 of it for sets of 16 to 400 elements.
-Known difference: one-permutation hashing with densification (Li, Owen and Zhang 2012; Shrivastava 2017) is as fast and its error
-for sets smaller than K is greater, because it fills places by copying.
+Two sets agree in a place with a probability that is their Jaccard similarity J, so the share of places in
+which they agree estimates J without bias. Its standard error is at most sqrt(J (1 - J) / K), that of K
+separate hash functions; measured with K = 112 it is 0.7 to 0.9 of it for sets of 16 to 400 elements. Known
+difference: one-permutation hashing with densification (Li, Owen and Zhang 2012; Shrivastava 2017) is as fast
+and its error for sets smaller than K is greater, because it fills places by copying.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 
 from curator.ngrams.hashing import MULTIPLIER, Grams, mixed
 
-ROUNDS = ((0, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32))  # done together, before it is seen which sets are complete
+# done together, before it is seen which sets are complete
+ROUNDS = ((0, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32))
 _FREE = np.iinfo(np.int64).max
 _LOW = 0xFFFFFFFF
 _STEP = 0x9E3779B97F4A7C15  # Source: splitmix64 (Steele, Lea and Flood 2014)
@@ -32,7 +34,8 @@ def sketches(grams: Grams, count: int, seed: int, device: Any = None) -> np.ndar
 
     `device`: a torch device to compute on, None for numpy; the values are the same.
     """
-    constants = mixed(np.arange(1, ROUNDS[-1][1] + count + 1, dtype=np.uint64) * np.uint64(_STEP) + mixed(_seed(seed)))
+    constants = mixed(np.arange(1, ROUNDS[-1][1] + count + 1,
+                                dtype=np.uint64) * np.uint64(_STEP) + mixed(_seed(seed)))
     if device is not None:
         return _fill(_Torch(device), grams.hashes, grams.of, count, constants)
     found = np.empty((len(grams.of) - 1, count), np.uint32)
@@ -72,7 +75,8 @@ def _fill(ops: Any, hashes: np.ndarray, of: np.ndarray, count: int, constants: n
 
 
 def _fill_separately(ops: Any, keys: Any, free: Any, left: tuple[Any, Any], how: tuple[int, Any]) -> None:
-    """For each free place the least value that a hash function of its own gives to the elements of its set."""
+    """For each free place the least value that a hash function of its own gives to the elements of its
+    set."""
     (hashes, owner), (count, constants) = left, how
     sets = free // count
     firsts = ops.find(owner, sets)
@@ -101,14 +105,16 @@ class _Numpy:
 
     @staticmethod
     def halves(values: np.ndarray, mix: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """The upper and the lower 32 bits, int64. The first round does not mix, for what it gets is a hash already."""
+        """The upper and the lower 32 bits, int64. The first round does not mix, for what it gets is a hash
+        already."""
         if mix:
             values = mixed(values)
         return (values >> np.uint64(32)).view(np.int64), (values & np.uint64(_LOW)).view(np.int64)
 
 
 class _Torch:
-    """The same on a torch device. Torch has no uint64: products are the same modulo 2^64, shifts are made logical."""
+    """The same on a torch device. Torch has no uint64: products are the same modulo 2^64, shifts are made
+    logical."""
 
     def __init__(self, device: Any) -> None:
         import torch

@@ -10,25 +10,28 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (code
 _UNTELLING = ("utf-16", "utf-32", "iso2022", "hz", "utf-7")  # their bytes may be valid UTF-8
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _SAMPLE = 1 << 14
-# What browsers take for these labels (https://encoding.spec.whatwg.org/#names-and-labels) and Python has by another
-# name.
-_SUPERSETS = {"gbk": "gb18030", "gb2312": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932", "big5": "big5hkscs",
+# What browsers take for these labels (https://encoding.spec.whatwg.org/#names-and-labels) and Python has by
+# another name.
+_SUPERSETS = {"gbk": "gb18030", "gb2312": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
+              "big5": "big5hkscs",
               "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874"}
-REPLACED_MAX = 0.02  # share of characters beyond ASCII that may be broken before the stated encoding is doubted
+# share of characters beyond ASCII that may be broken before the stated encoding is doubted
+REPLACED_MAX = 0.02
 BINARY_MIN = 0.05  # share of control and replacement characters; compressed data has over 0.1, text none
 
 
 def decode(data: bytes, stated: str | None = None, html: bool = False) -> tuple[str, str]:
     """The text and the name of the encoding it was read in. Never fails: what fits nothing becomes U+FFFD.
 
-    In this order: a byte order mark; UTF-8 if all bytes are valid in it (text in another encoding hardly ever is,
-    while servers often state a wrong one); what is `stated`, or with `html` what a meta element says; what the
-    statistics of the bytes tell.
+    In this order: a byte order mark; UTF-8 if all bytes are valid in it (text in another encoding hardly ever
+    is, while servers often state a wrong one); what is `stated`, or with `html` what a meta element says;
+    what the statistics of the bytes tell.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data.decode(encoding, "replace"), "utf-8" if encoding == "utf-8-sig" else encoding
-    if b"\x1b$" in data and (text := _strict(data, "iso2022_jp")) is not None:  # these bytes are valid UTF-8 too
+    # these bytes are valid UTF-8 too
+    if b"\x1b$" in data and (text := _strict(data, "iso2022_jp")) is not None:
         return text, "iso2022_jp"
     declared = _known(stated)
     if not (declared and declared.startswith(_UNTELLING)):
@@ -51,7 +54,8 @@ def decode_text(data: bytes, stated: str | None = None, html: bool = False) -> t
 
 
 def is_binary(text: str) -> bool:
-    """Whether decoded bytes were no text: too many control and replacement characters at the beginning or middle."""
+    """Whether decoded bytes were no text: too many control and replacement characters at the beginning or
+    middle."""
     middle = max(_SAMPLE, len(text) // 2)
     sample = text[:_SAMPLE] + text[middle:middle + _SAMPLE]
     return len(_NO_TEXT.findall(sample)) > BINARY_MIN * len(sample)
@@ -79,7 +83,8 @@ def _strict(data: bytes, encoding: str) -> str | None:
 
 
 def _known(label: str | None) -> str | None:
-    """Python's name for an encoding as web pages call it (`latin1` means windows-1252), None if it has none."""
+    """Python's name for an encoding as web pages call it (`latin1` means windows-1252), None if it has
+    none."""
     from resiliparse.parse.encoding import map_encoding_to_html5
 
     if not label:

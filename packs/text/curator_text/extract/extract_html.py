@@ -13,8 +13,9 @@ from curator.api.stage import Contract, Outputs, Stage
 from curator.api.tasks import TextBatch
 from curator_text.extract.decode import decode_text
 
-# In main-content mode resiliparse 2.0 takes a piece of text of one character of three bytes for an icon and drops it:
-# the full stop behind a link in Chinese, a Thai or Hindi letter in bold. Characters for private use are icons indeed.
+# In main-content mode resiliparse 2.0 takes a piece of text of one character of three bytes for an icon and
+# drops it: the full stop behind a link in Chinese, a Thai or Hindi letter in bold. Characters for private use
+# are icons indeed.
 _LONE = re.compile(r">(\s*(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w+;)\s*)(?=<)")
 _FILLER = "\ufdd0"  # a code point that is no character (Unicode 23.7), so in no text
 
@@ -35,7 +36,8 @@ class Failure(NamedTuple):
 def extract_page(html: bytes, charset: str | None = None, *, main_content: bool = True,
                  preserve_formatting: bool = True, comments: bool = False, alt_texts: bool = False,
                  links: bool = False) -> Page:
-    """The text of a page and its title. `charset`: what the server states; the options are those of `ExtractHtml`.
+    """The text of a page and its title. `charset`: what the server states; the options are those of
+    `ExtractHtml`.
 
     Raises:
         ValueError: the bytes are no text.
@@ -57,22 +59,22 @@ def extract_page(html: bytes, charset: str | None = None, *, main_content: bool 
 class ExtractHtml(Stage):
     """Extract the main text of HTML pages: without menus, headers, footers, adverts, scripts.
 
-    Reads `html` (bytes) and, where they are there, `charset` (as the server states it) and `content_type` (plain text
-    is only decoded). Adds `text` ("" where a page has none), `title` (null where it has none), `charset` (the
-    encoding it was read in) and `html_bytes`; removes `html` unless `keep_html`. A row without `html` keeps the
-    `text` that it has.
+    Reads `html` (bytes) and, where they are there, `charset` (as the server states it) and `content_type`
+    (plain text is only decoded). Adds `text` ("" where a page has none), `title` (null where it has none),
+    `charset` (the encoding it was read in) and `html_bytes`; removes `html` unless `keep_html`. A row without
+    `html` keeps the `text` that it has.
 
     Bytes that are no text (an image, a PDF) leave on `failed`, pages that are too large on `dropped`, reason
-    `too_large`. A call of 64 pages, a fraction of a second as a rule, may take 10 s: a page that hangs is found and
-    fails.
+    `too_large`. A call of 64 pages, a fraction of a second as a rule, may take 10 s: a page that hangs is
+    found and fails.
 
-    `main_content`: False takes all text of the page. `preserve_formatting`: paragraphs, lists and table cells keep
-    their line breaks; False gives one line. `comments`: also what readers wrote below an article. `alt_texts`: the
-    descriptions of images too. `links`: the addresses of links too. `keep_html`: leave the column `html` in place.
-    `max_html_bytes`: largest page.
+    `main_content`: False takes all text of the page. `preserve_formatting`: paragraphs, lists and table cells
+    keep their line breaks; False gives one line. `comments`: also what readers wrote below an article.
+    `alt_texts`: the descriptions of images too. `links`: the addresses of links too. `keep_html`: leave the
+    column `html` in place. `max_html_bytes`: largest page.
 
-    Source: resiliparse, https://resiliparse.chatnoir.eu/en/latest/man/extract/html2text.html; compared with others in
-    Bevendorff et al. 2023, https://doi.org/10.1145/3539618.3591920.
+    Source: resiliparse, https://resiliparse.chatnoir.eu/en/latest/man/extract/html2text.html; compared with
+    others in Bevendorff et al. 2023, https://doi.org/10.1145/3539618.3591920.
     """
 
     main_content: bool = True
@@ -98,7 +100,8 @@ class ExtractHtml(Stage):
         columns = [batch.column(name) if name in batch.columns else [None] * len(batch)
                    for name in ("html", "charset", "content_type", "text")]
         pages = [self._page(*row) for row in zip(*columns, strict=True)]
-        ports = batch.split(["failed" if isinstance(p, Failure) else "out" if p else "dropped" for p in pages])
+        ports = batch.split(["failed" if isinstance(p, Failure) else "out" if p else "dropped"
+                             for p in pages])
         read = [page for page in pages if isinstance(page, Page)]
         outputs = Outputs(out=self._with_pages(ports.get("out", batch.slice(0, 0)), read))
         if "dropped" in ports:
@@ -121,7 +124,8 @@ class ExtractHtml(Stage):
                 text, charset = decode_text(html, charset)
                 return Page(text, None, charset)
             return extract_page(html, charset, main_content=self.main_content, alt_texts=self.alt_texts,
-                                preserve_formatting=self.preserve_formatting, comments=self.comments, links=self.links)
+                                preserve_formatting=self.preserve_formatting, comments=self.comments,
+                                links=self.links)
         except Exception as error:  # whatever the libraries raise is the row's fault, and the row says so
             return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 

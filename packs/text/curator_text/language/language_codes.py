@@ -1,4 +1,5 @@
-"""Codes of languages: those that `text.language` can tell, so that a recipe is checked without loading the model, and all others."""
+"""Codes of languages: those that `text.language` can tell, so that a recipe is checked without loading the
+model, and all others."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ CODES = tuple(dict.fromkeys(ALIASES.values()))
 
 # Varieties that the model tells apart, and the language with an ISO 639-1 code that they are of.
 # Source: ISO 639-3 macrolanguage mappings, https://iso639-3.sil.org/code_tables/macrolanguage_mappings/data.
-VARIETIES = {"ary": "ar", "arz": "ar", "fuv": "ff", "gug": "gn", "kik": "ki", "ltg": "lv", "sdh": "ku", "uzs": "uz",
+VARIETIES = {"ary": "ar", "arz": "ar", "fuv": "ff", "gug": "gn", "kik": "ki", "ltg": "lv", "sdh": "ku",
+             "uzs": "uz",
              "wuu": "zh", "yue": "zh"}
 
 # Source: ISO 639-1:2002, the two-letter codes.
@@ -62,7 +64,8 @@ def is_code(text: str) -> bool:
 
 
 def short_code(code: str | None) -> str | None:
-    """The code by which lists here name a language: `en` of `eng`, `eng_Latn` and `en-US`; what is unknown stays as it is."""
+    """The code by which lists here name a language: `en` of `eng`, `eng_Latn` and `en-US`; what is unknown
+    stays as it is."""
     return None if code is None else ALIASES.get(re.split("[-_]", code)[0], code)
 
 
@@ -79,7 +82,8 @@ def check_codes(codes: list[str], field: str, *, varieties: bool) -> None:
         if code is False:
             raise ValueError(f'{field}: YAML reads no as false; write "no" in quotes for Norwegian')
         if code in VARIETIES:
-            raise ValueError(f"{field}: {code!r} is reported as {VARIETIES[code]!r}; to tell varieties apart, set "
+            raise ValueError(f"{field}: {code!r} is reported as {VARIETIES[code]!r}; to tell varieties "
+                             "apart, set "
                              "varieties: true")
         raise ValueError(f"{field}: unknown language {code!r}{_meant(str(code))} (codes are those of ISO "
                          "639-1 in lower case, such as en; of 639-3 for languages that have none there)")

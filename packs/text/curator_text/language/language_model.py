@@ -1,8 +1,8 @@
 """py3langid's model, asked about many texts at once.
 
-The library walks a text byte by byte in Python. Here many stretches of text are walked side by side in numpy: the
-automaton forgets what is further back than its longest n-gram, so that a stretch may begin anywhere if it begins a
-few bytes early. The answers are the library's own; it takes about a fourth of the time.
+The library walks a text byte by byte in Python. Here many stretches of text are walked side by side in numpy:
+the automaton forgets what is further back than its longest n-gram, so that a stretch may begin anywhere if it
+begins a few bytes early. The answers are the library's own; it takes about a fourth of the time.
 
 Source: Lui and Baldwin 2012, https://aclanthology.org/P12-3005/; https://github.com/adbar/py3langid.
 """
@@ -25,7 +25,8 @@ _RESET = 0xFF  # in no UTF-8, so it leads from every state to the first
 
 
 class LanguageModel:
-    """The model that comes with py3langid. `merge`: other names for its labels; those that share one are added up."""
+    """The model that comes with py3langid. `merge`: other names for its labels; those that share one are
+    added up."""
 
     def __init__(self, merge: dict[str, str] | None = None) -> None:
         self._weights, self._prior, labels, self._moves, self._rows, self._outputs = _load()
@@ -34,7 +35,8 @@ class LanguageModel:
         self._columns = [[i for i, name in enumerate(named) if name == code] for code in self.codes]
 
     def identify(self, texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
-        """The most probable language of each text and its probability; `und` and 0 where there is nothing to go by."""
+        """The most probable language of each text and its probability; `und` and 0 where there is nothing to
+        go by."""
         found: list[str] = []
         scores = [np.zeros(0, np.float32)]
         for chunk in _chunks([_encode(text) for text in texts]):
@@ -51,7 +53,8 @@ class LanguageModel:
         for at, (ngrams, counts) in enumerate(self._ngrams(texts)):
             if len(ngrams):
                 score = np.log1p(counts.astype(np.float32)) @ self._weights[ngrams] + self._prior
-                score /= np.sqrt(np.float32(len(texts[at])))  # the library's way to stay calibrated at any length
+                # the library's way to stay calibrated at any length
+                score /= np.sqrt(np.float32(len(texts[at])))
                 score = np.exp(score - score.max())
                 likely[at] = score / score.sum()
         merged = likely[:, [columns[0] for columns in self._columns]]
@@ -93,9 +96,11 @@ class LanguageModel:
 
 @lru_cache(maxsize=1)
 def _load() -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Weights of n-grams by labels, prior, labels (a language in two scripts has two), automaton. Takes 0.7 s, 130 MB.
+    """Weights of n-grams by labels, prior, labels (a language in two scripts has two), automaton. Takes 0.7
+    s, 130 MB.
 
-    The automaton's next state is `moves[rows[state] + byte]`; `outputs` is the n-gram that ends in a state, or -1.
+    The automaton's next state is `moves[rows[state] + byte]`; `outputs` is the n-gram that ends in a state,
+    or -1.
     """
     from py3langid.langid import MODEL_DIR, MODEL_FILE
     from py3langid.modelio import load_model

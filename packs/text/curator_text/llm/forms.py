@@ -1,7 +1,7 @@
 """What an answer must look like, and what is taken of it.
 
-Each form is a function of the answer and of what its prompt says; it gives the text to keep, and maybe a number. A model that does not keep
-to the form gave no answer: `Unfit` says why.
+Each form is a function of the answer and of what its prompt says; it gives the text to keep, and maybe a
+number. A model that does not keep to the form gave no answer: `Unfit` says why.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,3}[.)])\s+")
 _ASKS, _SAYS = (rf"^[\s\-*•]*(?:{word}|{word[0]})\s*:\s*" for word in ("question", "answer"))
-_PAIR = re.compile(rf"{_ASKS}(?P<question>.+?)\s*{_SAYS}(?P<answer>.+?)\s*(?={_ASKS}|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_PAIR = re.compile(rf"{_ASKS}(?P<question>.+?)\s*{_SAYS}(?P<answer>.+?)\s*(?={_ASKS}|\Z)",
+                   re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _SCORE = re.compile(r"score\W{0,5}(?P<score>\d+(?:\.\d+)?)\s*(?:/\s*\d+)?", re.IGNORECASE)
 
 

@@ -14,9 +14,9 @@ from curator_text.llm.forms import FORMS
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """`prompt`: the question, with columns as `{name}`. `system`: what the model is told before. `form`: what an answer must look like
-    (`curator_text.llm.forms`). `announced`: the words that an answer of the form `announced` begins with. `options`: fields of the
-    request (`temperature`, `max_tokens`)."""
+    """`prompt`: the question, with columns as `{name}`. `system`: what the model is told before. `form`: what
+    an answer must look like (`curator_text.llm.forms`). `announced`: the words that an answer of the form
+    `announced` begins with. `options`: fields of the request (`temperature`, `max_tokens`)."""
 
     prompt: str
     name: str = ""
@@ -61,5 +61,6 @@ def read_prompt(task: str) -> Prompt:
     found = yaml.safe_load(text)
     known = {f.name for f in fields(Prompt)}
     if not isinstance(found, dict) or "prompt" not in found or set(found) - known:
-        raise ValueError(f"{task}: a prompt is a mapping with `prompt` and maybe {', '.join(sorted(known - {'prompt'}))}")
+        raise ValueError(f"{task}: a prompt is a mapping with `prompt` and maybe "
+                         f"{', '.join(sorted(known - {'prompt'}))}")
     return Prompt(**found)

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from curator_text.llm.forms import Unfit
 
-_TYPES = {"string": (str, pa.string()), "integer": (int, pa.int64()), "number": ((int, float), pa.float64()), "boolean": (bool, pa.bool_())}
+_TYPES = {"string": (str, pa.string()), "integer": (int, pa.int64()), "number": ((int, float), pa.float64()),
+          "boolean": (bool, pa.bool_())}
 Fields = Mapping[str, str | list[str]]
 
 
@@ -20,8 +21,10 @@ def check_fields(fields: Fields) -> None:
     for name, kind in fields.items():
         if not name.isidentifier():
             raise ValueError(f"fields: {name!r} cannot be the name of a column")
-        if not (isinstance(kind, list) and kind and all(isinstance(word, str) for word in kind)) and kind not in _TYPES:
-            raise ValueError(f"fields: the type of {name} is one of {', '.join(_TYPES)}, or a list of the texts that are allowed; "
+        if not (isinstance(kind, list) and kind
+                and all(isinstance(word, str) for word in kind)) and kind not in _TYPES:
+            raise ValueError(f"fields: the type of {name} is one of {', '.join(_TYPES)}, or a list of the "
+                             "texts that are allowed; "
                              f"got {kind!r}")
 
 
@@ -31,13 +34,16 @@ def columns(fields: Fields) -> dict[str, pa.DataType]:
 
 def schema(fields: Fields) -> dict[str, Any]:
     """The JSON schema of such an object."""
-    properties = {name: {"type": "string", "enum": kind} if isinstance(kind, list) else {"type": kind} for name, kind in fields.items()}
-    return {"type": "object", "properties": properties, "required": list(fields), "additionalProperties": False}
+    properties = {name: {"type": "string", "enum": kind} if isinstance(kind, list) else {"type": kind}
+                  for name, kind in fields.items()}
+    return {"type": "object", "properties": properties, "required": list(fields),
+            "additionalProperties": False}
 
 
 def response_format(fields: Fields) -> dict[str, Any]:
     """The field of a request by which servers keep a model to the schema."""
-    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema(fields)}}
+    return {"type": "json_schema",
+            "json_schema": {"name": "answer", "strict": True, "schema": schema(fields)}}
 
 
 def parsed(answer: str, fields: Fields) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Every character's kind: one small number that says what word splitting and the line rules need to know of it."""
+"""Every character's kind: one small number that says what word splitting and the line rules need to know of
+it."""
 
 from __future__ import annotations
 
@@ -42,15 +43,19 @@ import numpy as np
 ) = range(30)
 
 KINDS = 30
-_NAMED = {"\n": NEWLINE, ".": DOT, ",": COMMA, "-": HYPHEN, "~": TILDE, "/": SLASH, "=": EQUALS, "+": PLUS, "*": STAR,
-          "^": CARET, "'": APOSTROPHE, "’": APOSTROPHE, "…": WIDE, "§": LEAD, "%": LEAD, "´": QUOTE, "`": QUOTE,
+_NAMED = {"\n": NEWLINE, ".": DOT, ",": COMMA, "-": HYPHEN, "~": TILDE, "/": SLASH, "=": EQUALS, "+": PLUS,
+          "*": STAR,
+          "^": CARET, "'": APOSTROPHE, "’": APOSTROPHE, "…": WIDE, "§": LEAD, "%": LEAD, "´": QUOTE,
+          "`": QUOTE,
           '"': QUOTE, **dict.fromkeys(":<>", COLON), **dict.fromkeys("!?", END), **dict.fromkeys("–—―", DASH),
           **dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", BREAK),
           **dict.fromkeys("()[]{}_#&;¿¡·،؛٪", PUNCT), **dict.fromkeys("@\\|", SYMBOL)}
-_BY_CATEGORY = {"Lu": UPPER, "Ll": LOWER, "Nd": DIGIT, "Mn": MARK, "Mc": MARK, "Me": MARK, "No": OTHER, "Nl": OTHER,
+_BY_CATEGORY = {"Lu": UPPER, "Ll": LOWER, "Nd": DIGIT, "Mn": MARK, "Mc": MARK, "Me": MARK, "No": OTHER,
+                "Nl": OTHER,
                 "Ps": PUNCT, "Pe": PUNCT, "Pi": QUOTE, "Pf": QUOTE, "Sc": LEAD, "So": WIDE}
 
-# Source: Unicode 16.0, PropList.txt, Sentence_Terminal (without the full stop), and the Khmer signs U+17D6, 17D9, 17DA.
+# Source: Unicode 16.0, PropList.txt, Sentence_Terminal (without the full stop), and the Khmer signs U+17D6,
+# 17D9, 17DA.
 _SENTENCE_ENDS = """21 3F 589 61D-61F 6D4 700-702 7F9 837 839 83D-83E 964-965 104A-104B 1362 1367-1368 166E 1735-1736
 17D4-17D6 17D9-17DA 1803 1809 1944-1945 1AA8-1AAB 1B4E-1B4F 1B5A-1B5B 1B5E-1B5F 1B7D-1B7F 1C3B-1C3C 1C7E-1C7F 203C-203D
 2047-2049 2CF9-2CFB 2E2E 2E3C 2E53-2E54 2E60-2E61 3002 A4FF A60E-A60F A6F3 A6F7 A876-A877 A8CE-A8CF A92F A9C8-A9C9
@@ -58,7 +63,8 @@ AA5D-AA5F AAF0-AAF1 ABEB FE12 FE15-FE16 FE52 FE56-FE57 FF01 FF0E FF1F FF61 10A56
 11047-11048 110BE-110C1 11141-11143 111C5-111C6 111CD 111DE-111DF 11238-11239 1123B-1123C 112A9 113D4-113D5 1144B-1144C
 115C2-115C3 115C9-115D7 11641-11642 1173C-1173E 11944 11946 11A42-11A43 11A9B-11A9C 11C41-11C42 11EF7-11EF8 11F43-11F44
 16A6E-16A6F 16AF5 16B37-16B38 16B44 16D6E-16D6F 16E98 1BC9F 1DA88"""
-_CJK = "3005-3007 3031-312F 31A0-31BF 31F0-31FF 3400-4DBF 4E00-9FFF F900-FAFF FF66-FF9F 1B000-1B16F 20000-3FFFF"
+_CJK = ("3005-3007 3031-312F 31A0-31BF 31F0-31FF 3400-4DBF 4E00-9FFF F900-FAFF FF66-FF9F 1B000-1B16F "
+        "20000-3FFFF")
 _MAINLAND = "E00-109F 1780-17FF 1950-19DF 1A20-1AAF A9E0-A9FF AA60-AA7F"
 _EAST_ASIAN_PUNCTUATION = "3000-303F 30FB FE10-FE1F FE30-FE6F FF00-FF65"
 

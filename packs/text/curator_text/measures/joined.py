@@ -39,7 +39,8 @@ class Joined:
         return np.searchsorted(self.starts, positions, "right") - 1
 
     def offsets(self, positions: np.ndarray) -> np.ndarray:
-        """For ascending positions, where each document's begin: those in document d are `[d]` up to `[d + 1]`."""
+        """For ascending positions, where each document's begin: those in document d are `[d]` up to `[d +
+        1]`."""
         return np.append(np.searchsorted(positions, self.starts), len(positions))
 
 
@@ -66,7 +67,8 @@ def join(texts: list[str]) -> Joined:
         kinds = np.frombuffer(encoded.translate(ch.ascii_kinds()), np.uint8)
     else:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        kinds = ch.kind_table().take(codes, mode="clip")  # no code is out of bounds; without checks it is twice as fast
+        # no code is out of bounds; without checks it is twice as fast
+        kinds = ch.kind_table().take(codes, mode="clip")
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
     stops = np.cumsum(sizes + 1) + len(_BEFORE)
     return Joined(text, codes, kinds, stops - sizes, stops)

@@ -22,7 +22,8 @@ class Lines:
     stops: np.ndarray
     of: np.ndarray  # int64, one more than documents
     breaks: np.ndarray  # of each document, how many line ends it has
-    word: np.ndarray  # the first word of each line, and one more: those of line i are `word[i]` up to `word[i + 1]`
+    # the first word of each line, and one more: those of line i are `word[i]` up to `word[i + 1]`
+    word: np.ndarray
     chunk: np.ndarray  # the same for chunks
     blank: np.ndarray  # bool: nothing but white space
     first: np.ndarray  # the first character that is not white space; of a blank line nothing useful
@@ -69,7 +70,8 @@ def find_lines(joined: Joined, words: Words) -> Lines:
     return _with_contents(starts[kept], stops[kept], of - np.append(0, np.cumsum(empty)), breaks, words)
 
 
-def _with_contents(starts: np.ndarray, stops: np.ndarray, of: np.ndarray, breaks: np.ndarray, words: Words) -> Lines:
+def _with_contents(starts: np.ndarray, stops: np.ndarray, of: np.ndarray, breaks: np.ndarray,
+                   words: Words) -> Lines:
     word = np.append(np.searchsorted(words.starts, starts), len(words.starts))
     chunk = np.append(np.searchsorted(words.chunks.starts, starts), len(words.chunks.starts))
     first = np.append(words.chunks.starts, 0)[chunk[:-1]]
@@ -108,10 +110,11 @@ def line_counts(joined: Joined, words: Words, lines: Lines, spans: Spans) -> dic
 
 
 def _noise_words(joined: Joined, words: Words, lines: Lines) -> np.ndarray:
-    """For each document, words in lines that are no text: mostly capitals, numbers, a counter ("3 likes"), one word.
+    """For each document, words in lines that are no text: mostly capitals, numbers, a counter ("3 likes"),
+    one word.
 
-    Source: RefinedWeb (Penedo et al. 2023, arXiv 2306.01116), appendix G.2. Its patterns for short lines are not
-    published; "mostly" is read as more than half of a line's characters.
+    Source: RefinedWeb (Penedo et al. 2023, arXiv 2306.01116), appendix G.2. Its patterns for short lines are
+    not published; "mostly" is read as more than half of a line's characters.
     """
     wordy = np.diff(words.wordy_before[lines.word])
     alphabetic = np.diff(words.alphabetic_before[lines.word])
@@ -123,7 +126,8 @@ def _noise_words(joined: Joined, words: Words, lines: Lines) -> np.ndarray:
 
 
 def paragraph_counts(joined: Joined, words: Words, lines: Lines, spans: Spans) -> dict[str, np.ndarray]:
-    """For each document: its paragraphs (empty lines divide them), those equal to an earlier one, their characters."""
+    """For each document: its paragraphs (empty lines divide them), those equal to an earlier one, their
+    characters."""
     filled = np.flatnonzero(np.diff(words.chunk_of) > 0)
     low, high = joined.starts.copy(), joined.starts.copy()  # the text without white space at its ends
     low[filled] = words.chunks.starts[words.chunk_of[filled]]
@@ -139,4 +143,5 @@ def paragraph_counts(joined: Joined, words: Words, lines: Lines, spans: Spans) -
     of = joined.offsets(starts)
     repeated = later_equal(spans.hash(starts, stops), of)
     counts = {"all": np.diff(of), "repeated": repeated, "repeated_chars": (stops - starts) * repeated}
-    return {name: value if name == "all" else np.diff(sums_before(value)[of]) for name, value in counts.items()}
+    return {name: value if name == "all" else np.diff(sums_before(value)[of])
+            for name, value in counts.items()}

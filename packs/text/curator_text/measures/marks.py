@@ -1,22 +1,23 @@
 """Where punctuation divides a text into words: the rules, for all marks of many documents at once.
 
-A mark is a character with a rule, or several full stops, hyphens or dashes in a row. A chunk is what white space divides.
+A mark is a character with a rule, or several full stops, hyphens or dashes in a row. A chunk is what white
+space divides.
 
 1. Opening marks at the beginning of a chunk and closing marks at its end, in any number, are words of their own:
-   `("see` is `(`, `"`, `see`. Quotes, brackets, `, : < > ; * _ # &`, dashes and sentence ends are both; `=`, `%`,
-   currencies and `+` open; the last three also close behind a digit.
-2. A full stop at the end of a chunk, or before closing marks there, is a word of its own unless the word before it is
-   a single letter (`e.g.`) or ends in one capital (`pH.`).
+   `("see` is `(`, `"`, `see`. Quotes, brackets, `, : < > ; * _ # &`, dashes and sentence ends are both; `=`,
+   `%`, currencies and `+` open; the last three also close behind a digit.
+2. A full stop at the end of a chunk, or before closing marks there, is a word of its own unless the word
+   before it is a single letter (`e.g.`) or ends in one capital (`pH.`).
 3. Several full stops, `…`, pictures and East Asian punctuation are words of their own wherever they stand.
-4. Inside a chunk `, : < > = / ~`, hyphens and dashes (up to three) divide if they follow a letter or digit and a
-   letter follows; a full stop between a small letter and a capital; `+ - * ^` between digits. Not in an address
-   (`https://example.org/a-b`).
+4. Inside a chunk `, : < > = / ~`, hyphens and dashes (up to three) divide if they follow a letter or digit
+   and a letter follows; a full stop between a small letter and a capital; `+ - * ^` between digits. Not in an
+   address (`https://example.org/a-b`).
 5. `'s 'd 'm 'll 're 've` and `n't` at the end of a word are words.
 
-For English that is what spaCy's tokenizer does, which datatrove's filters use, so that they come to the same verdicts:
-it divides 99.7% of the chunks of 1,200 pages of documentation alike. Known differences: spaCy's lists of exceptions
-(`cannot`, `Inc.`, emoticons) and of units (`10kg`); in other languages its own rules for them (German compounds with a
-hyphen stay whole).
+For English that is what spaCy's tokenizer does, which datatrove's filters use, so that they come to the same
+verdicts: it divides 99.7% of the chunks of 1,200 pages of documentation alike. Known differences: spaCy's
+lists of exceptions (`cannot`, `Inc.`, emoticons) and of units (`10kg`); in other languages its own rules for
+them (German compounds with a hyphen stay whole).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ import numpy as np
 from curator_text.measures import characters as ch
 from curator_text.measures.joined import Joined, Ranges
 
-_OPENING = ch.members(ch.COMMA, ch.DASH, ch.EQUALS, ch.COLON, ch.STAR, ch.LEAD, ch.APOSTROPHE, ch.QUOTE, ch.PUNCT,
+_OPENING = ch.members(ch.COMMA, ch.DASH, ch.EQUALS, ch.COLON, ch.STAR, ch.LEAD, ch.APOSTROPHE, ch.QUOTE,
+                      ch.PUNCT,
                       ch.END, ch.WIDE, ch.WIDE_END)
 _CLOSING = _OPENING & ~ch.members(ch.EQUALS, ch.LEAD)
 _ANYWHERE = ch.members(ch.WIDE, ch.WIDE_END)
@@ -67,7 +69,8 @@ def cut_at_marks(joined: Joined, marks: Ranges, chunks: Ranges, cut: np.ndarray)
     opening = _OPENING[kind] | ellipsis | ((kind == ch.PLUS) & (after != ch.DIGIT))
     closing = _CLOSING[kind] | ellipsis | after_digit | (stops & _closes(kinds, marks.starts, before))
     touching = marks.starts[1:] == marks.stops[:-1]
-    outer = _leading(opening, touching, before) | _trailing(closing, touching, after) | ellipsis | _ANYWHERE[kind]
+    outer = _leading(opening, touching, before) | _trailing(closing, touching,
+                                                            after) | ellipsis | _ANYWHERE[kind]
     inner = marks.starts[~outer & _divides(kind, before, after, size)]
     dotted = marks.starts[stops & _ALNUM[before] & (after == ch.LOWER)]
     inner = inner[~_in_address(joined.text, inner, dotted, chunks)]
@@ -101,11 +104,13 @@ def _divides(kind: np.ndarray, before: np.ndarray, after: np.ndarray, size: np.n
     """Which marks divide what stands on both sides of them."""
     named = _INNER[kind] & _ALNUM[before] & ch.ALPHA[after] & (size <= _INNER_SIZE_MAX)
     sentence = (kind == ch.DOT) & _SMALL[before] & _CAPITAL[after]
-    sums = _BETWEEN_DIGITS[kind] & (before == ch.DIGIT) & ((after == ch.DIGIT) | (after == ch.HYPHEN)) & (size == 1)
+    sums = _BETWEEN_DIGITS[kind] & (before == ch.DIGIT) & ((after == ch.DIGIT)
+                                                           | (after == ch.HYPHEN)) & (size == 1)
     return named | sentence | sums
 
 
-# Scheme, user, host with a top-level domain of small letters, port, path. The bounds keep the time to match linear.
+# Scheme, user, host with a top-level domain of small letters, port, path. The bounds keep the time to match
+# linear.
 ADDRESS = re.compile(r"(?:[\w+.-]{2,99}://)?(?:[^\s/?#@]{1,99}@)?(?:[^\W_](?:[\w-]{0,62}[^\W_])?\.)+[a-z]{2,63}"
                      r"(?::\d{2,5})?(?:[/?#]\S*)?")
 AROUND_ADDRESS = "…,:;!?¿¡()[]{}<>_#*&'\"”“`‘’„»«=."
@@ -113,7 +118,8 @@ ADDRESS_SIZE_MAX = 2000
 
 
 def _in_address(text: str, inner: np.ndarray, dotted: np.ndarray, chunks: Ranges) -> np.ndarray:
-    """Which of the inner marks are in an address. `dotted`: every `.` before a small letter; an address has one."""
+    """Which of the inner marks are in an address. `dotted`: every `.` before a small letter; an address has
+    one."""
     chunk = np.searchsorted(chunks.stops, inner, "right")
     known = np.zeros(len(chunks.stops), bool)
     known[np.searchsorted(chunks.stops, dotted, "right")] = True
@@ -127,7 +133,8 @@ def _in_address(text: str, inner: np.ndarray, dotted: np.ndarray, chunks: Ranges
 
 
 def _cut_clitics(joined: Joined, at: np.ndarray, cut: np.ndarray) -> None:
-    """Cut before 's 'd 'm 'll 're 've and n't where the word ends behind them. `at`: apostrophes before a letter or digit."""
+    """Cut before 's 'd 'm 'll 're 've and n't where the word ends behind them. `at`: apostrophes before a
+    letter or digit."""
     codes, kinds = joined.codes, joined.kinds
     one, two = codes[at + 1] | 32, codes[at + 2] | 32  # small letters
     ends_at_one, ends_at_two = ~_ALNUM[kinds[at + 2]], ~_ALNUM[kinds[at + 3]]

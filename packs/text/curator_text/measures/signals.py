@@ -1,9 +1,10 @@
 """Statistics of a text, those that the published rules for web text are made of, in one pass.
 
 A ratio is a share of what its name says, from 0 to 1 (but for top_…, see below), float64 so that a value on a
-threshold compares as the fraction that it is. Counts are int32, `char_count` int64. A text without characters, lines
-or words has 0. A token is a word or a punctuation mark, see `curator_text.measures.words`; a line ends where `str.splitlines`
-ends one, and "lines" below are those that are not blank, unless it says otherwise.
+threshold compares as the fraction that it is. Counts are int32, `char_count` int64. A text without
+characters, lines or words has 0. A token is a word or a punctuation mark, see `curator_text.measures.words`;
+a line ends where `str.splitlines` ends one, and "lines" below are those that are not blank, unless it says
+otherwise.
 
 | column | what | source |
 | --- | --- | --- |
@@ -38,12 +39,14 @@ ends one, and "lines" below are those that are not blank, unless it says otherwi
 | upper_ratio, spaceless_ratio | capitals, letters of scripts without spaces, of letters | |
 | url_ratio | characters in http and https addresses, of characters | |
 
-Gopher: Rae et al. 2021, arXiv 2112.11446. C4: Raffel et al. 2020, JMLR 21/140. FineWeb: Penedo et al. 2024, arXiv
+Gopher: Rae et al. 2021, arXiv 2112.11446. C4: Raffel et al. 2020, JMLR 21/140. FineWeb: Penedo et al. 2024,
+arXiv
 2406.17557. RefinedWeb: Penedo et al. 2023, arXiv 2306.01116.
 
-Where the papers leave it open, these are datatrove's definitions, so that the rule sets give its verdicts; how often they
-do tells `benchmarks/text_signals.py`. Known differences: all line ends of `str.splitlines` count everywhere, an empty
-piece before the first or behind the last line end is no line, and stop words are looked for only in languages with a list.
+Where the papers leave it open, these are datatrove's definitions, so that the rule sets give its verdicts;
+how often they do tells `benchmarks/text_signals.py`. Known differences: all line ends of `str.splitlines`
+count everywhere, an empty piece before the first or behind the last line end is no line, and stop words are
+looked for only in languages with a list.
 """
 
 from __future__ import annotations
@@ -70,13 +73,15 @@ from curator_text.measures.spans import Spans, hash_text
 from curator_text.measures.stopwords import STOP_WORDS
 from curator_text.measures.words import Words, split
 
-MEASURED_CHARS_MAX = 4_000_000  # of a longer text its beginning is measured: bounds the memory: 0.2 GB for prose, 0.8 GB at worst
+# of a longer text its beginning is measured: bounds the memory: 0.2 GB for prose, 0.8 GB at worst
+MEASURED_CHARS_MAX = 4_000_000
 
 _COUNTS = ("word_count", "token_count", "longest_word", "line_count", "stop_word_count", "c4_sentence_count")
 _RATIOS = (
     "mean_word_length", "hash_ratio", "ellipsis_ratio", "alphabetic_word_ratio", "spaceless_ratio",
     "bullet_line_ratio", "ellipsis_line_ratio",
-    "duplicate_line_ratio", "duplicate_line_char_ratio", "duplicate_paragraph_ratio", "duplicate_paragraph_char_ratio",
+    "duplicate_line_ratio", "duplicate_line_char_ratio", "duplicate_paragraph_ratio",
+    "duplicate_paragraph_char_ratio",
     *(f"top_{n}_gram_char_ratio" for n in repetition.TOP),
     *(f"duplicate_{n}_gram_char_ratio" for n in repetition.DUPLICATE),
     "c4_line_ratio", "terminal_line_ratio", "javascript_line_ratio", "policy_line_ratio",
@@ -97,12 +102,13 @@ _URL = re.compile(r"https?://[^\s<>\"]+")
 class Signals(Stage):
     """Measure a text: the statistics that the Gopher, C4, FineWeb and RefinedWeb rules need, and a few more.
 
-    Adds the columns of the table in `curator_text.measures.signals`. Decide on them with `drop`, by a packaged rule set
-    (`gopher_quality`, `gopher_repetition`, `c4`, `fineweb`, `refinedweb`) or conditions of your own. Null is measured
-    as an empty text. Of a text of over 4 million characters the first 4 million are measured (`char_count` counts all).
+    Adds the columns of the table in `curator_text.measures.signals`. Decide on them with `drop`, by a
+    packaged rule set (`gopher_quality`, `gopher_repetition`, `c4`, `fineweb`, `refinedweb`) or conditions of
+    your own. Null is measured as an empty text. Of a text of over 4 million characters the first 4 million
+    are measured (`char_count` counts all).
 
-    `column`: the text. `language_column`: its language (ISO 639-1), which chooses the stop words; where the column is
-    missing or null, `language` is taken (null: unknown).
+    `column`: the text. `language_column`: its language (ISO 639-1), which chooses the stop words; where the
+    column is missing or null, `language` is taken (null: unknown).
     """
 
     column: str = "text"
@@ -119,13 +125,15 @@ class Signals(Stage):
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         unknown = [repr(code) for code in counts.by_value.get(self.language_column, {}) if not is_code(code)]
         if unknown:
-            yield Alarm("warning", f"Column {self.language_column} before stage {step} holds {listing(unknown)}, unknown as a language "
+            yield Alarm("warning", f"Column {self.language_column} before stage {step} holds "
+                                   f"{listing(unknown)}, unknown as a language "
                         "code: use ISO 639 codes, such as en or deu, or no stop words are counted.")
 
     def setup(self, ctx: Context) -> None:
         ch.kind_table()
-        # After glibc's malloc has freed one block of this size it keeps freed memory, instead of giving it back and
-        # fetching it anew for each group of texts, which costs a fifth of the time. No page of it is touched.
+        # After glibc's malloc has freed one block of this size it keeps freed memory, instead of giving it
+        # back and fetching it anew for each group of texts, which costs a fifth of the time. No page of it is
+        # touched.
         np.empty(16 << 20, np.uint8)
 
     def process(self, batch: Batch) -> Batch:
@@ -145,7 +153,8 @@ def measure(texts: Sequence[str | None], languages: Sequence[str | None]) -> dic
         for name, values in _measure_group(group, languages[done : done + len(group)]).items():
             parts[name].append(values)
         done += len(group)
-    stop_words = [count for counts in parts.pop("stop_word_count") for count in counts]  # a list: it has nulls
+    # a list: it has nulls
+    stop_words = [count for counts in parts.pop("stop_word_count") for count in counts]
     return {"stop_word_count": stop_words} | {name: np.concatenate(values) for name, values in parts.items()}
 
 
@@ -266,7 +275,8 @@ def _of_c4(joined: Joined, words: Words, lines: Lines) -> dict[str, np.ndarray]:
 def _stop_words(hashes: np.ndarray, of: np.ndarray, languages: Sequence[str | None]) -> list[int | None]:
     """How many different stop words of its language each document has, None where there is no list."""
     known = sorted(STOP_WORDS.keys() & set(languages))
-    lists = {language: np.array([hash_text(word) for word in STOP_WORDS[language]], np.uint64) for language in known}
+    lists = {language: np.array([hash_text(word) for word in STOP_WORDS[language]], np.uint64)
+             for language in known}
     wanted = np.unique(np.concatenate([np.zeros(0, np.uint64), *lists.values()]))
     likely = np.zeros(1 << 16, bool)  # by the lowest bits: few other words pass
     likely[wanted.astype(np.uint16)] = True

@@ -16,9 +16,9 @@ _PIECE = 1 << _PIECE_BITS  # characters summed at once, so that the sums fit the
 class Spans:
     """Hashes any span of a text at the same cost, whatever its length.
 
-    A hash is the polynomial of the code points in a fixed base modulo 2^64, found from sums over all characters before
-    either end (8 bytes a character). An empty span has the hash 0. That two spans of real text differ and have one hash
-    is very unlikely; it is no protection against text made to collide.
+    A hash is the polynomial of the code points in a fixed base modulo 2^64, found from sums over all
+    characters before either end (8 bytes a character). An empty span has the hash 0. That two spans of real
+    text differ and have one hash is very unlikely; it is no protection against text made to collide.
     """
 
     def __init__(self, codes: np.ndarray) -> None:
@@ -34,7 +34,8 @@ class Spans:
                 sums *= np.uint64(pow(_BASE, first, 1 << 64))
                 sums += carry
             carry = sums[-1]
-        self._back = np.array([pow(_INVERSE, at, 1 << 64) for at in range(0, len(codes) + 1, _PIECE)], np.uint64)
+        self._back = np.array([pow(_INVERSE, at, 1 << 64) for at in range(0, len(codes) + 1, _PIECE)],
+                              np.uint64)
 
     def hash(self, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
         """The hash of each span, uint64."""
@@ -72,7 +73,8 @@ def order_of(keys: np.ndarray, bits: int) -> np.ndarray:
 
 
 def later_equal(hashes: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """Which spans are equal to an earlier one of their document. Those of document d are `of[d]:of[d + 1]`."""
+    """Which spans are equal to an earlier one of their document. Those of document d are `of[d]:of[d +
+    1]`."""
     document = np.repeat(np.arange(len(of) - 1, dtype=np.uint64), np.diff(of))
     keys = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     keys += document * np.uint64(0x94D049BB133111EB)

@@ -1,7 +1,9 @@
-"""A few very frequent words for each of many languages: a text that has hardly any of them is no running text.
+"""A few very frequent words for each of many languages: a text that has hardly any of them is no running
+text.
 
-English: Gopher's list (Rae et al. 2021, arXiv 2112.11446, appendix A1.1). Known difference: Gopher is English only; the
-other lists are eight function words each of the same kind, chosen by hand. A language without a list has no such rule.
+English: Gopher's list (Rae et al. 2021, arXiv 2112.11446, appendix A1.1). Known difference: Gopher is English
+only; the other lists are eight function words each of the same kind, chosen by hand. A language without a
+list has no such rule.
 """
 
 STOP_WORDS: dict[str, tuple[str, ...]] = {language: tuple(words.split()) for language, words in {

@@ -2,11 +2,11 @@
 
 White space and marks divide a text into words and marks, by the rules in `curator_text.measures.marks`.
 
-Scripts without spaces (Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan) would need a dictionary. Here a boundary lies
-between two of their letters where a fixed hash of the pair says so, at a rate that gives words of the usual length on
-average: 1.79 characters in Chinese (jieba 1.73), 1.82 in Japanese (MeCab 1.89), 5.0 in Thai (newmm 5.5). Equal text is
-divided equally wherever it stands, so that counts and repetition behave as in other languages.
-Known difference: such a word is no word of the language; look at none of them, count them.
+Scripts without spaces (Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan) would need a dictionary. Here a
+boundary lies between two of their letters where a fixed hash of the pair says so, at a rate that gives words
+of the usual length on average: 1.79 characters in Chinese (jieba 1.73), 1.82 in Japanese (MeCab 1.89), 5.0 in
+Thai (newmm 5.5). Equal text is divided equally wherever it stands, so that counts and repetition behave as in
+other languages. Known difference: such a word is no word of the language; look at none of them, count them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _APART = ~(ch.SPACELESS | ch.WHITE | ch.members(ch.MARK))
 
 @dataclass(frozen=True)
 class Words:
-    """Words and marks of all documents, in order. Those of document d are `of[d]` up to `of[d + 1]`; likewise chunks."""
+    """Words and marks of all documents, in order. Those of document d are `of[d]` up to `of[d + 1]`; likewise
+    chunks."""
 
     starts: np.ndarray  # int64
     stops: np.ndarray

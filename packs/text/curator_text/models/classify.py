@@ -15,18 +15,21 @@ from curator.models.vectors import present, scattered
 
 @dataclass(kw_only=True)
 class Classify(Stage):
-    """Classify texts by any sequence classifier of transformers: quality, domain, education, toxicity, language.
+    """Classify texts by any sequence classifier of transformers: quality, domain, education, toxicity,
+    language.
 
-    Adds `label` (string, the most probable class) and `label_score` (float32, its probability); with `regression` `label_score`
-    alone, as the model gives it; or with `labels` a column for each class that is named there (float32). Null where there is no
-    text.
+    Adds `label` (string, the most probable class) and `label_score` (float32, its probability); with
+    `regression` `label_score` alone, as the model gives it; or with `labels` a column for each class that is
+    named there (float32). Null where there is no text.
 
     `model`: a hub id, `id@revision` or a folder; also those that NVIDIA saved as a backbone with a layer
-    (`nvidia/quality-classifier-deberta`, `nvidia/domain-classifier`, `nvidia/multilingual-domain-classifier`). `into`: the name of
-    the columns. `labels`: columns by the model's names of classes, `{High: high_score}`. `regression`: the model gives a number and
-    no classes (`HuggingFaceFW/fineweb-edu-classifier`, 0 to 5). `long`: `first` reads as much of a text as the model takes,
-    `windows` all of it, and tells the mean over the windows by their lengths. `max_tokens`: how many are taken, special ones
-    included; null: as many as the model can take. `max_chars`: so many characters of a text are looked at; null: all.
+    (`nvidia/quality-classifier-deberta`, `nvidia/domain-classifier`,
+    `nvidia/multilingual-domain-classifier`). `into`: the name of the columns. `labels`: columns by the
+    model's names of classes, `{High: high_score}`. `regression`: the model gives a number and no classes
+    (`HuggingFaceFW/fineweb-edu-classifier`, 0 to 5). `long`: `first` reads as much of a text as the model
+    takes, `windows` all of it, and tells the mean over the windows by their lengths. `max_tokens`: how many
+    are taken, special ones included; null: as many as the model can take. `max_chars`: so many characters of
+    a text are looked at; null: all.
 
     Texts of a call are sorted by length, and padded to the longest of a batch only.
     """
@@ -47,7 +50,8 @@ class Classify(Stage):
         if self.labels is not None and not self.labels:
             raise ValueError("labels names no class; leave it out to get the most probable one")
         if self.labels and (self.regression or len(set(self.labels.values())) < len(self.labels)):
-            raise ValueError(f"labels names classes, each with a column of its own, and a regression has none: {self.labels}")
+            raise ValueError("labels names classes, each with a column of its own, and a regression has "
+                             f"none: {self.labels}")
         if self.long not in ("first", "windows"):
             raise ValueError(f"long must be first or windows, got {self.long!r}")
         for name in ("max_tokens", "max_chars"):
@@ -73,7 +77,8 @@ class Classify(Stage):
         known = self._classifier.labels
         for label in self.labels or ():
             if label not in known:
-                raise CuratorError(f"{self.model!r} knows no class {label!r}; its classes are {', '.join(known[:20])}")
+                raise CuratorError(f"{self.model!r} knows no class {label!r}; its classes are "
+                                   f"{', '.join(known[:20])}")
 
     def process(self, batch: TextBatch) -> TextBatch:
         texts = batch.column(self.column)

@@ -16,13 +16,14 @@ from curator.models.vectors import VECTOR, present, unit, vector_column
 class Embed(Stage):
     """Embed texts as vectors, by any encoder of transformers.
 
-    Adds `embedding` (a list of float32 at length 1, as wide as the model makes it; null where there is no text). For `dedup.semantic`,
-    and as what small heads are trained on.
+    Adds `embedding` (a list of float32 at length 1, as wide as the model makes it; null where there is no
+    text). For `dedup.semantic`, and as what small heads are trained on.
 
-    `model`: a hub id, `id@revision` or a folder. `pooling`: `mean` over the tokens, `cls` (the first one) or `last`; null: as the
-    folder `1_Pooling` beside the model says, which models of sentence-transformers have, else `mean`. `prefix`: put before each text, as
-    some models want it (`"query: "`). `max_tokens`: how many of a text are read; null: as many as the model takes. `normalize`: false
-    leaves the length as the model gives it. `max_chars`: so many characters of a text are looked at; null: all.
+    `model`: a hub id, `id@revision` or a folder. `pooling`: `mean` over the tokens, `cls` (the first one) or
+    `last`; null: as the folder `1_Pooling` beside the model says, which models of sentence-transformers have,
+    else `mean`. `prefix`: put before each text, as some models want it (`"query: "`). `max_tokens`: how many
+    of a text are read; null: as many as the model takes. `normalize`: false leaves the length as the model
+    gives it. `max_chars`: so many characters of a text are looked at; null: all.
     """
 
     resources = MODEL_RESOURCES
@@ -56,5 +57,7 @@ class Embed(Stage):
     def process(self, batch: TextBatch) -> TextBatch:
         texts = batch.column(self.column)
         at = present(texts)
-        made = self._embedder([self.prefix + texts[row][:self.max_chars] for row in at]) if len(at) else np.zeros((0, 0), np.float32)
-        return batch.with_columns({self.into: vector_column(unit(made) if self.normalize else made, at, len(batch))})
+        made = self._embedder([self.prefix + texts[row][:self.max_chars]
+                               for row in at]) if len(at) else np.zeros((0, 0), np.float32)
+        return batch.with_columns({self.into: vector_column(unit(made) if self.normalize else made, at,
+                                                            len(batch))})

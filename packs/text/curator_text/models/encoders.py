@@ -1,7 +1,8 @@
 """Models that read texts, from transformers. Imported in workers only.
 
-Texts of a call are cut into windows, sorted by length, and put together so that a batch has up to `TOKENS_AT_ONCE` tokens with
-its padding: a model then reads some 2 % of padding, and not as much again as there is text.
+Texts of a call are cut into windows, sorted by length, and put together so that a batch has up to
+`TOKENS_AT_ONCE` tokens with its padding: a model then reads some 2 % of padding, and not as much again as
+there is text.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ TOKENS_AT_ONCE = 16_384
 
 
 class Reader:
-    """A model and its tokenizer. `length`: the most tokens that the model takes at a time, special ones included."""
+    """A model and its tokenizer. `length`: the most tokens that the model takes at a time, special ones
+    included."""
 
     def __init__(self, loader: str, model: str, ctx: Context, max_tokens: int | None) -> None:
         self.name, self.place = model, place_of(ctx)
@@ -37,7 +39,8 @@ class Reader:
         self.length = min(positions, self.tokenizer.model_max_length, max_tokens or 1 << 30)
         self.special = self.tokenizer.num_special_tokens_to_add()
         if self.length <= self.special:
-            raise CuratorError(f"max_tokens must be more than {self.special}, the special tokens of {model!r}")
+            raise CuratorError(f"max_tokens must be more than {self.special}, the special tokens of "
+                               f"{model!r}")
         if self.tokenizer.pad_token_id is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token or self.tokenizer.unk_token
 
@@ -45,14 +48,17 @@ class Reader:
         return load_model(loader, self.name, self.place)[0]
 
     def windows(self, texts: Sequence[str], whole: bool) -> tuple[list[list[int]], np.ndarray]:
-        """Tokens of each text, cut to what the model takes; with `whole` all of a text, as several windows. And whose each is."""
+        """Tokens of each text, cut to what the model takes; with `whole` all of a text, as several windows.
+        And whose each is."""
         if not texts:
             return [], np.zeros(0, np.int64)
-        found = self.tokenizer(list(texts), truncation=True, max_length=self.length, return_overflowing_tokens=whole, verbose=False)
+        found = self.tokenizer(list(texts), truncation=True, max_length=self.length,
+                               return_overflowing_tokens=whole, verbose=False)
         of = found["overflow_to_sample_mapping"] if whole else range(len(texts))
         return found["input_ids"], np.array(of, np.int64)
 
-    def batches(self, windows: Sequence[Sequence[int]]) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor]]]:
+    def batches(self,
+                windows: Sequence[Sequence[int]]) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor]]]:
         """The numbers of the windows of each batch, and what the model is given."""
         lengths = np.array([len(window) for window in windows])
         for rows in batches_of(lengths, TOKENS_AT_ONCE):
@@ -66,7 +72,8 @@ class Reader:
 
 
 def batches_of(lengths: np.ndarray, most: int) -> Iterator[np.ndarray]:
-    """Numbers of texts of nearly the same length, so many together that they have up to `most` tokens, padding included."""
+    """Numbers of texts of nearly the same length, so many together that they have up to `most` tokens,
+    padding included."""
     order = np.argsort(-lengths, kind="stable")
     at = 0
     while at < len(order):
@@ -82,7 +89,7 @@ def finite(found: torch.Tensor, name: str) -> np.ndarray:
     return found.float().cpu().numpy()
 
 
-# -- classes ----------------------------------------------------------------------------------------------------------
+# -- classes -------------------------------------------------------------------------------------------------
 
 
 class TextClassifier(Reader):
@@ -101,8 +108,8 @@ class TextClassifier(Reader):
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str], whole: bool) -> np.ndarray:
-        """float32 [texts, classes]: probabilities, or the number of a regression; with `whole` the mean over the windows of a text, by
-        their lengths."""
+        """float32 [texts, classes]: probabilities, or the number of a regression; with `whole` the mean over
+        the windows of a text, by their lengths."""
         windows, of = self.windows(texts, whole)
         found = np.zeros((len(windows), len(self.labels)), np.float32)
         for rows, inputs in self.batches(windows):
@@ -119,7 +126,8 @@ class TextClassifier(Reader):
 
 
 def _mixin_config(model: str) -> dict[str, Any] | None:
-    """The configuration of a model that was saved without its type, as NVIDIA's quality and domain classifiers are."""
+    """The configuration of a model that was saved without its type, as NVIDIA's quality and domain
+    classifiers are."""
     if Path(model).is_dir():
         path = Path(model) / "config.json"
     else:
@@ -152,19 +160,22 @@ class _FirstToken(torch.nn.Module):
         backbone = transformers.AutoModel.from_config(load("AutoConfig", config["base_model"]))
         labels = {int(number): name for number, name in config["id2label"].items()}
         made = _FirstToken(backbone, labels)
-        path = Path(model) / "model.safetensors" if Path(model).is_dir() else fetch(f"{model}:model.safetensors")
+        path = (Path(model) / "model.safetensors" if Path(model).is_dir()
+                else fetch(f"{model}:model.safetensors"))
         weights = library("safetensors.torch").load_file(str(path))
         missing, other = made.load_state_dict(weights, strict=False)
         if missing or other:
-            raise CuratorError(f"the weights of {model!r} do not fit {config['base_model']!r}: {', '.join([*missing, *other][:3])}")
+            raise CuratorError(f"the weights of {model!r} do not fit {config['base_model']!r}: "
+                               f"{', '.join([*missing, *other][:3])}")
         return made.to(place.dtype).eval().requires_grad_(False)
 
 
-# -- embeddings -------------------------------------------------------------------------------------------------------
+# -- embeddings ----------------------------------------------------------------------------------------------
 
 
 class TextEmbedder(Reader):
-    """`pooling`: `mean`, `cls` or `last`; None: as the model's card says by its folder `1_Pooling`, else `mean`."""
+    """`pooling`: `mean`, `cls` or `last`; None: as the model's card says by its folder `1_Pooling`, else
+    `mean`."""
 
     def __init__(self, model: str, ctx: Context, max_tokens: int | None, pooling: str | None) -> None:
         super().__init__("AutoModel", model, ctx, max_tokens)
@@ -180,7 +191,8 @@ class TextEmbedder(Reader):
             if self.pooling == "cls":
                 found = hidden[:, 0]
             elif self.pooling == "last":
-                found = hidden[torch.arange(len(rows), device=hidden.device), mask.sum(dim=1).clamp(min=1) - 1]
+                found = hidden[torch.arange(len(rows), device=hidden.device),
+                               mask.sum(dim=1).clamp(min=1) - 1]
             else:
                 found = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
             if made is None:
@@ -192,14 +204,16 @@ class TextEmbedder(Reader):
 def _pooling_of(model: str) -> str:
     """By the configuration that sentence-transformers saves beside a model."""
     try:
-        path = Path(model) / "1_Pooling/config.json" if Path(model).is_dir() else fetch(f"{model}:1_Pooling/config.json")
+        path = (Path(model) / "1_Pooling/config.json" if Path(model).is_dir()
+                else fetch(f"{model}:1_Pooling/config.json"))
         config = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, CuratorError):
         return "mean"
-    return "cls" if config.get("pooling_mode_cls_token") else "last" if config.get("pooling_mode_lasttoken") else "mean"
+    return ("cls" if config.get("pooling_mode_cls_token") else "last" if config.get("pooling_mode_lasttoken")
+            else "mean")
 
 
-# -- language models --------------------------------------------------------------------------------------------------
+# -- language models -----------------------------------------------------------------------------------------
 
 
 class LanguageModelReader(Reader):
@@ -207,15 +221,17 @@ class LanguageModelReader(Reader):
 
     def __init__(self, model: str, ctx: Context, max_tokens: int | None) -> None:
         super().__init__("AutoModelForCausalLM", model, ctx, max_tokens)
-        marks = [getattr(told, name, None) for name in ("bos_token_id", "eos_token_id") for told in (self.tokenizer, self.model.config)]
+        marks = [getattr(told, name, None) for name in ("bos_token_id", "eos_token_id")
+                 for told in (self.tokenizer, self.model.config)]
         self._first = next((mark for mark in marks if isinstance(mark, int)), None)
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str], stride: int) -> tuple[np.ndarray, np.ndarray]:
-        """The sum of the logarithms of the probabilities of each text's tokens (float64), and their number. Longer texts are read in
-        windows that overlap by `stride` tokens, which are not counted again."""
+        """The sum of the logarithms of the probabilities of each text's tokens (float64), and their number.
+        Longer texts are read in windows that overlap by `stride` tokens, which are not counted again."""
         windows, of, fresh = [], [], []
-        for number, ids in enumerate(self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]):
+        for number, ids in enumerate(self.tokenizer(list(texts), add_special_tokens=False,
+                                                    verbose=False)["input_ids"]):
             whole = ([] if self._first is None else [self._first]) + ids
             at = 0
             while len(whole) > 1:

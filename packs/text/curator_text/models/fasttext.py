@@ -21,18 +21,19 @@ _CANDIDATE = pa.struct({"label": pa.string(), "score": pa.float32()})
 class Fasttext(Stage):
     """Ask a fastText classifier about a text: its language, its quality, its subject.
 
-    Adds `label` and `label_score` (string, float32): the likeliest label, without `__label__`, and its probability; and a
-    column for each of `scores`. Null where there is no text.
+    Adds `label` and `label_score` (string, float32): the likeliest label, without `__label__`, and its
+    probability; and a column for each of `scores`. Null where there is no text.
 
     `model`: the path of a `.bin` or `.ftz` file, or `repository:file` on the hub, such as
     `facebook/fasttext-language-identification:model.bin`, `cis-lmu/glotlid:model.bin` or
-    `mlfoundations/fasttext-oh-eli5:openhermes_reddit_eli5_vs_rw_v2_bigram_200k_train.bin`. `label`: another name for that
-    column (`language` gives `language` and `language_score`), null for none. `scores`: column to label, for the
-    probabilities of labels (`{dclm_score: hq}`). `candidates_min`: also adds `label_candidates`: the labels of at least this
-    probability, the likeliest first. `max_chars`: how much of a text is read; null: all of it. Line ends are read as spaces.
+    `mlfoundations/fasttext-oh-eli5:openhermes_reddit_eli5_vs_rw_v2_bigram_200k_train.bin`. `label`: another
+    name for that column (`language` gives `language` and `language_score`), null for none. `scores`: column
+    to label, for the probabilities of labels (`{dclm_score: hq}`). `candidates_min`: also adds
+    `label_candidates`: the labels of at least this probability, the likeliest first. `max_chars`: how much of
+    a text is read; null: all of it. Line ends are read as spaces.
 
-    Probabilities are those that fastText reports, to 1e-5, but at most 1. Memory: the model's file, once a machine, and 0.1 GB a worker.
-    Source: Joulin et al. 2017, arXiv 1607.01759.
+    Probabilities are those that fastText reports, to 1e-5, but at most 1. Memory: the model's file, once a
+    machine, and 0.1 GB a worker. Source: Joulin et al. 2017, arXiv 1607.01759.
     """
 
     model: str
@@ -54,7 +55,8 @@ class Fasttext(Stage):
         adds = {} if self.label is None else {self.label: pa.string(), f"{self.label}_score": pa.float32()}
         if self.candidates_min is not None:
             adds[f"{self.label}_candidates"] = pa.list_(_CANDIDATE)
-        return Contract(needs={self.column: pa.string()}, adds=adds | dict.fromkeys(self.scores, pa.float32()))
+        return Contract(needs={self.column: pa.string()},
+                        adds=adds | dict.fromkeys(self.scores, pa.float32()))
 
     def setup_node(self, ctx: Context) -> None:
         fetch(self.model)
@@ -67,24 +69,30 @@ class Fasttext(Stage):
         for label in self.scores.values():
             if label.removeprefix("__label__") not in self._model.labels:
                 near = get_close_matches(label, self._model.labels, n=3, cutoff=0.4) or self._model.labels[:5]
-                raise CuratorError(f"{self.model!r} has no label {label!r}; it has {len(self._model.labels)}, such as {', '.join(near)}")
+                raise CuratorError(f"{self.model!r} has no label {label!r}; it has "
+                                   f"{len(self._model.labels)}, such as {', '.join(near)}")
 
     def process(self, batch: TextBatch) -> TextBatch:
         texts = batch.column(self.column)
         short = [text and text[:self.max_chars] for text in texts]
         found = np.concatenate([np.empty((0, len(self._model.labels)), np.float32), *(
-            self._model.probabilities(short[at:at + TEXTS_AT_ONCE]) for at in range(0, len(short), TEXTS_AT_ONCE))])
+            self._model.probabilities(short[at:at + TEXTS_AT_ONCE])
+            for at in range(0, len(short), TEXTS_AT_ONCE))])
         missing = np.array([text is None for text in texts], bool)
         labels, columns = self._model.labels, {}
         if self.label is not None:
             best = found.argmax(axis=1)
             columns[self.label] = pa.array([labels[number] for number in best], pa.string(), mask=missing)
-            columns[f"{self.label}_score"] = pa.array(found[np.arange(len(found)), best], pa.float32(), mask=missing)
+            columns[f"{self.label}_score"] = pa.array(found[np.arange(len(found)), best], pa.float32(),
+                                                      mask=missing)
         if self.candidates_min is not None:
             columns[f"{self.label}_candidates"] = pa.array(
-                [None if gone else [{"label": labels[number], "score": row[number]} for number in np.argsort(-row, kind="stable")
-                                    if row[number] >= self.candidates_min] for row, gone in zip(found, missing, strict=True)],
+                [None if gone else [{"label": labels[number], "score": row[number]}
+                                    for number in np.argsort(-row, kind="stable")
+                                    if row[number] >= self.candidates_min]
+                 for row, gone in zip(found, missing, strict=True)],
                 pa.list_(_CANDIDATE))
         for name, label in self.scores.items():
-            columns[name] = pa.array(found[:, labels.index(label.removeprefix("__label__"))], pa.float32(), mask=missing)
+            columns[name] = pa.array(found[:, labels.index(label.removeprefix("__label__"))], pa.float32(),
+                                     mask=missing)
         return batch.with_columns(columns)

@@ -1,10 +1,11 @@
 """The file of a fastText model, `.bin` or quantised `.ftz`.
 
-Ours because the Python package of fastText is no longer kept: it copies the whole model into each process and fails on numpy 2.
-Everything is little endian; sizes are checked against those of the file before anything is made of them. Matrices stay in the
-file (memory-mapped), so that all workers of a machine share them.
+Ours because the Python package of fastText is no longer kept: it copies the whole model into each process and
+fails on numpy 2. Everything is little endian; sizes are checked against those of the file before anything is
+made of them. Matrices stay in the file (memory-mapped), so that all workers of a machine share them.
 
-Source: facebookresearch/fastText, src/{fasttext,args,dictionary,densematrix,quantmatrix,productquantizer}.cc, version 12 of the format.
+Source: facebookresearch/fastText, src/{fasttext,args,dictionary,densematrix,quantmatrix,productquantizer}.cc,
+version 12 of the format.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from curator.api.errors import CuratorError
 MAGIC = 793712314
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 SUPERVISED = 3
-_ARGS = ("dim", "ws", "epoch", "min_count", "neg", "word_ngrams", "loss", "model", "bucket", "minn", "maxn", "lr_update_rate")
+_ARGS = ("dim", "ws", "epoch", "min_count", "neg", "word_ngrams", "loss", "model", "bucket", "minn", "maxn",
+         "lr_update_rate")
 _CENTROIDS = 256  # of a sub-quantiser
 
 
@@ -42,8 +44,8 @@ class Dense:
 
 @dataclass
 class Quantised:
-    """A matrix whose rows are codes: `codes` uint8 [rows, parts], `centroids` a list of float32 [256, width] by part; `norms` float32
-    [rows] multiplies a row, if there is one."""
+    """A matrix whose rows are codes: `codes` uint8 [rows, parts], `centroids` a list of float32 [256, width]
+    by part; `norms` float32 [rows] multiplies a row, if there is one."""
 
     codes: np.ndarray
     centroids: list[np.ndarray]
@@ -51,7 +53,8 @@ class Quantised:
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         codes = self.codes[indices]
-        found = np.concatenate([centroids[codes[:, part]] for part, centroids in enumerate(self.centroids)], axis=1)
+        found = np.concatenate([centroids[codes[:, part]] for part, centroids in enumerate(self.centroids)],
+                               axis=1)
         return found if self.norms is None else found * self.norms[indices, None]
 
     def whole(self) -> np.ndarray:
@@ -60,7 +63,8 @@ class Quantised:
 
 @dataclass
 class FasttextFile:
-    """What a file holds. `pruned`: [features, 2], hashed features that were kept and the rows they have now; None where all have theirs."""
+    """What a file holds. `pruned`: [features, 2], hashed features that were kept and the rows they have now;
+    None where all have theirs."""
 
     args: dict[str, int]
     words: list[bytes]
@@ -75,7 +79,8 @@ def read_fasttext(path: str | Path) -> FasttextFile:
     """The model in a file on this machine.
 
     Raises:
-        CuratorError: it is no supervised fastText model of version 11 or 12, or it is damaged; says what is wrong.
+        CuratorError: it is no supervised fastText model of version 11 or 12, or it is damaged; says what is
+        wrong.
     """
     try:
         with open(path, "rb") as file:
@@ -85,7 +90,8 @@ def read_fasttext(path: str | Path) -> FasttextFile:
     try:
         return _Reader(data).model()
     except (_Damaged, struct.error) as error:
-        raise CuratorError(f"{str(path)!r} is no fastText model that can be read: {error}. Classifiers that fastText saved as .bin or "
+        raise CuratorError(f"{str(path)!r} is no fastText model that can be read: {error}. Classifiers that "
+                           "fastText saved as .bin or "
                            ".ftz will do") from error
 
 
@@ -111,8 +117,10 @@ class _Reader:
         for length in shape:
             size *= length
         if min(shape) < 0 or self.at + size > len(self.data):
-            raise _Damaged(f"it ends before a matrix of {' x '.join(map(str, shape))}, at byte {self.at:,} of {len(self.data):,}")
-        values = np.frombuffer(self.data, kind, count=size // np.dtype(kind).itemsize, offset=self.at).reshape(shape)
+            raise _Damaged(f"it ends before a matrix of {' x '.join(map(str, shape))}, at byte {self.at:,} "
+                           f"of {len(self.data):,}")
+        values = np.frombuffer(self.data, kind, count=size // np.dtype(kind).itemsize,
+                               offset=self.at).reshape(shape)
         self.at += size
         return values
 
@@ -128,7 +136,8 @@ class _Reader:
             raise _Damaged("it holds word vectors and no classifier")
         if version == 11:
             args["maxn"] = 0
-        if not 0 < args["dim"] <= 1 << 16 or not args["minn"] >= 0 or not 0 <= args["maxn"] <= 64 or args["bucket"] < 0:
+        if (not 0 < args["dim"] <= 1 << 16 or not args["minn"] >= 0 or not 0 <= args["maxn"] <= 64
+            or args["bucket"] < 0):
             raise _Damaged(f"its numbers make no sense: {args}")
         words, labels, counts, pruned = self.dictionary(args["bucket"])
         quantised = self.one("?")
@@ -144,7 +153,8 @@ class _Reader:
     def dictionary(self, bucket: int) -> tuple[list[bytes], list[bytes], list[int], np.ndarray | None]:
         size, n_words, n_labels = self.take("iii")
         _, n_pruned = self.take("qq")
-        if min(size, n_words, n_labels) < 0 or n_words + n_labels != size or not n_labels or self.at + 10 * size > len(self.data):
+        if (min(size, n_words, n_labels) < 0 or n_words + n_labels != size or not n_labels
+            or self.at + 10 * size > len(self.data)):
             raise _Damaged(f"its dictionary of {n_words:,} words and {n_labels:,} labels makes no sense")
         names, counts = [], []
         for place in range(size):
@@ -160,7 +170,8 @@ class _Reader:
         pruned = None
         if n_pruned >= 0:
             pruned = self.array("<i4", n_pruned, 2)
-            if len(pruned) and (pruned.min() < 0 or pruned[:, 1].max() >= n_pruned or pruned[:, 0].max() >= bucket):
+            if len(pruned) and (pruned.min() < 0 or pruned[:, 1].max() >= n_pruned
+                                or pruned[:, 0].max() >= bucket):
                 raise _Damaged("its table of features that were kept makes no sense")
         return names[:n_words], names[n_words:], counts[n_words:], pruned
 
@@ -183,7 +194,8 @@ class _Reader:
     def centroids(self, dim: int, parts: int) -> list[np.ndarray]:
         of, n, width, last = self.take("iiii")
         if of != dim or n != parts or min(n, width, last) < 1 or (n - 1) * width + last != dim:
-            raise _Damaged(f"a quantiser of {n} parts for {of} dimensions stands where {parts} for {dim} are due")
+            raise _Damaged(f"a quantiser of {n} parts for {of} dimensions stands where {parts} for {dim} are "
+                           "due")
         values = self.array("<f4", dim * _CENTROIDS)
         cuts = [part * _CENTROIDS * width for part in range(n)] + [dim * _CENTROIDS]
         return [values[a:b].reshape(_CENTROIDS, -1) for a, b in pairwise(cuts)]

@@ -1,7 +1,8 @@
 """fastText's classifiers: from texts to probabilities of labels, for many texts at once.
 
-The vector of a text is the mean of the rows of its words, their pieces and their n-grams. What a word brings is the same in each text,
-so it is added up once and kept. So texts in which words come back, as they do, cost less than in fastText itself.
+The vector of a text is the mean of the rows of its words, their pieces and their n-grams. What a word brings
+is the same in each text, so it is added up once and kept. So texts in which words come back, as they do, cost
+less than in fastText itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _ZERO_IS_SPACE = bytes.maketrans(b"\0\n", b"  ")
 _FNV_START, _FNV_PRIME = np.uint32(2166136261), np.uint32(16777619)
 _NGRAM_FACTOR = np.uint64(116049371)
 _WORDS_MAX = 500_000  # that are kept before all are forgotten: 16 dimensions take 0.1 GB
-_TINY = np.float32(1e-5)  # that fastText adds to each probability before its logarithm, and never takes away again
+# that fastText adds to each probability before its logarithm, and never takes away again
+_TINY = np.float32(1e-5)
 _ROWS_AT_ONCE = 1 << 16  # of words and features whose rows are in memory at a time
 
 
@@ -63,7 +65,8 @@ class FasttextModel:
         return words
 
     def _places(self, lines: list[list[bytes]]) -> tuple[np.ndarray, np.ndarray]:
-        """The places of all words, one line after the other, and where each line ends. A label in a text is no word."""
+        """The places of all words, one line after the other, and where each line ends. A label in a text is
+        no word."""
         if len(self._known) > _WORDS_MAX:
             self._clear()
         words = [word for line in lines for word in line]
@@ -108,7 +111,8 @@ class FasttextModel:
             of, rows = of[rows >= 0], rows[rows >= 0]
         return of, rows + len(self._file.words)
 
-    def _add_ngrams(self, hashes: np.ndarray, lines: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> None:
+    def _add_ngrams(self, hashes: np.ndarray, lines: np.ndarray, sums: np.ndarray,
+                    counts: np.ndarray) -> None:
         """Add what words in a row bring, 2 to `word_ngrams` of them. `lines`: the text of each word."""
         running = hashes.copy()
         for n in range(1, self._args["word_ngrams"]):
@@ -132,7 +136,8 @@ class FasttextModel:
         return np.minimum(found + _TINY, 1)
 
 
-def _add_rows(sums: np.ndarray, of: np.ndarray, places: np.ndarray, rows: Callable[[np.ndarray], np.ndarray]) -> None:
+def _add_rows(sums: np.ndarray, of: np.ndarray, places: np.ndarray,
+              rows: Callable[[np.ndarray], np.ndarray]) -> None:
     """Add the rows at some places to the sums that they are `of`, which ascends."""
     for start in range(0, len(places), _ROWS_AT_ONCE):
         owner = of[start:start + _ROWS_AT_ONCE]
@@ -150,7 +155,8 @@ def _signed(hashes: np.ndarray) -> np.ndarray:
 
 
 def _laid(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The bytes of all words end to end as fastText hashes them, sign-extended; where each begins, and its length."""
+    """The bytes of all words end to end as fastText hashes them, sign-extended; where each begins, and its
+    length."""
     joined = np.frombuffer(b"".join(words), np.int8).astype(np.int32).view(np.uint32)
     lengths = np.array([len(word) for word in words], np.int64)
     return joined, np.cumsum(lengths) - lengths, lengths
@@ -167,11 +173,13 @@ def _hashes_of(words: list[bytes]) -> np.ndarray:
 
 
 def _pieces(words: list[bytes], minn: int, maxn: int) -> tuple[np.ndarray, np.ndarray]:
-    """The hashes of pieces of `minn` to `maxn` characters of each word between its marks: which word's, and the hash as uint64."""
+    """The hashes of pieces of `minn` to `maxn` characters of each word between its marks: which word's, and
+    the hash as uint64."""
     marked = [b"<" + word + b">" if word != END else b"" for word in words]
     joined, starts, lengths = _laid(marked)
     word_of_byte = np.repeat(np.arange(len(words)), lengths)
-    begins = np.flatnonzero((joined & np.uint32(0xC0)) != np.uint32(0x80))  # characters, but for continued ones
+    # characters, but for continued ones
+    begins = np.flatnonzero((joined & np.uint32(0xC0)) != np.uint32(0x80))
     char_ends = np.append(begins[1:], len(joined))
     word = word_of_byte[begins]
     first, last = begins == starts[word], char_ends == (starts + lengths)[word]
@@ -227,4 +235,5 @@ class _Tree:
         """`right`: how likely each inner node leads to the right, float32 [texts, nodes]."""
         if self._single:
             return np.ones((len(right), 1), np.float32)
-        return np.minimum(np.exp(np.log(right + _TINY) @ self._ways[1] + np.log(1 - right + _TINY) @ self._ways[0]), 1)
+        return np.minimum(np.exp(np.log(right + _TINY) @ self._ways[1] + np.log(1 - right + _TINY)
+                                 @ self._ways[0]), 1)

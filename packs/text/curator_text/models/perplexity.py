@@ -17,12 +17,14 @@ from curator.models.vectors import present
 class Perplexity(Stage):
     """Ask a causal language model of transformers how likely a text is.
 
-    Adds `perplexity` (float64): e to the mean negative logarithm of the probability of a token, given those before it. Low for what the
-    model knows by heart or finds easy, high for broken text. Null where there is no text, or none but a single token.
+    Adds `perplexity` (float64): e to the mean negative logarithm of the probability of a token, given those
+    before it. Low for what the model knows by heart or finds easy, high for broken text. Null where there is
+    no text, or none but a single token.
 
-    `model`: a hub id, `id@revision` or a folder. Texts that are longer than the model takes are read in windows that overlap by
-    `stride` tokens, so that no token lacks those before it; `max_tokens` makes the windows shorter. `max_chars`: so many characters of a
-    text are looked at; null: all. The text begins with the model's mark for that, or where it has none for the end of a text.
+    `model`: a hub id, `id@revision` or a folder. Texts that are longer than the model takes are read in
+    windows that overlap by `stride` tokens, so that no token lacks those before it; `max_tokens` makes the
+    windows shorter. `max_chars`: so many characters of a text are looked at; null: all. The text begins with
+    the model's mark for that, or where it has none for the end of a text.
     """
 
     resources = MODEL_RESOURCES

@@ -1,8 +1,8 @@
 """Where personal data and secrets stand in a text: a pattern each, and what a match must satisfy besides.
 
-Patterns alone are wrong too often: one in ten 16-digit numbers passes the check of card numbers, version numbers look like
-addresses, and so do names of hosts in commands. So each match is checked: by its check digits, by prefixes that were given
-out, by what stands before it.
+Patterns alone are wrong too often: one in ten 16-digit numbers passes the check of card numbers, version
+numbers look like addresses, and so do names of hosts in commands. So each match is checked: by its check
+digits, by prefixes that were given out, by what stands before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _Check = Callable[[re.Match[str]], bool]
 
 @dataclass(frozen=True)
 class Finder:
-    """`hint`: a pattern without which there is no match, quick to look for. `check`: whether a match is one."""
+    """`hint`: a pattern without which there is no match, quick to look for. `check`: whether a match is
+    one."""
 
     hint: re.Pattern[str]
     pattern: re.Pattern[str]
@@ -30,10 +31,12 @@ class Finder:
                     yield match.span()
 
 
-# -- addresses of people ----------------------------------------------------------------------------------------------
+# -- addresses of people -------------------------------------------------------------------------------------
 
-# The part before the @ as RFC 5321 4.1.2 has it unquoted, in any script (RFC 6531); a domain of labels that ends in letters.
-_EMAIL = re.compile(r"(?<![\w.%+@/-])[\w][\w.%+'-]{0,63}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,63}(?![\w@-])")
+# The part before the @ as RFC 5321 4.1.2 has it unquoted, in any script (RFC 6531); a domain of labels that
+# ends in letters.
+_EMAIL = (re.compile(
+    r"(?<![\w.%+@/-])[\w][\w.%+'-]{0,63}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,63}(?![\w@-])"))
 _FILE_ENDINGS = frozenset({"png", "jpg", "jpeg", "gif", "svg", "webp", "css", "js", "html", "php"})
 
 
@@ -42,16 +45,19 @@ def _is_email(match: re.Match[str]) -> bool:
     text, local = match.string, match[0].split("@")[0]
     if text[match.end():match.end() + 1] == ":" and re.match(r":[\w~/]", text[match.end():match.end() + 2]):
         return False
-    return not local.endswith(".") and ".." not in local and match[0].rsplit(".", 1)[1].lower() not in _FILE_ENDINGS
+    return (not local.endswith(".") and ".." not in local
+            and match[0].rsplit(".", 1)[1].lower() not in _FILE_ENDINGS)
 
 
-# -- addresses of machines --------------------------------------------------------------------------------------------
+# -- addresses of machines -----------------------------------------------------------------------------------
 
 _IP_4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)"
 _IP_6 = r"(?<![\w:.])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::|[0-9A-Fa-f]{1,4})(?::?[0-9A-Fa-f]{1,4}){0,6}(?![\w:])"
 _IP = re.compile(f"{_IP_4}|{_IP_6}")
 _VERSION = re.compile(r"(?:\bv|\bver\.?|\bversion|\brelease|\brev\.?|\bbuild|[\w)]/)\s*$", re.IGNORECASE)
-_NAMED = re.compile(r"\b(?:ip|ipv4|address|addr|host|dns|server|nameserver|gateway|ping|ssh|router|proxy|peer|from)\b", re.IGNORECASE)
+_NAMED = (re.compile(
+    r"\b(?:ip|ipv4|address|addr|host|dns|server|nameserver|gateway|ping|ssh|router|proxy|peer|from)\b",
+    re.IGNORECASE))
 _SMALL = 30  # numbers of sections are below it; of all addresses one in 5,000 has four such numbers
 
 _RESOLVERS = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9"})  # that are named everywhere
@@ -63,7 +69,8 @@ def _is_public_ip(match: re.Match[str]) -> bool:
         address = ipaddress.ip_address(match[0])
     except ValueError:
         return False
-    before, after = match.string[max(0, match.start() - 40):match.start()], match.string[match.end():match.end() + 2]
+    before, after = match.string[max(0, match.start()
+                                     - 40):match.start()], match.string[match.end():match.end() + 2]
     if not address.is_global or _VERSION.search(before):
         return False
     if address.version == 6 or max(address.packed) >= _SMALL or match[0] in _RESOLVERS:
@@ -71,10 +78,11 @@ def _is_public_ip(match: re.Match[str]) -> bool:
     return bool(_NAMED.search(before.rpartition("\n")[2]) or re.match(r"[:/]\d", after))
 
 
-# -- numbers ----------------------------------------------------------------------------------------------------------
+# -- numbers -------------------------------------------------------------------------------------------------
 
 # In the international form, or as North America writes them: without separators a number could be anything.
-_PHONE = re.compile(r"(?<![\w.+/-])(?:\+\d{1,3}[ .\-/]?(?:\(\d{1,4}\)[ .\-/]?)?(?:\d{1,4}[ .\-/]?){1,5}\d{2,4}"
+_PHONE = re.compile(r"(?<![\w.+/-])(?:\+\d{1,3}[ .\-/]?(?:\(\d{1,4}\)[ .\-/]?)?(?:\d{1,4}[ "
+                    r".\-/]?){1,5}\d{2,4}"
                     r"|(?:1[ .-])?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])[2-9]\d{2}[ .-]\d{4})(?![\w]|[.\-/]\d)")
 
 
@@ -85,9 +93,12 @@ def _is_phone(match: re.Match[str]) -> bool:
 
 
 _CARD = re.compile(r"(?<![\w.+-])\d(?:[ -]?\d){12,18}(?![\w]|[.-]\d)")
-# Prefixes and lengths of ISO/IEC 7812 issuers: Visa, Mastercard, American Express, Discover, JCB, Diners Club, UnionPay, Maestro.
-_ISSUERS = ((r"4", {13, 16, 19}), (r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720", {16}), (r"3[47]", {15}), (r"6011|64[4-9]|65", {16, 19}),
-            (r"35(?:2[89]|[3-8])", {16, 17, 18, 19}), (r"3(?:0[0-5]|[68])", {14, 15, 16, 19}), (r"62", {16, 17, 18, 19}),
+# Prefixes and lengths of ISO/IEC 7812 issuers: Visa, Mastercard, American Express, Discover, JCB, Diners
+# Club, UnionPay, Maestro.
+_ISSUERS = ((r"4", {13, 16, 19}), (r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720", {16}), (r"3[47]", {15}),
+            (r"6011|64[4-9]|65", {16, 19}),
+            (r"35(?:2[89]|[3-8])", {16, 17, 18, 19}), (r"3(?:0[0-5]|[68])", {14, 15, 16, 19}),
+            (r"62", {16, 17, 18, 19}),
             (r"50|5[6-8]|6[37]", {13, 14, 15, 16, 17, 18, 19}))
 
 
@@ -101,15 +112,19 @@ def _is_card(match: re.Match[str]) -> bool:
     digits = re.sub(r"\D", "", match[0])
     groups = re.split(r"[ -]", match[0])
     in_fours = len(groups) == 1 or all(len(group) >= 4 for group in groups[:-1])
-    return in_fours and luhn(digits) and any(re.match(prefix, digits) and len(digits) in lengths for prefix, lengths in _ISSUERS)
+    return in_fours and luhn(digits) and any(re.match(prefix, digits) and len(digits) in lengths
+                                             for prefix, lengths in _ISSUERS)
 
 
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
 # SWIFT, IBAN Registry, release 99: how long an IBAN of a country is.
 _IBAN_LENGTHS = {code: int(length) for length, codes in {
-    15: "NO", 16: "BE", 18: "DK FI FO GL NL SD FK", 19: "MK SI", 20: "AT BA EE KZ LT LU MN XK", 21: "CH HR LI LV",
-    22: "BG BH CR DE GB GE IE ME RS VA", 23: "AE GI IL IQ OM SO TL", 24: "AD CZ DZ ES MD PK RO SA SE SK TN VG", 25: "LY PT ST",
-    26: "IS TR", 27: "BI DJ FR GR IT MC MR SM", 28: "AL AZ BY CY DO GT HN HU LB NI PL SV", 29: "BR EG PS QA UA", 30: "JO KW MU YE",
+    15: "NO", 16: "BE", 18: "DK FI FO GL NL SD FK", 19: "MK SI", 20: "AT BA EE KZ LT LU MN XK",
+    21: "CH HR LI LV",
+    22: "BG BH CR DE GB GE IE ME RS VA", 23: "AE GI IL IQ OM SO TL",
+    24: "AD CZ DZ ES MD PK RO SA SE SK TN VG", 25: "LY PT ST",
+    26: "IS TR", 27: "BI DJ FR GR IT MC MR SM", 28: "AL AZ BY CY DO GT HN HU LB NI PL SV",
+    29: "BR EG PS QA UA", 30: "JO KW MU YE",
     31: "MT SC", 32: "LC", 33: "RU"}.items() for code in codes.split()}
 
 
@@ -123,7 +138,7 @@ def _is_iban(match: re.Match[str]) -> bool:
 
 _SSN = re.compile(r"(?<![\w.-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 
-# -- secrets ----------------------------------------------------------------------------------------------------------
+# -- secrets -------------------------------------------------------------------------------------------------
 
 # As the services that give them out document their shapes, so that they can be found in code.
 _KEY = re.compile("|".join((
@@ -138,10 +153,14 @@ _KEY = re.compile("|".join((
     r"(?<![A-Za-z0-9])sk-(?:proj-|svcacct-|ant-api03-)?[A-Za-z0-9_-]{40,200}",  # OpenAI, Anthropic
     r"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])",                    # npm
     r"(?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}",              # SendGrid
-    r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}",  # a signed JSON web token (RFC 7519)
-    r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----[A-Za-z0-9+/=\s:,-]{64,20000}?-----END (?:[A-Z]+ )?PRIVATE KEY-----",  # RFC 7468
+    # a signed JSON web token (RFC 7519)
+    r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}",
+    # RFC 7468
+    r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----[A-Za-z0-9+/=\s:,-]{64,20000}?-----END (?:[A-Z]+ )?PRIVATE "
+    r"KEY-----",
 )))
-_KEY_HINT = re.compile(r"A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|k_live_|hf_|AIza|sk-|npm_|SG\.|eyJ|PRIVATE KEY")
+_KEY_HINT = (re.compile(
+    r"A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|k_live_|hf_|AIza|sk-|npm_|SG\.|eyJ|PRIVATE KEY"))
 _MANY = 12  # different characters that a key has: a shape filled with one letter is an example in a manual
 
 
@@ -161,10 +180,11 @@ FINDERS = {
 
 
 def find(text: str, kinds: tuple[str, ...]) -> list[tuple[int, int, str]]:
-    """Where something of these kinds stands: begin, end, kind, in order of the text. Of what overlaps the kind counts that is first in
-    `FINDERS`."""
+    """Where something of these kinds stands: begin, end, kind, in order of the text. Of what overlaps the
+    kind counts that is first in `FINDERS`."""
     found: list[tuple[int, int, str]] = []
     for kind, finder in FINDERS.items():
         if kind in kinds:
-            found += [(begin, end, kind) for begin, end in finder.spans(text) if not any(begin < e and b < end for b, e, _ in found)]
+            found += [(begin, end, kind) for begin, end in finder.spans(text)
+                      if not any(begin < e and b < end for b, e, _ in found)]
     return sorted(found)

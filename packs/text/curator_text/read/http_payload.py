@@ -1,7 +1,7 @@
 """The body of an HTTP response as an archive holds it, with transfer and content codings undone.
 
-What a server or crawler labelled wrongly in a way that leaves no doubt is read all the same, and noted; what is cut
-off or broken raises ValueError.
+What a server or crawler labelled wrongly in a way that leaves no doubt is read all the same, and noted; what
+is cut off or broken raises ValueError.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? +(\d{3})(?=[ \r\n]|$)")
 _HEADER_END = re.compile(rb"\r?\n\r?\n")
 _CHUNK_SIZE = re.compile(rb" *([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*"
-                   rb"<(?:!doctype html|html|head|body|title|meta|h1|div|table|p|br|a)[\s>]", re.IGNORECASE | re.DOTALL)
+                   rb"<(?:!doctype html|html|head|body|title|meta|h1|div|table|p|br|a)[\s>]",
+                   re.IGNORECASE | re.DOTALL)
 _LINE_END = re.compile(rb"\r?\n")
-_UNTYPED = frozenset(("", "identity", "none", "binary", "utf-8"))  # codings seen in the wild that mean no coding
+# codings seen in the wild that mean no coding
+_UNTYPED = frozenset(("", "identity", "none", "binary", "utf-8"))
 
 
 class TooLarge(Exception):
@@ -42,7 +44,8 @@ def parse_response(block: bytes) -> tuple[int, Headers, bytes]:
 
 
 def decode_body(headers: Headers, body: bytes, max_bytes: int, cut: bool = False) -> tuple[bytes, str]:
-    """The body as the server meant it, and how it was read although its labels are wrong ("" if they are right).
+    """The body as the server meant it, and how it was read although its labels are wrong ("" if they are
+    right).
 
     `cut`: the crawler says that it kept only a part, so that an early end is no error.
 
@@ -86,7 +89,8 @@ def _join_chunks(body: bytes, cut: bool) -> tuple[bytes, str]:
         if not size and at == 0:
             return body, "labelled chunked, but is not"
         if not size:
-            raise ValueError(f"wrong chunk size: at byte {at} of the body is {body[at:at + 10]!r} and no chunk size")
+            raise ValueError(f"wrong chunk size: at byte {at} of the body is {body[at:at + 10]!r} and no "
+                             "chunk size")
         start, length = size.end(), int(size[1], 16)
         if length == 0:
             return b"".join(parts), ""
@@ -96,7 +100,8 @@ def _join_chunks(body: bytes, cut: bool) -> tuple[bytes, str]:
         parts.append(body[start:end])
         line_end = _LINE_END.match(body, end)
         if not line_end and end < len(body):
-            raise ValueError(f"wrong chunk size: the chunk at byte {at} of the body does not end after {length} bytes")
+            raise ValueError(f"wrong chunk size: the chunk at byte {at} of the body does not end after "
+                             f"{length} bytes")
         at = line_end.end() if line_end else end
     return b"".join(parts), "" if cut or not parts else "the last chunk is missing"
 

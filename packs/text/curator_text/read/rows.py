@@ -32,7 +32,8 @@ class Rows:
 
     def fail(self, row: dict[str, Any], error: BaseException) -> None:
         """A row on `failed`; call it where the error is handled."""
-        self.add("failed", row | {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
+        self.add("failed",
+                 row | {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
 
     def __bool__(self) -> bool:
         return self._count > 0
@@ -51,5 +52,6 @@ class Rows:
 
 
 def is_lasting(error: InputError) -> bool:
-    """Whether a file cannot be opened now nor later, so that it is a failed record and the others are read."""
+    """Whether a file cannot be opened now nor later, so that it is a failed record and the others are
+    read."""
     return isinstance(error.__cause__, _LASTING)

@@ -34,23 +34,24 @@ _CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';]+)""", re.IGNORECASE)
 class Warc(Source):
     """Read the pages of web archives: `.warc` and `.wet` files, plain, `.gz` or `.zst`.
 
-    A row is a response, a `resource`, or a `conversion` (which WET files hold); records of other types (request,
-    metadata, warcinfo, revisit) are about these and are not rows. Columns: `id` (WARC-Record-ID, else a hash of file
-    and place), `source` (the archive), `url`, `date` (as in the archive), `status` (null if not HTTP),
-    `content_type`, `charset` (as the server says, null if it does not), `html` (the bytes of the body, its codings
-    undone; of plain text too), `salvaged` (how the body was read although it is labelled wrongly or cut off by the
-    crawler, else null).
+    A row is a response, a `resource`, or a `conversion` (which WET files hold); records of other types
+    (request, metadata, warcinfo, revisit) are about these and are not rows. Columns: `id` (WARC-Record-ID,
+    else a hash of file and place), `source` (the archive), `url`, `date` (as in the archive), `status` (null
+    if not HTTP), `content_type`, `charset` (as the server says, null if it does not), `html` (the bytes of
+    the body, its codings undone; of plain text too), `salvaged` (how the body was read although it is
+    labelled wrongly or cut off by the crawler, else null).
 
-    Records with another status or type leave on `dropped` without their body, reason `status`, `content_type` or
-    `too_large`. What cannot be read is on `failed` with the id `file@place` (a byte of the file, which is also in the
-    column `offset`, and `+n` for n bytes into the uncompressed gzip member). Whatever the damage, reading goes on at
-    the next record. A record that is cut off is failed, unless the crawler says that it cut it (WARC-Truncated).
+    Records with another status or type leave on `dropped` without their body, reason `status`, `content_type`
+    or `too_large`. What cannot be read is on `failed` with the id `file@place` (a byte of the file, which is
+    also in the column `offset`, and `+n` for n bytes into the uncompressed gzip member). Whatever the damage,
+    reading goes on at the next record. A record that is cut off is failed, unless the crawler says that it
+    cut it (WARC-Truncated).
 
     `path`: files, folders, globs or URLs, one or several. `storage_options`: what the filesystem wants (keys,
-    endpoint). `statuses`: HTTP codes to keep, None for all. `content_types`: types to keep, where `*` stands for
-    anything (`text/*`), None for all; where the server says none, HTML is known by its first tag.
-    `max_record_bytes`: largest record, as it stands and decompressed. `unit_bytes`: about how much is read, and done
-    again after a crash, as one; an archive is never split.
+    endpoint). `statuses`: HTTP codes to keep, None for all. `content_types`: types to keep, where `*` stands
+    for anything (`text/*`), None for all; where the server says none, HTML is known by its first tag.
+    `max_record_bytes`: largest record, as it stands and decompressed. `unit_bytes`: about how much is read,
+    and done again after a crash, as one; an archive is never split.
     """
 
     path: str | list[str] = setting()
@@ -127,7 +128,8 @@ class Warc(Source):
             except TooLarge:
                 return "too_large"
             cut = headers.get("warc-truncated")
-            row["salvaged"] = "; ".join(filter(None, (cut and f"cut off by the crawler ({cut})", flaw))) or None
+            row["salvaged"] = "; ".join(filter(None,
+                                               (cut and f"cut off by the crawler ({cut})", flaw))) or None
         if not stated and not self._wants(row, "text/html" if looks_like_html(body) else ""):
             return "content_type"
         row["html"] = body
@@ -137,7 +139,8 @@ class Warc(Source):
         kind = stated.partition(";")[0].strip().lower()
         charset = _CHARSET.search(stated)
         row |= {"content_type": kind or None, "charset": charset[1].lower() if charset else None}
-        return self.content_types is None or any(fnmatch(kind, wanted.lower()) for wanted in self.content_types)
+        return self.content_types is None or any(fnmatch(kind, wanted.lower())
+                                                 for wanted in self.content_types)
 
 
 def _is_document(headers: Headers) -> bool:

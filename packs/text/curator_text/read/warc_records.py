@@ -22,7 +22,8 @@ Headers = dict[str, str]
 
 @dataclass(frozen=True)
 class Record:
-    """A record that stands in the archive as its header says. `block` is None if it is longer than was asked for."""
+    """A record that stands in the archive as its header says. `block` is None if it is longer than was asked
+    for."""
 
     place: str
     headers: Headers
@@ -31,7 +32,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Broken:
-    """A record that cannot be read, or bytes that belong to none. `headers` are empty where even these are lost."""
+    """A record that cannot be read, or bytes that belong to none. `headers` are empty where even these are
+    lost."""
 
     place: str
     why: str
@@ -41,7 +43,8 @@ class Broken:
 def records(tape: Tape, wanted: Callable[[Headers], bool], max_bytes: int) -> Iterator[Record | Broken]:
     """Every wanted record, and every damage: whatever the damage, reading goes on at the next record.
 
-    `wanted` sees a record's header; other records are checked and skipped. `max_bytes`: longer blocks are not read.
+    `wanted` sees a record's header; other records are checked and skipped. `max_bytes`: longer blocks are not
+    read.
     """
     while True:
         while tape.fill(1) and tape.buffer[0] in b"\r\n":
@@ -56,7 +59,8 @@ def records(tape: Tape, wanted: Callable[[Headers], bool], max_bytes: int) -> It
 
 
 def parse_headers(lines: bytes) -> Headers:
-    """The fields by name in lower case; of several with one name the first; a folded line belongs to the one before."""
+    """The fields by name in lower case; of several with one name the first; a folded line belongs to the one
+    before."""
     found: Headers = {}
     name = ""
     for line in lines.decode("utf-8", "replace").split("\n"):
@@ -74,7 +78,8 @@ def parse_headers(lines: bytes) -> Headers:
 
 
 def _next_record(tape: Tape, wanted: Callable[[Headers], bool], max_bytes: int) -> Iterator[Record | Broken]:
-    """What stands at the front of the tape; afterwards the tape is at the next record or at its stretch's end."""
+    """What stands at the front of the tape; afterwards the tape is at the next record or at its stretch's
+    end."""
     place = tape.place()
     tape.fill(5)
     if not tape.buffer.startswith(b"WARC/"):

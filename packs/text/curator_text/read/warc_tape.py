@@ -1,7 +1,7 @@
 """The uncompressed bytes of an archive, read forwards over damage, each with its place in the file.
 
-fastwarc's own iterator ends without a word at a truncated record and for good at the first damaged one; here every
-damage is told, and reading goes on at the next gzip member that can be decompressed.
+fastwarc's own iterator ends without a word at a truncated record and for good at the first damaged one; here
+every damage is told, and reading goes on at the next gzip member that can be decompressed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ CHUNK_BYTES = 1 << 16  # compressed bytes a read
 PIECE_BYTES = 1 << 20  # uncompressed bytes a piece: bounds what a decompression bomb can make at once
 PROBE_BYTES = 1 << 12  # compressed bytes that are enough to see whether a member begins a record
 GZIP_MAGIC = b"\x1f\x8b\x08"
-ZSTD_MAGIC = (b"\x28\xb5\x2f\xfd", b"\x5d\x2a\x4d\x18")  # a frame; a dictionary before the frames, as .warc.zst has it
+# a frame; a dictionary before the frames, as .warc.zst has it
+ZSTD_MAGIC = (b"\x28\xb5\x2f\xfd", b"\x5d\x2a\x4d\x18")
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,21 @@ Pieces = Iterator[bytes | Member | Damage]
 
 
 class Tape:
-    """The bytes of an archive in `buffer`, taken from its front. A stretch ends at a damage or with the file."""
+    """The bytes of an archive in `buffer`, taken from its front. A stretch ends at a damage or with the
+    file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.buffer = bytearray()
         self.damage: Damage | None = None  # why this stretch ends; None: because the file does
         self._position = 0  # uncompressed bytes before buffer[0]
-        self._members: deque[tuple[int, int]] = deque()  # (position, offset) of members, the buffer's first on
+        # (position, offset) of members, the buffer's first on
+        self._members: deque[tuple[int, int]] = deque()
         self._ended = self._finished = False
         self._pieces = pieces(file)
 
     def fill(self, count: int) -> int:
-        """Have at least `count` bytes in the buffer, or all up to the end of the stretch; how many there are."""
+        """Have at least `count` bytes in the buffer, or all up to the end of the stretch; how many there
+        are."""
         while len(self.buffer) < count and not self._ended:
             piece = next(self._pieces, None)
             if piece is None:
@@ -116,10 +120,12 @@ def _plain(file: BinaryIO, head: bytes) -> Pieces:
 
 
 def _zstd(file: BinaryIO) -> Pieces:
-    from fastwarc import ZstdReader  # reads the dictionary that .warc.zst begins with; Arrow's reader does not
+    # reads the dictionary that .warc.zst begins with; Arrow's reader does not
+    from fastwarc import ZstdReader
 
     position, why = 0, ""
-    for step in (PIECE_BYTES, 1):  # a step that fails gives nothing: small ones for what stands before a damage
+    # a step that fails gives nothing: small ones for what stands before a damage
+    for step in (PIECE_BYTES, 1):
         file.seek(0)
         reader = ZstdReader(file)
         missing = position
@@ -136,7 +142,8 @@ def _zstd(file: BinaryIO) -> Pieces:
 
 
 class _Gzip:
-    """The members of a gzip file. `data`: what was read and not yet decompressed, from byte `offset` of the file."""
+    """The members of a gzip file. `data`: what was read and not yet decompressed, from byte `offset` of the
+    file."""
 
     def __init__(self, file: BinaryIO, head: bytes) -> None:
         self._file, self._data, self._offset = file, head, 0
@@ -184,7 +191,8 @@ class _Gzip:
                 return
 
     def _seek_member(self, start: int) -> bool:
-        """Go to the next member from byte `start` on that can be read, False if there is none: then at the end."""
+        """Go to the next member from byte `start` on that can be read, False if there is none: then at the
+        end."""
         self._data = b""
         try:
             self._file.seek(start)
@@ -208,7 +216,8 @@ class _Gzip:
 
 
 def _begins_record(data: bytes) -> bool:
-    """Whether a gzip member with a WARC record, or a block of a bgzip file (whose records begin anywhere), begins.
+    """Whether a gzip member with a WARC record, or a block of a bgzip file (whose records begin anywhere),
+    begins.
 
     The body of a record is often a gzip stream itself, so that decompressing is not enough.
     """

@@ -19,12 +19,14 @@ SEQUENCES_AT_ONCE = 1024
 class PackTokens(Reduce):
     """Join the tokens of documents, in a random order, and cut them into sequences of `length` tokens.
 
-    Sees all documents first; they are absorbed, and sequences go on instead. A sequence has `id` and `source` (those of its first
-    document, `#` and a number), `token_ids` (list of int32), and `document_ends` (list of int32: where in the sequence each of its
-    documents ends; the last one may go on in the next sequence), which is what masks between documents are made of. All have `length`
-    tokens but the last one of each shard. No token is lost, and none comes twice.
+    Sees all documents first; they are absorbed, and sequences go on instead. A sequence has `id` and `source`
+    (those of its first document, `#` and a number), `token_ids` (list of int32), and `document_ends` (list of
+    int32: where in the sequence each of its documents ends; the last one may go on in the next sequence),
+    which is what masks between documents are made of. All have `length` tokens but the last one of each
+    shard. No token is lost, and none comes twice.
 
-    `shards`: into how many parts documents go, each joined by itself; one must fit into memory. `seed`: of the order.
+    `shards`: into how many parts documents go, each joined by itself; one must fit into memory. `seed`: of
+    the order.
     """
 
     length: int
@@ -74,7 +76,8 @@ class PackTokens(Reduce):
             chosen = slice(at, at + SEQUENCES_AT_ONCE)
             yield self._sequences(documents, tokens, order, ends, starts[chosen], first[chosen], total)
 
-    def _sequences(self, documents: pa.Table, tokens: pa.Array, order: np.ndarray, ends: np.ndarray, starts: np.ndarray,
+    def _sequences(self, documents: pa.Table, tokens: pa.Array, order: np.ndarray, ends: np.ndarray,
+                   starts: np.ndarray,
                    first: np.ndarray, total: int) -> Batch:
         stop = min(total, int(starts[-1]) + self.length)
         last = int(np.searchsorted(ends, stop, side="left"))
@@ -91,6 +94,9 @@ class PackTokens(Reduce):
         marks = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)),
                                          pa.array((borders - starts[of]).astype(np.int32)))
         head = documents.select(["id", "source"]).take(pa.array(order[first]))
-        number = (starts - np.concatenate([[0], ends])[first]) // self.length  # of the sequences that begin in one document
-        ids = pa.array([f"{i}#{n}" for i, n in zip(head.column("id").to_pylist(), number.tolist(), strict=True)], pa.string())
-        return Batch(pa.table({"id": ids, "source": head.column("source"), "token_ids": sequences, "document_ends": marks}))
+        # of the sequences that begin in one document
+        number = (starts - np.concatenate([[0], ends])[first]) // self.length
+        ids = pa.array([f"{i}#{n}" for i, n in zip(head.column("id").to_pylist(), number.tolist(),
+                                                   strict=True)], pa.string())
+        return Batch(pa.table({"id": ids, "source": head.column("source"), "token_ids": sequences,
+                               "document_ends": marks}))

@@ -15,7 +15,8 @@ from curator.io.sink import FileSink
 
 @dataclass(kw_only=True)
 class TokenSink(FileSink):
-    """A document a record: its column `tokens_from`, as `text.tokenize` adds it. A record without tokens is not written into the file.
+    """A document a record: its column `tokens_from`, as `text.tokenize` adds it. A record without tokens is
+    not written into the file.
 
     `dtype`: the numbers of the file. A token that does not fit is an error: nothing wraps around in silence.
     """
@@ -26,7 +27,8 @@ class TokenSink(FileSink):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.select is not None:
-            raise RecipeError(f"{self.name} writes tokens and nothing else: leave select out, and write the columns by another sink")
+            raise RecipeError(f"{self.name} writes tokens and nothing else: leave select out, and write the "
+                              "columns by another sink")
 
     def contract(self) -> Contract:
         return Contract(needs={self.tokens_from: None})
@@ -47,5 +49,6 @@ class TokenSink(FileSink):
         limits = np.iinfo(self.dtype)
         if len(flat) and (flat.min() < limits.min or flat.max() > limits.max):
             wrong = flat[(flat < limits.min) | (flat > limits.max)][0]
-            raise ValueError(f"{self.name}: token {wrong} does not fit {self.dtype}; take the other dtype, of 32 bits")
+            raise ValueError(f"{self.name}: token {wrong} does not fit {self.dtype}; take the other dtype, "
+                             "of 32 bits")
         return flat.astype(self.dtype), lengths[lengths > 0]

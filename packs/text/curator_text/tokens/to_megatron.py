@@ -18,11 +18,13 @@ _KINDS = {"uint16": 8, "int32": 4}  # Megatron's numbers for them
 
 @dataclass(kw_only=True)
 class ToMegatron(TokenSink):
-    """Write tokens as Megatron-LM and NeMo read them: `<name>.bin`, and beside it `<name>.idx` with where each document lies.
+    """Write tokens as Megatron-LM and NeMo read them: `<name>.bin`, and beside it `<name>.idx` with where
+    each document lies.
 
-    A document is a sequence. Give the names without `.bin` to `--data-path`; `tools/merge_datasets.py` of Megatron-LM makes one of them
-    all. `dtype`: `uint16` for vocabularies of up to 65,499 tokens, as Megatron-LM itself chooses, else `int32`.
-    Put a token for the end of a text behind each by `text.tokenize: {end: <|endoftext|>}`.
+    A document is a sequence. Give the names without `.bin` to `--data-path`; `tools/merge_datasets.py` of
+    Megatron-LM makes one of them all. `dtype`: `uint16` for vocabularies of up to 65,499 tokens, as
+    Megatron-LM itself chooses, else `int32`. Put a token for the end of a text behind each by `text.tokenize:
+    {end: <|endoftext|>}`.
 
     Source: NVIDIA Megatron-LM, megatron/core/datasets/indexed_dataset.py
     """
@@ -55,6 +57,7 @@ class _Files(Encoder):
     def finish(self) -> None:
         lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
         places = (np.cumsum(lengths) - lengths) * np.dtype(self._sink.dtype).itemsize
-        self._index.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, _KINDS[self._sink.dtype], len(lengths), len(lengths) + 1))
+        self._index.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, _KINDS[self._sink.dtype], len(lengths),
+                                                       len(lengths) + 1))
         for numbers, kind in ((lengths, "<i4"), (places, "<i8"), (np.arange(len(lengths) + 1), "<i8")):
             self._index.write(numbers.astype(kind).tobytes())

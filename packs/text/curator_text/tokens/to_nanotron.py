@@ -16,9 +16,11 @@ from curator_text.tokens.sinks import TokenSink
 
 @dataclass(kw_only=True)
 class ToNanotron(TokenSink):
-    """Write tokens as nanotron and datatrove read them: `<name>.ds`, with `.ds.index` (where each document ends) and `.ds.metadata`.
+    """Write tokens as nanotron and datatrove read them: `<name>.ds`, with `.ds.index` (where each document
+    ends) and `.ds.metadata`.
 
-    `dtype`: `uint16` for vocabularies of up to 65,536 tokens, else `uint32`. `tokenizer`: the name that `.ds.metadata` tells.
+    `dtype`: `uint16` for vocabularies of up to 65,536 tokens, else `uint32`. `tokenizer`: the name that
+    `.ds.metadata` tells.
 
     Source: Hugging Face datatrove, src/datatrove/pipeline/tokens/tokenizer.py
     """
@@ -35,7 +37,8 @@ class ToNanotron(TokenSink):
             raise ValueError(f"dtype must be uint16 or uint32, got {self.dtype!r}")
 
     def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
-        outputs = [files.add(self.output(files.folder, stem + ending)) for ending in (".ds", ".ds.index", ".ds.metadata")]
+        outputs = [files.add(self.output(files.folder, stem + ending))
+                   for ending in (".ds", ".ds.index", ".ds.metadata")]
         return _Files(self, *outputs)
 
 
@@ -52,7 +55,8 @@ class _Files(Encoder):
 
     def finish(self) -> None:
         sizes = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K"))
-        short = next((f"{self._count / size:.2f}".rstrip("0").rstrip(".") + unit for size, unit in sizes if self._count >= size),
+        short = next((f"{self._count / size:.2f}".rstrip("0").rstrip(".") + unit for size, unit in sizes
+                      if self._count >= size),
                      str(self._count))
         width = struct.calcsize("H" if self._sink.dtype == "uint16" else "I")
         self._metadata.write(f"{self._sink.tokenizer}|{width}\n{self._count}\n{short}".encode())

@@ -20,13 +20,16 @@ CHARS_AT_ONCE = 8 << 20  # a call of the library: its tokens take some 40 times 
 class Tokenize(Stage):
     """Turn a text into tokens, or count them. The funnel and the report then count tokens beside records.
 
-    Adds `tokens` (int32), how many there are, and with `ids` also `token_ids` (list of int32). Null where there is no text.
+    Adds `tokens` (int32), how many there are, and with `ids` also `token_ids` (list of int32). Null where
+    there is no text.
 
-    `tokenizer`: a `tokenizer.json` or a folder with one, `organisation/name` on the hub (`openai-community/gpt2`), the path of a
-    sentencepiece `.model`, or `tiktoken:o200k_base`. `ids`: whether the tokens themselves are wanted; without them a text is
-    only counted. `begin`, `end`: names of special tokens put before and behind each text (`<|endoftext|>`), which count.
+    `tokenizer`: a `tokenizer.json` or a folder with one, `organisation/name` on the hub
+    (`openai-community/gpt2`), the path of a sentencepiece `.model`, or `tiktoken:o200k_base`. `ids`: whether
+    the tokens themselves are wanted; without them a text is only counted. `begin`, `end`: names of special
+    tokens put before and behind each text (`<|endoftext|>`), which count.
 
-    Tokenizers of the library `tokenizers` are told the text as Unicode: a surrogate by itself, which JSON can hold, is replaced.
+    Tokenizers of the library `tokenizers` are told the text as Unicode: a surrogate by itself, which JSON can
+    hold, is replaced.
     """
 
     tokenizer: str
@@ -64,7 +67,8 @@ class Tokenize(Stage):
         missing = np.array([ids is None for ids in values], bool)
         columns: dict[str, pa.Array] = {"tokens": pa.array(lengths, mask=missing)}
         if self.ids:
-            flat = np.fromiter(chain.from_iterable(ids for ids in values if ids), np.int32, int(lengths.sum()))
+            flat = np.fromiter(chain.from_iterable(ids for ids in values if ids), np.int32,
+                               int(lengths.sum()))
             ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
             columns["token_ids"] = pa.ListArray.from_arrays(ends, pa.array(flat), mask=pa.array(missing))
         return batch.with_columns(columns)

@@ -15,15 +15,17 @@ EXTRA = "pip install 'curator-text[tokens]'"
 
 
 class Tokenizer:
-    """`encode`: the tokens of each text, without special ones. `number_of`: that of a token by its name. `size`: of the vocabulary."""
+    """`encode`: the tokens of each text, without special ones. `number_of`: that of a token by its name.
+    `size`: of the vocabulary."""
 
-    def __init__(self, encode: Callable[[Sequence[str]], list[list[int]]], number_of: Callable[[str], int | None], size: int) -> None:
+    def __init__(self, encode: Callable[[Sequence[str]], list[list[int]]],
+                 number_of: Callable[[str], int | None], size: int) -> None:
         self.encode, self.number_of, self.size = encode, number_of, size
 
 
 def open_tokenizer(name: str, threads: int) -> Tokenizer:
-    """By `tokenizer.json` (a path, `organisation/name` on the hub, `organisation/name@revision`), by a sentencepiece `.model`, or
-    `tiktoken:` and the name of an encoding.
+    """By `tokenizer.json` (a path, `organisation/name` on the hub, `organisation/name@revision`), by a
+    sentencepiece `.model`, or `tiktoken:` and the name of an encoding.
 
     Raises:
         CuratorError: it cannot be found or read, or its library is missing; says what to do.
@@ -43,7 +45,8 @@ def _tokenizers(name: str, threads: int) -> Tokenizer:
     if not path.is_file():
         repository, _, revision = name.partition("@")
         if repository.startswith((".", "/", "~")) or repository.count("/") > 1 or name.endswith(".json"):
-            raise CuratorError(f"there is no tokenizer {name!r}: neither a file nor a folder with tokenizer.json (from {Path.cwd()}); "
+            raise CuratorError(f"there is no tokenizer {name!r}: neither a file nor a folder with "
+                               f"tokenizer.json (from {Path.cwd()}); "
                                "one on the Hugging Face hub is written organisation/name")
         path = fetch(f"{repository}{'@' + revision if revision else ''}:tokenizer.json")
     try:
@@ -52,7 +55,9 @@ def _tokenizers(name: str, threads: int) -> Tokenizer:
         raise CuratorError(f"{str(path)!r} is no tokenizer that can be read: {error}") from error
     opened.no_truncation()
     opened.no_padding()
-    return Tokenizer(lambda texts: [found.ids for found in opened.encode_batch_fast(list(texts), add_special_tokens=False)],
+    return Tokenizer(lambda texts: [found.ids
+                                    for found in opened.encode_batch_fast(list(texts),
+                                                                          add_special_tokens=False)],
                      opened.token_to_id, opened.get_vocab_size(with_added_tokens=True))
 
 
@@ -67,7 +72,8 @@ def _sentencepiece(name: str, threads: int) -> Tokenizer:
         number = opened.piece_to_id(token)
         return number if opened.id_to_piece(number) == token else None
 
-    return Tokenizer(lambda texts: opened.encode(list(texts), num_threads=threads), number_of, opened.vocab_size())
+    return Tokenizer(lambda texts: opened.encode(list(texts), num_threads=threads), number_of,
+                     opened.vocab_size())
 
 
 def _tiktoken(name: str, threads: int) -> Tokenizer:
@@ -75,7 +81,8 @@ def _tiktoken(name: str, threads: int) -> Tokenizer:
     try:
         opened = library.get_encoding(name)
     except ValueError as error:
-        raise CuratorError(f"there is no encoding {name!r}; tiktoken has {', '.join(library.list_encoding_names())}") from error
+        raise CuratorError(f"there is no encoding {name!r}; tiktoken has "
+                           f"{', '.join(library.list_encoding_names())}") from error
     return Tokenizer(lambda texts: opened.encode_ordinary_batch(list(texts), num_threads=threads),
                      lambda token: opened._special_tokens.get(token), opened.n_vocab)
 
