@@ -46,9 +46,10 @@ def of_shots(path: str) -> tuple[int, list[int]]:
     from curator_video.shots.shots import Shots
 
     from curator.api.batch import Batch
+    from curator.api.stage import Context
 
     stage = Shots()
-    stage.setup(None)  # type: ignore[arg-type]  it asks for nothing
+    stage.setup(Context())
     batch = Batch(rows=pa.table({"id": [path], "source": [path], "path": [path]}))
     row = stage.process(batch)["out"].rows.to_pylist()[0]
     return round(row["shots"][-1]["end"] * RATE), [round(one["start"] * RATE) for one in row["shots"][1:]]
@@ -128,10 +129,11 @@ def copy(job: common.Job) -> dict[str, Any]:
     from curator_video.clips.cut import Cut
 
     from curator.api.batch import Batch
+    from curator.api.stage import Context
 
     truth = json.loads(Path(f"{job.films}-truth.json").read_text())
     stage = Cut()
-    stage.setup(None)  # type: ignore[arg-type]  it asks for nothing
+    stage.setup(Context())
     made = {"clips": 0, "bytes": 0, "cut_s": 0.0, "plain_s": 0.0, "encoded": 0}
     for path in job.paths:
         ends = [0, *truth[Path(path).name], truth[Path(path).name][-1] + 75]

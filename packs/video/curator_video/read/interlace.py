@@ -45,18 +45,21 @@ def combed(frame: Any) -> float | None:
         return None
     plane = planes[0]
     left = max(0, (plane.shape[1] - COLUMNS) // 2)
-    lines = plane[:, left:left + COLUMNS].astype(np.int32)
+    lines = plane[:, left:left + COLUMNS]
     if plane.dtype != np.uint8:
-        lines >>= max(0, frame.format.components[0].bits - 8)
-    return max(0.0, _striped(lines) - _striped(lines.T))
+        lines = lines >> max(0, frame.format.components[0].bits - 8)
+    lines = lines.astype(np.int16)
+    return max(0.0, _striped(lines) - _striped(np.ascontiguousarray(lines.T)))
 
 
 def _striped(lines: np.ndarray) -> float:
+    """Of int16, and in the order in which they are looked at: a tenth of the time."""
     here, above, below = lines[2:-2], lines[1:-3], lines[3:-1]
     up, down = here - above, here - below
-    half = np.abs(up + down) // 2
-    found = (up * down > STEP) & (np.abs(above - below) < half)
-    found &= (np.abs(here - lines[:-4]) < half) & (np.abs(here - lines[4:]) < half)
+    half = np.abs(up + down) >> 1
+    found = np.multiply(up, down, dtype=np.int32) > STEP
+    for one, other in ((above, below), (here, lines[:-4]), (here, lines[4:])):
+        found &= np.abs(one - other) < half
     return float(found.mean())
 
 
