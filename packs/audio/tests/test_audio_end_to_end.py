@@ -21,6 +21,7 @@ from curator.cli.main import main
 from packs.audio.tests.recordings import noise, voice
 from packs.audio.tests.sound_files import by_soundfile
 from packs.audio.tests.speech_like import speech_like
+from tests.marks import soaked_after
 
 STEPS = """
 name: whole
@@ -140,7 +141,7 @@ def contents(folder):
                   for path in (folder / place).rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("phase", [1, 2])
+@pytest.mark.parametrize("phase", soaked_after(1, [1, 2]))
 def test_a_killed_run_goes_on_to_the_same_bytes(recordings_of_six, tmp_path, phase):
     calm, out = tmp_path / "calm", tmp_path / "out"
     done = CliRunner().invoke(main, speech_with(calm, recordings_of_six, "--workers", "0"))

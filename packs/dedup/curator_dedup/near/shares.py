@@ -69,8 +69,9 @@ class SharedHashes(Hamming):
     def encode(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         present, sketches = super().encode(batch)
         words = _words(sketches, self.hashes)
-        order = np.lexsort([words[..., at] for at in reversed(range(words.shape[2]))], axis=1) if words.size else np.zeros(
-            (len(sketches), self.hashes), np.int64)
+        order = np.zeros((len(sketches), self.hashes), np.int64)
+        if words.size:
+            order = np.lexsort([words[..., at] for at in reversed(range(words.shape[2]))], axis=1)
         words = np.take_along_axis(words, order[..., None], axis=1)
         again = np.zeros(words.shape[:2], bool)
         again[:, 1:] = (words[:, 1:] == words[:, :-1]).all(axis=2)
