@@ -72,7 +72,7 @@ def names(rows):
 
 def test_quality_makes_shards_and_accounts_for_the_rest(photos, tmp_path):
     out = tmp_path / "out"
-    counts = run(out, "image/quality", "--set", f"read.path={photos}/**", "--set", "max_failed=0.5")
+    counts = run(out, "image/quality", "--set", f"read.path={photos}/**/*", "--set", "max_failed=0.5")
     assert counts == {"in": PHOTOS + 9, "written": PHOTOS, "dropped": 1, "duplicate": 6, "failed": 2}
     assert names(table(out / "dropped/quality")) == {"white.jpg"}
     assert table(out / "dropped/quality").column("reason").to_pylist() == ["blank"]

@@ -136,7 +136,7 @@ def test_shingles_are_sorted_and_each_once():
 def test_a_text_has_the_same_signature_in_any_batch(monkeypatch):
     texts = [PARAGRAPH[k:] + " é" * (k % 3 == 0) for k in range(100)] + [None, "", "x"]
     together = signatures(*texts)
-    monkeypatch.setattr("curator_text.minhash.GROUP_CHARS", 500)
+    monkeypatch.setattr("curator_text.copies.minhash.GROUP_CHARS", 500)
     assert signatures(*texts) == together
     assert [signatures(text)[0] for text in texts[::9]] == together[::9]
 
