@@ -27,18 +27,14 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import shutil
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import audio_data
 import peers
-from engine import REAP, sweep
-from process_tree import megabytes
+from engine import REAP
 
 HERE = Path(__file__).resolve().parent
 ROWS = ("measure", "speech", "long", "whisper", "snr", "vad")
@@ -51,32 +47,8 @@ CLOSE = {"duration": 0.01, "loudness": 0.05, "snr_db": 0.5, "bandwidth": 70.0}  
 
 
 def call(tool: str, task: str, sounds: Path, *, memory: bool = False) -> dict[str, Any]:
-    """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
-    try:
-        python = peers.python_of(tool, "audio", PACKAGES.get(tool, ()))
-    except subprocess.CalledProcessError as error:
-        return {"error": "does not install: " + str(error.stderr).strip()[-300:]}
-    with tempfile.TemporaryDirectory(prefix="audio") as folder:
-        place = Path(folder)
-        job = {"sounds": str(sounds), "place": folder, "workers": WORKERS}
-        command = [python, str(HERE / "audio_peers" / f"run_{tool.replace('-', '_')}.py"), task, json.dumps(job)]
-        before, began, peak = peers.cpu_seconds(), time.monotonic(), 0.0
-        with (place / "output").open("wb") as output:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                       env=peers.environment_of(tool), start_new_session=True, cwd=folder)
-            while process.poll() is None:
-                if time.monotonic() - began > LIMIT_S:
-                    sweep()
-                    return {"error": f"did not finish in {LIMIT_S} s"}
-                peak = max(peak, megabytes(process.pid)) if memory else 0.0
-                time.sleep(0.25 if memory else 0.02)
-        seconds = time.monotonic() - began
-        sweep()
-        try:
-            told = json.loads((place / f"{task}.json").read_text(encoding="utf-8"))
-        except OSError:
-            return {"error": " ".join((place / "output").read_text(errors="replace").strip().splitlines()[-3:])[-300:]}
-        return told | {"seconds": seconds, "cpu_s": peers.cpu_seconds() - before} | ({"peak_mb": peak} if memory else {})
+    job = {"sounds": str(sounds), "workers": WORKERS}
+    return peers.call("audio", tool, PACKAGES.get(tool, ()), task, job, LIMIT_S, memory=memory)
 
 
 def rated(tool: str, task: str, quarter: Path, whole: Path) -> dict[str, Any]:

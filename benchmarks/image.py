@@ -21,17 +21,14 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import shutil
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import image_data
 import peers
-from engine import REAP, sweep
+from engine import REAP
 
 HERE = Path(__file__).resolve().parent
 TOOLS = ("ours", "imagededup", "pillow", "data-juicer")
@@ -43,32 +40,9 @@ WORKERS = 2
 
 
 def call(tool: str, task: str, images: Path) -> dict[str, Any]:
-    """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
     tool, _, variant = tool.partition(":")
-    try:
-        python = peers.python_of(tool, "image", PACKAGES.get(tool, ()))
-    except subprocess.CalledProcessError as error:
-        return {"error": "does not install: " + str(error.stderr).strip()[-300:]}
-    with tempfile.TemporaryDirectory(prefix="image") as folder:
-        place = Path(folder)
-        job = {"images": str(images), "place": folder, "workers": WORKERS, "variant": variant}
-        command = [python, str(HERE / "image_peers" / f"run_{tool.replace('-', '_')}.py"), task, json.dumps(job)]
-        before, began = peers.cpu_seconds(), time.monotonic()
-        with (place / "output").open("wb") as output:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                       env=peers.environment_of(tool), start_new_session=True, cwd=folder)
-            try:
-                process.wait(LIMIT_S)
-            except subprocess.TimeoutExpired:
-                sweep()
-                return {"error": f"did not finish in {LIMIT_S} s"}
-        seconds = time.monotonic() - began
-        sweep()
-        try:
-            told = json.loads((place / f"{task}.json").read_text(encoding="utf-8"))
-        except OSError:
-            return {"error": " ".join((place / "output").read_text(errors="replace").strip().splitlines()[-3:])[-300:]}
-        return told | {"seconds": seconds, "cpu_s": peers.cpu_seconds() - before}
+    job = {"images": str(images), "workers": WORKERS, "variant": variant}
+    return peers.call("image", tool, PACKAGES.get(tool, ()), task, job, LIMIT_S)
 
 
 def rated(tool: str, task: str, quarter: Path, whole: Path) -> dict[str, Any]:

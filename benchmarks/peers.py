@@ -7,9 +7,14 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from engine import sweep
+from process_tree import megabytes
 
 HERE = Path(__file__).resolve().parent
 
@@ -45,6 +50,36 @@ def cpu_seconds() -> float:
     """Processor time of all processes that were below this one and ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def call(benchmark: str, tool: str, packages: Sequence[str], task: str, job: dict[str, Any], limit_s: float, *,
+         memory: bool = False) -> dict[str, Any]:
+    """Have a tool do a task by `<benchmark>_peers/run_<tool>.py`: its answer, and what it took. A run that fails or takes too long
+    is a result: `error` says it. `memory`: also the most that all of its processes had, in MB."""
+    try:
+        python = python_of(tool, benchmark, packages)
+    except subprocess.CalledProcessError as error:
+        return {"error": "does not install: " + str(error.stderr).strip()[-300:]}
+    with tempfile.TemporaryDirectory(prefix=benchmark) as folder:
+        place = Path(folder)
+        command = [python, str(HERE / f"{benchmark}_peers" / f"run_{tool.replace('-', '_')}.py"), task, json.dumps(job | {"place": folder})]
+        before, began, peak = cpu_seconds(), time.monotonic(), 0.0
+        with (place / "output").open("wb") as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                       env=environment_of(tool), start_new_session=True, cwd=folder)
+            while process.poll() is None:
+                if time.monotonic() - began > limit_s:
+                    sweep()
+                    return {"error": f"did not finish in {limit_s} s"}
+                peak = max(peak, megabytes(process.pid)) if memory else 0.0
+                time.sleep(0.25 if memory else 0.02)
+        seconds = time.monotonic() - began
+        sweep()
+        try:
+            told = json.loads((place / f"{task}.json").read_text(encoding="utf-8"))
+        except OSError:
+            return {"error": " ".join((place / "output").read_text(errors="replace").strip().splitlines()[-3:])[-300:]}
+        return told | {"seconds": seconds, "cpu_s": cpu_seconds() - before} | ({"peak_mb": peak} if memory else {})
 
 
 def keep(name: str, found: Iterable[tuple[tuple[str, ...], dict[str, Any]]]) -> None:

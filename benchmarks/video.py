@@ -26,9 +26,7 @@ import argparse
 import ctypes
 import json
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -36,8 +34,7 @@ from typing import Any
 
 import peers
 import video_data
-from engine import REAP, sweep
-from process_tree import megabytes
+from engine import REAP
 
 HERE = Path(__file__).resolve().parent
 ROWS = ("detect", "copy", "split", "long")
@@ -50,32 +47,8 @@ SHOT = 75  # frames
 
 
 def call(tool: str, task: str, films: Path, *, memory: bool = False) -> dict[str, Any]:
-    """Have a tool do a task: its answer, and what it took. A run that fails or takes too long is a result: `error` says it."""
-    try:
-        python = peers.python_of(tool, "video", PACKAGES.get(tool, ()))
-    except subprocess.CalledProcessError as error:
-        return {"error": "does not install: " + str(error.stderr).strip()[-300:]}
-    with tempfile.TemporaryDirectory(prefix="video") as folder:
-        place = Path(folder)
-        job = {"films": str(films), "place": folder, "workers": WORKERS}
-        command = [python, str(HERE / "video_peers" / f"run_{tool.replace('-', '_')}.py"), task, json.dumps(job)]
-        before, began, peak = peers.cpu_seconds(), time.monotonic(), 0.0
-        with (place / "output").open("wb") as output:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                       env=peers.environment_of(tool), start_new_session=True, cwd=folder)
-            while process.poll() is None:
-                if time.monotonic() - began > LIMIT_S:
-                    sweep()
-                    return {"error": f"did not finish in {LIMIT_S} s"}
-                peak = max(peak, megabytes(process.pid)) if memory else 0.0
-                time.sleep(0.25 if memory else 0.02)
-        seconds = time.monotonic() - began
-        sweep()
-        try:
-            told = json.loads((place / f"{task}.json").read_text(encoding="utf-8"))
-        except OSError:
-            return {"error": " ".join((place / "output").read_text(errors="replace").strip().splitlines()[-3:])[-300:]}
-        return told | {"seconds": seconds, "cpu_s": peers.cpu_seconds() - before} | ({"peak_mb": peak} if memory else {})
+    job = {"films": str(films), "workers": WORKERS}
+    return peers.call("video", tool, PACKAGES.get(tool, ()), task, job, LIMIT_S, memory=memory)
 
 
 def truth(films: Path) -> dict[str, list[int]]:

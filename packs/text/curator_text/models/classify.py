@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from curator.api.errors import CuratorError
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
 from curator.models.loading import MODEL_RESOURCES, need_models
@@ -67,7 +68,6 @@ class Classify(Stage):
 
     def setup(self, ctx: Context) -> None:
         need_models()
-        from curator.api.errors import CuratorError
         from curator_text.models.encoders import TextClassifier
 
         self._classifier = TextClassifier(self.model, ctx, self.max_tokens)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,11 @@ def finite(found: torch.Tensor, name: str) -> np.ndarray:
     return found.float().cpu().numpy()
 
 
+def file_of(model: str, name: str) -> Path:
+    """A file of a model, which is a hub id, `id@revision` or a folder."""
+    return Path(model) / name if Path(model).is_dir() else fetch(f"{model}:{name}")
+
+
 # -- classes -------------------------------------------------------------------------------------------------
 
 
@@ -128,11 +134,7 @@ class TextClassifier(Reader):
 def _mixin_config(model: str) -> dict[str, Any] | None:
     """The configuration of a model that was saved without its type, as NVIDIA's quality and domain
     classifiers are."""
-    if Path(model).is_dir():
-        path = Path(model) / "config.json"
-    else:
-        repository, _, revision = model.partition("@")
-        path = fetch(f"{repository}{'@' + revision if revision else ''}:config.json")
+    path = file_of(model, "config.json")
     try:
         config = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -150,8 +152,6 @@ class _FirstToken(torch.nn.Module):
         self.config.id2label, self.config.num_labels = labels, len(labels)
 
     def forward(self, **inputs: torch.Tensor) -> Any:
-        from types import SimpleNamespace
-
         return SimpleNamespace(logits=self.fc(self.model(**inputs).last_hidden_state[:, 0]))
 
     @staticmethod
@@ -160,9 +160,7 @@ class _FirstToken(torch.nn.Module):
         backbone = transformers.AutoModel.from_config(load("AutoConfig", config["base_model"]))
         labels = {int(number): name for number, name in config["id2label"].items()}
         made = _FirstToken(backbone, labels)
-        path = (Path(model) / "model.safetensors" if Path(model).is_dir()
-                else fetch(f"{model}:model.safetensors"))
-        weights = library("safetensors.torch").load_file(str(path))
+        weights = library("safetensors.torch").load_file(str(file_of(model, "model.safetensors")))
         missing, other = made.load_state_dict(weights, strict=False)
         if missing or other:
             raise CuratorError(f"the weights of {model!r} do not fit {config['base_model']!r}: "
@@ -204,9 +202,7 @@ class TextEmbedder(Reader):
 def _pooling_of(model: str) -> str:
     """By the configuration that sentence-transformers saves beside a model."""
     try:
-        path = (Path(model) / "1_Pooling/config.json" if Path(model).is_dir()
-                else fetch(f"{model}:1_Pooling/config.json"))
-        config = json.loads(path.read_text("utf-8"))
+        config = json.loads(file_of(model, "1_Pooling/config.json").read_text("utf-8"))
     except (OSError, ValueError, CuratorError):
         return "mean"
     return ("cls" if config.get("pooling_mode_cls_token") else "last" if config.get("pooling_mode_lasttoken")

@@ -43,12 +43,12 @@ def _tokenizers(name: str, threads: int) -> Tokenizer:
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     path = Path(name) / "tokenizer.json" if Path(name).is_dir() else Path(name)
     if not path.is_file():
-        repository, _, revision = name.partition("@")
+        repository = name.partition("@")[0]
         if repository.startswith((".", "/", "~")) or repository.count("/") > 1 or name.endswith(".json"):
             raise CuratorError(f"there is no tokenizer {name!r}: neither a file nor a folder with "
                                f"tokenizer.json (from {Path.cwd()}); "
                                "one on the Hugging Face hub is written organisation/name")
-        path = fetch(f"{repository}{'@' + revision if revision else ''}:tokenizer.json")
+        path = fetch(f"{name}:tokenizer.json")
     try:
         opened = library.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
