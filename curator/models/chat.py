@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ import urllib3
 from urllib3 import exceptions as faults
 
 from curator.io.http.retry import TRANSIENT, innermost, pause_s, retry_after_s
+from curator.models.pace import Pace
 
 EXCERPT = 500  # characters of a server's message that are shown
 # wrong URL, model or key: so it is for every question
@@ -28,12 +30,13 @@ PATIENCE_S = 600.0  # the longest pause that a server may ask for
 @dataclass(frozen=True)
 class Reply:
     """An answer. `finish_reason`: `stop`, or `length` where it was cut off. `tokens`: how many were made,
-    `tokens_in`: how many were read, None if not said."""
+    `tokens_in`: how many were read, None if not said. `kept`: it was paid for before."""
 
     text: str
     finish_reason: str | None
     tokens: int | None
     tokens_in: int | None = None
+    kept: bool = False
 
 
 class Rejected(Exception):
@@ -41,15 +44,23 @@ class Rejected(Exception):
 
 
 class Unavailable(Exception):
-    """No question would be answered, so that none is to blame."""
+    """No question would be answered, so that none is to blame. `then`: when it can go on."""
+
+    then = "When the server answers"
+
+
+class Spent(Unavailable):
+    """The budget is used up."""
+
+    then = "With a larger one"
 
 
 class Chat:
     """Asks questions, from several threads. `url`: up to and with `/v1`. `key`: the API key, None for
-    none."""
+    none. `pace`: how fast, None for as fast as it goes."""
 
     def __init__(self, url: str, *, key: str | None, connections: int, answer_timeout_s: float, retries: int,
-                 backoff_s: float) -> None:
+                 backoff_s: float, pace: Pace | None = None) -> None:
         self._url, self._key = url.rstrip("/"), key
         self._retries, self._backoff_s = retries, backoff_s
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -57,6 +68,8 @@ class Chat:
                                           timeout=urllib3.Timeout(connect=10.0, read=answer_timeout_s))
         self._let_in = False  # whether a question was answered
         self._stopped = threading.Event()
+        self._pace, self._held_until = pace, 0.0  # the server asked for silence until then
+        self._each, self._heard = 0.0, 0  # tokens that an answered question took in the mean, of how many
 
     def ask(self, question: Mapping[str, Any]) -> Reply:
         """The answer.
@@ -66,19 +79,38 @@ class Chat:
             nonsense. Unavailable: nobody is there, nobody has time, or we are not let in, and trying again
             did not help.
         """
-        return reply_of(self.post("/chat/completions", json.dumps(question).encode(), "application/json"))
+        expected = self._each or float(question.get("max_tokens") or 0)
+        reply = reply_of(self.post("/chat/completions", json.dumps(question).encode(), "application/json",
+                                   tokens=expected))
+        if self._pace and reply.tokens is not None:
+            taken = reply.tokens + (reply.tokens_in or 0)
+            self._pace.correct(taken - expected)
+            self._heard += 1
+            self._each += (taken - self._each) / self._heard
+        return reply
 
-    def post(self, path: str, body: bytes, content_type: str) -> bytes:
+    def post(self, path: str, body: bytes, content_type: str, tokens: float = 0.0) -> bytes:
         """The body of the answer of any other of the server's paths, such as `/audio/transcriptions`; raises
-        as `ask` does."""
+        as `ask` does. `tokens`: how many it will take, for the pace."""
         for attempt in range(self._retries + 1):
+            self._wait_for_turn(tokens)
             try:
                 return self._post(self._url + path, body, content_type)
             except _Retry as retry:
                 pause = max(pause_s(attempt, self._backoff_s), retry.pause_s or 0.0)
-                if attempt == self._retries or pause > PATIENCE_S or self._stopped.wait(pause):
+                if attempt == self._retries or pause > PATIENCE_S or self._stopped.is_set():
+                    raise retry.error from None
+                if retry.pause_s:  # what it says to one question it means for all
+                    self._held_until = max(self._held_until, time.monotonic() + retry.pause_s)
+                if self._stopped.wait(pause):
                     raise retry.error from None
         raise AssertionError("a loop of one try or more has ended")
+
+    def _wait_for_turn(self, tokens: float) -> None:
+        while (pause := self._held_until - time.monotonic()) > 0 and not self._stopped.wait(pause):
+            pass
+        if self._stopped.is_set() or (self._pace and not self._pace.take(tokens, self._stopped)):
+            raise Unavailable("the others got no answer either")
 
     def stop(self) -> None:
         """No further tries: whoever waits for one gives up."""
@@ -87,6 +119,8 @@ class Chat:
     def close(self) -> None:
         self.stop()
         self._pools.clear()
+        if self._pace:
+            self._pace.close()
 
     def _post(self, url: str, body: bytes, content_type: str) -> bytes:
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +14,8 @@ from curator.api.errors import CuratorError, StageError
 from curator.api.resources import Resources
 from curator.api.stage import Context, Stage, setting
 from curator.models.answers import Answers
-from curator.models.chat import Chat, Rejected, Reply, Unavailable
+from curator.models.chat import Chat, Rejected, Reply, Spent, Unavailable
+from curator.models.pace import Pace
 
 
 @dataclass(kw_only=True)
@@ -24,6 +26,7 @@ class RemoteStage(Stage):
     variable that holds the key, in the workers too; null for none. `concurrency`: questions at a time, in
     each worker. `answer_timeout_s`: for one answer. `retries`: further tries, with `backoff_s` seconds before
     the first, twice as long before each next one and a minute at most, or longer if the server says so.
+    `requests_per_minute`: of all workers of a machine, to this URL and model; null for no limit.
     """
 
     url: str = setting()
@@ -33,12 +36,15 @@ class RemoteStage(Stage):
     answer_timeout_s: float = setting(default=300.0)
     retries: int = setting(default=8)
     backoff_s: float = setting(default=1.0)
+    requests_per_minute: float | None = setting(default=None)
 
-    # It waits more than it computes. A call has rows for each question at a time to be asked four times.
+    # It waits more than it computes. A call has rows for 16 questions at a time to be asked four times; where
+    # more go at a time, it has more.
     resources = Resources(cpus=0.25)
     batch_size = 64
 
     def __post_init__(self) -> None:
+        self.batch_size = type(self).batch_size * max(16, self.concurrency) // 16
         self.want_texts("url", "model")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -52,6 +58,17 @@ class RemoteStage(Stage):
                 raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
         if self.answer_timeout_s <= 0:
             raise ValueError(f"answer_timeout_s is seconds, more than 0, got {self.answer_timeout_s}")
+        self.want_positive("requests_per_minute")
+
+    def want_positive(self, *names: str) -> None:
+        """Raises ValueError where one of these parameters is neither null nor more than 0."""
+        for name in names:
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise ValueError(f"{name} must be more than 0, or null for no limit; got {value}")
+
+    def limits(self) -> tuple[float | None, float | None]:
+        """Requests and tokens a minute."""
+        return self.requests_per_minute, None
 
     def want_texts(self, *names: str) -> None:
         """Raises ValueError where one of these parameters is empty."""
@@ -65,9 +82,10 @@ class RemoteStage(Stage):
             raise CuratorError(f"the environment variable {self.api_key_env}, where {self.name} looks for "
                                "the API key, is not set "
                                "on this machine")
+        pace = Pace(f"{self.url} {self.model}", self.limits()) if any(self.limits()) else None
         self._chat = Chat(self.url, key=key, connections=self.concurrency,
                           answer_timeout_s=self.answer_timeout_s,
-                          retries=self.retries, backoff_s=self.backoff_s)
+                          retries=self.retries, backoff_s=self.backoff_s, pace=pace)
         self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="ask")
 
     def close(self) -> None:
@@ -81,12 +99,22 @@ class RemoteStage(Stage):
             StageError: the server is out, which is no fault of any row.
         """
         asked = [self._pool.submit(work, *row) for row in rows]
-        try:
+        with self.out_is_nobodys_fault(asked):
             return [future.result() for future in asked]
+
+    @contextmanager
+    def out_is_nobodys_fault(self, asked: Sequence[Future[Any]]) -> Iterator[None]:
+        """Where a question finds the server out, the others give up, and the run is to stop. What is under
+        way is waited for: it is paid for, and an answer may be kept."""
+        try:
+            yield
         except Unavailable as error:
-            self._chat.stop()  # the others wait for the same
-            raise StageError(self.name, f"{error}. When the server answers, the same command goes on from "
-                                        "here") from error
+            self._chat.stop()
+            for future in asked:
+                future.cancel()
+            wait(asked)
+            raise StageError(self.name,
+                             f"{error}. {error.then}, the same command goes on from here") from error
         finally:
             for future in asked:
                 future.cancel()  # what is done already stays so
@@ -100,7 +128,9 @@ class ServerStage(RemoteStage):
     the same again is up to the server. `options`: further fields of the request (`response_format`,
     `chat_template_kwargs`); null takes one out: `{max_tokens: null, max_completion_tokens: 256}`. `cache`: a
     folder of this machine where answers are kept; the same question is then not asked again, by no worker and
-    no later run.
+    no later run. `tokens_per_minute`: as `requests_per_minute`. `price_in`, `price_out`: of a million tokens,
+    in any currency. `max_cost`, `budget_tokens`: when the answers in `cache` took so much of this URL and
+    model, the run stops; what is under way then is still paid for.
     """
 
     max_tokens: int = 256
@@ -108,11 +138,29 @@ class ServerStage(RemoteStage):
     seed: int | None = 0
     options: dict[str, Any] = field(default_factory=dict)
     cache: str | None = setting(default=None)
+    tokens_per_minute: float | None = setting(default=None)
+    price_in: float = setting(default=0.0)
+    price_out: float = setting(default=0.0)
+    max_cost: float | None = setting(default=None)
+    budget_tokens: int | None = setting(default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be 1 or more, got {self.max_tokens}")
+        self.want_positive("tokens_per_minute", "max_cost", "budget_tokens")
+        if (self.max_cost or self.budget_tokens) and not self.cache:
+            raise ValueError("a budget wants cache, a folder where answers and what they took are written "
+                             "down")
+        if self.max_cost and not (self.price_in or self.price_out):
+            raise ValueError("max_cost wants price_in and price_out, of a million tokens")
+
+    def limits(self) -> tuple[float | None, float | None]:
+        return self.requests_per_minute, self.tokens_per_minute
+
+    def cost(self, tokens_in: float, tokens: float) -> float:
+        """Of tokens that were read and made, in the currency of the prices."""
+        return (tokens_in * self.price_in + tokens * self.price_out) / 1e6
 
     def setup(self, ctx: Context) -> None:
         super().setup(ctx)
@@ -134,10 +182,26 @@ class ServerStage(RemoteStage):
         question = {name: value for name, value in fields.items() if value is not None}
         if self._answers is not None and (known := self._answers.get(question)) is not None:
             return known
+        self._check_budget()
         try:
             reply = self._chat.ask(question)
         except Rejected as error:
             return str(error)
         if self._answers is not None:
             self._answers.put(question, reply)
+        if reply.tokens is None and (self.max_cost or self.budget_tokens):
+            raise Unavailable("the server does not say how many tokens an answer took, so that no budget can "
+                              "be kept")
         return reply
+
+    def _check_budget(self) -> None:
+        if not (self.max_cost or self.budget_tokens):
+            return
+        answers, read, made = self._answers.paid(self.model)
+        cost = self.cost(read, made)
+        for name, most, used in (("max_cost", self.max_cost, cost),
+                                 ("budget_tokens", self.budget_tokens, read + made)):
+            if most and used >= most:
+                raise Spent(f"{name} of {most:,} is used up: {answers:,} answers took {read:,} tokens read "
+                            f"and {made:,} made" + (f", {cost:,.2f} in all" if cost else "")
+                            + "; what has no answer yet was not asked")

@@ -44,7 +44,10 @@ class CaptionServer(ServerStage):
     `api_key_env`: the environment variable that holds the key, in the workers too; null for none.
     `concurrency`: questions at a time, in each worker. `answer_timeout_s`: for one answer. `retries`: further
     tries, with `backoff_s` seconds before the first, twice as long before each next one and a minute at most,
-    or longer if the server says so.
+    or longer if the server says so. `requests_per_minute`, `tokens_per_minute`: of all workers of a machine,
+    to this URL and model. `cache`: a folder of this machine where answers are kept; the same question is then
+    not asked again. `price_in`, `price_out`: of a million tokens; `max_cost`, `budget_tokens`: when the
+    answers in `cache` took so much of this URL and model, the run stops, and with a larger budget goes on.
     """
 
     prompt: str = "Describe this image in one paragraph. Say only what can be seen."

@@ -35,7 +35,8 @@ class TranscribeServer(RemoteStage):
     column that says it; None lets the server find out. `prompt`: words that it may expect. `into`: the column of the text.
     `api_key_env`: the environment variable that holds the key, in the workers too; null for none. `concurrency`: requests at a time, in
     each worker. `answer_timeout_s`: for one answer. `retries`: further tries, with `backoff_s` seconds before the first, twice as
-    long before each next one and a minute at most, or longer if the server says so.
+    long before each next one and a minute at most, or longer if the server says so. `requests_per_minute`: of all workers of a
+    machine, to this URL and model; null for no limit.
     """
 
     language: str | None = None

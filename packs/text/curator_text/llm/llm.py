@@ -12,7 +12,7 @@ import pyarrow as pa
 from curator.api.counts import Counts
 from curator.api.findings import Finding, Line
 from curator.api.format import count
-from curator.api.stage import Contract, Outputs, setting
+from curator.api.stage import Contract, Outputs
 from curator.api.tasks import TextBatch
 from curator.models.chat import Reply
 from curator.models.prompts import columns_of, filled
@@ -42,8 +42,7 @@ class Llm(ServerStage):
     `max_chars`: so many characters of each text are told; null: all. `fields`: a name and type for each
     column that the answer makes (`{topic: string, quality: integer, label: [good, bad]}`); the server is
     asked to keep to their JSON schema. `samples`: so many answers a record, each a child of the record, with
-    `sample` (0, 1, …) and a seed of its own; wants a temperature above 0. `price_in`, `price_out`: of a
-    million tokens, in any currency.
+    `sample` (0, 1, …) and a seed of its own; wants a temperature above 0.
 
     `url`: the server's, up to and with `/v1`. `model`: as the server calls it. `temperature`: 0 takes the
     likeliest token. `seed`: null for none; whether the same question is answered the same again is up to the
@@ -53,6 +52,11 @@ class Llm(ServerStage):
     the key, in the workers too; null for none. `concurrency`: questions at a time, in each worker.
     `answer_timeout_s`: for one answer. `retries`: further tries, with `backoff_s` seconds before the first,
     twice as long before each next one and a minute at most, or longer if the server says so.
+
+    `requests_per_minute`, `tokens_per_minute`: of all workers of a machine, to this URL and model.
+    `price_in`, `price_out`: of a million tokens, in any currency. `max_cost`, `budget_tokens`: when the
+    answers in `cache` took so much of this URL and model, the run stops; what is under way then is still
+    paid for. With a larger budget the same command goes on.
     """
 
     task: str | None = None
@@ -63,8 +67,6 @@ class Llm(ServerStage):
     samples: int = 1
     max_chars: int | None = None
     max_tokens: int = 1024
-    price_in: float = setting(default=0.0)
-    price_out: float = setting(default=0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,7 +104,7 @@ class Llm(ServerStage):
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         read, made = counts.extra.get("tokens_in", 0), counts.extra.get("tokens_out", 0)
-        cost = (read * self.price_in + made * self.price_out) / 1e6
+        cost = self.cost(read, made)
         if read or made:
             yield Line(f"{count(read)} tokens asked, {count(made)} answered"
                        + (f", costs {cost:,.2f}" if cost else ""))
