@@ -25,8 +25,8 @@ from curator.stages.rules import load_rules
 # What a pack may import of the core, with all that lies in it; of `curator` what it exports. docs/packs.md
 # says what for.
 OPEN_TO_PACKS = ("curator", "curator.api", "curator.stages", "curator.io.files", "curator.io.tables",
-                 "curator.io.media",
-                 "curator.io.source", "curator.io.sink", "curator.io.units", "curator.sql", "curator.ngrams",
+                 "curator.io.media", "curator.io.http", "curator.io.source",
+                 "curator.io.sink", "curator.io.units", "curator.sql", "curator.ngrams",
                  "curator.models", "curator.testing")
 
 

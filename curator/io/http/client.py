@@ -8,6 +8,7 @@ to, so it has to be named.
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ REDIRECTS_MAX = 5
 CHUNK_BYTES = 1 << 16  # read at once; also what is read of an unwanted answer to keep its connection
 SWEEP_S = 0.25  # how often overdue transfers are looked for
 FIRST_BYTES = 1 << 18  # of an answer whose size is not known yet
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)$")
 POOLS = 64  # hosts whose connections are kept open
 
 # A reason to refuse an answer, from its URL, its headers and whether it is a redirect; None to go on.
@@ -55,7 +57,8 @@ class Fetched:
     """What became of a URL: `data`, or a `reason` if the server answered for good, or an `error` if that may
     change.
 
-    `url`: where the answer came from, if there was one. `content_type`: the header.
+    `url`: where the answer came from, if there was one. `content_type`: the header. `total`: bytes of the
+    whole file, where a part was asked for, and `version`: what the server calls this state of it.
     """
 
     url: str | None = None
@@ -63,6 +66,8 @@ class Fetched:
     data: bytes | None = None
     reason: str | None = None
     error: str | None = None
+    total: int = 0
+    version: str = ""
 
 
 class Client:
@@ -82,14 +87,17 @@ class Client:
         self._closed = threading.Event()
         threading.Thread(target=self._sweep, name="overdue transfers", daemon=True).start()
 
-    def get(self, url: str, share: Share) -> Fetched:
+    def get(self, url: str, share: Share, part: tuple[int, int] | None = None) -> Fetched:
         """What the URL names, or why it is not to be had; never raises for what a server or a network does.
+
+        `part`: only the bytes from the first number up to the second, or up to the end of the file. A server
+        that sends more has the reason `no_ranges`.
 
         Of `share` it holds what it holds of the answer: from the first request on `FIRST_BYTES`, in the end
         its bytes.
         """
         share.grow(min(FIRST_BYTES, self._limits.max_bytes))
-        transfer = Transfer(self._limits.deadline_s, self._private, share)
+        transfer = Transfer(self._limits.deadline_s, self._private, share, part)
         self._transfers.add(transfer)
         try:
             with transfer:
@@ -167,7 +175,11 @@ class Client:
         if self._proxy is not None and not self._private and _is_private_literal(url):
             raise Refusal("private_address")
         try:
-            return self._pools.request("GET", url, preload_content=False, redirect=False, timeout=timeout)
+            headers = self._pools.headers
+            if part := transfer.part:
+                headers = {**headers, "Range": f"bytes={part[0]}-{part[1] - 1}"}
+            return self._pools.request("GET", url, headers=headers, preload_content=False, redirect=False,
+                                       timeout=timeout)
         except UnicodeError as error:  # a name that no lookup takes
             raise Refusal("bad_url") from error
         except faults.HTTPError as error:
@@ -181,7 +193,7 @@ class Client:
             raise Trouble(f"HTTP {status} from {host_of(url)}", status in TRANSIENT,
                           headers.get("Retry-After"))
         kind = headers.get("Content-Type")
-        if status not in GOOD:
+        if status not in GOOD and not (transfer.part and status == 206):
             return Fetched(url=url, content_type=kind, reason=f"http_{status}")
         reason = self._check(url, headers, False)
         if reason:
@@ -197,12 +209,15 @@ class Client:
         except faults.HTTPError as error:
             transfer.check()
             raise _trouble(error, url) from error
+        if transfer.part:
+            return _part(transfer.part, data, url, response)
         return Fetched(url=url, content_type=kind, data=data, reason="too_large" if data is None else None)
 
     def _body(self, response: urllib3.BaseHTTPResponse, transfer: Transfer) -> bytes | None:
         """The content, decompressed; None if there is more of it than allowed, of which no more is read or
         decompressed."""
-        length, most = response.length_remaining or 0, self._limits.max_bytes
+        length, most, part = response.length_remaining or 0, self._limits.max_bytes, transfer.part
+        most = min(most, part[1] - part[0]) if part else most
         if length > most:
             return None
         # A known size at once, so that nobody waits in the middle; else twice as much as is there, as the
@@ -219,6 +234,20 @@ class Client:
             data.write(part)
         transfer.check()  # an abort looks like the end of an answer that has no length
         return data.getvalue()
+
+
+def _part(part: tuple[int, int], data: bytes | None, url: str,
+          response: urllib3.BaseHTTPResponse) -> Fetched:
+    """A part of a file, if it is the one that was asked for (RFC 9110, section 14.4)."""
+    told = _RANGE.match(response.headers.get("Content-Range", "")) if response.status == 206 else None
+    start, total = (int(told[1]), int(told[2])) if told else (0, len(data or b""))
+    ranged = told is not None or response.status != 206
+    if data is None or not ranged or start != part[0] or len(data) > part[1] - start:
+        return Fetched(url=url, reason="no_ranges")
+    if len(data) != min(part[1], total) - start:
+        raise Trouble(f"{host_of(url)} sent {len(data)} of {min(part[1], total) - start} bytes")
+    return Fetched(url=url, content_type=response.headers.get("Content-Type"), data=data, total=total,
+                   version=response.headers.get("ETag") or response.headers.get("Last-Modified") or "")
 
 
 def _let_go(response: urllib3.BaseHTTPResponse) -> None:

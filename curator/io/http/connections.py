@@ -40,11 +40,13 @@ class Transfer:
     """One URL on its way. Connections that a thread makes or uses in its `with` block belong to it; others
     may `abort` it.
 
-    `share`: of the room for what is fetched.
+    `share`: of the room for what is fetched. `part`: the bytes to ask for, from and up to; None for all.
     """
 
-    def __init__(self, deadline_s: float, private: bool, share: Share) -> None:
+    def __init__(self, deadline_s: float, private: bool, share: Share,
+                 part: tuple[int, int] | None = None) -> None:
         self.deadline, self.private, self.share = time.monotonic() + deadline_s, private, share
+        self.part = part
         self.waited = False  # for room, since this was last set
         self.sock: socket.socket | None = None
         self.aborted = False

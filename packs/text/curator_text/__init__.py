@@ -4,6 +4,7 @@ from curator_text.clean.c4 import C4Lines
 from curator_text.clean.clean import Clean
 from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
+from curator_text.get.common_crawl import CommonCrawl
 from curator_text.language.language import Language
 from curator_text.llm.llm import Llm
 from curator_text.measures.signals import Signals
@@ -20,12 +21,12 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "C4Lines", "Classify", "Clean", "Embed", "ExtractHtml", "Fasttext", "Language", "Llm",
+    "STAGES", "C4Lines", "Classify", "Clean", "CommonCrawl", "Embed", "ExtractHtml", "Fasttext", "Language", "Llm",
     "Minhash", "PackTokens", "Perplexity", "Pii", "Signals", "TextFiles", "ToMegatron", "ToNanotron",
     "Tokenize", "Warc",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify, Embed,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify, Embed,
     Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm,
 )

@@ -11,6 +11,7 @@ from curator_text import (
     C4Lines,
     Classify,
     Clean,
+    CommonCrawl,
     Embed,
     ExtractHtml,
     Fasttext,
@@ -74,6 +75,9 @@ def server():
 
 def test_the_pack(tmp_path, server):
     (tmp_path / "crawl.warc.gz").write_bytes(archive())
+    crawl = tmp_path / "crawl-data" / "CC-MAIN-2024-10"
+    crawl.mkdir(parents=True)
+    (crawl / "warc.paths.gz").write_bytes(gzip.compress(b"crawl.warc.gz\n"))
     files = tmp_path / "files"
     (files / "sub").mkdir(parents=True)
     for name, data in {"a.txt": "Größe".encode("cp1252"), "b.md": "\ufeff# Title\n\nText".encode(), "sub/c.HTML": PAGE,
@@ -90,6 +94,7 @@ def test_the_pack(tmp_path, server):
     check_pack("text", [
         Warc(path=str(tmp_path / "crawl.warc.gz")),
         TextFiles(path=str(files)),
+        CommonCrawl(snapshots=["2024-10"], base_url=str(tmp_path)),
         (ExtractHtml(max_html_bytes=5000), pages()),
         (Clean(), texts()),
         (Language(keep=["en", "de", "und"], score_min=0.1), texts()),

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from typing import Any
-
-import pyarrow as pa
-import xxhash
 
 from curator.api.errors import InputError
 from curator.api.stage import Contract, Outputs, Source, Unit, setting
 from curator.io.files.folder import list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
-from curator_text.read.http_payload import TooLarge, decode_body, looks_like_html, parse_response
 from curator_text.read.rows import Rows, is_lasting
-from curator_text.read.warc_records import Broken, Headers, Record, records
+from curator_text.read.warc_pages import SCHEMA, TYPES, Pages, is_document
+from curator_text.read.warc_records import records
 from curator_text.read.warc_tape import Tape
 
 SUFFIXES = tuple(f"{kind}{packed}" for kind in (".warc", ".wet") for packed in ("", ".gz", ".zst"))
-TYPES = ["text/html", "application/xhtml+xml", "text/plain"]
-SCHEMA = pa.schema([("id", pa.string()), ("source", pa.string()), ("url", pa.string()), ("date", pa.string()),
-                    ("status", pa.int32()), ("content_type", pa.string()), ("charset", pa.string()),
-                    ("html", pa.binary()), ("salvaged", pa.string())])
-_DOCUMENTS = frozenset(("response", "resource", "conversion"))
-_ABOUT_DOCUMENTS = frozenset(("request", "metadata", "warcinfo", "revisit"))
-_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';]+)""", re.IGNORECASE)
 
 
 @dataclass(kw_only=True)
@@ -73,12 +61,14 @@ class Warc(Source):
         return plan_units(list_files(self.path, self.storage_options, SUFFIXES), self.unit_bytes)
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
-        rows, seen = Rows(SCHEMA), set()
+        rows = Rows(SCHEMA)
+        pages = Pages(statuses=self.statuses, content_types=self.content_types,
+                      max_record_bytes=self.max_record_bytes)
         for part in unit.parts:
             try:
                 with open_input(part.uri, self.storage_options, compression=None) as file:
-                    for record in records(Tape(file), _is_document, self.max_record_bytes):
-                        self._add(rows, part.uri, record, seen)
+                    for record in records(Tape(file), is_document, self.max_record_bytes):
+                        pages.add(rows, part.uri, record)
                         if rows.full():
                             yield rows.take()
             except InputError as error:
@@ -87,70 +77,3 @@ class Warc(Source):
                 rows.fail({"id": part.uri, "source": part.uri}, error)
         if rows:
             yield rows.take()
-
-    def _add(self, rows: Rows, uri: str, record: Record | Broken, seen: set[str]) -> None:
-        """The row of a record, on the port where it belongs."""
-        headers = record.headers
-        row = {"id": f"{uri}@{record.place}", "source": uri, "date": headers.get("warc-date"),
-               "url": headers.get("warc-target-uri", "").strip("<>") or None}
-        try:
-            if isinstance(record, Broken):
-                raise ValueError(record.why)
-            reason = self._read_page(record, row)
-        except ValueError as error:
-            rows.fail(row | {"offset": int(record.place.partition("+")[0])}, error)
-            return
-        row["id"] = _record_id(headers, row["id"], seen)
-        if reason:
-            rows.add("dropped", row | {"reason": reason})
-        else:
-            rows.add("out", row)
-
-    def _read_page(self, record: Record, row: dict[str, Any]) -> str:
-        """Fill in what the record holds; why it is not wanted, "" if it is."""
-        if record.block is None:
-            return "too_large"
-        headers, body = record.headers, record.block
-        kind = headers.get("warc-type", "").lower()
-        if kind not in _DOCUMENTS or "warc-segment-number" in headers:
-            raise ValueError(f"a record of the type {kind!r}, or in several segments, cannot be read")
-        page = headers
-        if "application/http" in headers.get("content-type", "").lower() or body.startswith(b"HTTP/"):
-            row["status"], page, body = parse_response(body)
-            if self.statuses is not None and row["status"] not in self.statuses:
-                return "status"
-        stated = page.get("content-type", "")
-        if stated and not self._wants(row, stated):
-            return "content_type"
-        if page is not headers:
-            try:
-                body, flaw = decode_body(page, body, self.max_record_bytes, "warc-truncated" in headers)
-            except TooLarge:
-                return "too_large"
-            cut = headers.get("warc-truncated")
-            row["salvaged"] = "; ".join(filter(None,
-                                               (cut and f"cut off by the crawler ({cut})", flaw))) or None
-        if not stated and not self._wants(row, "text/html" if looks_like_html(body) else ""):
-            return "content_type"
-        row["html"] = body
-        return ""
-
-    def _wants(self, row: dict[str, Any], stated: str) -> bool:
-        kind = stated.partition(";")[0].strip().lower()
-        charset = _CHARSET.search(stated)
-        row |= {"content_type": kind or None, "charset": charset[1].lower() if charset else None}
-        return self.content_types is None or any(fnmatch(kind, wanted.lower())
-                                                 for wanted in self.content_types)
-
-
-def _is_document(headers: Headers) -> bool:
-    return headers.get("warc-type", "").lower() not in _ABOUT_DOCUMENTS
-
-
-def _record_id(headers: Headers, place: str, seen: set[str]) -> str:
-    """The archive's own id, or a hash of the place where there is none or the unit has it already."""
-    found = headers.get("warc-record-id", "").strip("<> ")
-    if not found or found in seen:
-        found = xxhash.xxh3_64_hexdigest(place.encode())
-    seen.add(found)
-    return found

@@ -1,0 +1,1 @@
+"""Getting texts from where they are published: Common Crawl, Wikipedia, arXiv."""
