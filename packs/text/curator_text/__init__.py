@@ -6,6 +6,10 @@ from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
 from curator_text.get.common_crawl import CommonCrawl
 from curator_text.language.language import Language
+from curator_text.lists.bad_words import BadWords
+from curator_text.lists.stop_words import StopWords
+from curator_text.lists.thresholds import Thresholds
+from curator_text.lists.url_lists import UrlLists
 from curator_text.llm.llm import Llm
 from curator_text.measures.signals import Signals
 from curator_text.models.classify import Classify
@@ -21,12 +25,13 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "C4Lines", "Classify", "Clean", "CommonCrawl", "Embed", "ExtractHtml", "Fasttext", "Language", "Llm",
-    "Minhash", "PackTokens", "Perplexity", "Pii", "Signals", "TextFiles", "ToMegatron", "ToNanotron",
-    "Tokenize", "Warc",
+    "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CommonCrawl", "Embed", "ExtractHtml",
+    "Fasttext", "Language", "Llm", "Minhash", "PackTokens", "Perplexity", "Pii", "Signals", "StopWords",
+    "TextFiles", "Thresholds", "ToMegatron", "ToNanotron", "Tokenize", "UrlLists", "Warc",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify, Embed,
-    Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
+    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists,
+    BadWords, StopWords, Thresholds,
 )

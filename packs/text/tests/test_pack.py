@@ -8,6 +8,7 @@ import json
 import pyarrow as pa
 import pytest
 from curator_text import (
+    BadWords,
     C4Lines,
     Classify,
     Clean,
@@ -22,10 +23,13 @@ from curator_text import (
     Perplexity,
     Pii,
     Signals,
+    StopWords,
     TextFiles,
+    Thresholds,
     Tokenize,
     ToMegatron,
     ToNanotron,
+    UrlLists,
     Warc,
 )
 
@@ -112,5 +116,9 @@ def test_the_pack(tmp_path, server):
         (ToMegatron(path=str(tmp_path / "megatron")), tokens),
         (ToNanotron(path=str(tmp_path / "nanotron")), tokens),
         (Fasttext(model=str(tmp_path / "model.bin")), texts(), {"tolerance": 1e-6}),
+        (UrlLists(), texts(url=pa.array(["http://x/", None] + ["x"] * (len(TEXTS) - 2)))),
+        (BadWords(), texts()),
+        (StopWords(language="de"), texts()),
+        (Thresholds(), texts(language=languages)),
         (Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), texts()),
     ])

@@ -6,30 +6,30 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 
-# code: ISO 639-2 or 639-3 codes and English names
+# code: ISO 639-2 or 639-3 codes, also those of the usual variety of a language (cmn, arb), and English names
 _LANGUAGES = """
-ace acehnese|af afr afrikaans|am amh amharic|an arg aragonese|ar ara arabic|as asm assamese|az aze azerbaijani
+ace acehnese|af afr afrikaans|am amh amharic|an arg aragonese|ar ara arb arabic|as asm assamese|az aze azj azerbaijani
 ba bak bashkir|bcl bikol|be bel belarusian|bg bul bulgarian|bn ben bengali bangla|br bre breton|bs bos bosnian
 ca cat catalan valencian|crh crimean_tatar|cs ces cze czech cz|cy cym wel welsh|da dan danish dk
 de deu ger german deutsch|dz dzo dzongkha|el ell gre greek gr|en eng english us gb|eo epo esperanto
-es spa spanish castilian espanol español|et est estonian|eu eus baq basque|ext extremaduran|fa fas per persian farsi
+es spa spanish castilian espanol español|et est ekk estonian|eu eus baq basque|ext extremaduran|fa fas per pes persian farsi
 ff ful fulah fula|fi fin finnish|fo fao faroese|fr fra fre french francais français|fy fry frisian|ga gle irish
 gcf antillean_creole|gcr guianese_creole|gd gla gaelic scottish|gl glg galician|gn grn guarani|gom konkani
 grc ancient_greek|gu guj gujarati|guw gun|ha hau hausa|hbo ancient_hebrew|he heb hebrew iw|hi hin hindi
 hr hrv croatian|ht hat haitian|hu hun hungarian|hy hye arm armenian|id ind indonesian in|ig ibo igbo
 is isl ice icelandic|it ita italian italiano|ja jpn japanese jp|jv jav javanese jw|ka kat geo georgian|kab kabyle
-ki kik kikuyu|kk kaz kazakh|km khm khmer|kn kan kannada|ko kor korean kr|ku kur kurdish|ky kir kyrgyz|la lat latin
-lb ltz luxembourgish|lg lug ganda luganda|lij ligurian|ln lin lingala|lo lao|lt lit lithuanian|lv lav latvian
-mg mlg malagasy|mk mkd mac macedonian|ml mal malayalam|mn mon mongolian|mr mar marathi|ms msa may malay
-mt mlt maltese|my mya bur burmese|ne nep nepali np|nl nld dut dutch flemish|nn nno nynorsk
-no nor nb nob norwegian bokmal|nso sepedi|oc oci occitan|om orm oromo|or ori odia oriya|pa pan punjabi
-pcm nigerian_pidgin|pl pol polish|ps pus pashto|pt por portuguese portugues português|qu que quechua
+ki kik kikuyu|kk kaz kazakh|km khm khmer|kn kan kannada|ko kor korean kr|ku kur kmr kurdish|ky kir kyrgyz|la lat latin
+lb ltz luxembourgish|lg lug ganda luganda|lij ligurian|ln lin lingala|lo lao|lt lit lithuanian|lv lav lvs latvian
+mg mlg plt malagasy|mk mkd mac macedonian|ml mal malayalam|mn mon khk mongolian|mr mar marathi|ms msa may zsm malay
+mt mlt maltese|my mya bur burmese|ne nep npi nepali np|nl nld dut dutch flemish|nn nno nynorsk
+no nor nb nob norwegian bokmal|nso sepedi|oc oci occitan|om orm oromo|or ori ory odia oriya|pa pan punjabi
+pcm nigerian_pidgin|pl pol polish|ps pus pbt pashto|pt por portuguese portugues português|qu que quechua
 ro ron rum romanian mo|ru rus russian|rw kin kinyarwanda|sa san sanskrit|se sme northern_sami|si sin sinhala
-sk slk slo slovak|sl slv slovenian slovene|sn sna shona|so som somali|sq sqi alb albanian|sr srp serbian|st sot sotho
-sv swe swedish|sw swa swahili|ta tam tamil|te tel telugu|tg tgk tajik|th tha thai|tk tuk turkmen
+sk slk slo slovak|sl slv slovenian slovene|sn sna shona|so som somali|sq sqi alb als albanian|sr srp serbian|st sot sotho
+sv swe swedish|sw swa swh swahili|ta tam tamil|te tel telugu|tg tgk tajik|th tha thai|tk tuk turkmen
 tl tgl tagalog filipino fil|tr tur turkish|tt tat tatar|ug uig uyghur|uk ukr ukrainian ua|und undetermined
-ur urd urdu|uz uzb uzbek|vec venetian|vi vie vietnamese vn|vo vol volapuk|wa wln walloon|xh xho xhosa|yo yor yoruba
-zh zho chi chinese mandarin cn|zu zul zulu|zxx no_language
+ur urd urdu|uz uzb uzn uzbek|vec venetian|vi vie vietnamese vn|vo vol volapuk|wa wln walloon|xh xho xhosa|yo yor yoruba
+zh zho chi cmn chinese mandarin cn|zu zul zulu|zxx no_language
 """
 ALIASES = {name: code for line in _LANGUAGES.split("\n") for entry in line.split("|") if entry
            for code, *names in [entry.split()] for name in [code, *names]}

@@ -1,0 +1,1 @@
+"""Stages that look addresses, words and thresholds up in lists."""
