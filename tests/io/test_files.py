@@ -246,6 +246,14 @@ def test_a_folder_is_read_at_any_depth_without_hidden_names(place):
     assert listed(place, "") == ["a.txt", "b.txt", "sub/c.txt"]
 
 
+def test_what_counts_as_hidden_can_be_said(place):
+    fill(place, "__init__.py", ".git/x.py", "_in/b.py", "out/_run/x.py", "out/data/c.py", "out/dropped/x.py")
+    assert listed(place, "", suffixes=(".py",)) == ["out/data/c.py"]
+    for path in ("", "**", "**/*.py"):
+        assert listed(place, path, suffixes=(".py",), hidden=".") == ["__init__.py", "_in/b.py", "out/data/c.py"]
+    assert listed(place, "*", hidden=".")[:2] == ["__init__.py", "_in/b.py"]
+
+
 def test_only_the_written_records_of_a_run_are_read(place):
     fill(place, "data/part-0.jsonl", "dropped/short/part-0.jsonl", "failed/x/part-0.jsonl", "clusters/near/part-0.parquet",
          "README.md", "_run/manifest.json", "other/dropped/kept.jsonl")

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from curator.api.errors import InputError
 from curator.io.files.compression import decompressed, resolve_codec
 from curator.io.files.faults import explained
-from curator.io.files.listing import expand
+from curator.io.files.listing import HIDDEN, expand
 from curator.io.files.local import TEMPORARY, FileInfo, LocalFiles, Output
 from curator.io.files.remote import RemoteFiles
 
@@ -152,12 +152,12 @@ class Folder:
 
 
 def list_files(path: str | list[str], storage_options: dict[str, Any] | None = None,
-               suffixes: tuple[str, ...] = ()) -> list[FileInfo]:
+               suffixes: tuple[str, ...] = (), hidden: str = HIDDEN) -> list[FileInfo]:
     """The files that paths, globs (`*`, `?`, `[ab]`, `**`), folders and URLs name, sorted by uri, each once.
 
     In a folder, and below it, files count whose lower-case name ends with one of `suffixes` (any if there are
-    none); names that begin with `.` or `_` are left out, and of the output of a run only the written records
-    are taken.
+    none); names that begin with a character of `hidden` are left out, and of the output of a run only the
+    written records are taken.
 
     Raises:
         InputError: a path that names no file, or that cannot be listed.
@@ -168,7 +168,8 @@ def list_files(path: str | list[str], storage_options: dict[str, Any] | None = N
     found: dict[str, FileInfo] = {}
     for one in map(str, given):
         with _files("list", one, storage_options) as files:
-            found |= {file.uri: file for file in expand(files, files.full(one), one, suffixes)}
+            found |= {file.uri: file for file in expand(files, files.full(one), one, suffixes,
+                                                          hidden)}
     return [found[uri] for uri in sorted(found)]
 
 

@@ -29,7 +29,11 @@ BESIDE = (*SIDE_OUTPUTS, CLUSTERS, CARD)  # what is no data
 Files = LocalFiles | RemoteFiles
 
 
-def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
+HIDDEN = "._"  # names that begin with one of these do not count
+
+
+def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...],
+           hidden: str = HIDDEN) -> list[FileInfo]:
     """The files that `path` names; `given` is how the user wrote it.
 
     A name that exists is taken as it stands, even if it looks like a glob. A glob names files, whatever their
@@ -40,13 +44,14 @@ def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> li
     """
     entry = files.info(path)
     if entry is not None:
-        return [entry] if not entry.is_folder else _in_folder(files, path, given, suffixes)
+        return [entry] if not entry.is_folder else _in_folder(files, path, given, suffixes, hidden)
     if not is_glob(given):
         raise InputError(f"{given} does not exist{_nearby(files, path)}")
     base, pattern = _split(path)
     found: list[FileInfo] = []
-    for match in _matches(files, base, pattern):
-        found += [match] if not match.is_folder else _visible(files.walk(match.uri), match.uri, suffixes)
+    for match in _matches(files, base, pattern, hidden):
+        found += [match] if not match.is_folder else _visible(files.walk(match.uri), match.uri, suffixes,
+                                                              hidden)
     if pattern[-1] == "**" and suffixes:
         found = [file for file in found if file.name.lower().endswith(suffixes)]
     if not found:
@@ -60,14 +65,16 @@ def is_glob(path: str) -> bool:
     return bool(re.search(r"[*\[]" if path.startswith(("http://", "https://")) else r"[*?\[]", path))
 
 
-def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
+def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...],
+               hidden: str) -> list[FileInfo]:
     everything = list(files.walk(path))
-    found = _visible(everything, path, suffixes)
+    found = _visible(everything, path, suffixes, hidden)
     if found:
         return found
-    names = [e.name for e in _visible(everything, path, ())]
+    names = [e.name for e in _visible(everything, path, (), hidden)]
     if not names:
-        raise InputError(f"the folder {given} has no files (names that begin with . or _ do not count)")
+        raise InputError(f"the folder {given} has no files (names that begin with {' or '.join(hidden)} do "
+                         "not count)")
     kinds = Counter(sorted(map(_ending, names)))
     there = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
     raise InputError(f"the folder {given} has no {' or '.join(suffixes)} file: there are {there}. "
@@ -80,16 +87,17 @@ def _ending(name: str) -> str:
     return (os.path.splitext(bare)[1] + name[len(bare):]) or "no ending"
 
 
-def _visible(entries: Iterable[FileInfo], folder: str, suffixes: tuple[str, ...]) -> list[FileInfo]:
+def _visible(entries: Iterable[FileInfo], folder: str, suffixes: tuple[str, ...],
+             hidden: str) -> list[FileInfo]:
     """Those that count below a folder. Where a run wrote (`_run/`), what it keeps beside the data does
     not."""
     begin = _begin(folder)
     named = [(e.uri[begin:], e) for e in entries]
     outputs = {name[:at] for name, _ in named if (at := ("/" + name).find(f"/{RUN}/")) >= 0}
-    aside = {f"{output}{name}" for output in outputs for name in BESIDE}
+    aside = {f"{output}{name}" for output in outputs for name in (*BESIDE, RUN)}
     aside_folders = tuple(f"{name}/" for name in aside)
     return [e for name, e in named
-            if not any(part[0] in "._" for part in name.split("/") if part)
+            if not any(part[0] in hidden for part in name.split("/") if part)
             and name not in aside and not name.startswith(aside_folders)
             and (not suffixes or name.lower().endswith(suffixes))]
 
@@ -110,34 +118,34 @@ def _split(path: str) -> tuple[str, list[str]]:
     return base + "/" if not base or base.endswith(":/") else base, parts[first:]
 
 
-def _matches(files: Files, base: str, pattern: list[str]) -> Iterator[FileInfo]:
+def _matches(files: Files, base: str, pattern: list[str], hidden: str) -> Iterator[FileInfo]:
     """Files and folders below `base` that fit the components, descending only where they can fit."""
     if "**" in pattern:
         begin = _begin(base)
-        yield from (e for e in _visible(files.walk(base), base, ())
-                    if _fits(e.uri[begin:].split("/"), pattern))
+        yield from (e for e in _visible(files.walk(base), base, (), hidden)
+                    if _fits(e.uri[begin:].split("/"), pattern, hidden))
         return
     first, *rest = pattern
     there = files.ls(base)
     aside = BESIDE if is_glob(first) and any(e.name == RUN for e in there) else ()
     for entry in there:
-        if _fits([entry.name], [first]) and entry.name not in aside:
+        if _fits([entry.name], [first], hidden) and entry.name not in aside:
             if not rest:
                 yield entry
             elif entry.is_folder:
-                yield from _matches(files, entry.uri, rest)
+                yield from _matches(files, entry.uri, rest, hidden)
 
 
-def _fits(names: list[str], pattern: list[str]) -> bool:
+def _fits(names: list[str], pattern: list[str], hidden: str) -> bool:
     """Whether names fit components one by one. `**` stands for any number of folders; no wildcard for a
-    leading `.` or `_`."""
+    leading character of `hidden`."""
     if not names or not pattern:
         return names == pattern
     first, *rest = pattern
     if first == "**":
-        return not rest or any(_fits(names[at:], rest) for at in range(len(names)))
-    hidden = names[0][:1] in (".", "_") and is_glob(first[:1])
-    return not hidden and fnmatchcase(names[0], first) and _fits(names[1:], rest)
+        return not rest or any(_fits(names[at:], rest, hidden) for at in range(len(names)))
+    passed_over = names[0].startswith(tuple(hidden)) and is_glob(first[:1])
+    return not passed_over and fnmatchcase(names[0], first) and _fits(names[1:], rest, hidden)
 
 
 # -- help for a path that is not there -----------------------------------------------------------------------

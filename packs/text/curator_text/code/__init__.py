@@ -1,0 +1,1 @@
+"""Source code: its language, signals, parse, licence and secrets."""
