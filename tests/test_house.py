@@ -170,7 +170,7 @@ LINES = {
     "io/tables": 1785,
     "sql": 399,
     "registry": 395,
-    "models": 1145,
+    "models": 1157,
     "ngrams": 371,
     "pipeline": 919,
     "stages": 2456,
@@ -199,7 +199,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12602
-    assert sum(LINES.values()) <= 29331
+    assert sum(LINES.values()) <= 29343
 
 
 def test_nothing_names_a_machine():

@@ -45,7 +45,18 @@ class RemoteStage(Stage):
 
     def __post_init__(self) -> None:
         self.batch_size = type(self).batch_size * max(16, self.concurrency) // 16
-        self.want_texts("url", "model")
+        self.want_texts("model")
+        self.check_url()
+        for name, least in (("concurrency", 1), ("retries", 0), ("backoff_s", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        if self.answer_timeout_s <= 0:
+            raise ValueError(f"answer_timeout_s is seconds, more than 0, got {self.answer_timeout_s}")
+        self.want_positive("requests_per_minute")
+
+    def check_url(self) -> None:
+        """Raises ValueError where the URL is none that could be asked."""
+        self.want_texts("url")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("url wants http:// or https:// and a host, such as http://localhost:8000/v1, "
@@ -53,12 +64,6 @@ class RemoteStage(Stage):
         if parts.username or parts.password:
             raise ValueError("url holds a password, which would be written down; name an environment "
                              "variable in api_key_env")
-        for name, least in (("concurrency", 1), ("retries", 0), ("backoff_s", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
-        if self.answer_timeout_s <= 0:
-            raise ValueError(f"answer_timeout_s is seconds, more than 0, got {self.answer_timeout_s}")
-        self.want_positive("requests_per_minute")
 
     def want_positive(self, *names: str) -> None:
         """Raises ValueError where one of these parameters is neither null nor more than 0."""
@@ -171,15 +176,22 @@ class ServerStage(RemoteStage):
         if self._answers is not None:
             self._answers.close()
 
-    def ask(self, content: str | list[dict[str, Any]], system: str | None = None, **more: Any) -> Reply | str:
-        """The answer to a text, or to texts and pictures as the protocol has them; a text: why there is none.
-        `more`: fields of this question alone."""
+    def question(self, content: str | list[dict[str, Any]], system: str | None = None,
+                 **more: Any) -> dict[str, Any]:
+        """A text, or texts and pictures as the protocol has them, as the body of a request. `more`: fields of
+        this question alone."""
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": content})
         fields = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens,
                   "temperature": self.temperature,
                   "seed": self.seed, **more, **self.options}
-        question = {name: value for name, value in fields.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def ask(self, content: str | list[dict[str, Any]], system: str | None = None, **more: Any) -> Reply | str:
+        """The answer to a question of `question`; a text: why there is none."""
+        return self.ask_question(self.question(content, system, **more))
+
+    def ask_question(self, question: dict[str, Any]) -> Reply | str:
         if self._answers is not None and (known := self._answers.get(question)) is not None:
             return known
         self._check_budget()

@@ -6,7 +6,8 @@ import threading
 import pyarrow as pa
 import pytest
 from curator_text import Llm
-from curator_text.llm.forms import FORMS, Unfit
+from curator_text.llm.forms import FORMS, Case, Unfit
+from curator_text.llm.pieces import Pieces, cut, tokens_of
 from curator_text.llm.prompts import packaged, read_prompt
 from curator_text.llm.structure import parsed
 from hypothesis import given
@@ -67,7 +68,7 @@ def test_fields_become_typed_columns_and_an_answer_without_them_fails(model):
     ("score", "It has a score of its own. Because.\nEducational score: 4", None, 4.0), ("score", "**Score:** 3.5 / 5", None, 3.5),
 ], ids=["announced", "bullets", "pairs", "score", "score of five"])
 def test_what_is_taken_of_an_answer(form, answer, kept, score):
-    text, number = FORMS[form](answer, "Rewritten text:")
+    text, number = FORMS[form](answer, Case(announced="Rewritten text:"))
     assert number == score
     assert kept is None or text == kept
 
@@ -75,12 +76,12 @@ def test_what_is_taken_of_an_answer(form, answer, kept, score):
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "text"])
 def test_an_answer_in_another_form_is_none(form):
     with pytest.raises(Unfit):
-        FORMS[form]("I am sorry.", "Rewritten text:")
+        FORMS[form]("I am sorry.", Case(announced="Rewritten text:"))
 
 
 @given(st.text(max_size=60), st.sampled_from(list(FORMS)))
 def test_no_answer_is_a_crash(answer, form):
-    for take in (lambda: FORMS[form](answer, "x"), lambda: parsed(answer, {"a": "string"}),
+    for take in (lambda: FORMS[form](answer, Case(announced="x")), lambda: parsed(answer, {"a": "string"}),
                  lambda: parsed('{"a": ' + answer + "}", {"a": "integer"})):
         try:
             take()
@@ -167,3 +168,76 @@ def test_it_keeps_the_rules_of_stages(model):
     model.answer = lambda question: completion(json.dumps({"n": len(question["messages"][-1]["content"])}))
     check_stage(stage(model), batch("a", "bb", None, ""))
     check_stage(stage(model, fields={"n": "integer"}), batch("a", "bb", None))
+
+
+TASKS = {"rephrase": "Rewritten text:\n", "distil": "Condensed text:\n", "extract_knowledge": "", "knowledge_list": "Facts:\n- ",
+         "diverse_qa": "Question: Is it wet?\nAnswer: Yes.\n\nQuestion: "}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tasks_of_nemotron_cc_ask_about_pieces_and_clean_what_comes(model, task):
+    lines = [f"Line {n} says that the sea is wide and deep and full of salt, as all know." for n in range(150)]
+    sizes = read_prompt(task).pieces
+    prose = "**The sea** is [salt water](http://x/y). " + "It is wide and deep. " * 20
+    model.answer = lambda question: completion(TASKS[task] + (prose if task != "diverse_qa" else "Why?\nAnswer: " + prose))
+    ports = run_stage(stage(model, task=task, prompt=None), batch("\n".join(lines), "too short", None))
+    row = ports["out"].rows.to_pylist()[0]
+    asked = [question["messages"][1]["content"].split("\nText:\n")[1].rstrip("\n") for question in model.questions]
+    assert "\n".join(sorted(asked, key=lambda piece: lines.index(piece.split("\n")[0]))) == "\n".join(lines)
+    assert all(len(piece) <= 4 * sizes.most for piece in asked)
+    assert (row["answer_pieces"], row["answer_pieces_lost"]) == (len(asked), 0)
+    assert len(asked) > 1
+    assert ports["out"].column("answer")[2] is None
+    if task != "diverse_qa":
+        assert not TASKS[task] or TASKS[task].strip() not in row["answer"]
+        assert "The sea is salt water. It is" in row["answer"]
+        assert row["answer"].count("The sea is salt water") == len(asked)
+    else:
+        assert row["answer"].startswith(lines[0])
+        assert row["answer"].count("Answer: ") >= len(asked)
+
+
+def test_a_piece_without_a_fitting_answer_is_left_out_and_counted(model):
+    def answer(question):
+        text = question["messages"][1]["content"]
+        return completion("Rewritten text: " + "It is a sea. " * 20 if "uno " in text else "No.", "length" if "dos " in text else "stop")
+
+    model.answer = answer
+    text = "\n".join(f"{word} " * 400 for word in ("uno", "dos", "tres", "uno"))
+    ports = run_stage(stage(model, task="rephrase", prompt=None), batch(text, "tres " * 30))
+    row = ports["out"].rows.to_pylist()[0]
+    assert (row["answer_pieces"], row["answer_pieces_lost"], row["answer"].count("It is a sea. It")) == (4, 2, 20)
+    assert ports["failed"].column("id") == ["r1"]
+
+
+def test_which_pairs_are_kept_is_chance_and_the_same_each_time(model):
+    model.answer = lambda question: completion("\n".join(f"Question: Q{n}?\nAnswer: A{n} {'x' * 60}." for n in range(9)))
+    texts = batch(*["The sea is wide. " * 30] * 12)
+    first, again = (run_stage(stage(model, task="diverse_qa", prompt=None), texts)["out"].column("answer") for _ in range(2))
+    assert first == again
+    assert len({text.count("Question:") for text in first if text}) > 3
+    assert any(text.index("Q1?") < text.index("Q0?") for text in first if "Q1?" in text and "Q0?" in text)
+
+
+@given(st.text(st.sampled_from("ab \nä世"), max_size=400), st.integers(1, 40))
+def test_pieces_are_whole_lines_and_nothing_is_lost(text, most):
+    pieces = cut(text, Pieces(most=most))
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(tokens_of(piece) <= most or len(piece) == 1 for piece in pieces)
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("pieces: {least: 3}", "pieces is a mapping with `most` and maybe least"), ("clean: [html]", "no 'html'"),
+    ("form: score\npieces: {most: 5}", "so no score"), ("pairs: {most: 1, of_tokens: 2}", "belongs to the form")],
+    ids=["pieces", "clean", "score", "pairs"])
+def test_a_prompt_that_makes_no_sense_is_refused(tmp_path, text, told):
+    (tmp_path / "mine.yaml").write_text("prompt: '{text}'\n" + text)
+    with pytest.raises(ValueError, match=told):
+        read_prompt(str(tmp_path / "mine.yaml"))
+
+
+def test_an_unfit_answer_is_asked_for_again_with_another_seed(model):
+    model.answer = lambda question: completion('{"n": 1}' if question["seed"] else "well", tokens=2)
+    asked = stage(model, fields={"n": "integer"}, attempts=2)
+    assert run_stage(asked, batch("a"))["out"].column("n") == [1]
+    assert [(question["seed"], question["temperature"]) for question in model.questions] == [(0, 0.0), (1000, 0.5)]

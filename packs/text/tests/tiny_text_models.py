@@ -71,3 +71,30 @@ def save_gpt2(folder: Path) -> str:
         torch.nn.init.normal_(weights, std=0.3)
     model.save_pretrained(folder)
     return str(folder)
+
+
+CHAT = ("{% for m in messages %}<|{{ m['role'] }}|> {{ m['content'] }} {% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|> {% endif %}")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def save_chat_model(folder: Path, *, template: str | None = CHAT, length: int = 256) -> str:
+    """A Llama whose tokens are letters, and that knows how it is asked."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = {word: k for k, word in enumerate(["<pad>", "</s>", "<unk>", " ", *LETTERS, "{", "}", '"', ":", ".", "1", "2"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Split("", "isolated"), decoders.Fuse()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+    fast.chat_template = template
+    fast.save_pretrained(folder)
+    torch.manual_seed(3)
+    config = LlamaConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, vocab_size=len(words),
+                         max_position_embeddings=length, eos_token_id=1, pad_token_id=0)
+    model = LlamaForCausalLM(config)
+    for weights in model.parameters():
+        torch.nn.init.normal_(weights, std=0.35)
+    model.save_pretrained(folder)
+    return str(folder)
