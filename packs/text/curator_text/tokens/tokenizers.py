@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from curator.api.errors import CuratorError
 from curator.models.loading import fetch
@@ -62,11 +63,7 @@ def _tokenizers(name: str, threads: int) -> Tokenizer:
 
 
 def _sentencepiece(name: str, threads: int) -> Tokenizer:
-    library = _library("sentencepiece")
-    try:
-        opened = library.SentencePieceProcessor(model_file=str(fetch(name)))
-    except (OSError, RuntimeError) as error:
-        raise CuratorError(f"{name!r} is no sentencepiece model that can be read: {error}") from error
+    opened = open_sentencepiece(name)
 
     def number_of(token: str) -> int | None:
         number = opened.piece_to_id(token)
@@ -74,6 +71,19 @@ def _sentencepiece(name: str, threads: int) -> Tokenizer:
 
     return Tokenizer(lambda texts: opened.encode(list(texts), num_threads=threads), number_of,
                      opened.vocab_size())
+
+
+def open_sentencepiece(name: str) -> Any:
+    """The library's processor of a model: a path, or `repository:file` on the hub.
+
+    Raises:
+        CuratorError: it cannot be found or read, or the library is missing.
+    """
+    library = _library("sentencepiece")
+    try:
+        return library.SentencePieceProcessor(model_file=str(fetch(name)))
+    except (OSError, RuntimeError) as error:
+        raise CuratorError(f"{name!r} is no sentencepiece model that can be read: {error}") from error
 
 
 def _tiktoken(name: str, threads: int) -> Tokenizer:

@@ -1,0 +1,1 @@
+"""Language models of n-grams, as KenLM makes them: reading their files, and asking them."""
