@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,12 +23,17 @@ class Lines:
     stops: np.ndarray
     of: np.ndarray  # int64, one more than documents
     breaks: np.ndarray  # of each document, how many line ends it has
-    # the first word of each line, and one more: those of line i are `word[i]` up to `word[i + 1]`
-    word: np.ndarray
-    chunk: np.ndarray  # the same for chunks
+    # the first chunk of each line, and one more: those of line i are `chunk[i]` up to `chunk[i + 1]`
+    chunk: np.ndarray
     blank: np.ndarray  # bool: nothing but white space
     first: np.ndarray  # the first character that is not white space; of a blank line nothing useful
     last: np.ndarray  # the last one
+    words: Words
+
+    @cached_property
+    def word(self) -> np.ndarray:
+        """The first word of each line, and one more."""
+        return np.append(np.searchsorted(self.words.starts, self.starts), len(self.words.starts))
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -72,11 +78,10 @@ def find_lines(joined: Joined, words: Words) -> Lines:
 
 def _with_contents(starts: np.ndarray, stops: np.ndarray, of: np.ndarray, breaks: np.ndarray,
                    words: Words) -> Lines:
-    word = np.append(np.searchsorted(words.starts, starts), len(words.starts))
     chunk = np.append(np.searchsorted(words.chunks.starts, starts), len(words.chunks.starts))
     first = np.append(words.chunks.starts, 0)[chunk[:-1]]
     last = np.append(0, words.chunks.stops)[chunk[1:]] - 1
-    return Lines(starts, stops, of, breaks, word, chunk, chunk[1:] == chunk[:-1], first, last)
+    return Lines(starts, stops, of, breaks, chunk, chunk[1:] == chunk[:-1], first, last, words)
 
 
 def is_ellipsis(codes: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -87,7 +92,7 @@ def is_ellipsis(codes: np.ndarray, last: np.ndarray) -> np.ndarray:
     return dotted | (codes[last] == ord("…"))
 
 
-def line_counts(joined: Joined, words: Words, lines: Lines, spans: Spans) -> dict[str, np.ndarray]:
+def line_counts(joined: Joined, lines: Lines, spans: Spans) -> dict[str, np.ndarray]:
     """For each document, how many lines are of each sort, and how many characters they have."""
     full = ~lines.blank
     sizes = lines.stops - lines.starts
@@ -105,11 +110,10 @@ def line_counts(joined: Joined, words: Words, lines: Lines, spans: Spans) -> dic
         "short": lines.sum(full & (sizes <= SHORT_LINE_CHARS)),
         "bullets": lines.sum(full & ((begins_with == ord("-")) | (begins_with == ord("•")))),
         "ellipses": lines.sum(full & is_ellipsis(codes, lines.last)),
-        "noise_words": _noise_words(joined, words, lines),
     }
 
 
-def _noise_words(joined: Joined, words: Words, lines: Lines) -> np.ndarray:
+def noise_words(joined: Joined, words: Words, lines: Lines) -> np.ndarray:
     """For each document, words in lines that are no text: mostly capitals, numbers, a counter ("3 likes"),
     one word.
 

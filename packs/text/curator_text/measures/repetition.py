@@ -10,6 +10,7 @@ little more than two.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,16 +23,25 @@ DUPLICATE = (5, 6, 7, 8, 9, 10)
 
 
 @dataclass(frozen=True)
-class _Corpus:
+class Corpus:
     """The words of all documents."""
 
     document: np.ndarray  # int64, of each word
     of: np.ndarray  # where each document begins, and the end
     chars_before: np.ndarray  # characters of all words before each, and of all
 
+    @classmethod
+    def of_words(cls, sizes: np.ndarray, of: np.ndarray) -> Corpus:
+        """`sizes`: characters of each word; document d has those from `of[d]` up to `of[d + 1]`."""
+        return cls(np.repeat(np.arange(len(of) - 1), np.diff(of)), of, sums_before(sizes))
+
+    def chars(self, at: np.ndarray, n: int) -> np.ndarray:
+        """The characters of the n words from each of these on, without spaces."""
+        return self.chars_before[at + n] - self.chars_before[at]
+
 
 @dataclass(frozen=True)
-class _Repeated:
+class Repeated:
     """The n-grams that occur more than once in their document, as positions of their first words."""
 
     at: np.ndarray  # by group, ascending in each
@@ -48,17 +58,22 @@ def repeated_characters(hashes: np.ndarray, sizes: np.ndarray, of: np.ndarray) -
     between words, times its count. From 5 on: characters of n-grams read before, reading on behind each one
     found, without spaces.
     """
-    corpus = _Corpus(np.repeat(np.arange(len(of) - 1), np.diff(of)), of, sums_before(sizes))
-    found: dict[int, np.ndarray] = {}
+    corpus = Corpus.of_words(sizes, of)
+    return {n: _top(repeated, n, corpus) if n in TOP else _read_before(repeated, n, corpus)
+            for n, repeated in repeated_grams(hashes, corpus)}
+
+
+def repeated_grams(hashes: np.ndarray, corpus: Corpus) -> Iterator[tuple[int, Repeated]]:
+    """For n from 2 to 10 the n-grams that occur more than once, each to be used before the next is asked
+    for."""
     repeated = _repeated_pairs(hashes, corpus.document)
-    for n in range(TOP[0], DUPLICATE[-1] + 1):
-        if n > 2:
-            repeated = _longer(repeated)
-        found[n] = _top(repeated, n, corpus) if n in TOP else _read_before(repeated, n, corpus)
-    return found
+    yield TOP[0], repeated
+    for n in range(TOP[0] + 1, DUPLICATE[-1] + 1):
+        repeated = _longer(repeated)
+        yield n, repeated
 
 
-def _repeated_pairs(hashes: np.ndarray, document: np.ndarray) -> _Repeated:
+def _repeated_pairs(hashes: np.ndarray, document: np.ndarray) -> Repeated:
     key = hashes[:-1] * np.uint64(0xD6E8FEB86659FD93)
     key += hashes[1:]
     key += document[:-1].view(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -72,7 +87,7 @@ def _repeated_pairs(hashes: np.ndarray, document: np.ndarray) -> _Repeated:
     return _grouped(at, key, order_of(key, KEY_BITS), np.full(len(hashes) + 1, -1))
 
 
-def _longer(shorter: _Repeated) -> _Repeated:
+def _longer(shorter: Repeated) -> Repeated:
     second = shorter.group_at[shorter.at + 1]  # of the two (n-1)-grams in an n-gram; the first is `group`
     both = np.flatnonzero(second >= 0)
     second = second[both]
@@ -83,7 +98,7 @@ def _longer(shorter: _Repeated) -> _Repeated:
     return _grouped(shorter.at[both], key, order, shorter.group_at)
 
 
-def _grouped(at: np.ndarray, key: np.ndarray, order: np.ndarray, group_at: np.ndarray) -> _Repeated:
+def _grouped(at: np.ndarray, key: np.ndarray, order: np.ndarray, group_at: np.ndarray) -> Repeated:
     """The positions whose key occurs more than once. `order` brings equal keys together."""
     ordered = key[order]
     same = np.zeros(len(key) + 1, bool)  # as the one before
@@ -92,28 +107,41 @@ def _grouped(at: np.ndarray, key: np.ndarray, order: np.ndarray, group_at: np.nd
     begins = ~same[kept]
     at, group = at[order[kept]], np.cumsum(begins) - 1
     group_at[at] = group
-    return _Repeated(at, group, np.flatnonzero(begins), group_at)
+    return Repeated(at, group, np.flatnonzero(begins), group_at)
 
 
-def _top(repeated: _Repeated, n: int, corpus: _Corpus) -> np.ndarray:
+def most_frequent(repeated: Repeated, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    """For each document where its most frequent n-gram begins (of several the first; where none is repeated,
+    at its first word), and how often it occurs."""
     first = repeated.at[repeated.first]
     count = np.diff(np.append(repeated.first, len(repeated.at)))
     owner = corpus.document[first]
-    words = np.diff(corpus.of)
-    most = np.ones(len(words), np.int64)
+    most = np.ones(len(corpus.of) - 1, np.int64)
     np.maximum.at(most, owner, count)
     best = count == most[owner]
-    where = np.full(len(words), len(corpus.document))
+    where = np.full(len(most), len(corpus.document))
     np.minimum.at(where, owner[best], first[best])
-    where = np.where(most > 1, where, corpus.of[:-1])  # nothing repeated: the first n-gram, once
+    return np.where(most > 1, where, corpus.of[:-1]), most
+
+
+def _top(repeated: Repeated, n: int, corpus: Corpus) -> np.ndarray:
+    where, most = most_frequent(repeated, corpus)
+    words = np.diff(corpus.of)
     some = np.flatnonzero(words >= n)
     found = np.zeros(len(words), np.int64)
-    found[some] = (corpus.chars_before[where[some] + n] - corpus.chars_before[where[some]] + n
-                   - 1) * most[some]
+    found[some] = (corpus.chars(where[some], n) + n - 1) * most[some]
     return found
 
 
-def _read_before(repeated: _Repeated, n: int, corpus: _Corpus) -> np.ndarray:
+def again(repeated: Repeated, corpus: Corpus) -> np.ndarray:
+    """Which words begin an n-gram that began an earlier one too (bool)."""
+    repeats = np.zeros(len(corpus.document), bool)
+    repeats[repeated.at] = True
+    repeats[repeated.at[repeated.first]] = False
+    return repeats
+
+
+def _read_before(repeated: Repeated, n: int, corpus: Corpus) -> np.ndarray:
     """Read on word by word; where the n-gram has been read before, count it and go on behind it.
 
     What is passed over is not read. So the text is read twice: the first time all but the first of a group
@@ -122,9 +150,7 @@ def _read_before(repeated: _Repeated, n: int, corpus: _Corpus) -> np.ndarray:
     and all verdicts of 2,000 documents; what differs does so by 0.002 on average. It takes `1 23` and `12 3`
     for equal.
     """
-    repeats = np.zeros(len(corpus.document), bool)
-    repeats[repeated.at] = True
-    repeats[repeated.at[repeated.first]] = False
+    repeats = again(repeated, corpus)
     starts, stops = _find(np.flatnonzero(repeats), n)
     unread = _unread(repeated, starts, stops, n)
     if len(unread):
@@ -169,7 +195,7 @@ def _push_on(starts: memoryview, stops: memoryview, ends: memoryview, over: list
         done = run
 
 
-def _unread(repeated: _Repeated, starts: np.ndarray, stops: np.ndarray, n: int) -> np.ndarray:
+def _unread(repeated: Repeated, starts: np.ndarray, stops: np.ndarray, n: int) -> np.ndarray:
     """In groups whose first one was passed over, the positions that have none before them that was read."""
     edges = np.zeros(2 * len(starts) + 2, np.int64)
     edges[1:-1:2], edges[2:-1:2], edges[-1] = starts, stops, len(repeated.group_at)

@@ -51,9 +51,9 @@ looked for only in languages with a list.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,39 +63,11 @@ from curator.api.counts import Counts
 from curator.api.findings import Alarm, Finding
 from curator.api.format import listing
 from curator.api.stage import Context, Contract, Stage
-from curator_text.clean import c4
 from curator_text.language.language_codes import is_code, short_code
 from curator_text.measures import characters as ch
-from curator_text.measures import repetition
-from curator_text.measures.joined import Joined, groups, join, sums_before
-from curator_text.measures.lines import Lines, find_lines, line_counts, paragraph_counts
-from curator_text.measures.spans import Spans, hash_text
-from curator_text.measures.stopwords import STOP_WORDS
-from curator_text.measures.words import Words, split
-
-# of a longer text its beginning is measured: bounds the memory: 0.2 GB for prose, 0.8 GB at worst
-MEASURED_CHARS_MAX = 4_000_000
-
-_COUNTS = ("word_count", "token_count", "longest_word", "line_count", "stop_word_count", "c4_sentence_count")
-_RATIOS = (
-    "mean_word_length", "hash_ratio", "ellipsis_ratio", "alphabetic_word_ratio", "spaceless_ratio",
-    "bullet_line_ratio", "ellipsis_line_ratio",
-    "duplicate_line_ratio", "duplicate_line_char_ratio", "duplicate_paragraph_ratio",
-    "duplicate_paragraph_char_ratio",
-    *(f"top_{n}_gram_char_ratio" for n in repetition.TOP),
-    *(f"duplicate_{n}_gram_char_ratio" for n in repetition.DUPLICATE),
-    "c4_line_ratio", "terminal_line_ratio", "javascript_line_ratio", "policy_line_ratio",
-    "line_punct_ratio", "short_line_ratio", "line_char_duplicate_ratio", "newline_ratio", "noise_word_ratio",
-    "alpha_ratio", "digit_ratio", "space_ratio", "symbol_ratio", "upper_ratio", "url_ratio",
-)
-COLUMNS: dict[str, pa.DataType] = {
-    "char_count": pa.int64(),
-    **dict.fromkeys(_COUNTS, pa.int32()),
-    **dict.fromkeys(_RATIOS, pa.float64()),
-    "c4_lorem_ipsum": pa.bool_(),
-    "c4_curly_bracket": pa.bool_(),
-}
-_URL = re.compile(r"https?://[^\s<>\"]+")
+from curator_text.measures.columns.families import COLUMNS, FAMILIES, wanted
+from curator_text.measures.columns.group import MEASURED_CHARS_MAX, Group
+from curator_text.measures.joined import groups
 
 
 @dataclass(kw_only=True)
@@ -108,15 +80,26 @@ class Signals(Stage):
     are measured (`char_count` counts all).
 
     `column`: the text. `language_column`: its language (ISO 639-1), which chooses the stop words; where the
-    column is missing or null, `language` is taken (null: unknown).
+    column is missing or null, `language` is taken (null: unknown). `only`: columns to measure, of all that
+    docs/text-rules.md lists, or rule sets, for the columns that they read; `standard` is what is measured
+    without it. What is left out is not computed, though columns that come of one computation cost what one of
+    them does.
     """
 
     column: str = "text"
     language_column: str = "language"
     language: str | None = "en"
+    only: str | list[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._columns = COLUMNS if self.only is None else wanted(self.only)
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column: pa.string()}, adds=COLUMNS)
+        return Contract(needs={self.column: pa.string()}, adds=self._columns)
+
+    def parameters(self) -> dict[str, Any]:
+        """With the columns in the place of the rule sets that name them."""
+        return super().parameters() | {"only": sorted(self._columns)}
 
     @property
     def count_by(self) -> tuple[str, ...]:
@@ -141,151 +124,28 @@ class Signals(Stage):
         if self.language_column in batch.rows.column_names:
             languages = batch.column(self.language_column)
         languages = [short_code(self.language if language is None else language) for language in languages]
-        measured = measure(batch.column(self.column), languages)
-        return batch.with_columns({name: pa.array(measured[name], kind) for name, kind in COLUMNS.items()})
+        measured = measure(batch.column(self.column), languages, self._columns)
+        return batch.with_columns({name: pa.array(measured[name], kind) for name, kind in self._columns.items()})
 
 
-def measure(texts: Sequence[str | None], languages: Sequence[str | None]) -> dict[str, list | np.ndarray]:
-    """The signals of each text by column name, in order."""
-    parts: dict[str, list] = {name: [np.zeros(0, bool)] for name in COLUMNS}
+def measure(texts: Sequence[str | None], languages: Sequence[str | None],
+            columns: Collection[str] = COLUMNS) -> dict[str, list | np.ndarray]:
+    """These signals of each text by column name, in order."""
+    families = [family for family in FAMILIES if not family.columns.keys().isdisjoint(columns)]
+    parts: dict[str, list] = {name: [] for name in columns}
     done = 0
-    for group in groups(texts):
-        for name, values in _measure_group(group, languages[done : done + len(group)]).items():
-            parts[name].append(values)
-        done += len(group)
-    # a list: it has nulls
-    stop_words = [count for counts in parts.pop("stop_word_count") for count in counts]
-    return {"stop_word_count": stop_words} | {name: np.concatenate(values) for name, values in parts.items()}
+    for texts_of_group in groups(texts):
+        group = Group(texts_of_group, languages[done : done + len(texts_of_group)], MEASURED_CHARS_MAX)
+        for family in families:
+            for name, values in family.measure(group).items():
+                if name in parts:
+                    parts[name].append(values)
+        done += len(texts_of_group)
+    return {name: _joined(values) for name, values in parts.items()}
 
 
-def _measure_group(texts: list[str], languages: Sequence[str | None]) -> dict[str, list | np.ndarray]:
-    joined = join([text[:MEASURED_CHARS_MAX] for text in texts])
-    words = split(joined)
-    lines = find_lines(joined, words)
-    spans = Spans(joined.codes)
-    hashes = spans.hash(words.starts, words.stops)
-    sizes, tokens = joined.stops - joined.starts, np.diff(words.of)
-    found = repetition.repeated_characters(hashes, words.stops - words.starts, words.of)
-    return {
-        "char_count": np.array([len(text) for text in texts]),
-        "token_count": tokens,
-        "stop_word_count": _stop_words(hashes, words.of, languages),
-        **_of_words(words, tokens),
-        **_of_marks(joined, words, tokens),
-        **_of_characters(joined, words, sizes),
-        **_of_lines(line_counts(joined, words, lines, spans), words, sizes, sizes - lines.breaks),
-        "newline_ratio": _share(lines.breaks, tokens),
-        **_of_paragraphs(paragraph_counts(joined, words, lines, spans), sizes),
-        **_of_c4(joined, words, lines),
-        **{f"top_{n}_gram_char_ratio": _share(found[n], sizes) for n in repetition.TOP},
-        **{f"duplicate_{n}_gram_char_ratio": _share(found[n], sizes) for n in repetition.DUPLICATE},
-    }
-
-
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
-
-
-def _of_words(words: Words, tokens: np.ndarray) -> dict[str, np.ndarray]:
-    count = np.diff(words.wordy_before[words.of])
-    chars = np.diff(sums_before((words.stops - words.starts) * words.wordy)[words.of])
-    longest = np.zeros(len(tokens), np.int64)
-    some = np.flatnonzero(np.diff(words.chunk_of) > 0)
-    if len(some):
-        longest[some] = np.maximum.reduceat(words.chunks.stops - words.chunks.starts, words.chunk_of[some])
-    return {
-        "word_count": count,
-        "mean_word_length": _share(chars, count),
-        "longest_word": longest,
-        "alphabetic_word_ratio": _share(np.diff(words.alphabetic_before[words.of]), tokens),
-    }
-
-
-def _of_marks(joined: Joined, words: Words, tokens: np.ndarray) -> dict[str, np.ndarray]:
-    starts, stops = words.marks
-    code = joined.codes[starts]
-    hashes = np.flatnonzero(code == ord("#"))
-    dots = np.flatnonzero((code == ord(".")) & (stops - starts >= 3))
-    ellipses = np.append(dots, np.flatnonzero(code == ord("…")))
-    times = np.maximum((stops[ellipses] - starts[ellipses]) // 3, 1)  # six full stops are two ellipses
-    return {
-        "hash_ratio": _share(np.bincount(joined.document(starts[hashes]), minlength=len(tokens)), tokens),
-        "ellipsis_ratio": _share(np.bincount(joined.document(starts[ellipses]), times, len(tokens)), tokens),
-    }
-
-
-def _of_characters(joined: Joined, words: Words, sizes: np.ndarray) -> dict[str, np.ndarray]:
-    kinds = joined.kinds
-    spans = [slice(*span) for span in zip(joined.starts.tolist(), joined.stops.tolist(), strict=True)]
-
-    def count(which: np.ndarray) -> np.ndarray:
-        return np.array([np.count_nonzero(which[span]) for span in spans])
-
-    letters = count(kinds - np.uint8(ch.LOWER) <= ch.MAINLAND - ch.LOWER)  # lesser kinds wrap around
-    urls = np.array([found.span() for found in _URL.finditer(joined.text)], np.int64).reshape(-1, 2)
-    url_chars = np.bincount(joined.document(urls[:, 0]), urls[:, 1] - urls[:, 0], len(sizes))
-    return {
-        "alpha_ratio": _share(letters, sizes),
-        "digit_ratio": _share(count(kinds == ch.DIGIT), sizes),
-        "space_ratio": _share(count(kinds <= ch.SPACE), sizes),
-        "symbol_ratio": _share(count(kinds >= ch.SYMBOL), sizes),
-        "upper_ratio": _share(count(kinds == ch.UPPER), letters),
-        "spaceless_ratio": _share(np.diff(joined.offsets(words.spaceless)), letters),
-        "url_ratio": _share(url_chars, sizes),
-    }
-
-
-def _of_lines(counts: dict[str, np.ndarray], words: Words, sizes: np.ndarray,
-              in_lines: np.ndarray) -> dict[str, np.ndarray]:
-    full = counts["full"]
-    return {
-        "line_count": full,
-        "bullet_line_ratio": _share(counts["bullets"], counts["all"]),
-        "ellipsis_line_ratio": _share(counts["ellipses"], counts["all"]),
-        "duplicate_line_ratio": _share(counts["repeated"], counts["not_empty"]),
-        "duplicate_line_char_ratio": _share(counts["repeated_chars"], sizes),
-        "line_punct_ratio": _share(counts["ended"], full),
-        "short_line_ratio": _share(counts["short"], full),
-        "line_char_duplicate_ratio": _share(counts["repeated_full_chars"], in_lines),
-        "noise_word_ratio": _share(counts["noise_words"], np.diff(words.wordy_before[words.of])),
-    }
-
-
-def _of_paragraphs(counts: dict[str, np.ndarray], sizes: np.ndarray) -> dict[str, np.ndarray]:
-    return {
-        "duplicate_paragraph_ratio": _share(counts["repeated"], counts["all"]),
-        "duplicate_paragraph_char_ratio": _share(counts["repeated_chars"], sizes),
-    }
-
-
-def _of_c4(joined: Joined, words: Words, lines: Lines) -> dict[str, np.ndarray]:
-    rules = c4.line_rules(joined, words, lines)
-    full = lines.sum(~lines.blank)
-    return {
-        "c4_sentence_count": lines.sum(c4.line_sentences(joined, words, lines) * rules.kept),
-        "c4_line_ratio": _share(lines.sum(rules.kept), full),
-        "c4_lorem_ipsum": lines.sum(rules.lorem_ipsum) > 0,
-        "c4_curly_bracket": lines.sum(rules.curly_bracket) > 0,
-        "terminal_line_ratio": _share(lines.sum(rules.terminal), full),
-        "javascript_line_ratio": _share(lines.sum(rules.javascript), full),
-        "policy_line_ratio": _share(lines.sum(rules.policy), full),
-    }
-
-
-def _stop_words(hashes: np.ndarray, of: np.ndarray, languages: Sequence[str | None]) -> list[int | None]:
-    """How many different stop words of its language each document has, None where there is no list."""
-    known = sorted(STOP_WORDS.keys() & set(languages))
-    lists = {language: np.array([hash_text(word) for word in STOP_WORDS[language]], np.uint64)
-             for language in known}
-    wanted = np.unique(np.concatenate([np.zeros(0, np.uint64), *lists.values()]))
-    likely = np.zeros(1 << 16, bool)  # by the lowest bits: few other words pass
-    likely[wanted.astype(np.uint16)] = True
-    at = np.flatnonzero(likely[hashes.astype(np.uint16)])
-    which = np.searchsorted(wanted, hashes[at])
-    certain = np.flatnonzero(np.append(wanted, np.uint64(0))[which] == hashes[at])
-    document = np.searchsorted(of, at[certain], "right") - 1
-    cells = np.bincount(document * len(wanted) + which[certain], minlength=len(languages) * len(wanted))
-    present = cells.reshape(len(languages), len(wanted)) > 0
-    member = {language: np.isin(wanted, lists[language]) for language in known}
-    return [np.count_nonzero(present[d] & member[language]) if language in member else None
-            for d, language in enumerate(languages)]
+def _joined(parts: list) -> list | np.ndarray:
+    """Of lists, which have nulls, a list."""
+    if not parts or isinstance(parts[0], list):
+        return [value for part in parts for value in part]
+    return np.concatenate(parts)

@@ -11,7 +11,7 @@ other languages. Known difference: such a word is no word of the language; look 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -25,42 +25,77 @@ _BOUNDARIES[ch.CJK], _BOUNDARIES[ch.MAINLAND] = 128, 72
 _APART = ~(ch.SPACELESS | ch.WHITE | ch.members(ch.MARK))
 
 
-@dataclass(frozen=True)
 class Words:
     """Words and marks of all documents, in order. Those of document d are `of[d]` up to `of[d + 1]`; likewise
-    chunks."""
+    chunks, which are found at once: words only when they are asked for."""
 
-    starts: np.ndarray  # int64
-    stops: np.ndarray
-    of: np.ndarray  # int64, one more than documents
-    wordy: np.ndarray  # bool: has a character other than punctuation and symbols
-    wordy_before: np.ndarray  # int64, one more than words: how many wordy ones before each
-    alphabetic_before: np.ndarray  # the same of those that have a letter
     chunks: Ranges  # what white space divides
-    chunk_of: np.ndarray
-    marks: Ranges  # every mark that a rule names, also inside words
-    spaceless: np.ndarray  # int64: where the letters of scripts without spaces are
+    chunk_of: np.ndarray  # int64, one more than documents
+
+    def __init__(self, joined: Joined) -> None:
+        white = joined.kinds <= ch.SPACE
+        edges = np.flatnonzero(white[1:] != white[:-1]) + 1
+        self._joined, self._edges = joined, edges
+        self.chunks = Ranges(edges[0::2], edges[1::2])
+        self.chunk_of = joined.offsets(self.chunks.starts)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        return self._words[0]
+
+    @cached_property
+    def stops(self) -> np.ndarray:
+        return self._words[1]
+
+    @cached_property
+    def of(self) -> np.ndarray:
+        return self._joined.offsets(self.starts)
+
+    @cached_property
+    def wordy(self) -> np.ndarray:
+        """Of each word, has it a character other than punctuation and symbols (bool)."""
+        return self._contents[0]
+
+    @cached_property
+    def wordy_before(self) -> np.ndarray:
+        """How many wordy ones are before each word, and in all: int64, one more than words."""
+        return sums_before(self.wordy)
+
+    @cached_property
+    def alphabetic_before(self) -> np.ndarray:
+        """The same of words that have a letter."""
+        return sums_before(self._contents[1])
+
+    @cached_property
+    def marks(self) -> Ranges:
+        """Every mark that a rule names, also inside words."""
+        return find_marks(self._joined.kinds)
+
+    @cached_property
+    def spaceless(self) -> np.ndarray:
+        """Where the letters of scripts without spaces are: CJK and MAINLAND, for lesser kinds wrap around."""
+        return np.flatnonzero(self._joined.kinds - np.uint8(ch.CJK) <= 1)
+
+    @cached_property
+    def _words(self) -> tuple[np.ndarray, np.ndarray]:
+        kinds = self._joined.kinds
+        cut = np.zeros(len(kinds), bool)  # where a word begins, or one ends
+        cut[self._edges] = True
+        cut_at_marks(self._joined, self.marks, self.chunks, cut)
+        _cut_without_spaces(self._joined, self.spaceless, cut)
+        edges = np.flatnonzero(cut)
+        begins = np.flatnonzero(kinds[edges] > ch.SPACE)
+        return edges[begins], edges[begins + 1]
+
+    @cached_property
+    def _contents(self) -> tuple[np.ndarray, np.ndarray]:
+        kinds = self._joined.kinds
+        return _contents(kinds, self.starts, self.stops, kinds[self.starts])
 
 
 def split(joined: Joined) -> Words:
     """Split all documents into words and marks."""
-    kinds = joined.kinds
-    white = kinds <= ch.SPACE
-    edges = np.flatnonzero(white[1:] != white[:-1]) + 1
-    chunks = Ranges(edges[0::2], edges[1::2])
-    cut = np.zeros(len(kinds), bool)  # where a word begins, or one ends
-    cut[edges] = True
-    marks = find_marks(kinds)
-    cut_at_marks(joined, marks, chunks, cut)
-    spaceless = np.flatnonzero(kinds - np.uint8(ch.CJK) <= 1)  # CJK and MAINLAND: lesser kinds wrap around
-    _cut_without_spaces(joined, spaceless, cut)
-    edges = np.flatnonzero(cut)
-    kind = kinds[edges]
-    begins = np.flatnonzero(kind > ch.SPACE)
-    starts, stops = edges[begins], edges[begins + 1]
-    wordy, alphabetic = _contents(kinds, starts, stops, kind[begins])
-    return Words(starts, stops, joined.offsets(starts), wordy, sums_before(wordy), sums_before(alphabetic),
-                 chunks, joined.offsets(chunks.starts), marks, spaceless)
+    return Words(joined)
 
 
 def _contents(kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray,

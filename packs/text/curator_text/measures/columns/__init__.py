@@ -1,0 +1,1 @@
+"""The columns of `text.signals`, in families that are measured together."""
