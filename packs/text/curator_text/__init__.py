@@ -2,6 +2,7 @@
 
 from curator_text.clean.c4 import C4Lines
 from curator_text.clean.clean import Clean
+from curator_text.clean.noise_lines import NoiseLines
 from curator_text.code.signals import CodeSignals
 from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
@@ -27,12 +28,13 @@ from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
     "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CodeSignals", "CommonCrawl", "Embed",
-    "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "PackTokens", "Perplexity", "Pii", "Signals",
-    "StopWords", "TextFiles", "Thresholds", "ToMegatron", "ToNanotron", "Tokenize", "UrlLists", "Warc",
+    "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Perplexity",
+    "Pii", "Signals", "StopWords", "TextFiles", "Thresholds", "ToMegatron", "ToNanotron", "Tokenize",
+    "UrlLists", "Warc",
 ]
 
 STAGES: tuple[type, ...] = (
     Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
-    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
-    StopWords, Thresholds, CodeSignals,
+    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists,
+    BadWords, StopWords, Thresholds, CodeSignals, NoiseLines,
 )

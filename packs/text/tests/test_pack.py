@@ -20,6 +20,7 @@ from curator_text import (
     Language,
     Llm,
     Minhash,
+    NoiseLines,
     PackTokens,
     Perplexity,
     Pii,
@@ -104,6 +105,7 @@ def test_the_pack(tmp_path, server):
         (Clean(), texts()),
         (Language(keep=["en", "de", "und"], score_min=0.1), texts()),
         (C4Lines(), texts()),
+        (NoiseLines(), texts()),
         (Signals(), texts()),
         (Signals(only=["nemo_en", "porn_url", "word_count"]), texts(language=languages), {"skip": {"needs"}}),
         (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there

@@ -169,11 +169,18 @@ def test_lines_without_an_end_mark_stay_where_that_is_asked_for_and_the_words_of
     cleaned = stage.process(batch(text, None))
     assert cleaned.column("text") == ["Two words.\nThis one has five words.", None]
     assert cleaned.column("c4_sentences") == [2, None]
+    text = "A line with a { and no end"
+    for asked, found in ((False, True), (True, False)):
+        stage = C4Lines(terminal=asked)
+        stage.setup(Context())
+        assert stage.process(batch(text)).column("c4_curly_bracket") == [found]
 
 
 def test_what_is_cleaned_has_the_sentences_that_were_counted():
     text = "Menu\nA first line. It has two sentences.\nAnother line here!\n{ code }\nWe use { brackets } in prose.\n"
-    (cleaned, _, _), = remove_lines([text])
+    (left,) = remove_lines([text])
+    cleaned = left.text
+    assert (left.curly_bracket, left.lorem_ipsum) == (True, False)
     assert signal(cleaned, "c4_sentence_count") == signal(text, "c4_sentence_count") == 4
     assert signal(cleaned, "c4_line_ratio") == 1
 
@@ -181,11 +188,11 @@ def test_what_is_cleaned_has_the_sentences_that_were_counted():
 def test_lines_of_a_huge_text_are_removed_piece_by_piece(monkeypatch):
     text = "\n".join(["This line stays here.", "Gone", "x y z" * 30 + ".", "And this one stays.", "Gone", ""] * 3)
     small = "A small text before it."
-    expected = [(small, 0, 1), ("This line stays here.\nAnd this one stays.\n" * 3).strip()]
+    expected = [(small, 0, 1, False, False), ("This line stays here.\nAnd this one stays.\n" * 3).strip()]
     monkeypatch.setattr(c4, "LINE_CHARS_MAX", 60)
     got = list(remove_lines([small, text]))
     assert got[0] == expected[0]
-    assert got[1] == (expected[1], 9, 6)
+    assert got[1] == (expected[1], 9, 6, False, False)
 
 
 def test_the_table_of_signals_names_every_column():

@@ -15,8 +15,9 @@ their words; else no page in them would be left. The list of bad words is not ap
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,19 +60,20 @@ def line_rules(joined: Joined, words: Words, lines: Lines, words_min: int = LINE
     long_word = lines.holding(words.chunks.starts[words.chunks.stops - words.chunks.starts > WORD_CHARS_MAX])
     terminal = _terminal(joined, lines)
     candidate = (terminal if want_terminal
-                 else ~lines.blank) & ~long_word & ~_few_words(words, lines, words_min)
-    javascript = lines.holding(_places(lowered, b"javascript"))
-    policy = (lines.holding(_places(lowered, b"terms of use"))
-              | lines.holding(_places(lowered, b"privacy policy"))
+                 else ~lines.blank) & ~long_word & ~few_words(words, lines, words_min)
+    javascript = lines.holding(places(lowered, b"javascript"))
+    policy = (lines.holding(places(lowered, b"terms of use"))
+              | lines.holding(places(lowered, b"privacy policy"))
               | lines.holding(_cookie_places(lowered)))
-    lorem_ipsum = candidate & lines.holding(_places(lowered, b"lorem ipsum"))
+    lorem_ipsum = candidate & lines.holding(places(lowered, b"lorem ipsum"))
     brackets = words.marks.starts[joined.codes[words.marks.starts] == ord("{")]
     curly_bracket = candidate & ~javascript & lines.holding(brackets)
     return LineRules(terminal, javascript, policy, lorem_ipsum, curly_bracket,
                      candidate & ~javascript & ~policy)
 
 
-def _places(text: bytes, phrase: bytes) -> np.ndarray:
+def places(text: bytes, phrase: bytes) -> np.ndarray:
+    """Where a phrase begins in a text."""
     found = []
     at = text.find(phrase)
     while at >= 0:
@@ -81,7 +83,7 @@ def _places(text: bytes, phrase: bytes) -> np.ndarray:
 
 
 def _cookie_places(text: bytes) -> np.ndarray:
-    cookies = _places(text, b"cookie").tolist()
+    cookies = places(text, b"cookie").tolist()
     return np.array([at for at in cookies if _COOKIES.search(text, max(0, at - 7), at + 13)], np.int64)
 
 
@@ -98,7 +100,8 @@ def _terminal(joined: Joined, lines: Lines) -> np.ndarray:
             | of_other_scripts) & ~is_ellipsis(joined.codes, last) & ~lines.blank
 
 
-def _few_words(words: Words, lines: Lines, least: int) -> np.ndarray:
+def few_words(words: Words, lines: Lines, least: int) -> np.ndarray:
+    """Which lines have fewer words than that, between white space or, without it, as they are counted."""
     few = np.diff(lines.chunk) < least
     if len(words.spaceless):
         few &= ~lines.holding(words.spaceless) | (np.diff(words.wordy_before[lines.word]) < least)
@@ -124,9 +127,9 @@ class C4Lines(Stage):
 
     Of `column` the lines stay that end in terminal punctuation, have at least 3 words, none of over 1,000
     characters, and name neither javascript nor a policy. Adds `c4_lines_removed` (int32, blank ones not
-    counted) and `c4_sentences` (int32, those in the lines that stay; null where there is no text). A document
-    that loses all its lines has an empty text; null stays null. Put `text.signals` and `drop: {rules: c4}`
-    behind it.
+    counted), `c4_sentences` (int32, those in the lines that stay), `c4_lorem_ipsum` and `c4_curly_bracket`
+    (bool, in a line that is looked at; null as `c4_sentences` is, where there is no text). A document that
+    loses all its lines has an empty text; null stays null. Put `drop: {rules: c4_fineweb}` behind it.
 
     `terminal: false` keeps lines without terminal punctuation, as FineWeb does. `words_min`: words that a
     line needs.
@@ -135,6 +138,7 @@ class C4Lines(Stage):
     differences.
     """
 
+    version = 2
     column: str = "text"
     terminal: bool = True
     words_min: int = LINE_WORDS_MIN
@@ -146,7 +150,8 @@ class C4Lines(Stage):
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()},
                         adds={self.column: pa.string(), "c4_lines_removed": pa.int32(),
-                              "c4_sentences": pa.int32()})
+                              "c4_sentences": pa.int32(), "c4_lorem_ipsum": pa.bool_(),
+                              "c4_curly_bracket": pa.bool_()})
 
     def setup(self, ctx: Context) -> None:
         ch.kind_table()
@@ -154,29 +159,40 @@ class C4Lines(Stage):
     def process(self, batch: Batch) -> Batch:
         given = batch.column(self.column)
         done = list(remove_lines(given, self.words_min, self.terminal))
-        texts = [None if before is None else text for before, (text, _, _) in zip(given, done, strict=True)]
-        sentences = [None if before is None else left
-                     for before, (_, _, left) in zip(given, done, strict=True)]
-        return batch.with_columns({self.column: pa.array(texts, pa.string()),
-                                   "c4_sentences": pa.array(sentences, pa.int32()),
-                                   "c4_lines_removed": pa.array([removed for _, removed, _ in done],
-                                                                pa.int32())})
+        none = np.array([text is None for text in given], bool)
+        texts, removed, sentences, lorem_ipsum, brackets = zip(*done, strict=True) if done else ((),) * 5
+        return batch.with_columns({self.column: pa.array(texts, pa.string(), mask=none),
+                                   "c4_lines_removed": pa.array(removed, pa.int32()),
+                                   "c4_sentences": pa.array(sentences, pa.int32(), mask=none),
+                                   "c4_lorem_ipsum": pa.array(lorem_ipsum, pa.bool_(), mask=none),
+                                   "c4_curly_bracket": pa.array(brackets, pa.bool_(), mask=none)})
 
 
-def remove_lines(texts: list[str | None], words_min: int = LINE_WORDS_MIN,
-                 terminal: bool = True) -> Iterator[tuple[str, int, int]]:
-    """Of each text the lines that stay, how many were removed, and the sentences that are left."""
+class Left(NamedTuple):
+    """What is left of a text, how many of its lines are not, and what there is to say of those that are."""
+
+    text: str
+    removed: int
+    sentences: int
+    lorem_ipsum: bool
+    curly_bracket: bool
+
+
+def remove_lines(texts: Sequence[str | None], words_min: int = LINE_WORDS_MIN,
+                 terminal: bool = True) -> Iterator[Left]:
+    """Of each text the lines that stay."""
     for group in groups(texts):
         if len(group[-1]) <= LINE_CHARS_MAX:
             yield from _remove(group, words_min, terminal)
             continue
         yield from _remove(group[:-1], words_min, terminal)  # only the last one of a group can be large
-        parts = [part for piece in _pieces(group[-1]) for part in _remove([piece], words_min, terminal)]
-        yield "\n".join(text for text, _, _ in parts
-                        if text), sum(part[1] for part in parts), sum(part[2] for part in parts)
+        parts = [part for piece in pieces_of(group[-1]) for part in _remove([piece], words_min, terminal)]
+        yield Left("\n".join(part.text for part in parts if part.text), sum(part.removed for part in parts),
+                   sum(part.sentences for part in parts), any(part.lorem_ipsum for part in parts),
+                   any(part.curly_bracket for part in parts))
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces_of(text: str) -> Iterator[str]:
     """A large text in pieces of whole lines; for a line that is too large one that is removed, too."""
     while len(text) > LINE_CHARS_MAX:
         stop = text.rfind("\n", 0, LINE_CHARS_MAX)
@@ -186,17 +202,19 @@ def _pieces(text: str) -> Iterator[str]:
     yield text
 
 
-def _remove(texts: list[str], words_min: int, terminal: bool) -> Iterator[tuple[str, int, int]]:
+def _remove(texts: list[str], words_min: int, terminal: bool) -> Iterator[Left]:
     if not texts:
         return
     joined = join(texts)
     words = split(joined)
     lines = find_lines(joined, words)
-    kept = line_rules(joined, words, lines, words_min, terminal).kept
-    removed = lines.sum(~kept & ~lines.blank).tolist()
-    sentences = lines.sum(line_sentences(joined, words, lines) * kept).tolist()
-    stays = kept.tolist()
+    rules = line_rules(joined, words, lines, words_min, terminal)
+    removed, sentences, lorem_ipsum, brackets = (lines.sum(values).tolist() for values in (
+        ~rules.kept & ~lines.blank, line_sentences(joined, words, lines) * rules.kept, rules.lorem_ipsum,
+        rules.curly_bracket))
+    stays = rules.kept.tolist()
     spans = list(zip(lines.first.tolist(), (lines.last + 1).tolist(), strict=True))
     for document, (begin, end) in enumerate(zip(lines.of[:-1].tolist(), lines.of[1:].tolist(), strict=True)):
         text = "\n".join(joined.text[slice(*spans[line])] for line in range(begin, end) if stays[line])
-        yield _CITATIONS.sub("", text), removed[document], sentences[document]
+        yield Left(_CITATIONS.sub("", text), removed[document], sentences[document], lorem_ipsum[document] > 0,
+                   brackets[document] > 0)
