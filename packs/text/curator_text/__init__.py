@@ -6,6 +6,7 @@ from curator_text.clean.noise_lines import NoiseLines
 from curator_text.code.signals import CodeSignals
 from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
+from curator_text.extract.pdf import Pdf
 from curator_text.get.common_crawl import CommonCrawl
 from curator_text.language.language import Language
 from curator_text.lists.bad_words import BadWords
@@ -28,13 +29,13 @@ from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
     "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CodeSignals", "CommonCrawl", "Embed",
-    "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Perplexity",
+    "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity",
     "Pii", "Signals", "StopWords", "TextFiles", "Thresholds", "ToMegatron", "ToNanotron", "Tokenize",
     "UrlLists", "Warc",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
-    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists,
-    BadWords, StopWords, Thresholds, CodeSignals, NoiseLines,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify,
+    Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords, StopWords,
+    Thresholds, CodeSignals, NoiseLines, Pdf,
 )

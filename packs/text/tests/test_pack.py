@@ -22,6 +22,7 @@ from curator_text import (
     Minhash,
     NoiseLines,
     PackTokens,
+    Pdf,
     Perplexity,
     Pii,
     Signals,
@@ -40,6 +41,7 @@ from curator.testing import check_pack
 from packs.image.tests.chat_server import Model, completion
 from packs.text.tests import tiny_text_models as tiny
 from packs.text.tests.fasttext_models import TinyModel
+from packs.text.tests.test_pdf import BOOK
 
 ENGLISH = ("The quick brown fox jumps over the lazy dog. It was a sunny day, and the fox was happy.\n"
            "Visit https://example.com/a?b=1 for more...\n\n• Bullet one\n• Bullet two\n"
@@ -58,6 +60,10 @@ def texts(**columns):
 def pages():
     html = [PAGE, None, bytes(range(256)) * 9, b"", b"x" * 6000, PAGE]
     return TextBatch(pa.table({"id": [f"p{n}" for n in range(6)], "source": ["s"] * 6, "html": pa.array(html, pa.binary())}))
+
+
+def pdfs():
+    return TextBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "bytes": pa.array([BOOK, None, b"no pdf"], pa.binary())}))
 
 
 def archive():
@@ -102,6 +108,7 @@ def test_the_pack(tmp_path, server):
         TextFiles(path=str(files)),
         CommonCrawl(snapshots=["2024-10"], base_url=str(tmp_path)),
         (ExtractHtml(max_html_bytes=5000), pages()),
+        (Pdf(), pdfs()),
         (Clean(), texts()),
         (Language(keep=["en", "de", "und"], score_min=0.1), texts()),
         (C4Lines(), texts()),
