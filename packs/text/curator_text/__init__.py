@@ -14,6 +14,7 @@ from curator_text.lists.stop_words import StopWords
 from curator_text.lists.thresholds import Thresholds
 from curator_text.lists.url_lists import UrlLists
 from curator_text.llm.llm import Llm
+from curator_text.llm.translate import Translate
 from curator_text.measures.signals import Signals
 from curator_text.models.classify import Classify
 from curator_text.models.embed import Embed
@@ -31,11 +32,11 @@ __all__ = [
     "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CodeSignals", "CommonCrawl", "Embed",
     "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity",
     "Pii", "Signals", "StopWords", "TextFiles", "Thresholds", "ToMegatron", "ToNanotron", "Tokenize",
-    "UrlLists", "Warc",
+    "Translate", "UrlLists", "Warc",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify,
-    Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords, StopWords,
-    Thresholds, CodeSignals, NoiseLines, Pdf,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
+    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
+    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate,
 )

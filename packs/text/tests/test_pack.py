@@ -32,6 +32,7 @@ from curator_text import (
     Tokenize,
     ToMegatron,
     ToNanotron,
+    Translate,
     UrlLists,
     Warc,
 )
@@ -123,6 +124,7 @@ def test_the_pack(tmp_path, server):
         (Pii(), texts()),
         (CodeSignals(), texts()),
         (Llm(url=server.url, model="tiny", task="knowledge_list"), texts()),
+        (Translate(url=server.url, model="tiny", to="de"), texts()),
         (Tokenize(tokenizer=str(tmp_path), ids=True), texts()),
         (PackTokens(length=3), tokens),
         (ToMegatron(path=str(tmp_path / "megatron")), tokens),

@@ -147,6 +147,14 @@ class Asking(ServerStage):
                 self._answers.put(questions[rest[at]], reply)
         return known
 
+    def again(self, question: Question, attempt: int) -> Question:
+        """A question once more: with another seed, and where the likeliest answer was no good, not that
+        one."""
+        if not attempt:
+            return question
+        return question | {"seed": (question.get("seed") or 0) + 1000 * attempt,
+                           "temperature": max(question.get("temperature") or 0.0, AGAIN)}
+
     def fitting(self, questions: Sequence[Question], take: Callable[[int, Reply], Any],
                 tally: Counter[str]) -> Talk:
         """A part of a talk: what `take` makes of each question's answer, or `Unfit` with why it has none,
@@ -154,7 +162,7 @@ class Asking(ServerStage):
         found: list[Any] = [None] * len(questions)
         rest = list(range(len(questions)))
         for attempt in range(self.attempts):
-            replies = yield [_again(questions[number], attempt) for number in rest]
+            replies = yield [self.again(questions[number], attempt) for number in rest]
             unfit = []
             for number, reply in zip(rest, replies, strict=True):
                 if isinstance(reply, str):
@@ -187,11 +195,3 @@ class Asking(ServerStage):
             yield Line(f"{count(kept_in)} tokens asked and {count(kept)} answered before, from the cache")
         if unfit := told.get("unfit", 0):
             yield Line(f"{count(unfit)} answers that were not what was asked for")
-
-
-def _again(question: Question, attempt: int) -> Question:
-    """A question once more: with another seed, and where the likeliest answer was no good, not that one."""
-    if not attempt:
-        return question
-    return question | {"seed": (question.get("seed") or 0) + 1000 * attempt,
-                       "temperature": max(question.get("temperature") or 0.0, AGAIN)}
