@@ -4,6 +4,7 @@ import json
 import random
 import re
 import unicodedata
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from curator_dedup import DedupLines
 from curator_dedup.passages import repeated
 from curator_dedup.passages.pieces import Texts
 from curator_dedup.shared import store
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator.api.errors import ContractError, RecipeError
@@ -205,6 +206,45 @@ def test_what_agrees_in_64_bits_but_not_in_96_is_not_equal():
     assert cut.tolist() == [2]
 
 
+ONE, TWO, THREE, FOUR, FIVE = (f"{word} is a sentence." for word in ("One", "Two", "Three", "Four", "Five"))
+SPANS = [  # the texts, and what is left of each
+    ([f"{ONE} {TWO} {THREE} {FOUR}", f"So it begins! {ONE.upper()}\n{TWO}  {THREE} It ends? Yes.",
+      f"{TWO} {THREE} {FOUR} Rest."],
+     [f"{ONE} {TWO} {THREE} {FOUR}", "So it begins! It ends? Yes.", "Rest."]),
+    ([f"{ONE} {TWO}", f"{ONE} {TWO}"], [f"{ONE} {TWO}"] * 2),  # fewer than three
+    # what stays for the last one is whole
+    ([f"{ONE} {TWO} {THREE}", f"{ONE} {TWO} {THREE} {FOUR} {FIVE}", f"Oh. {THREE} {FOUR} {FIVE}"],
+     [f"{ONE} {TWO} {THREE}", f"{THREE} {FOUR} {FIVE}", "Oh."]),
+    (["\n 我们在这里。你好！真的吗？好。", "我们在这里。你好！真的吗？不好。", None, ""],
+     ["\n 我们在这里。你好！真的吗？好。", "不好。", None, ""]),
+    (['He said "so." Then (he left.) And came… back. x', 'He said "so." Then (he left.) And came… back. y'],
+     ['He said "so." Then (he left.) And came… back. x', "y"])]
+
+
+@pytest.mark.parametrize(("given", "left"), SPANS, ids=range(len(SPANS)))
+def test_all_but_one_of_equal_spans_of_sentences_are_cut(given, left):
+    stage = DedupLines(unit="sentence", span=3, min_chars=1, shards=2)
+    assert [r["text"] for r in sorted(run(stage, batch(given))["out"], key=lambda r: r["id"])] == left
+    whole = run(stage, batch([*given, given[0]]))["duplicate"]
+    assert [r["duplicate_of"] for r in whole] == (["r000"] if left[1] != given[1] else [])
+
+
+@given(st.lists(st.lists(st.sampled_from(["a. ", "b. ", "c.\n", "d! "]), max_size=8).map("".join), min_size=1, max_size=5))
+@settings(max_examples=40)
+def test_a_span_that_several_records_have_stays_whole_in_one(some):
+    answer = run(DedupLines(unit="sentence", span=3, min_chars=1, shards=2), batch(some))
+
+    def spans(text):
+        words = text.split()
+        return {tuple(words[at:at + 3]) for at in range(len(words) - 2)}
+
+    shared = {span for one, other in combinations(some, 2) for span in spans(one) & spans(other)}
+    assert shared <= set().union(*(spans(r["text"]) for r in answer["out"]))
+    for record in answer["out"]:
+        assert record["removed_lines"] or record["text"] == some[int(record["id"][1:])]
+        assert len(record["text"].split()) + record["removed_lines"] == len(some[int(record["id"][1:])].split())
+
+
 def test_a_slice_of_a_column_is_read_from_its_own_place():
     sliced = pa.array(["zzz", "é\n", None, "b"], pa.large_string()).slice(1)
     read = Texts.of_array(sliced)
@@ -212,6 +252,7 @@ def test_a_slice_of_a_column_is_read_from_its_own_place():
 
 
 @pytest.mark.parametrize(("options", "told"), [({"unit": "word"}, "unit must be"), ({"copies": 0}, "copies must be"),
+                                               ({"span": 0}, "span must be"),
                                                ({"min_chars": 0}, "min_chars must be"), ({"min_left": 0}, "min_left must be")])
 def test_nonsense_is_refused(options, told):
     with pytest.raises(RecipeError, match=told):

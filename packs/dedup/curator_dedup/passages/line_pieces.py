@@ -1,4 +1,5 @@
-"""Lines and paragraphs as pieces that are compared and cut out: what both modes of `dedup.lines` share."""
+"""Lines, paragraphs and sentences as pieces that are compared and cut out: what both modes of `dedup.lines`
+share."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import xxhash
 
 from curator_dedup.passages.cut import Cutting, Found, Removal
 from curator_dedup.passages.pieces import Hashed, Pieces, Texts, chunks, marked_before, translated
+from curator_dedup.passages.sentences import folded, sentences_of
 from curator_dedup.shared.arrays import mix
 
 COUNTED = ("removed_lines", "removed_chars")
@@ -23,7 +25,8 @@ _PLAIN = bytes(32 if byte in b" \t\n\r\v\f" else byte for byte in bytes(range(25
 class Compared:
     """Which pieces are compared, and how: the parameters of `dedup.lines` that its parts share."""
 
-    unit: Literal["line", "paragraph"] = "line"
+    unit: Literal["line", "paragraph", "sentence"] = "line"
+    span: int = 1
     normalize: bool = True
     min_chars: int = 20
     min_words: int = 0
@@ -38,15 +41,24 @@ class LineCutting(Cutting):
     def remove(self, texts: Texts, found: Found) -> Removal:
         measured = measure(texts, self.compared)
         pieces = measured.pieces
-        cut = np.zeros(len(pieces.start), dtype=bool)
-        cut[pieces.first[found.cut[0]] + found.cut[1]] = True
+        cut = self._covered(pieces, found.cut)
+        if self.compared.span > 1:  # spans overlap: what stays for others is not cut into
+            cut &= ~self._covered(pieces, found.kept)
         stays = pieces.sums(measured.counts & ~cut)
         return Removal(pieces.removed(cut, len(texts.data)), pieces.sums(cut), stays == 0)
+
+    def _covered(self, pieces: Pieces, spans: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """The pieces of spans that are given by their rows and first places."""
+        covered = np.zeros(len(pieces.start), dtype=bool)
+        for step in range(self.compared.span):
+            covered[pieces.first[spans[0]] + spans[1] + step] = True
+        return covered
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Pieces, what is compared of each (`data[low:high]`), its characters, and whether it counts at all."""
+    """Pieces, what is compared of each and those behind it (`data[low:high]`), its characters, and whether it
+    counts at all."""
 
     pieces: Pieces
     data: np.ndarray
@@ -76,13 +88,10 @@ def hashed(texts: Texts, compared: Compared, base: int = 0) -> Hashed:
 
 
 def measure(texts: Texts, compared: Compared) -> Measured:
-    lines = lines_of(texts)
-    first, last = (np.arange(len(lines.start)),) * 2 if compared.unit == "line" else paragraphs(texts, lines)
-    pieces = Pieces(lines.start[first], lines.end[last], np.searchsorted(lines.start[first], texts.starts))
-    if compared.normalize:
-        data, low, high = normalized(texts, first, last)
-    else:
-        data, low, high = texts.data, pieces.start, pieces.end
+    pieces, data, low, high = cut_up(texts, compared)
+    last = np.arange(len(pieces.start)) + compared.span - 1
+    whole = last < pieces.first[pieces.row + 1]  # the text has as many pieces from here on
+    high = high[np.where(whole, last, np.arange(len(last)))]
     plain = Texts(data, np.array([0, len(data)]))
     inner, space = ~plain.begins, plain.space
     chars = high - low - (marked_before(inner, high) - marked_before(inner, low))
@@ -92,7 +101,20 @@ def measure(texts: Texts, compared: Compared) -> Measured:
     words = marked_before(ends, high) - marked_before(ends, low)
     words += (low < high) & ~space[high - 1] & ~ends[high - 1]
     return Measured(pieces, data, low, high, chars,
-                    (chars >= compared.min_chars) & (words >= max(1, compared.min_words)))
+                    whole & (chars >= compared.min_chars) & (words >= max(1, compared.min_words)))
+
+
+def cut_up(texts: Texts, compared: Compared) -> tuple[Pieces, np.ndarray, np.ndarray, np.ndarray]:
+    """The pieces, the bytes that are compared, and where each piece begins and ends in them."""
+    if compared.unit == "sentence":
+        pieces = sentences_of(texts)
+        return pieces, *(folded(texts, pieces) if compared.normalize
+                         else (texts.data, pieces.start, pieces.end))
+    lines = lines_of(texts)
+    first, last = (np.arange(len(lines.start)),) * 2 if compared.unit == "line" else paragraphs(texts, lines)
+    pieces = Pieces(lines.start[first], lines.end[last], np.searchsorted(lines.start[first], texts.starts))
+    return pieces, *(normalized(texts, first, last) if compared.normalize
+                     else (texts.data, pieces.start, pieces.end))
 
 
 def lines_of(texts: Texts) -> Pieces:

@@ -24,10 +24,11 @@ class DedupLines(Composite):
     """Cut out lines that stand elsewhere in the corpus: of equal ones the first `copies` stay, in order of
     id, source and place.
 
-    `unit`: a `line`, or a `paragraph`: lines with blank ones around them. `normalize`: compare without regard
-    to case, runs of white space and compatible Unicode forms (NFKC). Pieces with fewer than `min_chars`
-    characters or `min_words` words (parts between white space) are left alone. `scope`: a column; only pieces
-    of records with the same value there are compared.
+    `unit`: a `line`, a `paragraph` (lines with blank ones around them) or a `sentence`. `span`: so many of
+    them in a row are compared, and cut, as one piece: `unit: sentence, span: 3` is C4's rule; the columns
+    count single ones. `normalize`: compare without regard to case, runs of white space and compatible Unicode
+    forms (NFKC). Pieces with fewer than `min_chars` characters or `min_words` words (parts between white
+    space) are left alone. `scope`: a column; only pieces of records with the same value there are compared.
 
     Records go on with what is left; `removed_lines` and `removed_chars` say what is gone. One that loses all
     its pieces but such short ones, and of which fewer than `min_left` characters are left, white space not
@@ -40,16 +41,18 @@ class DedupLines(Composite):
     arrive stay (`LinesStream` says how much that takes).
 
     Source: CCNet (Wenzek et al. 2020) drops every paragraph, which is a line there, whose normalized hash was
-    seen before; C4 (Raffel et al. 2020) drops spans of three sentences; FineWeb (Penedo et al. 2024) tried
-    dropping repeated lines, and those of 10 words or more only (`min_words: 10`). Known difference: digits
-    and punctuation count here, unlike in CCNet, and `min_chars: 20`, our own choice, lets brackets, headings
-    and list marks stand.
+    seen before; C4 (Raffel et al. 2020, 2.2) drops all but one of equal spans of three sentences; FineWeb
+    (Penedo et al. 2024) tried dropping repeated lines, and those of 10 words or more only (`min_words: 10`).
+    Known differences: digits and punctuation count here, unlike in CCNet; `min_chars: 20`, our own choice,
+    lets brackets, headings and list marks stand; in mode `cluster` a span that others lose in its favour is
+    not cut into by one that it overlaps, and a sentence ends at its mark also after an abbreviation.
     """
 
     name = "dedup.lines"
 
     column: str = "text"
-    unit: Literal["line", "paragraph"] = "line"
+    unit: Literal["line", "paragraph", "sentence"] = "line"
+    span: int = 1
     mode: Literal["cluster", "stream"] = "cluster"
     copies: int = 1
     normalize: bool = True
@@ -61,9 +64,9 @@ class DedupLines(Composite):
     memory_bytes: int = setting(default=MEMORY_BYTES)
 
     def __post_init__(self) -> None:
-        if self.unit not in ("line", "paragraph"):
-            raise RecipeError(f"dedup.lines: unit must be line or paragraph, got {self.unit!r}")
-        for field, least in (("copies", 1), ("min_chars", 1), ("min_words", 0), ("min_left", 1),
+        if self.unit not in ("line", "paragraph", "sentence"):
+            raise RecipeError(f"dedup.lines: unit must be line, paragraph or sentence, got {self.unit!r}")
+        for field, least in (("span", 1), ("copies", 1), ("min_chars", 1), ("min_words", 0), ("min_left", 1),
                              ("shards", 1)):
             if getattr(self, field) < least:
                 raise RecipeError(f"dedup.lines: {field} must be {least} or more, got {getattr(self, field)}")
@@ -79,15 +82,16 @@ class DedupLines(Composite):
                         adds={self.column: None, COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
-        compared = Compared(unit=self.unit, normalize=self.normalize, min_chars=self.min_chars,
-                            min_words=self.min_words)
+        compared = Compared(unit=self.unit, span=self.span, normalize=self.normalize,
+                            min_chars=self.min_chars, min_words=self.min_words)
         if self.mode == "stream":
             return rows >> LinesStream(column=self.column, compared=compared, copies=self.copies,
                                        min_left=self.min_left,
                                        scope=self.scope)
         pieces = rows >> LinePieces(column=self.column, compared=compared, scope=self.scope,
                                     shards=self.shards)
-        cuts = pieces >> Repeated(copies=self.copies, shards=self.shards, memory_bytes=self.memory_bytes)
+        cuts = pieces >> Repeated(copies=self.copies, span=self.span, shards=self.shards,
+                                  memory_bytes=self.memory_bytes)
         return (rows + cuts) >> CutLines(column=self.column, compared=compared, min_left=self.min_left,
                                          shards=self.shards)
 
