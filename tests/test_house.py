@@ -166,7 +166,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 1993,
     "machine": 433,
-    "io": 4192,
+    "io": 4207,
     "io/tables": 1785,
     "sql": 399,
     "registry": 395,
@@ -199,7 +199,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12602
-    assert sum(LINES.values()) <= 29343
+    assert sum(LINES.values()) <= 29358
 
 
 def test_nothing_names_a_machine():

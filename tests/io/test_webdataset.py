@@ -24,6 +24,17 @@ from curator.io.media.webdataset import WebDataset
 from curator.testing import check_sink, check_source
 
 
+def test_a_large_member_is_read_in_pieces():
+    data = tar(("a", b"0123456789"), ("b", b"x"))
+    reader = TarReader(io.BytesIO(data))
+    found = [list(reader.pieces(4)) for _ in reader.members()]
+    assert found == [[b"0123", b"4567", b"89"], [b"x"]]
+    assert not reader.is_cut
+    reader = TarReader(io.BytesIO(data[:512 + 6]))
+    assert [list(reader.pieces(4)) for member in reader.members() if getattr(member, "name", "")] == [[b"0123", b"45"]]
+    assert reader.is_cut
+
+
 def tar(*members, form=tarfile.PAX_FORMAT, **changes) -> bytes:
     """An archive as Python's tarfile writes it; a member is a name and its content, or a `TarInfo`."""
     into = io.BytesIO()

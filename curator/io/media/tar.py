@@ -103,6 +103,21 @@ class TarReader:
         self._cut |= len(data) < size
         return None if len(data) < size else data
 
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The bytes of the present member, so many at a time; less than all if the archive ends before them
+        (`is_cut`)."""
+        while self._left:
+            data = self._take(min(size, self._left))
+            self._cut |= not data
+            self._left -= len(data) or self._left
+            if data:
+                yield data
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether bytes that a header announced were not there."""
+        return self._cut
+
     def _member(self, name: str, kind: bytes, size: int, offset: int, more: dict[str, str]) -> Member:
         what = _KINDS.get(kind, f"member of the kind {kind!r}")
         if any(key.startswith("GNU.sparse.") for key in more):

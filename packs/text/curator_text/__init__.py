@@ -8,6 +8,8 @@ from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
 from curator_text.extract.pdf import Pdf
 from curator_text.get.common_crawl import CommonCrawl
+from curator_text.get.extract_wiki import ExtractWiki
+from curator_text.get.wikipedia import Wikipedia
 from curator_text.language.language import Language
 from curator_text.lists.bad_words import BadWords
 from curator_text.lists.stop_words import StopWords
@@ -30,13 +32,13 @@ from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
     "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CodeSignals", "CommonCrawl", "Embed",
-    "ExtractHtml", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity",
-    "Pii", "Signals", "StopWords", "TextFiles", "Thresholds", "ToMegatron", "ToNanotron", "Tokenize",
-    "Translate", "UrlLists", "Warc",
+    "ExtractHtml", "ExtractWiki", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens",
+    "Pdf", "Perplexity", "Pii", "Signals", "StopWords", "TextFiles", "Thresholds", "ToMegatron",
+    "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
 ]
 
 STAGES: tuple[type, ...] = (
     Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
     Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
-    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate,
+    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki,
 )

@@ -10,6 +10,9 @@ from click.testing import CliRunner
 from curator.cli.main import main
 from packs.text.tests.archive_server import Archives, paths_gz
 from packs.text.tests.test_get_common_crawl import CRAWL, WARC, response
+from packs.text.tests.test_get_wikipedia import ARTICLE as WIKI_ARTICLE
+from packs.text.tests.test_get_wikipedia import multistream
+from packs.text.tests.test_get_wikipedia import page as wiki_page
 from packs.text.tests.test_text_recipes import ARTICLE, SPAM, page
 
 
@@ -34,3 +37,19 @@ def test_common_crawl_becomes_clean_documents(tmp_path):
     assert [row["url"] for row in rows] == ["https://a.example/0"]
     assert (counts["in"], counts["dropped"], counts["duplicate"], counts["failed"]) == (3, 1, 1, 0)
     assert rows[0]["snapshot"] == CRAWL
+
+
+def test_wikipedia_becomes_documents(tmp_path):
+    pages = [wiki_page(1, WIKI_ARTICLE), wiki_page(2, "A stub."), wiki_page(3, "#REDIRECT [[Page 1]]", redirect="Page 1")]
+    name = "simplewiki-20240601-pages-articles-multistream.xml.bz2"
+    data = multistream(pages)
+    status = {"jobs": {"articlesmultistreamdump": {"status": "done", "files": {name: {"size": len(data), "sha1": "x"}}}}}
+    server = Archives({f"simplewiki/20240601/{name}": data, "simplewiki/20240601/dumpstatus.json": json.dumps(status).encode()})
+    try:
+        counts, rows = run(tmp_path, "text/wikipedia", read__base_url=server.url, read__private="true", read__date="20240601")
+    finally:
+        server.close()
+    assert [row["id"] for row in rows] == ["simplewiki-1"]
+    assert rows[0]["text"].startswith("**Niue** is an island country")
+    assert "## History" in rows[0]["text"]
+    assert (counts["in"], counts["dropped"]) == (3, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 
@@ -16,6 +17,7 @@ from curator_text import (
     CommonCrawl,
     Embed,
     ExtractHtml,
+    ExtractWiki,
     Fasttext,
     Language,
     Llm,
@@ -35,6 +37,7 @@ from curator_text import (
     Translate,
     UrlLists,
     Warc,
+    Wikipedia,
 )
 
 from curator.api.tasks import TextBatch
@@ -53,6 +56,10 @@ PAGE = ("<html><head><title>The &amp; title</title></head><body><nav>menu</nav><
         "</body></html>").encode()
 
 
+WIKI = (b"<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>'''A''' [[b]].</text></revision></page>"
+        b"<page><title>U</title><ns>4</ns><id>2</id><revision><id>3</id><text>c</text></revision></page><page><id>")
+
+
 def texts(**columns):
     return TextBatch(pa.table({"id": [f"r{n}" for n in range(len(TEXTS))], "source": ["s"] * len(TEXTS),
                                "text": pa.array(TEXTS, pa.string()), **columns}))
@@ -65,6 +72,13 @@ def pages():
 
 def pdfs():
     return TextBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "bytes": pa.array([BOOK, None, b"no pdf"], pa.binary())}))
+
+
+def wiki_pages():
+    return TextBatch(pa.table({"id": ["a", "b", "c", "d"], "source": ["s"] * 4,
+                               "wikitext": pa.array(["== A ==\nb [[c]] {{d}}", None, None, ""], pa.string()),
+                               "html": pa.array([None, b"<p>a <b>b</b></p>", None, None], pa.binary()),
+                               "prefixes": pa.array([["Datei"], None, None, []], pa.list_(pa.string()))}))
 
 
 def archive():
@@ -88,6 +102,7 @@ def server():
 
 def test_the_pack(tmp_path, server):
     (tmp_path / "crawl.warc.gz").write_bytes(archive())
+    (tmp_path / "tinywiki-pages.xml.bz2").write_bytes(bz2.compress(WIKI))
     crawl = tmp_path / "crawl-data" / "CC-MAIN-2024-10"
     crawl.mkdir(parents=True)
     (crawl / "warc.paths.gz").write_bytes(gzip.compress(b"crawl.warc.gz\n"))
@@ -107,9 +122,11 @@ def test_the_pack(tmp_path, server):
     check_pack("text", [
         Warc(path=str(tmp_path / "crawl.warc.gz")),
         TextFiles(path=str(files)),
+        Wikipedia(path=str(tmp_path / "tinywiki-pages.xml.bz2")),
         CommonCrawl(snapshots=["2024-10"], base_url=str(tmp_path)),
         (ExtractHtml(max_html_bytes=5000), pages()),
         (Pdf(), pdfs()),
+        (ExtractWiki(), wiki_pages()),
         (Clean(), texts()),
         (Language(keep=["en", "de", "und"], score_min=0.1), texts()),
         (C4Lines(), texts()),

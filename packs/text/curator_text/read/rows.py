@@ -12,7 +12,7 @@ from curator.api.stage import Outputs
 from curator.api.tasks import TextBatch
 
 BATCH_ROWS, BATCH_BYTES = 500, 2 << 20
-_EXTRA = {"dropped": [("reason", pa.string())],
+_EXTRA = {"dropped": [("reason", pa.string())], "duplicate": [("duplicate_of", pa.string())],
           "failed": [("offset", pa.int64()), ("error", pa.string()), ("traceback", pa.string())]}
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying again would not help
 
