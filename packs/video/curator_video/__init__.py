@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from curator_video import clips, copies, measures, models, read, shots, write
+from curator_video import clips, copies, measures, models, once, read, shots, write
 
 STAGES: tuple[type, ...] = (
     *read.STAGES,
     *shots.STAGES,
+    *once.STAGES,
     *clips.STAGES,
     *measures.STAGES,
     *copies.STAGES,

@@ -19,6 +19,7 @@ from curator_video.models.caption_server import CaptionServer
 from curator_video.models.embed import Embed
 from curator_video.models.enhance import Enhance
 from curator_video.models.text_match import TextMatch
+from curator_video.once.clips import Clips
 from curator_video.read.decode import Decode
 from curator_video.read.files import VideoFiles
 from curator_video.read.manifest import Manifest
@@ -46,7 +47,8 @@ def of_reading(folder):
     yield VideoFiles(path=str(folder)), None
     (folder / "list.jsonl").write_text('{"path": "one.mp4", "start_s": 0.5}\n')
     yield Manifest(path=str(folder / "list.jsonl")), None
-    yield from ((stage, given, either) for stage in (Probe(), Decode(), Shots(), Vectors(), SoundLevel(), Cut(), Frames(fps=2),
+    yield from ((stage, given, either) for stage in (Probe(), Decode(), Shots(), Clips(spans={"min": 0.2}), Vectors(), SoundLevel(),
+                                                Cut(), Frames(fps=2),
                                                 Audio(rate=16_000)))
     long = given.with_columns({"duration": pa.array([12.0, None, 1.0])})
     yield Stride(), long, either

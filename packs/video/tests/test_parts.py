@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from curator_video.once.clips import Clips
 from curator_video.read import interlace
 from curator_video.read.probe import Probe
 from curator_video.shots import shots as module
@@ -157,7 +158,7 @@ def test_video_split_makes_the_same_clips_of_parts(tmp_path):
     (tmp_path / "film.mp4").write_bytes(film(pictures, 25, sound=sine(300, 20.5), options=options))
     recipe = CliRunner().invoke(main, ["recipes", "video/split"]).output
     (tmp_path / "split.yaml").write_text(recipe)
-    (tmp_path / "parts.yaml").write_text(recipe.replace("  - video.shots\n", "  - video.parts: {minutes: 0.08}\n  - video.shots\n"))
+    (tmp_path / "parts.yaml").write_text(recipe.replace("  - video.clips:", "  - video.parts: {minutes: 0.08}\n  - video.clips:"))
     made = {}
     for name, workers in (("split", "0"), ("parts", "2")):
         words = ["run", str(tmp_path / f"{name}.yaml"), "--set", f"read.path={tmp_path}/film.mp4", "--out", str(tmp_path / name)]
@@ -168,7 +169,7 @@ def test_video_split_makes_the_same_clips_of_parts(tmp_path):
                             for key, clip in members(tmp_path / name / "data", ".mp4").items())
     assert len(made["split"]) == 5
     assert made["parts"] == made["split"]
-    assert Parts.resources != Shots.resources  # else the plan puts them into one worker
+    assert Parts.resources != Clips.resources  # else the plan puts them into one worker
 
 
 def test_what_parts_cannot_know_is_refused():

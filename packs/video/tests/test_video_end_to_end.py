@@ -48,7 +48,7 @@ def calm(films, tmp_path_factory):
     done = CliRunner().invoke(main, words(out, films, "--workers", "0"))
     assert done.exit_code == 0, done.output
     found = contents(out)
-    assert [sum(place == wanted for place, _, _ in found) > 0 for wanted in ("data", "dropped/spans", "failed/probe")] == [True] * 3
+    assert [sum(place == wanted for place, _, _ in found) > 0 for wanted in ("data", "dropped/clips", "failed/probe")] == [True] * 3
     assert any(place.startswith("duplicate") for place, _, _ in found)
     return found
 

@@ -81,7 +81,7 @@ def test_shots_become_clips_with_their_sound(split):
 def test_what_is_left_out_says_why(split):
     out, stats = split
     assert {(row["source"].rpartition("/")[2], row["reason"]) for row in table(out / "dropped/source")} == {("small.mp4", "too_small")}
-    assert [(row["source"].rpartition("/")[2], row["reason"]) for row in table(out / "dropped/spans")] == [("shots.mp4", "too_short")]
+    assert [(row["source"].rpartition("/")[2], row["reason"]) for row in table(out / "dropped/clips")] == [("shots.mp4", "too_short")]
     assert {row["source"].rpartition("/")[2]: row["error"].partition(":")[0] for row in table(out / "failed/probe")} == {
         "sound.mp4": "no_video", "page.mp4": "not_media"}
     copy, = table(out / "duplicate/dedup.near")

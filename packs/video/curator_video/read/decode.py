@@ -32,6 +32,19 @@ class TooMuch(Exception):
 
 
 @dataclass
+class Taken:
+    """The pictures of a span: times and thumbnails of all, `frames` those that are wanted; how many packets of it were damaged, and
+    how many pictures went back in time."""
+
+    times: list[float]
+    thumbs: list[np.ndarray]
+    frame_times: list[float]
+    frames: list[np.ndarray]
+    damaged: int
+    backward: int
+
+
+@dataclass
 class Decoded:
     """What becomes of a record: arrays by payload, columns; or why there are none."""
 
@@ -135,24 +148,24 @@ class Decode(Stage):
         from curator_video.read.interlace import Combing
 
         self._bad, self._length, self._combing = BadFilm, length_of, Combing
-        self._choice = Choice(self.pick, self.fps, self.count)
-        self._options = {"max_pixels": self.max_pixels}
+        self.choice = Choice(self.pick, self.fps, self.count)
+        self.options = {"max_pixels": self.max_pixels}
         self._keys_only = self.pick == "keyframes" and not self.thumbs
         if self._keys_only:
-            self._options["skip_frame"] = "NONKEY"
+            self.options["skip_frame"] = "NONKEY"
 
     def process(self, batch: Batch) -> Iterator[Outputs]:
         waiting: list[Decoded] = []
-        with Films(self.storage_options, **self._options) as films:
+        with Films(self.storage_options, **self.options) as films:
             for part in parts_of(batch):
-                waiting.append(self._decoded(films, part))
+                waiting.append(self.decoded(films, part))
                 if sum(one.nbytes for one in waiting) >= ANSWER_BYTES:
-                    yield self._answer(batch, waiting)
+                    yield self.answer(batch, waiting)
                     waiting = []
         if waiting or not len(batch):
-            yield self._answer(batch, waiting)
+            yield self.answer(batch, waiting)
 
-    def _decoded(self, films: Films, part: Part) -> Decoded:
+    def decoded(self, films: Films, part: Part) -> Decoded:
         try:
             film = films.open(part)
             begin, end = part.begin, part.end
@@ -181,7 +194,7 @@ class Decode(Stage):
         combing = self._combing(COMB_S)
         woven = self.deinterlace == "yes" or (self.deinterlace == "auto" and part.combed)
         pictures = self._watched(film.frames(begin, end, woven), film, begin, thumbs, combing)
-        for time, frame in chosen(pictures, self._choice, begin, end, seen):
+        for time, frame in chosen(pictures, self.choice, begin, end, seen):
             if time != latest[0]:
                 latest = time, film.upright(frame, size)
             frames.append(latest[1])
@@ -190,20 +203,25 @@ class Decode(Stage):
                 raise TooMuch("too_large")
         if not seen.times:
             raise self._bad(f"no_frames: no picture from {begin:g} to {'the end' if end is None else f'{end:g}'} s")
+        taken = Taken(seen.times, thumbs, times, frames, film.corrupt - corrupt, film.backward - backward)
+        return self.made(part, film, taken, None if woven else combing.ratio, size)
+
+    def made(self, part: Part, film: Film, taken: Taken, combs: float | None, size: tuple[int, int]) -> Decoded:
+        """What becomes of a record of which these pictures are taken, of so many pixels. `combs`: share of its pixels."""
         payloads = {}
         if self.pick != "none":
-            payloads = {"frames": np.stack(frames) if frames else np.empty((0, size[1], size[0], 3), np.uint8),
-                        "timestamps": np.array(times, np.float64) + part.shift}
+            payloads = {"frames": np.stack(taken.frames) if taken.frames else np.empty((0, size[1], size[0], 3), np.uint8),
+                        "timestamps": np.array(taken.frame_times, np.float64) + part.shift}
         if self.thumbs:
-            payloads |= {"thumbs": np.stack(thumbs), "thumb_times": np.array(seen.times, np.float64) + part.shift}
-        stop = max(seen.end, 0.0) if part.end is None else part.end
-        said = (film.stream_s or 0.0) if part.end is None else part.end
-        short = (part.end is None and film.truncated) or (seen.end < said - SHORT_S and not self._keys_only)
-        notes = {"damaged": film.corrupt > corrupt, "truncated": short,
-                 "times_go_back": film.backward > backward, "no_times": film.by_count}
-        columns = {"decoded_frames": len(seen.times), "corrupt_frames": film.corrupt - corrupt,
+            payloads |= {"thumbs": np.stack(taken.thumbs), "thumb_times": np.array(taken.times, np.float64) + part.shift}
+        last = Seen(taken.times).end
+        begin, stop = part.begin, max(last, 0.0) if part.end is None else part.end
+        short = last < ((film.stream_s or 0.0) if part.end is None else part.end) - SHORT_S and not self._keys_only
+        notes = {"damaged": taken.damaged > 0, "truncated": short or (part.end is None and film.truncated),
+                 "times_go_back": taken.backward > 0, "no_times": film.by_count}
+        columns = {"decoded_frames": len(taken.times), "corrupt_frames": taken.damaged,
                    "decode_note": ", ".join(name for name, found in notes.items() if found) or None,
-                   "comb_ratio": None if woven else combing.ratio, "hdr": film.hdr,
+                   "comb_ratio": combs, "hdr": film.hdr,
                    "start_s": begin + part.shift, "end_s": stop + part.shift, "duration": stop - begin}
         return Decoded(part.row, payloads=payloads, columns=columns)
 
@@ -218,7 +236,7 @@ class Decode(Stage):
             combing.add(time, frame)
             yield time, frame
 
-    def _answer(self, batch: Batch, found: list[Decoded]) -> Outputs:
+    def answer(self, batch: Batch, found: list[Decoded]) -> Outputs:
         ports: dict[str, list[Decoded]] = {"out": []}
         for one in found:
             ports.setdefault(one.port, []).append(one)

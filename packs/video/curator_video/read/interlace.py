@@ -32,9 +32,13 @@ class Combing:
 
     @property
     def ratio(self) -> float | None:
-        """The mean of the quarter of the pictures that have the most; None where none could be looked at."""
-        most = sorted(self._found, reverse=True)[:-(-len(self._found) // HIGHEST)]
-        return sum(most) / len(most) if most else None
+        return most_combed(self._found)
+
+
+def most_combed(found: list[float]) -> float | None:
+    """The mean of the quarter of the pictures that have the most; None where none could be looked at."""
+    most = sorted(found, reverse=True)[:-(-len(found) // HIGHEST)]
+    return sum(most) / len(most) if most else None
 
 
 def combed(frame: Any) -> float | None:

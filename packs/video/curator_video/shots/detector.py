@@ -17,7 +17,7 @@ from curator_video.shots.pictures import Bars, distance, distances
 RULES = 0.4  # the score at which each rule holds exactly
 BLANK = 2.0  # deviation of luma of a picture that shows nothing
 _SEEN = 6.0  # and of one whose content can be told from noise
-BLOCK_S = 2.56  # pictures looked at together are those between two multiples of it, wherever one begins to look
+BLOCK_S = 0.64  # pictures looked at together are those between two multiples of it, wherever one begins to look
 _BLOCK = 256  # and no more
 _MOST = 600  # pictures of the window, whatever their rate
 _AROUND = 8  # pictures on each side that say what is usual
@@ -62,6 +62,7 @@ class Detector:
                  counted: tuple[float, float] = (-np.inf, np.inf)) -> None:
         self._flash_s, self._window_s, self._floor, self._counted = flash_s, window_s, floor, counted
         self.found = Found()
+        self.likely: list[float] = []  # of the pictures looked at last, those with which a shot may begin
         self._bars = Bars()
         self._new: list[tuple[float, np.ndarray, np.ndarray | None]] = []
         self._time = self._std = self._mean = self._far = self._levels = np.zeros(0)
@@ -77,6 +78,11 @@ class Detector:
             self._measure()
             self._judge(last=False)
         self._new.append((time, thumb, chroma))
+
+    @property
+    def measured(self) -> float:
+        """The time of the last picture that was looked at; those behind it wait for the next block."""
+        return float(self._time[-1]) if len(self._time) else -np.inf
 
     @property
     def settled(self) -> float:
@@ -125,6 +131,7 @@ class Detector:
         for name, values in (("_time", times), ("_std", flat[1:].std(axis=1)), ("_mean", flat[1:].mean(axis=1)),
                              ("_far", far), ("_levels", levels)):
             setattr(self, name, np.concatenate([getattr(self, name), values]))
+        self.likely = times[(far > _CUT) | ((levels > _LEVELS) & (far > _LEAST))].tolist()
 
     def _picture(self, at: int) -> np.ndarray:
         assert self._thumbs is not None

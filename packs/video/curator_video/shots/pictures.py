@@ -79,7 +79,7 @@ class Bars:
     Not by all that was seen: what is found at a place of a film is to rest on what is near it.
     """
 
-    WINDOW = 8
+    WINDOW = 32
 
     def __init__(self) -> None:
         self._blocks: deque[tuple[int, int, list[np.ndarray]]] = deque()

@@ -70,6 +70,7 @@ class Shots(Stage):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     batch_size = 1
+    version = 2
 
     def __post_init__(self) -> None:
         if not FLOOR <= self.threshold < 1:
@@ -130,7 +131,7 @@ class Shots(Stage):
         for time, frame in film.frames(part.begin, part.end):
             detector.add(time + part.shift, film.thumb(frame), film.chroma(frame))
             combing.add(time, frame)
-            last = _end_of(time, frame)
+            last = end_of(time, frame)
         end = last if last is None or part.end is None else min(last, part.end)
         found = detector.finish(None if end is None else end + part.shift)
         if found.start is None:
@@ -140,12 +141,11 @@ class Shots(Stage):
     def _found_in_part(self, film: Film, part: Part, begin: float, end: float) -> Looked:
         """What begins in a part, as one who looks at the film from `begin` to `end` finds it.
 
-        He knows what was before: so looking begins as long before the part as anything counts, at a block of his.
+        He knows what was before: so looking begins as long before the part as anything counts.
         """
         assert part.end is not None
         first = part.begin <= begin
-        context = 2 * self.window + _AROUND / float(film.rate)
-        lead = begin if first else max(begin, ((part.begin - context) // BLOCK_S - Bars.WINDOW) * BLOCK_S)
+        lead = begin if first else self.lead(film, part.begin, begin)
         detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR, counted=(part.begin, part.end))
         combing = self._combing()
         own, settled, last = (part.begin, part.end), part.end, None
@@ -153,7 +153,7 @@ class Shots(Stage):
             detector.add(time, film.thumb(frame), film.chroma(frame))
             if part.begin <= time < part.end:
                 combing.add(time, frame)
-            last = _end_of(time, frame)
+            last = end_of(time, frame)
             if detector.settled > settled:
                 settled, seen = detector.settled, detector.found
                 made = stretch(seen.boundaries, own, seen.start if first else None, settled, None, self.threshold)
@@ -165,6 +165,11 @@ class Shots(Stage):
         made = stretch(found.boundaries, own, found.start if first else None, end, found.end or end, self.threshold)
         assert made is not None
         return Looked(found, made, combing.ratio)
+
+    def lead(self, film: Film, begin: float, earliest: float) -> float:
+        """Where one begins to look who knows what counts at `begin`: a block as whoever looks at the whole film has."""
+        context = 2 * self.window + _AROUND / float(film.rate)
+        return max(earliest, ((begin - context) // BLOCK_S - Bars.WINDOW) * BLOCK_S)
 
     def _columns(self, looked: list[Looked]) -> tuple[dict[str, pa.Array], dict[str, int]]:
         own = [one.place.of(sorted(one.found.boundaries, key=lambda made: (made.start, made.end))) for one in looked]
@@ -193,5 +198,6 @@ class Shots(Stage):
         return made
 
 
-def _end_of(time: float, frame: Any) -> float | None:
+def end_of(time: float, frame: Any) -> float | None:
+    """When a picture goes, if it says how long it is shown."""
     return time + float(frame.duration * frame.time_base) if frame.duration and frame.time_base else None

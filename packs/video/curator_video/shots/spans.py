@@ -95,22 +95,22 @@ class Spans(Stage):
 
     def process(self, batch: Batch) -> Iterator[Outputs]:
         batch = batch.as_type(VideoBatch).with_payloads(encoded=None, frames=None, timestamps=None)
-        films = [self._clips(spans, *place) for spans, place in zip(batch.column(self._read), extents(batch), strict=True)]
-        counts: dict[str, int] | None = _account(films, extents(batch))
+        films = [self.clips(spans, *place) for spans, place in zip(batch.column(self._read), extents(batch), strict=True)]
+        counts: dict[str, int] | None = account(films, extents(batch))
         bare = batch.without([name for name in {self.by, "shots", "boundaries"} if name in batch.columns])
         some = np.array([len(clips) > 0 for clips in films], bool)
         for rows in _groups(bare, films):
-            made = _children(bare.take(rows), [films[row] for row in rows])
+            made = children(bare, [row for row in rows for _ in films[row]], [clip for row in rows for clip in films[row]])
             good = np.array([clip["kept"] for row in rows for clip in films[row]], bool)
             ports = {"out": made.filter(good), "dropped": made.filter(~good).with_reason("too_short")}
             yield Outputs({port: found for port, found in ports.items() if len(found)}, counts=counts)
             counts = None
         if not some.all():
-            yield Outputs(dropped=_childless(bare.filter(~some)).with_reason("no_clips"), counts=counts)
+            yield Outputs(dropped=childless(bare.filter(~some)).with_reason("no_clips"), counts=counts)
         elif not len(batch):
-            yield Outputs(out=_childless(bare))
+            yield Outputs(out=childless(bare))
 
-    def _clips(self, spans: list[dict] | None, start: float, end: float | None) -> list[dict[str, Any]]:
+    def clips(self, spans: list[dict] | None, start: float, end: float | None) -> list[dict[str, Any]]:
         if spans is None:
             return []
         if self.threshold is not None:
@@ -119,14 +119,18 @@ class Spans(Stage):
             spans = shots_of([Boundary(**one) for one in spans], start, last, self.threshold)
         made: list[dict[str, Any]] = []
         for span in spans:
-            made += self._cut(span) if span and span["start"] is not None and span["end"] is not None else []
-        return made
+            made += self.cut(span) if span and span["start"] is not None and span["end"] is not None else []
+        return [clip | {"index": k} for k, clip in enumerate(made)]
 
-    def _cut(self, span: dict) -> list[dict[str, Any]]:
+    def first(self, start: float, before: str) -> float:
+        """Where the clip begins of a shot that begins so."""
+        return start + self.crop + (self.margin if before in GRADUAL else 0.0)
+
+    def cut(self, span: dict) -> list[dict[str, Any]]:
         """The clips of one shot, or the shot as it is, if that is too short."""
         before, after = span.get("before") or START, span.get("after") or END
         whole = {"start": float(span["start"]), "end": float(span["end"]), "before": before, "after": after, "kept": False}
-        first = whole["start"] + self.crop + (self.margin if before in GRADUAL else 0.0)
+        first = self.first(whole["start"], before)
         stop = whole["end"] - self.crop - (self.margin if after in GRADUAL else 0.0)
         length = stop - first
         if length < max(self.min - EPSILON_S, EPSILON_S):
@@ -155,17 +159,21 @@ def _groups(batch: Batch, films: list[list[dict]]) -> Iterator[list[int]]:
         yield rows
 
 
-def _children(batch: Batch, films: list[list[dict]]) -> Batch:
-    clips = [clip for film in films for clip in film]
+def children(batch: Batch, rows: list[int], clips: list[dict]) -> Batch:
+    """A record of each clip; `rows`: those of the films that they are of."""
+    made = batch.take(rows)
+    parents = made.column("id")
     starts, ends = (pa.array([clip[name] for clip in clips], pa.float64()) for name in ("start", "end"))
-    return batch.explode([len(film) for film in films]).with_columns({
+    return made.with_columns({
+        "id": pa.array([f"{parent}#{clip['index']}" for parent, clip in zip(parents, clips, strict=True)], pa.string()),
+        "parent": pa.array(parents, pa.string()),
         "start_s": starts, "end_s": ends, "duration": pa.array([clip["end"] - clip["start"] for clip in clips], pa.float64()),
-        "clip_index": pa.array([k for film in films for k in range(len(film))], pa.int32()),
+        "clip_index": pa.array([clip["index"] for clip in clips], pa.int32()),
         "shot_before": pa.array([clip["before"] for clip in clips], pa.string()),
         "shot_after": pa.array([clip["after"] for clip in clips], pa.string())})
 
 
-def _childless(batch: Batch) -> Batch:
+def childless(batch: Batch) -> Batch:
     """Films without a clip, with the columns that clips have."""
     places = extents(batch)
     made: dict[str, pa.Array] = {
@@ -177,7 +185,7 @@ def _childless(batch: Batch) -> Batch:
     return batch.with_columns(made | {name: pa.nulls(len(batch), kind) for name, kind in missing.items()})
 
 
-def _account(films: list[list[dict]], places: list[tuple[float, float | None]]) -> dict[str, int]:
+def account(films: list[list[dict]], places: list[tuple[float, float | None]]) -> dict[str, int]:
     """Milliseconds in clips, in what is too short, in neither. What two spans share counts once, as part of a clip if of any."""
     found = {"kept_ms": 0, "short_ms": 0, "rest_ms": 0}
     for clips, (start, end) in zip(films, places, strict=True):
