@@ -36,6 +36,10 @@ FORK_SERVER = -1  # where a process number stands otherwise
 # theirs on import.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
               "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+# What a process lets go is the system's again: GNU's allocator otherwise keeps up to twice the largest block
+# that was ever freed (32 MB), and Arrow's own keeps more, in every worker. In bytes.
+LITTLE_KEPT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "4000000",
+               "MALLOC_TRIM_THRESHOLD_": "8000000"}
 SIZE = struct.Struct("!i")  # goes before each message, as `multiprocessing.connection` has it
 
 
@@ -119,7 +123,7 @@ class Processes:
             [sys.executable, "-c", "from curator.worker.fork_server import main; main()",
              str(theirs.fileno()), job],
             pass_fds=[theirs.fileno(), *keep], start_new_session=True, stdin=subprocess.DEVNULL,
-            env={**ONE_THREAD, **os.environ, "PYTHONPATH": paths})
+            env={**ONE_THREAD, **LITTLE_KEPT, **os.environ, "PYTHONPATH": paths})
         theirs.close()
         self.selector.register(self.fork_server, selectors.EVENT_READ, self._hear_fork_server)
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, Unit, setting
-from curator.io.files.folder import list_files
+from curator.io.files.folder import Folder, list_files
 from curator.io.media.sink import is_bytes
 from curator.io.media.types import extension_of
 from curator.io.source import FileSource, as_paths
@@ -38,12 +38,14 @@ class Manifest(Source):
     manifest. A line that has neither a path nor bytes, or whose seconds are no number, leaves on `failed`.
 
     `path`: files, folders, globs or URLs, one or several. `root`: the folder from which paths count, if not
-    the manifest's. `names`: other names for columns, old to new. `storage_options`: what the filesystem wants
+    the manifest's. `names`: other names for columns, old to new. `exists`: look whether there is a file at
+    each path; a line whose file is missing leaves on `failed`. `storage_options`: what the filesystem wants
     (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
     path: str | list[str] = setting()
     root: str | None = None
+    exists: bool = False
     names: dict[str, str] = field(default_factory=dict)
     storage_options: dict[str, Any] | None = setting(default=None)
     unit_bytes: int = setting(default=TARGET_BYTES)
@@ -130,6 +132,8 @@ class Manifest(Source):
             yield Outputs(dropped=batch.filter(skipped).with_reason(self.skip.strip("_")))
             batch = batch.filter(~skipped)
         made, lost = self._located(batch.without([self.skip]), base)
+        if self.exists:
+            lost = [fault or gone for fault, gone in zip(lost, self._missing(made), strict=True)]
         made, wrong = self.checked(made)
         faults = [one or other for one, other in zip(lost, wrong, strict=True)]
         good = np.array([fault is None for fault in faults], bool)
@@ -159,6 +163,18 @@ class Manifest(Source):
         made = batch.without([] if holder is None else [holder])
         return made.with_columns({"path": pa.array(paths, pa.string()), "bytes": contents,
                                   "extension": pa.array(endings, pa.string())}), faults
+
+    def _missing(self, batch: Batch) -> list[str | None]:
+        """For each row what is wrong where no file lies at its path."""
+        held = batch.rows.column("bytes").is_valid().to_pylist()
+        paths = batch.column("path")
+        gone = set()
+        for path in {one for one, has in zip(paths, held, strict=True) if one and not has}:
+            folder = Folder.open(posixpath.dirname(path), self.storage_options)
+            if not folder.exists(posixpath.basename(path)):
+                gone.add(path)
+        return [f"no such file: {path}" if path in gone and not has else None
+                for path, has in zip(paths, held, strict=True)]
 
 
 def _joined(base: str, path: Any) -> str | None:

@@ -137,17 +137,20 @@ def test_asr_filter_sorts_transcripts(tmp_path):
     lines = [("good", said, said), ("nearly", said, said.replace("lazy", "hazy")),
              ("other", said, "something else altogether was said here"),
              ("cut", said, "fox jumps over the lazy dog"), ("loop", said, "so so so so so so so so"), ("fast", said * 5, said),
-             ("empty", "", said), ("unheard", said, "")]
+             ("empty", "", said), ("unheard", said, ""), ("missing", said, said)]
+    for name, *_ in lines[:-1]:
+        (tmp_path / f"{name}.wav").touch()
     manifest = tmp_path / "manifest.jsonl"
     manifest.write_text("\n".join(json.dumps({"audio_filepath": f"{name}.wav", "offset": 1.5, "duration": 3.0, "text": text,
                                               "pred_text": heard}) for name, text, heard in lines))
     out = tmp_path / "out"
-    run(out, "audio/asr-filter", "--set", f"read.path={manifest}")
+    run(out, "audio/asr-filter", "--set", f"read.path={manifest}", "--set", "max_failed=0.5")
     kept, review = (read(out / "data" / name) for name in ("kept", "review"))
     reasons = {row["path"].rpartition("/")[2][:-4]: row["reason"]
                for stage in ("rates", "made_up", "wer") for row in table(out / "dropped" / stage)}
     assert kept == {"good"}
     assert review == set()
+    assert [row["error"] for row in table(out / "failed/manifest")] == [f"no such file: {tmp_path}/missing.wav"]
     assert reasons == {"other": "other_words", "nearly": "other_words", "cut": "other_words", "loop": "made_up", "fast": "too_fast",
                        "empty": "no_text", "unheard": "other_words"}
 

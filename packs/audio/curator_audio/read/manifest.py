@@ -29,6 +29,7 @@ class Manifest(manifest.Manifest):
 
     `path`: files, folders, globs or URLs, one or several. `root`: the folder from which paths count, if not
     the manifest's. `names`: other names for columns, old to new: `{wav: path, sentence: text}`.
+    `exists`: look whether there is a file at each path; a line whose file is missing leaves on `failed`.
     `storage_options`: what the filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and
     done again after a crash, as one.
 
