@@ -3,6 +3,7 @@
 from curator_text.clean.c4 import C4Lines
 from curator_text.clean.clean import Clean
 from curator_text.clean.noise_lines import NoiseLines
+from curator_text.code.secrets import CodeSecrets
 from curator_text.code.signals import CodeSignals
 from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
@@ -31,14 +32,14 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CodeSignals", "CommonCrawl", "Embed",
-    "ExtractHtml", "ExtractWiki", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens",
-    "Pdf", "Perplexity", "Pii", "Signals", "StopWords", "TextFiles", "Thresholds", "ToMegatron",
-    "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
+    "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CodeSecrets", "CodeSignals", "CommonCrawl",
+    "Embed", "ExtractHtml", "ExtractWiki", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines",
+    "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "StopWords", "TextFiles", "Thresholds",
+    "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
 ]
 
 STAGES: tuple[type, ...] = (
     Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
     Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
-    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki,
+    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
 )

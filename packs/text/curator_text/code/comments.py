@@ -59,7 +59,8 @@ def _string(mark: str, stop: str) -> str:
 def _alone(text: str, begin: int, end: int) -> bool:
     """Whether a string is a statement by itself: first in its line, last in it, and no argument or value."""
     before = text[text.rfind("\n", 0, begin) + 1:begin]
-    if before.strip().lower() not in ("", "r", "u") or text[end:end + 40].lstrip(" \t\r;")[:1] not in ("", "\n", "#"):
+    behind = text[end:end + 40].lstrip(" \t\r;")[:1]
+    if before.strip().lower() not in ("", "r", "u") or behind not in ("", "\n", "#"):
         return False
     above = text[max(0, begin - 2000):begin - len(before)].rstrip()
     return not above.endswith(tuple(_OPEN))

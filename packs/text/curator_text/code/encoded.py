@@ -55,7 +55,8 @@ def _is_base64(piece: str) -> bool:
     head = piece[:1024]
     size = len(head)
     if not re.search("[^0-9a-fA-F]", head):
-        return bool(re.search("[a-fA-F]", head) and re.search("[0-9]", head))  # hexadecimal without separators
+        # hexadecimal without separators
+        return bool(re.search("[a-fA-F]", head) and re.search("[0-9]", head))
     lower, upper = sum(map(str.islower, head)), sum(map(str.isupper, head))
     return (len(set(head)) >= 24 and upper >= size / 10 and lower >= size / 10
             and sum(map(str.isdigit, head)) >= size / 50 and head.count("/") <= size / 12)

@@ -79,13 +79,14 @@ def load_languages(table: str | None) -> Languages:
     where = "the table of languages" + ("" if table is None else f" {table}")
     given = read_yaml(str(PACKAGED if table is None else table), where)
     if unknown := given.keys() - {"languages", "ambiguous", "styles"}:
-        raise RecipeError(f"{where}: there are languages, ambiguous and styles, but no {sorted(unknown)[0]!r}")
+        raise RecipeError(f"{where}: there are languages, ambiguous and styles, but no "
+                          f"{sorted(unknown)[0]!r}")
     languages, styles = _mapping(given, "languages", where), _mapping(given, "styles", where)
     for kind, entries, known in (("language", languages, _LANGUAGE_FIELDS), ("style", styles, _STYLE_FIELDS)):
         for name, entry in entries.items():
             if not isinstance(entry, Mapping) or entry.keys() - known:
-                raise RecipeError(f"{where}, {kind} {name!r}: expected a mapping of {', '.join(sorted(known))}"
-                                  f", got {entry!r}")
+                raise RecipeError(f"{where}, {kind} {name!r}: expected a mapping of "
+                                  f"{', '.join(sorted(known))}, got {entry!r}")
     for name, entry in languages.items():
         if "comments" in entry and entry["comments"] not in styles:
             raise RecipeError(f"{where}, language {name!r}: there is no style {entry['comments']!r}")
@@ -134,16 +135,16 @@ def _inverted(languages: Mapping[str, Mapping[str, Any]], field: str, where: str
     for language, entry in languages.items():
         for name in entry.get(field, ()):
             if made.setdefault(str(name).lower(), language) != language:
-                raise RecipeError(f"{where}: {name!r} stands for {made[str(name).lower()]} and {language}; name "
-                                  "it below ambiguous, with patterns that tell them apart")
+                raise RecipeError(f"{where}: {name!r} stands for {made[str(name).lower()]} and {language}; "
+                                  "name it below ambiguous, with patterns that tell them apart")
     return made
 
 
 def _choices(ending: str, choices: Any, languages: Mapping[str, Any],
              where: str) -> tuple[tuple[str, re.Pattern[str] | None], ...]:
     if not isinstance(choices, list) or not choices or "pattern" in choices[-1]:
-        raise RecipeError(f"{where}, ending {ending!r}: expected a list of languages with patterns, and a last "
-                          "one without")
+        raise RecipeError(f"{where}, ending {ending!r}: expected a list of languages with patterns, and a "
+                          "last one without")
     made = []
     for choice in choices:
         if choice.get("language") not in languages:

@@ -46,8 +46,8 @@ class CodeSignals(Stage):
     scripts and styles, and its share `code_visible_ratio`. With a `tokenizer` also `code_chars_per_token`.
     All null where there is no text; of a text of over 8 million characters the first are measured.
 
-    `column`: the text. `path_column`: its path or name. `language_column`: the language if it is known already,
-    as The Stack's `lang`; else it is told by name and content. `table`: a YAML of your own in place of
+    `column`: the text. `path_column`: its path or name. `language_column`: the language if it is known
+    already, as The Stack's `lang`; else it is told by name and content. `table`: a YAML of your own in place of
     `curator_text/code/languages.yaml`, which says what ending is what language and how its comments look.
     `tokenizer`: as in `text.tokenize`.
 

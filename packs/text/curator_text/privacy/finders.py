@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from curator_text.privacy.secrets import find_secrets
+
 _Check = Callable[[re.Match[str]], bool]
 
 
@@ -138,38 +140,16 @@ def _is_iban(match: re.Match[str]) -> bool:
 
 _SSN = re.compile(r"(?<![\w.-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 
-# -- secrets -------------------------------------------------------------------------------------------------
 
-# As the services that give them out document their shapes, so that they can be found in code.
-_KEY = re.compile("|".join((
-    r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z2-7]{16}(?![A-Za-z0-9])",              # Amazon
-    r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{36}(?![A-Za-z0-9])",              # GitHub
-    r"github_pat_[A-Za-z0-9_]{82}(?![A-Za-z0-9])",
-    r"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{20}(?![A-Za-z0-9_-])",              # GitLab
-    r"(?<![A-Za-z0-9])xox[abprs]-(?:\d{10,13}-)+[A-Za-z0-9-]{16,64}",         # Slack
-    r"(?<![A-Za-z0-9])[rs]k_live_[A-Za-z0-9]{24,99}",                         # Stripe
-    r"(?<![A-Za-z0-9])hf_[A-Za-z]{34}(?![A-Za-z0-9])",                        # Hugging Face
-    r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",                # Google
-    r"(?<![A-Za-z0-9])sk-(?:proj-|svcacct-|ant-api03-)?[A-Za-z0-9_-]{40,200}",  # OpenAI, Anthropic
-    r"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])",                    # npm
-    r"(?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}",              # SendGrid
-    # a signed JSON web token (RFC 7519)
-    r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}",
-    # RFC 7468
-    r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----[A-Za-z0-9+/=\s:,-]{64,20000}?-----END (?:[A-Z]+ )?PRIVATE "
-    r"KEY-----",
-)))
-_KEY_HINT = (re.compile(
-    r"A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|k_live_|hf_|AIza|sk-|npm_|SG\.|eyJ|PRIVATE KEY"))
-_MANY = 12  # different characters that a key has: a shape filled with one letter is an example in a manual
+class _Keys:
+    """Keys and tokens of known services."""
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        return ((begin, end) for begin, end, _ in find_secrets(text))
 
 
-def _is_key(match: re.Match[str]) -> bool:
-    return len(set(match[0])) >= _MANY
-
-
-FINDERS = {
-    "key": Finder(_KEY_HINT, _KEY, _is_key),
+FINDERS: dict[str, Finder | _Keys] = {
+    "key": _Keys(),
     "email": Finder(re.compile("@"), _EMAIL, _is_email),
     "iban": Finder(re.compile(r"[A-Z]{2}\d{2}"), _IBAN, _is_iban),
     "card": Finder(re.compile(r"\d{4}"), _CARD, _is_card),
@@ -188,3 +168,12 @@ def find(text: str, kinds: tuple[str, ...]) -> list[tuple[int, int, str]]:
             found += [(begin, end, kind) for begin, end in finder.spans(text)
                       if not any(begin < e and b < end for b, e, _ in found)]
     return sorted(found)
+
+
+def put_in(text: str, spans: list[tuple[int, int, str]], instead: Callable[[str, str], str]) -> str:
+    """The text with something else in each span: what `instead` says of its kind and what stands there."""
+    parts, at = [], 0
+    for begin, end, kind in spans:
+        parts += [text[at:begin], instead(kind, text[begin:end])]
+        at = end
+    return "".join([*parts, text[at:]])

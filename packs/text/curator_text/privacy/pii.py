@@ -12,7 +12,7 @@ import pyarrow as pa
 from curator.api.findings import Shown
 from curator.api.stage import Contract, Stage
 from curator.api.tasks import TextBatch
-from curator_text.privacy.finders import FINDERS, find
+from curator_text.privacy.finders import FINDERS, find, put_in
 
 # Names of RFC 2606 and numbers of RFC 5737 and of the North American Numbering Plan that belong to nobody.
 _FAKES = {
@@ -83,16 +83,9 @@ class Pii(Stage):
         columns |= {f"pii_{kind}": pa.array([None if c is None else c[kind] for c in counts], pa.int32())
                     for kind in kinds}
         if self.action != "count":
-            columns[self.column] = pa.array([self._without(text, spans) if spans else text
+            columns[self.column] = pa.array([put_in(text, spans, self._instead) if spans else text
                                              for text, spans in zip(texts, found, strict=True)], pa.string())
         return batch.with_columns(columns)
-
-    def _without(self, text: str, spans: list[tuple[int, int, str]]) -> str:
-        parts, at = [], 0
-        for begin, end, kind in spans:
-            parts += [text[at:begin], self._instead(kind, text[begin:end])]
-            at = end
-        return "".join([*parts, text[at:]])
 
     def _instead(self, kind: str, value: str) -> str:
         if self.action == "mask":
