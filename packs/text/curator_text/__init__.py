@@ -23,6 +23,9 @@ from curator_text.models.classify import Classify
 from curator_text.models.embed import Embed
 from curator_text.models.fasttext import Fasttext
 from curator_text.models.perplexity import Perplexity
+from curator_text.pieces.chunk import Chunk
+from curator_text.pieces.join import Join
+from curator_text.pieces.split import Split
 from curator_text.privacy.pii import Pii
 from curator_text.read.text_files import TextFiles
 from curator_text.read.warc import Warc
@@ -32,14 +35,15 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "BadWords", "C4Lines", "Classify", "Clean", "CodeSecrets", "CodeSignals", "CommonCrawl",
-    "Embed", "ExtractHtml", "ExtractWiki", "Fasttext", "Language", "Llm", "Minhash", "NoiseLines",
-    "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "StopWords", "TextFiles", "Thresholds",
-    "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
+    "STAGES", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeSecrets", "CodeSignals",
+    "CommonCrawl", "Embed", "ExtractHtml", "ExtractWiki", "Fasttext", "Join", "Language", "Llm", "Minhash",
+    "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split", "StopWords", "TextFiles",
+    "Thresholds", "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
-    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
-    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify,
+    Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords, StopWords,
+    Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets, Chunk, Split,
+    Join,
 )

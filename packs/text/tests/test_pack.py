@@ -11,6 +11,7 @@ import pytest
 from curator_text import (
     BadWords,
     C4Lines,
+    Chunk,
     Classify,
     Clean,
     CodeSecrets,
@@ -20,6 +21,7 @@ from curator_text import (
     ExtractHtml,
     ExtractWiki,
     Fasttext,
+    Join,
     Language,
     Llm,
     Minhash,
@@ -29,6 +31,7 @@ from curator_text import (
     Perplexity,
     Pii,
     Signals,
+    Split,
     StopWords,
     TextFiles,
     Thresholds,
@@ -42,7 +45,7 @@ from curator_text import (
 )
 
 from curator.api.tasks import TextBatch
-from curator.testing import check_pack
+from curator.testing import check_pack, run_stage
 from packs.image.tests.chat_server import Model, completion
 from packs.text.tests import tiny_text_models as tiny
 from packs.text.tests.fasttext_models import TinyModel
@@ -128,6 +131,9 @@ def test_the_pack(tmp_path, server):
         (ExtractHtml(max_html_bytes=5000), pages()),
         (Pdf(), pdfs()),
         (ExtractWiki(), wiki_pages()),
+        (Chunk(size=20), texts()),
+        (Split(separator="\n"), texts()),
+        (Join(), run_stage(Chunk(size=20), texts())["out"]),
         (Clean(), texts()),
         (Language(keep=["en", "de", "und"], score_min=0.1), texts()),
         (C4Lines(), texts()),

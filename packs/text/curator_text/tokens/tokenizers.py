@@ -16,12 +16,12 @@ EXTRA = "pip install 'curator-text[tokens]'"
 
 
 class Tokenizer:
-    """`encode`: the tokens of each text, without special ones. `number_of`: that of a token by its name.
-    `size`: of the vocabulary."""
+    """`encode`: the tokens of each text, without special ones. `starts`: at which character each token of a text
+    begins. `number_of`: that of a token by its name. `size`: of the vocabulary."""
 
-    def __init__(self, encode: Callable[[Sequence[str]], list[list[int]]],
+    def __init__(self, encode: Callable[[Sequence[str]], list[list[int]]], starts: Callable[[str], list[int]],
                  number_of: Callable[[str], int | None], size: int) -> None:
-        self.encode, self.number_of, self.size = encode, number_of, size
+        self.encode, self.starts, self.number_of, self.size = encode, starts, number_of, size
 
 
 def open_tokenizer(name: str, threads: int) -> Tokenizer:
@@ -59,6 +59,7 @@ def _tokenizers(name: str, threads: int) -> Tokenizer:
     return Tokenizer(lambda texts: [found.ids
                                     for found in opened.encode_batch_fast(list(texts),
                                                                           add_special_tokens=False)],
+                     lambda text: [begin for begin, _ in opened.encode(text, add_special_tokens=False).offsets],
                      opened.token_to_id, opened.get_vocab_size(with_added_tokens=True))
 
 
@@ -69,7 +70,10 @@ def _sentencepiece(name: str, threads: int) -> Tokenizer:
         number = opened.piece_to_id(token)
         return number if opened.id_to_piece(number) == token else None
 
-    return Tokenizer(lambda texts: opened.encode(list(texts), num_threads=threads), number_of,
+    def starts(text: str) -> list[int]:
+        return [begin for begin, _ in opened.encode(text, out_type="offset_mapping")["offsets"]]
+
+    return Tokenizer(lambda texts: opened.encode(list(texts), num_threads=threads), starts, number_of,
                      opened.vocab_size())
 
 
@@ -94,6 +98,7 @@ def _tiktoken(name: str, threads: int) -> Tokenizer:
         raise CuratorError(f"there is no encoding {name!r}; tiktoken has "
                            f"{', '.join(library.list_encoding_names())}") from error
     return Tokenizer(lambda texts: opened.encode_ordinary_batch(list(texts), num_threads=threads),
+                     lambda text: opened.decode_with_offsets(opened.encode_ordinary(text))[1],
                      lambda token: opened._special_tokens.get(token), opened.n_vocab)
 
 

@@ -1,0 +1,1 @@
+"""Documents in pieces, and documents of pieces."""
