@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -149,7 +150,8 @@ def documents(folder, n=60):
 
 
 def records(out):
-    files = {name: [pq.read_table(f) for f in sorted((out / name).rglob("*.parquet"))] for name in ("data", "dropped", "failed")}
+    endings = ("data", "dropped", "failed", "duplicate")
+    files = {name: [pq.read_table(f) for f in sorted((out / name).rglob("*.parquet"))] for name in endings}
     return {name: pa.concat_tables(tables, promote_options="permissive").to_pylist() for name, tables in files.items() if tables}
 
 
@@ -200,3 +202,94 @@ def test_a_language_model_rewrites_the_lowest_and_every_document_is_accounted_fo
     assert errors == {"the answer does not begin with 'Rewritten text", "the answer has some 2 tokens, fewer than 50"}
     everything = [row["id"] for part in found.values() for row in part if not row.get("copy_of")]
     assert sorted(everything) == [row["id"] for row in rows]
+
+
+FOUR = ("diverse_qa", "distil", "extract_knowledge", "knowledge_list")
+
+
+def rewriter(prompts):
+    """A server that answers each task of Nemotron-CC as it should, but the first question of each with an apology."""
+    prose = " ".join(SENTENCES)
+    good = {"Rewritten text:": f"Rewritten text:\n{prose}", "Condensed text:": f"**Condensed text:** {prose}",
+            "List the facts": "\n".join(f"- {sentence}" for sentence in SENTENCES), "passage of a textbook": prose,
+            "Question: ...": "\n\n".join(f"Question: Why is {n}?\nAnswer: {s}" for n, s in enumerate(SENTENCES))}
+    server = Model()
+
+    def answer(question):
+        asked = question["messages"][-1]["content"]
+        task = next(words for words in good if words in asked)
+        prompts.append((task, asked))
+        first = next(one for known, one in prompts if known == task)
+        return completion(good[task] if asked != first else "I cannot help with that.")
+
+    server.answer = answer
+    return server
+
+
+def nemotron(name, tmp_path, **settings):
+    prompts = []
+    server = rewriter(prompts)
+    words = ["run", f"text/{name}", "--workers", "0", "--out", str(tmp_path / "out"), "--set", "max_failed=0.9"]
+    for step in ("low.steps.rephrase", *(f"{task}.steps.ask_{task}" for task in FOUR)):
+        for key, value in {"url": server.url, "cache": tmp_path / "answers", "concurrency": 1}.items():
+            words += ["--set", f"branches.{step}.{key}={value}"]
+    for key, value in settings.items():
+        words += ["--set", f"{key.replace('__', '.')}={value}"]
+    try:
+        told = CliRunner().invoke(main, words)
+    finally:
+        server.close()
+    assert told.exit_code == 0, told.output
+    return records(tmp_path / "out"), prompts
+
+
+def different(folder, n=40):
+    """Documents that share no passage: prose, and every third a list of words."""
+    words, rng, rows = " ".join(SENTENCES).replace(".", "").split(), random.Random(3), []
+    for i in range(n):
+        lines = [" ".join(rng.choices(words, k=12)) for _ in range(12)]
+        prose = ". ".join(line.capitalize() for line in lines[:6 + i % 5]) + "."
+        rows.append({"id": f"d{i:03}", "text": prose if i % 3 else "\n".join(lines)})
+    rows.append({"id": "copy", "text": rows[1]["text"]})
+    (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "docs.jsonl", [row["id"] for row in rows]
+
+
+def check_nemotron(found, ids):
+    kinds = {kind: [row for row in found["data"] if row["kind"] == kind] for kind in {row["kind"] for row in found["data"]}}
+    assert set(kinds) == {"high", "middle", "rephrase", *FOUR}
+    assert {row["id"] for row in kinds["high"]} >= {row["copy_of"] for kind in kinds.values() for row in kind if row["copy_of"]}
+    assert all(row["quality_bin"] >= 18 for row in kinds["high"])
+    assert all(row["quality_bin"] <= 6 and row["copy_of"] is None for row in kinds["rephrase"])
+    assert all(row["text"].endswith(SENTENCES[-1]) for kind in ("rephrase", *FOUR[1:]) for row in kinds[kind])
+    assert all("Question: Why" in row["text"] for row in kinds["diverse_qa"])
+    assert all(len(kinds[task]) == len(kinds["high"]) - 1 for task in FOUR)
+    assert sorted(row["kind"] for row in found["failed"]) == ["high"] * 4 + ["low"]
+    assert sorted(row["id"] for part in found.values() for row in part if not row.get("copy_of")) == sorted(ids)
+
+
+def test_nemotron_cc_without_a_download(tmp_path):
+    path, ids = different(tmp_path)
+    found, prompts = nemotron("nemotron-cc-light", tmp_path, read__path=path)
+    check_nemotron(found, ids)
+    assert [row["duplicate_of"] for row in found["duplicate"]] in (["d001"], ["copy"])
+    assert len({asked for _, asked in prompts}) == len(prompts) - 5  # one question of each task was asked again, no other one
+
+
+@pytest.mark.slow
+def test_nemotron_cc_with_its_three_classifiers(tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("justext")
+    from packs.text.tests import tiny_text_models as tiny
+    from packs.text.tests.fasttext_models import TinyModel
+
+    _, ids = different(tmp_path)
+    texts = [json.loads(line)["text"] for line in (tmp_path / "docs.jsonl").read_text().splitlines()]
+    (tmp_path / "a.warc.gz").write_bytes(archive(*(f"<p>{text}</p>" for text in texts)))
+    (tmp_path / "hq.bin").write_bytes(TinyModel(["the", "sea"], ["hq", "cc"]).save())
+    found, _ = nemotron("nemotron-cc", tmp_path, read__path=tmp_path / "a.warc.gz", steps__fasttext__model=tmp_path / "hq.bin",
+                        steps__nemotron__model=tiny.save_bert(tmp_path / "one", ("score",), seed=1),
+                        steps__mixtral__model=tiny.save_bert(tmp_path / "two", ("score",), seed=2))
+    check_nemotron(found, sorted(row["id"] for part in found.values() for row in part if not row.get("copy_of")))
+    assert sum(not row.get("copy_of") for part in found.values() for row in part) == len(ids)
+    assert all(row["quality_bin"] == max(row[f"{name}_score_bin"] for name in ("nemotron", "mixtral", "dclm")) for row in found["data"])
