@@ -30,6 +30,7 @@ from curator_text.privacy.pii import Pii
 from curator_text.read.text_files import TextFiles
 from curator_text.read.warc import Warc
 from curator_text.tokens.pack import PackTokens
+from curator_text.tokens.to_mds import ToMds
 from curator_text.tokens.to_megatron import ToMegatron
 from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
@@ -38,12 +39,13 @@ __all__ = [
     "STAGES", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeSecrets", "CodeSignals",
     "CommonCrawl", "Embed", "ExtractHtml", "ExtractWiki", "Fasttext", "Join", "Language", "Llm", "Minhash",
     "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split", "StopWords", "TextFiles",
-    "Thresholds", "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
+    "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc",
+    "Wikipedia",
 ]
 
 STAGES: tuple[type, ...] = (
     Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify,
     Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords, StopWords,
     Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets, Chunk, Split,
-    Join,
+    Join, ToMds,
 )

@@ -1,12 +1,15 @@
 """Texts to tokens, and the files of tokens byte by byte."""
 
 import hashlib
+import json
 import struct
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from curator_text import PackTokens, Tokenize, ToMegatron, ToNanotron
+from curator_text import PackTokens, Tokenize, ToMds, ToMegatron, ToNanotron
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,3 +168,54 @@ def test_packing_loses_no_token_and_says_where_documents_end(ids, length):
     found = [flat[a:b] for a, b in zip([0, *borders], borders, strict=False)]
     assert sorted(found) == sorted(kept)
     assert borders[-1] == len(flat)
+
+
+def mds(data):
+    """The samples of a shard, read by the layout."""
+    count = int.from_bytes(data[:4], "little")
+    places = np.frombuffer(data[4:8 + 4 * count], "<u4")
+    config = json.loads(data[8 + 4 * count:places[0]])
+    samples = []
+    for begin, end in pairwise(places.tolist()):
+        size, shape = int.from_bytes(data[begin:begin + 4], "little"), data[begin + 4]
+        assert size == end - begin - 4
+        wide = 1 << (shape & 3)
+        assert shape >> 2 == 1
+        length = int.from_bytes(data[begin + 5:begin + 5 + wide], "little")
+        samples.append(np.frombuffer(data[begin + 5 + wide:end], config["column_encodings"][0].removeprefix("ndarray:")).tolist())
+        assert len(samples[-1]) == length
+    return config, samples
+
+
+def test_mds_shards_have_the_bytes_that_streaming_writes(tmp_path):
+    rows = documents([DOCUMENTS[0], None, [], DOCUMENTS[1]])
+    writer = ToMds(path=str(tmp_path), dtype="uint16").open("x")
+    writer.write(rows)
+    shard, index = writer.close()
+    assert (shard.path, index.path) == (str(tmp_path / "x-000/shard.00000.mds"), str(tmp_path / "x-000/index.json"))
+    data = (tmp_path / "x-000/shard.00000.mds").read_bytes()
+    assert len(data) == 226
+    assert data[:16].hex() == "02000000c6000000d2000000e2000000"
+    assert data[198:].hex() == "080000000403883ce30350c40c00000004052800cc020101ba0a50c4"
+    assert mds(data)[1] == DOCUMENTS
+    assert (tmp_path / "x-000/index.json").read_text() == (
+        '{"shards": [{"column_encodings": ["ndarray:uint16"], "column_names": ["tokens"], "column_sizes": [null], "compression": null, '
+        '"format": "mds", "hashes": [], "raw_data": {"basename": "shard.00000.mds", "bytes": 226, "hashes": {}}, "samples": 2, '
+        '"size_limit": 67108864, "version": 2, "zip_data": null}], "version": 2}')
+
+
+def test_mds_shards_keep_to_their_size(tmp_path):
+    given = [[n] * (n * 40 % 700 + 1) for n in range(60)] + [list(range(70_000)), [1]]
+    writer = ToMds(path=str(tmp_path), dtype="uint32", target_bytes=6000, key="input_ids").open("x")
+    writer.write(documents(given))
+    files = writer.close()
+    found = []
+    for at, file in enumerate(files[::2]):
+        data = Path(file.path).read_bytes()
+        config, samples = mds(data)
+        assert config["column_names"] == ["input_ids"]
+        assert len(data) <= 6000 or len(samples) == 1
+        assert json.loads(Path(files[2 * at + 1].path).read_text())["shards"][0]["raw_data"]["bytes"] == len(data)
+        found += samples
+    assert found == given
+    check_sink(ToMds(path=str(tmp_path / "m")), documents([*DOCUMENTS, None]))
