@@ -2,7 +2,7 @@
 
     python benchmarks/text_rules.py [--documents FILE.jsonl.gz] [--limit N]
 
-Documents per CPU-second, how often both drop the same documents, and of each rule how often it says the same. The documents are
+Documents per CPU-second, how often both drop the same documents, and where a rule says something else, with its cause. The documents are
 those of `text_signals.py`; English ones are judged by nemo_en, others by nemo_other, Chinese and Japanese by none: NeMo Curator
 takes other words there. It runs in a virtual environment of its own, made at the first call (minutes). Its time is that of its
 filters alone, without reading, tables or Ray; once each filter on each document, as ours, and once until the first drops.
@@ -88,11 +88,12 @@ def compare(documents: list[dict], name: str) -> dict:
     verdicts = [dict(zip(told["filters"], found, strict=True)) for found in told["verdicts"]]
     gone = [any(v is None or not v[0] for v in found.values()) for found in verdicts]
     apart = Counter()
-    for found, own in zip(verdicts, dropped, strict=True):
+    for document, found, own in zip(documents, verdicts, dropped, strict=True):
         for rule, verdict in found.items():
             mine = bool(own & set(RULES[rule].split()))
             if verdict is None or (not verdict[0]) != mine:
-                apart[rule, "raises" if verdict is None else "keeps" if verdict[0] else "drops", "drops" if mine else "keeps"] += 1
+                said = "raises" if verdict is None else "keeps" if verdict[0] else "drops"
+                apart[rule, said, "drops" if mine else "keeps", cause(rule, document["text"])] += 1
     return {
         "documents": count, "mean_chars": round(sum(len(d["text"]) for d in documents) / count), "version": told["version"],
         "documents_per_cpu_second": {"curator": round(count / seconds), "nemo_curator": round(count / told["all_filters"], 1),
@@ -100,9 +101,24 @@ def compare(documents: list[dict], name: str) -> dict:
         "ratio": round(told["all_filters"] / seconds, 1), "ratio_to_first_drop": round(told["to_first_drop"] / seconds, 1),
         "dropped": {"curator": sum(map(bool, dropped)), "nemo_curator": sum(gone)},
         "same_verdict": round(sum(a == bool(b) for a, b in zip(gone, dropped, strict=True)) / count, 4),
-        "differences": [{"filter": key[0], "nemo_curator": key[1], "curator": key[2], "documents": times}
+        "differences": [{"filter": key[0], "nemo_curator": key[1], "curator": key[2], "cause": key[3], "documents": times}
                         for key, times in apart.most_common()],
     }
+
+
+def cause(rule: str, text: str) -> str:
+    """Why the verdicts of a rule differ."""
+    words, n = text.split(), int("".join(filter(str.isdigit, rule)) or 0)
+    if not words:
+        return "no words"
+    if n and len(words) < n:
+        return "fewer words than the n-gram has, which it drops"
+    if rule.startswith("repeating_top"):
+        counts = Counter(zip(*(words[i:] for i in range(n)), strict=False)).most_common(2)
+        return "several n-grams are as frequent, and it takes any" if counts[0][1] == counts[-1][1] else "other"
+    if rule == "repeated_paragraphs_char":
+        return "its share is of the characters in paragraphs, ours of all"
+    return "line ends other than a newline" if any(end in text for end in "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029") else "other"
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import curator_text
 import pyarrow as pa
 import pytest
-from curator_text.measures.columns.families import ALL_COLUMNS
+from curator_text.measures.columns.families import ALL_COLUMNS, COLUMNS
 from curator_text.measures.signals import Signals
 
 from curator.api.tasks import TextBatch
@@ -17,7 +17,7 @@ from curator.stages.drop import Drop
 from curator.stages.rules import load_rules
 
 FOLDER = Path(curator_text.__file__).parent / "rules"
-SETS = ("gopher_quality", "gopher_repetition", "c4", "fineweb", "refinedweb", "nemo_en", "nemo_other")
+SETS = ("gopher_quality", "gopher_repetition", "c4", "fineweb", "refinedweb", "nemo_en", "nemo_other", "dolma", "dolma3", "rpv2")
 
 # Running text that no rule objects to: eight paragraphs of different words.
 PROSE = """The river had been rising for three days when the old ferryman decided that nobody should cross it any more.
@@ -57,6 +57,13 @@ def test_every_rule_names_its_source(path):
 @pytest.mark.parametrize("name", SETS)
 def test_rules_for_text_read_signals_only(name):
     assert set(Drop(rules=str(FOLDER / f"{name}.yaml")).contract().needs) <= set(ALL_COLUMNS)
+
+
+def test_the_page_on_rules_names_the_rule_sets_and_every_column():
+    page = (Path(__file__).parents[3] / "docs" / "text-rules.md").read_text(encoding="utf-8")
+    assert [name for name in SETS if f"`{name}`" not in page] == []
+    single = [name for name in ALL_COLUMNS.keys() - COLUMNS.keys() if "_gram_" not in name]
+    assert [name for name in single if f"`{name}`" not in page] == []
 
 
 def test_rule_sets_are_found_by_name_where_the_pack_is_installed():

@@ -12,7 +12,7 @@ import pytest
 from curator_text.measures.columns import nemo
 from curator_text.measures.columns.families import ALL_COLUMNS, wanted
 from curator_text.measures.signals import measure
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from curator import sql
@@ -144,6 +144,7 @@ SIGNS = st.lists(st.sampled_from(["a b c d e ", "a b", " the ", "read more\n", "
                                   "lorem ipsum", "ABC Q1 ", "don't ", "é", " "]), max_size=30).map("".join)
 
 
+@example(["one two three four five six", "a bb c d e f g h i j k l, a bb c d e f g h i j k m? a bb c d e f g h i j k l\n" * 2])
 @given(st.lists(SIGNS | TEXT, min_size=1, max_size=4))
 def test_the_signals_are_those_of_a_slow_reading(texts):
     found = measure(texts, ["en"] * len(texts), slow("").keys())

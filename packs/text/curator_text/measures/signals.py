@@ -6,6 +6,9 @@ characters, lines or words has 0. A token is a word or a punctuation mark, see `
 a line ends where `str.splitlines` ends one, and "lines" below are those that are not blank, unless it says
 otherwise.
 
+This is what is measured by default; more columns, which are measured when `only` asks for them, are listed in
+docs/text-rules.md.
+
 | column | what | source |
 | --- | --- | --- |
 | char_count | characters | |

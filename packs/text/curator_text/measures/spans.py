@@ -72,6 +72,20 @@ def order_of(keys: np.ndarray, bits: int) -> np.ndarray:
     return order
 
 
+def equal_groups(hashes: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The spans in an order that brings those together that are equal in their document, and which of them,
+    in that order, is the first of its group (bool). Those of document d are `of[d]:of[d + 1]`, before and
+    after."""
+    document = np.repeat(np.arange(len(of) - 1, dtype=np.uint64), np.diff(of))
+    keys = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys >>= np.uint64(64 - KEY_BITS)
+    order = order_of(keys, KEY_BITS)
+    order = order[order_of(document[order], max(1, len(of)).bit_length())]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (keys[order[1:]] != keys[order[:-1]]) | (document[order[1:]] != document[order[:-1]])
+    return order, begins
+
+
 def later_equal(hashes: np.ndarray, of: np.ndarray) -> np.ndarray:
     """Which spans are equal to an earlier one of their document. Those of document d are `of[d]:of[d +
     1]`."""

@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from curator import RecipeError, sql
 from curator.stages.rules import load_rules
-from curator_text.measures.columns import nemo, plain, standard
+from curator_text.measures.columns import dolma, madlad, nemo, plain, rpv2, signs, standard
 from curator_text.measures.columns.group import Family
 
-FAMILIES: tuple[Family, ...] = (*standard.FAMILIES, *plain.FAMILIES, *nemo.FAMILIES)
+FAMILIES: tuple[Family, ...] = tuple(family for module in (standard, plain, nemo, dolma, rpv2, madlad, signs)
+                                    for family in module.FAMILIES)
 ALL_COLUMNS: dict[str, pa.DataType] = {name: kind for family in FAMILIES for name, kind in family.columns.items()}
 COLUMNS: dict[str, pa.DataType] = {name: kind for family in standard.FAMILIES
                                    for name, kind in family.columns.items()}

@@ -101,13 +101,23 @@ class Group(Reading):
         """The text in small letters, one byte a character: "?" for what is not ASCII."""
         return self.joined.text.encode("ascii", "replace").lower()
 
-    def places(self, phrase: bytes) -> np.ndarray:
-        """Where a phrase of small ASCII letters is in the text."""
+    @cached_property
+    def small(self) -> str:
+        """The text in small letters, character by character."""
+        if self.joined.codes.dtype == np.uint8:
+            return self.joined.text.lower()
+        codes = small_letters().take(self.joined.codes)
+        return codes.tobytes().decode("utf-32-le", "surrogatepass")
+
+    def places(self, *phrases: bytes | str) -> np.ndarray:
+        """Where phrases in small letters are in the text; those in bytes are of ASCII, and found faster."""
         found = []
-        at = self.lowered.find(phrase)
-        while at >= 0:
-            found.append(at)
-            at = self.lowered.find(phrase, at + len(phrase))
+        for phrase in phrases:
+            text: Any = self.lowered if isinstance(phrase, bytes) else self.small
+            at = text.find(phrase)
+            while at >= 0:
+                found.append(at)
+                at = text.find(phrase, at + len(phrase))
         return np.array(found, np.int64)
 
     @cached_property
@@ -115,7 +125,7 @@ class Group(Reading):
         """The text in small letters and without the punctuation marks of ASCII."""
         joined = self.joined
         kept = ~PUNCTUATION.take(joined.codes, mode="clip")
-        codes = small_letters().take(joined.codes[kept], mode="clip").astype(joined.codes.dtype)
+        codes = small_letters().take(joined.codes[kept]).astype(joined.codes.dtype)
         before = sums_before(kept)
         return Reading(Joined("", codes, joined.kinds[kept], before[joined.starts], before[joined.stops]))
 

@@ -47,7 +47,7 @@ def _policy(group: Group) -> Measured:
     found = np.zeros(len(group.texts))
     at = [place for hint in (b"cookie", b"privacy ") for place in group.places(hint).tolist()
           if _POLICIES_ASCII.search(group.lowered, max(0, place - 40), place + 50)]
-    at += [*group.places(b"terms of use").tolist(), *group.places(b"lorem ipsum").tolist()]
+    at += group.places(b"terms of use", b"lorem ipsum").tolist()
     for document in np.unique(group.joined.document(np.array(at, np.int64))).tolist():
         found[document] = policy_paragraphs(group.joined.text[group.slices[document]])
     return {"policy_paragraph_ratio": found}
@@ -95,9 +95,7 @@ def _taken_out(group: Group, repeated: Repeated, n: int) -> np.ndarray:
     found = np.zeros(len(where), np.int64)
     for document in np.flatnonzero(group.counts >= n).tolist():
         first = int(where[document])
-        gram = text[starts[first] : stops[first + n - 1]]
-        if stops[first + n - 1] - starts[first] != group.corpus.chars(first, n) + n - 1 or not gram.isprintable():
-            gram = " ".join(gram.split())
+        gram = " ".join(text[starts[first] : stops[first + n - 1]].split())
         own = group.slices[document]
         found[document] = text.count(gram, own.start, own.stop) * len(gram)
     return found
