@@ -2,8 +2,11 @@
 
     python benchmarks/text_models.py fasttext --model lid.176.ftz --texts docs.jsonl.gz
     python benchmarks/text_models.py llm
+    python benchmarks/text_models.py generate
 
 fasttext: `text.fasttext` against the package fasttext-wheel, if that is installed (it needs numpy 1, or its `f.predict` as here).
+generate: `text.llm` without a server against a bare loop over questions sorted by their length: tokens made a second, and that the
+words are equal. The model is made of random numbers; on a GPU, if torch finds one, of 0.3 billion, else of half a million.
 llm: CPU a request of `text.llm`, with 256 under way at a server in another process that takes 0.2 s for each; with and without a cache.
 """
 
@@ -102,9 +105,76 @@ def llm(requests: int) -> None:
         server.terminate()
 
 
+def chat_model(folder: str, large: bool) -> None:
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = {word: k for k, word in enumerate(["<pad>", "</s>", "<unk>", " ", *(chr(k) for k in range(33, 1000))])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Split("", "isolated"), decoders.Fuse()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+    fast.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    width, layers = (1024, 24) if large else (128, 2)
+    LlamaForCausalLM(LlamaConfig(hidden_size=width, intermediate_size=3 * width, num_hidden_layers=layers, num_attention_heads=8,
+                                 vocab_size=len(words), max_position_embeddings=4096, eos_token_id=1)).save_pretrained(folder)
+
+
+def generate(requests: int, rounds: int) -> None:
+    import pyarrow as pa
+    import torch
+    from curator_text import Llm
+    from curator_text.llm.speaker import TOKENS_AT_ONCE
+    from curator_text.models.encoders import batches_of
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from curator.api.stage import Context
+    from curator.api.tasks import TextBatch
+
+    gpu = torch.cuda.is_available()
+    requests, most, longest = (min(requests, 256), 64, 1500) if gpu else (min(requests, 96), 24, 400)
+    rng = np.random.default_rng(0)
+    texts = ["".join(chr(k) for k in rng.integers(97, 900, int(size))) for size in np.clip(rng.lognormal(5, 0.8, requests), 10, longest)]
+    rows = TextBatch(pa.table({"id": [str(n) for n in range(requests)], "source": [""] * requests, "text": texts}))
+    with tempfile.TemporaryDirectory() as folder:
+        chat_model(folder, gpu)
+        stage = Llm(model=folder, prompt="{text}", max_tokens=most)
+        stage.setup(Context(cpus=1, gpus=(0,) if gpu else ()))
+        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16 if gpu else torch.float32).eval()
+        model = model.to("cuda" if gpu else "cpu")
+
+        def bare() -> list[str]:
+            said = [""] * requests
+            ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+            for batch in batches_of(np.array([len(one) + most for one in ids]), TOKENS_AT_ONCE):
+                given = tokenizer.pad({"input_ids": [ids[row] for row in batch]}, return_tensors="pt").to(model.device)
+                with torch.inference_mode():
+                    made = model.generate(**given, max_new_tokens=most, do_sample=False)[:, given["input_ids"].shape[1]:]
+                for row, one in zip(batch, tokenizer.batch_decode(made, skip_special_tokens=True), strict=True):
+                    said[row] = one.strip()
+            return said
+
+        bare(), stage.process(rows)
+        ratios = []
+        for _ in range(rounds):
+            start = time.perf_counter()
+            outputs = stage.process(rows)
+            own = time.perf_counter() - start
+            start = time.perf_counter()
+            said = bare()
+            ratios.append((time.perf_counter() - start) / own)
+            made = outputs.counts["tokens_out"]
+            print(f"text.llm {made / own:,.0f} tokens/s, ratio to the bare loop {ratios[-1]:.2f}")
+        same = sum(a == b for a, b in zip(said, outputs["out"].column("answer"), strict=True))
+        print(f"median ratio {np.median(ratios):.2f}; equal answers {same} of {requests}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fasttext", "llm"])
+    parser.add_argument("what", choices=["fasttext", "llm", "generate"])
     parser.add_argument("--model")
     parser.add_argument("--texts")
     parser.add_argument("--requests", type=int, default=4096)
@@ -113,6 +183,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.what == "llm":
         return llm(args.requests)
+    if args.what == "generate":
+        return generate(args.requests, args.rounds)
     if not args.model or not args.texts:
         parser.error("fasttext wants --model and --texts")
     texts = texts_of(args.texts, args.chars)
