@@ -3,6 +3,8 @@
 from curator_text.clean.c4 import C4Lines
 from curator_text.clean.clean import Clean
 from curator_text.clean.noise_lines import NoiseLines
+from curator_text.code.files import CodeFiles
+from curator_text.code.license import CodeLicense
 from curator_text.code.secrets import CodeSecrets
 from curator_text.code.signals import CodeSignals
 from curator_text.copies.minhash import Minhash
@@ -36,16 +38,16 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeSecrets", "CodeSignals",
-    "CommonCrawl", "Embed", "ExtractHtml", "ExtractWiki", "Fasttext", "Join", "Language", "Llm", "Minhash",
-    "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split", "StopWords", "TextFiles",
-    "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc",
-    "Wikipedia",
+    "STAGES", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeFiles", "CodeLicense",
+    "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed", "ExtractHtml", "ExtractWiki", "Fasttext", "Join",
+    "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals",
+    "Split", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize",
+    "Translate", "UrlLists", "Warc", "Wikipedia",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify,
-    Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords, StopWords,
-    Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets, Chunk, Split,
-    Join, ToMds,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
+    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
+    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
+    Chunk, Split, Join, ToMds, CodeFiles, CodeLicense,
 )

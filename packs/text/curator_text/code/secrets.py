@@ -24,18 +24,20 @@ class CodeSecrets(Stage):
     or replace them.
 
     Adds `secret_count` (int32) and `secret_kinds` (list of string: which, each once, in order of the
-    alphabet; empty where there is none); null where there is no text. Changes the text unless `action` is `count`.
+    alphabet; empty where there is none); null where there is no text. Changes the text unless `action` is
+    `count`.
 
     `kinds`: what is looked for, by default all: the services (`aws`, `github`, `openai`, …), `private_key`,
     `jwt`; `assigned`, values in quotes that are given to a name such as `password` or `api_key`; `url`,
     passwords in addresses. What has too little entropy, or words such as EXAMPLE in it, is one of a manual.
     `action`: `count` leaves the text; `mark` puts `<SECRET>` there, or what `marks` says of the kind; `mask`
-    as many `*` as there are characters; `replace` leaves the letters that say whose key it is and fills the rest
-    with EXAMPLE, as long as it was, so that code is still code.
+    as many `*` as there are characters; `replace` leaves the letters that say whose key it is and fills the
+    rest with EXAMPLE, as long as it was, so that code is still code.
 
     Known limits: a password that is a word is not told from a word, and a secret without quotes, or without a
     name that tells it, is not found. Source: gitleaks (config/gitleaks.toml) for what matters and for
-    bounds of entropy; shapes as the services publish them. In prose `text.pii` finds the same keys beside other data.
+    bounds of entropy; shapes as the services publish them. In prose `text.pii` finds the same keys beside
+    other data.
     """
 
     column: str = "text"
@@ -43,7 +45,6 @@ class CodeSecrets(Stage):
     action: Literal["count", "mark", "mask", "replace"] = "replace"
     marks: dict[str, str] = field(default_factory=dict)
 
-    name = "text.code_secrets"
     sparse = ("secret_count", "secret_kinds")
 
     def __post_init__(self) -> None:

@@ -47,8 +47,8 @@ class CodeSignals(Stage):
     All null where there is no text; of a text of over 8 million characters the first are measured.
 
     `column`: the text. `path_column`: its path or name. `language_column`: the language if it is known
-    already, as The Stack's `lang`; else it is told by name and content. `table`: a YAML of your own in place of
-    `curator_text/code/languages.yaml`, which says what ending is what language and how its comments look.
+    already, as The Stack's `lang`; else it is told by name and content. `table`: a YAML of your own in place
+    of `curator_text/code/languages.yaml`, which says what ending is what language and how its comments look.
     `tokenizer`: as in `text.tokenize`.
 
     Sources: The Stack v2 (Lozhkov et al. 2024, arXiv 2402.19173, 3.1); StarCoder (Li et al. 2023, arXiv
@@ -64,7 +64,6 @@ class CodeSignals(Stage):
     table: str | None = None
     tokenizer: str | None = None
 
-    name = "text.code_signals"
     sparse = ("code_generated", "code_xml_header", "code_visible_chars", "code_visible_ratio",
               "code_encoded_max", "code_encoded_ratio", "code_comment_ratio", "code_digit_ratio")
 
