@@ -10,7 +10,9 @@ from curator_text.code.signals import CodeSignals
 from curator_text.copies.minhash import Minhash
 from curator_text.extract.extract_html import ExtractHtml
 from curator_text.extract.pdf import Pdf
+from curator_text.get.arxiv import Arxiv
 from curator_text.get.common_crawl import CommonCrawl
+from curator_text.get.extract_latex import ExtractLatex
 from curator_text.get.extract_wiki import ExtractWiki
 from curator_text.get.wikipedia import Wikipedia
 from curator_text.language.language import Language
@@ -38,16 +40,16 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeFiles", "CodeLicense",
-    "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed", "ExtractHtml", "ExtractWiki", "Fasttext", "Join",
-    "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals",
-    "Split", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize",
-    "Translate", "UrlLists", "Warc", "Wikipedia",
+    "STAGES", "Arxiv", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeFiles", "CodeLicense",
+    "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed", "ExtractHtml", "ExtractLatex", "ExtractWiki",
+    "Fasttext", "Join", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity",
+    "Pii", "Signals", "Split", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron",
+    "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
 ]
 
 STAGES: tuple[type, ...] = (
     Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
     Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
     StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
-    Chunk, Split, Join, ToMds, CodeFiles, CodeLicense,
+    Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex,
 )

@@ -9,6 +9,8 @@ from click.testing import CliRunner
 
 from curator.cli.main import main
 from packs.text.tests.archive_server import Archives, paths_gz
+from packs.text.tests.test_get_arxiv import MAIN as TEX_MAIN
+from packs.text.tests.test_get_arxiv import gz, tar
 from packs.text.tests.test_get_common_crawl import CRAWL, WARC, response
 from packs.text.tests.test_get_wikipedia import ARTICLE as WIKI_ARTICLE
 from packs.text.tests.test_get_wikipedia import multistream
@@ -53,3 +55,13 @@ def test_wikipedia_becomes_documents(tmp_path):
     assert rows[0]["text"].startswith("**Niue** is an island country")
     assert "## History" in rows[0]["text"]
     assert (counts["in"], counts["dropped"]) == (3, 2)
+
+
+def test_arxiv_becomes_documents(tmp_path):
+    long = TEX_MAIN.replace("We study", "We study islands. " * 99 + "We study")
+    sent = {"main.tex": long.encode(), "sections/intro.tex": b"Islands."}
+    members = {f"2403/2403.0000{n}.gz": gz(data) for n, data in enumerate([tar(sent), TEX_MAIN.encode(), tar(sent)])}
+    (tmp_path / "arXiv_src_2403_001.tar").write_bytes(tar({**members, "2403/2403.00009.pdf": b"%PDF"}))
+    counts, rows = run(tmp_path, "text/arxiv", read__path=tmp_path / "*.tar")
+    assert [(row["id"], row["title"]) for row in rows] == [("2403.00000", "On Niue")]
+    assert (counts["in"], counts["dropped"], counts["duplicate"]) == (4, 2, 1)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import tarfile
 
 import pyarrow as pa
 import pytest
 from curator_text import (
+    Arxiv,
     BadWords,
     C4Lines,
     Chunk,
@@ -21,6 +23,7 @@ from curator_text import (
     CommonCrawl,
     Embed,
     ExtractHtml,
+    ExtractLatex,
     ExtractWiki,
     Fasttext,
     Join,
@@ -109,6 +112,9 @@ def server():
 
 def test_the_pack(tmp_path, server):
     (tmp_path / "crawl.warc.gz").write_bytes(archive())
+    with tarfile.open(tmp_path / "papers.tar", "w") as papers:
+        (tmp_path / "2403.00001.gz").write_bytes(gzip.compress(b"\\section{A} b % c"))
+        papers.add(tmp_path / "2403.00001.gz", "2403/2403.00001.gz")
     (tmp_path / "tinywiki-pages.xml.bz2").write_bytes(bz2.compress(WIKI))
     crawl = tmp_path / "crawl-data" / "CC-MAIN-2024-10"
     crawl.mkdir(parents=True)
@@ -129,6 +135,8 @@ def test_the_pack(tmp_path, server):
     check_pack("text", [
         Warc(path=str(tmp_path / "crawl.warc.gz")),
         TextFiles(path=str(files)),
+        Arxiv(path=str(tmp_path / "papers.tar")),
+        (ExtractLatex(), texts(latex=pa.array(TEXTS, pa.string()))),
         Wikipedia(path=str(tmp_path / "tinywiki-pages.xml.bz2")),
         CommonCrawl(snapshots=["2024-10"], base_url=str(tmp_path)),
         (ExtractHtml(max_html_bytes=5000), pages()),
