@@ -22,6 +22,7 @@ from curator_text.lists.thresholds import Thresholds
 from curator_text.lists.url_lists import UrlLists
 from curator_text.llm.llm import Llm
 from curator_text.llm.translate import Translate
+from curator_text.measures.alphabet import Alphabet
 from curator_text.measures.signals import Signals
 from curator_text.models.classify import Classify
 from curator_text.models.embed import Embed
@@ -40,7 +41,7 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "Arxiv", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeFiles", "CodeLicense",
+    "STAGES", "Alphabet", "Arxiv", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeFiles", "CodeLicense",
     "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed", "ExtractHtml", "ExtractLatex", "ExtractWiki",
     "Fasttext", "Join", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity",
     "Pii", "Signals", "Split", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron",
@@ -51,5 +52,5 @@ STAGES: tuple[type, ...] = (
     Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
     Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
     StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
-    Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex,
+    Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet,
 )

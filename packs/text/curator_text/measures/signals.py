@@ -78,9 +78,10 @@ class Signals(Stage):
     """Measure a text: the statistics that the Gopher, C4, FineWeb and RefinedWeb rules need, and a few more.
 
     Adds the columns of the table in `curator_text.measures.signals`. Decide on them with `drop`, by a
-    packaged rule set (`gopher_quality`, `gopher_repetition`, `c4`, `fineweb`, `refinedweb`) or conditions of
-    your own. Null is measured as an empty text. Of a text of over 4 million characters the first 4 million
-    are measured (`char_count` counts all).
+    packaged rule set (`gopher_quality`, `gopher_repetition`, `c4`, `fineweb`, `refinedweb`; with `only`
+    `nemo_en`, `nemo_other`, `dolma`, `dolma3`, `rpv2`) or conditions of your own. Null is measured as an
+    empty text. Of a text of over 4 million characters the first 4 million are measured (`char_count` counts
+    all).
 
     `column`: the text. `language_column`: its language (ISO 639-1), which chooses the stop words; where the
     column is missing or null, `language` is taken (null: unknown). `only`: columns to measure, of all that
@@ -93,6 +94,10 @@ class Signals(Stage):
     language_column: str = "language"
     language: str | None = "en"
     only: str | list[str] | None = None
+
+    sparse = ("porn_url", "lorem_ipsum_ratio", "policy_paragraph_ratio", "escaped_ratio", "translation_note_count",
+              "mixed_script_word_ratio", "in_a_row_char_ratio", "madlad_list_ratio", "cut_line_ratio",
+              "bullet_sign_line_ratio", "rpv2_bullet_line_ratio", "dolma_ellipsis_line_ratio")
 
     def __post_init__(self) -> None:
         self._columns = COLUMNS if self.only is None else wanted(self.only)
