@@ -185,7 +185,7 @@ def test_the_same_bytes_each_time(films):
     assert len({clips(converted, (0.2, 1.1), method="exact")[0]["bytes"] for _ in range(5)}) == 1
 
 
-def test_clips_of_one_film_open_it_once(films, tmp_path, monkeypatch):
+def test_clips_of_one_film_open_it_once_and_once_more_to_encode(films, tmp_path, monkeypatch):
     place = tmp_path / "film.mp4"
     place.write_bytes(films["mp4"])
     opened = []
@@ -194,7 +194,10 @@ def test_clips_of_one_film_open_it_once(films, tmp_path, monkeypatch):
     batch = spans(None, *SPANS).with_columns({"path": [str(place)] * len(SPANS)})
     rows = run_stage(Cut(), batch)["out"].rows.to_pylist()
     assert [numbers(row["bytes"]) for row in rows] == [of(*place) for place in SPANS]
-    assert len(opened) == 2
+    assert {row["cut_method"] for row in rows} <= {"keyframe", "edit_list"}
+    assert len(opened) == 1
+    assert len(run_stage(Cut(method="exact"), batch)["out"]) == len(SPANS)
+    assert len(opened) == 3
 
 
 def test_what_cannot_be_cut_says_why(films):

@@ -76,11 +76,8 @@ class Drawn:
                 self.looked += 1
                 yield at / FPS, SimpleNamespace(at=at, duration=1, time_base=Fraction(1, FPS))
 
-    def thumb(self, frame):
-        return self.luma[frame.at]
-
-    def chroma(self, frame):
-        return None
+    def small(self, frame):
+        return self.luma[frame.at], None
 
 
 def divided(monkeypatch, luma, parts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -140,7 +141,7 @@ class Cut(Stage):
                     film = films.open(part)
                     start, end = self._span(part.begin, part.end)
                     woven = self.deinterlace == "yes" or (self.deinterlace == "auto" and part.combed and self.method != "keyframe")
-                    clip = self._clip_of(film, again.open(part), start, end, self._whole if woven else self._way)
+                    clip = self._clip_of(film, partial(again.open, part), start, end, self._whole if woven else self._way)
                     good[part.row] = self._row(clip, part.begin + part.shift, None if part.end is None else part.end + part.shift,
                                                part.shift)
                 except self._bad as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -59,13 +59,13 @@ class Way:
     deinterlace: bool = False
 
 
-def clip_of(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -> Clip:
-    """The clip of start_s <= time < end_s. `packets`: the same film, open once more, for what is not decoded.
+def clip_of(packets: Film, opened: Callable[[], Film], start_s: float, end_s: float, way: Way) -> Clip:
+    """The clip of start_s <= time < end_s. `packets`: the film; `opened`: opens it once more, for pictures, if it must be encoded.
 
     Raises:
         BadFilm: there is no picture in the span, or it can neither be copied nor encoded.
     """
-    if way.method != "exact" and not way.deinterlace and not way.fps and _scale(film, way) == 1:
+    if way.method != "exact" and not way.deinterlace and not way.fps and _scale(packets, way) == 1:
         try:
             made = _copied(packets, start_s, end_s, way)
         except BadFilm:
@@ -77,10 +77,10 @@ def clip_of(film: Film, packets: Film, start_s: float, end_s: float, way: Way) -
         if made is not None:
             return made
         if way.method == "keyframe":
-            raise BadFilm(f"cut_failed: {film.stream.codec_context.name} in {film.format} cannot be copied into an mp4, or has no "
+            raise BadFilm(f"cut_failed: {packets.stream.codec_context.name} in {packets.format} cannot be copied into an mp4, or has no "
                           "keyframe before the span; method: auto encodes it")
     try:
-        return _encoded(film, packets, start_s, end_s, way)
+        return _encoded(opened(), packets, start_s, end_s, way)
     except BadFilm:
         raise
     except (FFmpegError, ValueError) as error:
@@ -125,7 +125,11 @@ def _written(film: Film, coded: Coded, end_s: float, way: Way) -> bytes:
 
 
 def _mux(out: Any, *tracks: list[Any]) -> None:
-    for packet in sorted((packet for track in tracks for packet in track), key=lambda one: (one.dts or 0) * one.time_base):
+    timed: list[tuple[float, Any]] = []
+    for track in tracks:
+        base = float(track[0].time_base) if track else 0.0
+        timed += [((packet.dts or 0) * base, packet) for packet in track]
+    for _, packet in sorted(timed, key=lambda one: one[0]):
         out.mux(packet)
 
 

@@ -99,13 +99,15 @@ def sound_of(film: Film, number: int, start_s: float, end_s: float) -> list[Any]
     base = film.container.streams[number].time_base
     start, end = ((film.first_s + seconds) / base for seconds in (start_s, end_s))
     early = start - (_PRIMING_S + 0.5) / base
+    heard = start - _PRIMING_S / float(base)
     made = []
     for packet in _read(film, number, math.floor(early) if early > 0 else None):
-        if packet.pts is None:
+        pts = packet.pts
+        if pts is None:
             continue
-        if packet.pts >= end:
+        if pts >= end:
             break
-        if packet.pts + (packet.duration or 0) > start - _PRIMING_S / base:
+        if pts + (packet.duration or 0) > heard:
             made.append(packet)
     return made
 

@@ -35,6 +35,8 @@ class Preview(Stage):
     size: int = 160
     quality: int = 60
 
+    version = 2
+
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in KINDS]
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):

@@ -16,6 +16,7 @@ GRADIENT = 3.0       # levels a pixel under which nothing tells where a place ha
 EDGE = 2             # pixels at the sides that are not asked for the camera's motion: what they show leaves the picture
 EVERY = 2            # rows and columns are asked
 LEAST_PLACES = 8
+TOGETHER = 64        # steps that are fitted at once
 TEXTURED = 0.02      # of the pixels that must be above, so that a camera's motion can be told
 SCALES = np.geomspace(4.0, 0.25, 8)  # pixels of a thumbnail, for each round of the fit: so far off a place has a quarter of its weight
 MOVES = 0.03         # diagonals a second: a place that is faster against the camera's motion moves by itself
@@ -46,9 +47,14 @@ def motion(thumbs: np.ndarray | None, times: np.ndarray | None, width: int, heig
     finder = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     finder.setFinestScale(0)
     y, x = np.mgrid[: pictures.shape[1], : pictures.shape[2]]
-    places = ((x - x.mean()) * scale[0] + 1j * (y - y.mean()) * scale[1]).astype(np.complex64)
-    found = [_pair(finder, pictures[k], pictures[k + 1], places, float(steps[k])) for k in pairs]
-    return values | _summed(np.array(found), np.array(pairs), steps[pairs])
+    places = (((x - x.mean()) * scale[0]).astype(np.float32), ((y - y.mean()) * scale[1]).astype(np.float32))
+    found = []
+    for first in range(0, len(pairs), TOGETHER):
+        part = pairs[first:first + TOGETHER]
+        moved = np.stack([finder.calc(pictures[k], pictures[k + 1], None) for k in part]) * scale.astype(np.float32)
+        textured = np.stack([_textured(pictures[k]) for k in part])
+        found.append(_steps(moved, textured, places, scale, steps[part].astype(np.float32)))
+    return values | _summed(np.concatenate(found), np.array(pairs), steps[pairs])
 
 
 def _chosen(times: np.ndarray, fps: float) -> np.ndarray:
@@ -67,48 +73,83 @@ def _inside(clip: Thumbs, chosen: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(pictures[:, found[0]:found[1], found[2]:found[3]])
 
 
-def _pair(finder: cv2.DISOpticalFlow, first: np.ndarray, second: np.ndarray, places: np.ndarray, seconds: float) -> list[float]:
-    """Of one step: mean motion; shift of the camera to the right and up, growth, turn in degrees; motion that is the camera's,
+def _textured(picture: np.ndarray) -> np.ndarray:
+    """Where there is enough to tell where a place has moved, bool."""
+    across, down = cv2.Sobel(picture, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(picture, cv2.CV_32F, 0, 1, scale=1 / 8)
+    return cv2.blur(across * across + down * down, (5, 5)) > GRADIENT**2
+
+
+def _steps(flow: np.ndarray, textured: np.ndarray, places: tuple[np.ndarray, np.ndarray], pixel: np.ndarray, seconds: np.ndarray
+           ) -> np.ndarray:
+    """Of each step: mean motion; shift of the camera to the right and up, growth, turn in degrees; motion that is the camera's,
     what is left, and the share of the picture that moves by itself. In diagonals, a second but for the shift and the turn.
 
-    `places`: where the pixels are, in diagonals from the middle, x + y i.
+    `flow`: float32 [steps, height, width, 2], diagonals to the right and down. `textured`: where the first picture of a step is.
+    `places`: where the pixels are, in diagonals right of the middle and below. `pixel`: width and height of one.
     """
-    moved = finder.calc(first, second, None)
-    pixel = np.float32([places[0, 1].real - places[0, 0].real, places[1, 0].imag - places[0, 0].imag])
-    flow = (moved * pixel).view(np.complex64)[..., 0]
-    whole = float(np.abs(flow).mean()) / seconds
-    across, down = cv2.Sobel(first, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(first, cv2.CV_32F, 0, 1, scale=1 / 8)
-    textured = cv2.blur(across * across + down * down, (5, 5)) > GRADIENT**2
-    if textured.mean() < TEXTURED:
-        return [whole, *[math.nan] * 7]
-    asked = np.zeros_like(textured)
-    asked[EDGE:-EDGE:EVERY, EDGE:-EDGE:EVERY] = textured[EDGE:-EDGE:EVERY, EDGE:-EDGE:EVERY]
-    if np.count_nonzero(asked) < LEAST_PLACES:
-        return [whole, *[math.nan] * 7]
-    shift, change = fitted(places[asked], flow[asked], float(pixel.mean()))
-    model = shift + change * places
-    left = np.abs(flow - model) / seconds
-    return [whole, -shift.real, shift.imag, math.log1p(max(change.real, -0.9)), math.degrees(change.imag),
-            float(np.abs(model).mean()) / seconds, float(left.mean()), float((left > MOVES).mean())]
+    right, down = (np.ascontiguousarray(flow[..., way]).reshape(len(flow), -1) for way in (0, 1))
+    found = np.full((len(flow), 8), np.nan)
+    found[:, 0] = _length(right, down).mean(axis=1) / seconds
+    at = np.zeros(textured.shape[1:], bool)
+    at[EDGE:-EDGE:EVERY, EDGE:-EDGE:EVERY] = True
+    at, asked = at.ravel(), textured[:, at]
+    tells = (textured.mean(axis=(1, 2)) >= TEXTURED) & (asked.sum(axis=1) >= LEAST_PLACES)
+    if not tells.any():
+        return found
+    x, y = (one.ravel() for one in places)
+    right, down, seconds = right[tells], down[tells], seconds[tells, None]
+    shift, change = fitted(x[at], y[at], right[:, at], down[:, at], asked[tells], float(pixel.mean()))
+    across, along = _model(shift, change, x, y)
+    left = _length(right - across, down - along) / seconds
+    found[tells, 1:] = np.column_stack([
+        -shift.real, shift.imag, np.log1p(np.maximum(change.real, -0.9)), np.degrees(change.imag),
+        (_length(across, along) / seconds).mean(axis=1), left.mean(axis=1), (left > MOVES).mean(axis=1)])
+    return found
 
 
-def fitted(places: np.ndarray, flow: np.ndarray, pixel: float) -> tuple[complex, complex]:
-    """The shift that most of the places have in common, and the change: growth, and i times the turn (radians, clockwise as y
-    goes down). Complex: x + y i.
+def _length(right: np.ndarray, down: np.ndarray) -> np.ndarray:
+    return np.sqrt(right * right + down * down)
 
-    Least squares in rounds, in each of which places that do not fit weigh less (Geman and McClure). `pixel`: the unit of SCALES.
+
+def _model(shift: np.ndarray, change: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far places move to the right and down by the camera's motion of each step, float32 [steps, places]."""
+    known, there = np.stack([shift.real, change.real, change.imag], 1).astype(np.float32), np.stack([np.ones_like(x), x, -y])
+    other, here = np.stack([shift.imag, change.real, change.imag], 1).astype(np.float32), np.stack([np.ones_like(x), y, x])
+    return known @ there, other @ here
+
+
+def fitted(x: np.ndarray, y: np.ndarray, right: np.ndarray, down: np.ndarray, asked: np.ndarray, pixel: float
+           ) -> tuple[np.ndarray, np.ndarray]:
+    """Of each step the shift that most of the places asked have in common, and the change: growth, and i times the turn (radians,
+    clockwise as y goes down). Complex: x + y i.
+
+    `x`, `y`: the places, float32. `right`, `down`: how far they move, float32 [steps, places]. `asked`: bool, a place at least of each
+    step. `pixel`: the unit of SCALES.
+
+    Least squares in rounds, in each of which places that do not fit weigh less (Geman and McClure).
     """
-    shift, change = complex(np.median(flow.real), np.median(flow.imag)), 0j
+    shift = _medians(right, asked) + 1j * _medians(down, asked)
+    change = np.zeros(len(right), np.complex128)
+    asked = asked.astype(np.float32)
+    basis = np.stack([np.ones_like(x), x, y, x * x + y * y], axis=1)
     for scale in pixel * SCALES:
-        left = flow - (shift + change * places)
-        weights = 1 / (1 + (left.real**2 + left.imag**2) / scale**2) ** 2
-        total = weights.sum()
-        middle, mean = weights @ places / total, weights @ flow / total
-        around = places - middle
-        weighted = weights * around.conj()
-        change = complex(weighted @ (flow - mean) / ((weighted @ around).real + 1e-12))
-        shift = complex(mean - change * middle)
+        across, along = _model(shift, change, x, y)
+        weights = 1 + ((right - across) ** 2 + (down - along) ** 2) / np.float32(scale**2)
+        weights = asked / (weights * weights)
+        total, ofx, ofy, squares = (weights @ basis).astype(np.float64).T
+        (r, rx, ry), (d, dx, dy) = ((weights * one @ basis[:, :3]).astype(np.float64).T for one in (right, down))
+        middle, mean = (ofx + 1j * ofy) / total, (r + 1j * d) / total
+        common = rx + dy + 1j * (dx - ry) - total * middle.conj() * mean
+        change = common / (squares - total * np.abs(middle) ** 2 + 1e-12)
+        shift = mean - change * middle
     return shift, change
+
+
+def _medians(values: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Of each row that of the values that are asked."""
+    ordered, count = np.sort(np.where(asked, values, np.inf), axis=1), asked.sum(axis=1)
+    rows = np.arange(len(values))
+    return (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]).astype(np.float64) / 2
 
 
 def _summed(steps: np.ndarray, numbers: np.ndarray, seconds: np.ndarray) -> Values:

@@ -26,20 +26,20 @@ def colour(clip: Pictures) -> dict[str, float | bool | None]:
     for frame in clip.frames:
         rows, columns = (np.linspace(0, side - 1, min(side, COLOUR_SIDE)).round().astype(int) for side in frame.shape[:2])
         pixels = frame.take(rows, axis=0).take(columns, axis=1).astype(np.float32).reshape(-1, 3)
-        high, low = pixels.max(axis=1), pixels.min(axis=1)
+        red, green, blue = np.ascontiguousarray(pixels.T)
+        high, low = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
         saturation = np.divide(high - low, high, out=np.zeros_like(high), where=high > 0)
-        found.append((saturation.mean(), colourfulness(pixels), np.mean(high - low > GREY_TOLERANCE)))
+        found.append((saturation.mean(), colourfulness(red, green, blue), np.mean(high - low > GREY_TOLERANCE)))
     saturation, colourful, coloured = np.array(found).T
     return {"saturation": float(saturation.mean()), "colourfulness": float(colourful.mean()),
             "greyscale": bool(coloured.max() <= GREY_SHARE)}
 
 
-def colourfulness(pixels: np.ndarray) -> float:
-    """Spread and strength of the opponent colours red-green and yellow-blue, of float32 [n, 3].
+def colourfulness(red: np.ndarray, green: np.ndarray, blue: np.ndarray) -> float:
+    """Spread and strength of the opponent colours red-green and yellow-blue, of float32 [n] each.
 
     Source: Hasler and Suesstrunk 2003, section 7, M(3).
     """
-    red, green, blue = pixels.T
     opponents = (red - green, (red + green) / 2 - blue)
     return math.hypot(*(float(one.std()) for one in opponents)) + 0.3 * math.hypot(*(float(one.mean()) for one in opponents))
 

@@ -131,21 +131,23 @@ class _Run:
         detector = Detector(flash_s=find.flash, window_s=find.window, floor=FLOOR)
         frame_bytes = round(1.5 * film.coded[0] * film.coded[1] * (1 + (max(one.bits for one in film.first.format.components) > 8)))
         held = self._stage._held(lambda frame: film.upright(frame, self._size), frame_bytes, self._stage._read.choice)
-        measured, last, due = detector.measured, None, -1.0
+        measured, due = detector.measured, -1.0
+        latest: tuple[float, Any] = (0.0, None)
         for time, frame in film.frames(lead, self._whole.end):
-            thumb = film.thumb(frame)
-            detector.add(time, thumb, film.chroma(frame))
+            thumb, chroma = film.small(frame)
+            detector.add(time, thumb, chroma)
             comb = None
             if time >= due:
                 due, comb = time + COMB_S, self._stage._combed(frame)
             held.add(time, frame, thumb, (film.corrupt, film.backward), comb)
-            last = end_of(time, frame)
+            latest = time, frame
             if detector.measured > measured:
                 measured = detector.measured
                 yield from self._settled(detector, held)
                 if self._line.over:
                     break
         if not self._line.over:
+            last = end_of(*latest)
             end = last if last is None or self._whole.end is None else min(last, self._whole.end)
             found = detector.finish(end)
             if found.start is None and self._first:

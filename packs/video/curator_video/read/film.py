@@ -125,9 +125,9 @@ class Film:
         file's range. The whole picture, with its bars, whatever its aspect."""
         return self._pixels.thumb(frame)
 
-    def chroma(self, frame: Any) -> np.ndarray:
-        """U and V of an upright frame, uint8 2 x 18 x 32, by area; grey is 128."""
-        return self._pixels.chroma(frame)
+    def small(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The thumbnail, and U and V of an upright frame, uint8 2 x 18 x 32, by area; grey is 128."""
+        return self._pixels.small(frame)
 
     @property
     def hdr(self) -> str | None:

@@ -44,28 +44,31 @@ class Pixels:
     def thumb(self, frame: Any) -> np.ndarray:
         """uint8 36 x 64."""
         planes = planes_of(frame, 1)
+        return self._luma(frame, planes[0]) if planes else self._turned(self._by_scaler(frame)[0])
+
+    def small(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
+        """A thumbnail, uint8 36 x 64, and U and V, 2 x 18 x 32."""
+        planes = planes_of(frame, 3)
         if not planes:
-            return self._turned(self._by_scaler(frame)[0])
-        small = _shrunk(planes[0], self._target(THUMB), _DEEP.get(frame.format.name, 0))
+            luma, *others = self._by_scaler(frame)
+            thumb = self._luma(frame, found[0]) if (found := planes_of(frame, 1)) else self._turned(luma)
+            smaller = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in others]
+        else:
+            shift, full = _DEEP.get(frame.format.name, 0), _is_full(frame)
+            smaller = [_shrunk(one, self._target(CHROMA), shift) for one in planes[1:]]
+            smaller = [_NARROW_CHROMA[one] for one in smaller] if full else smaller
+            thumb = self._luma(frame, planes[0])
+        made = np.empty((2, CHROMA[1], CHROMA[0]), np.uint8)
+        for one, plane in zip(made, smaller, strict=True):
+            one[:] = self._turned(plane)
+        return thumb, made
+
+    def _luma(self, frame: Any, plane: np.ndarray) -> np.ndarray:
+        small = _shrunk(plane, self._target(THUMB), _DEEP.get(frame.format.name, 0))
         if _is_full(frame):
             small = _NARROW[small]
         kind = HDR.get(int(frame.color_trc))
         return self._turned(luma_of(kind)[small] if kind else small)
-
-    def chroma(self, frame: Any) -> np.ndarray:
-        """uint8 2 x 18 x 32."""
-        made = np.empty((2, CHROMA[1], CHROMA[0]), np.uint8)
-        found = planes_of(frame, 3)
-        if not found:
-            planes = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in self._by_scaler(frame)[1:]]
-        else:
-            shift = _DEEP.get(frame.format.name, 0)
-            planes = [_shrunk(one, self._target(CHROMA), shift) for one in found[1:]]
-            if _is_full(frame):
-                planes = [_NARROW_CHROMA[one] for one in planes]
-        for one, plane in zip(made, planes, strict=True):
-            one[:] = self._turned(plane)
-        return made
 
     def _target(self, size: tuple[int, int]) -> tuple[int, int]:
         return size if self._turns % 2 == 0 else size[::-1]

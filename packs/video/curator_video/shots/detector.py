@@ -155,7 +155,7 @@ class Detector:
         counted = (self._time >= self._counted[0]) & (self._time < self._counted[1])
         for name, which in (("blank_s", blank & counted), ("counted_s", counted)):
             setattr(self.found, name, getattr(self.found, name) + float(lasts[self._next:stop][which[self._next:stop]].sum()))
-        for at in range(self._next, stop):
+        for at in self._striking(blank, stop):
             if blank[at]:
                 if self._run is None:
                     self._run = self._run_from(at)
@@ -171,6 +171,15 @@ class Detector:
         self._next = stop
         kept = min(int(np.searchsorted(self._time, self._time[stop - 1] - reach)) if stop else 0, stop - _AROUND - 2)
         self._forget(max(kept, stop - _MOST, 0))
+
+    def _striking(self, blank: np.ndarray, stop: int) -> list[int]:
+        """The pictures of which something may have to be said: blank ones, those behind them, and those that differ from the last."""
+        here = slice(self._next, stop)
+        behind = np.append(False, blank[:-1])[here]
+        far, levels, ease = self._far[here], self._levels[here], self._floor / RULES
+        cut = (far > _CUT * ease) | ((levels > _LEVELS * ease) & (far > _LEAST * ease))
+        flash = np.abs(np.diff(self._mean, prepend=self._mean[:1]))[here] > _FLASH
+        return (np.flatnonzero(blank[here] | behind | cut | flash) + self._next).tolist()
 
     def _forget(self, count: int) -> None:
         assert self._thumbs is not None
@@ -258,9 +267,9 @@ class Detector:
 
     def _dissolves(self, start: int, stop: int, blank: np.ndarray) -> None:
         variance = self._std**2
-        for at in range(max(start, 1), min(stop, len(variance) - 1)):
-            if variance[at] > variance[max(0, at - 5):at + 6].min() or blank[at]:
-                continue
+        lowest = np.lib.stride_tricks.sliding_window_view(np.pad(variance, 5, constant_values=np.inf), 11).min(axis=1)
+        first, last = max(start, 1), min(stop, len(variance) - 1)
+        for at in (np.flatnonzero((variance <= lowest)[first:last] & ~blank[first:last]) + first).tolist():
             low = int(np.searchsorted(self._time, self._time[at] - self._window_s))
             high = int(np.searchsorted(self._time, self._time[at] + self._window_s, side="right"))
             seen = np.minimum(self._std[low:high - 1], self._std[low + 1:high]) > _SEEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -83,27 +84,32 @@ class Bars:
 
     def __init__(self) -> None:
         self._blocks: deque[tuple[int, int, list[np.ndarray]]] = deque()
+        self._seen: int = 0
+        self._dark: list[Any] = [0, 0]  # of all blocks together: of how many pictures a row, a column is dark
         self._inside = slice(None), slice(None)
 
     def add(self, pictures: np.ndarray, block: int) -> None:
         """Look at pictures, uint8 [N, H, W], of the block with this number. Those that are black all over say nothing."""
         while self._blocks and self._blocks[0][0] <= block - self.WINDOW:
-            self._blocks.popleft()
+            self._count(*self._blocks.popleft()[1:], sign=-1)
         pictures = pictures[pictures.max(axis=(1, 2)) > 2 * _BAR_LEVEL] if len(pictures) else pictures
         if len(pictures):
             dark = [(pictures.max(axis=axis) <= _BAR_LEVEL).sum(axis=0) for axis in (2, 1)]
             self._blocks.append((block, len(pictures), dark))
+            self._count(len(pictures), dark)
         self._inside = self._found()
+
+    def _count(self, count: int, dark: list[np.ndarray], sign: int = 1) -> None:
+        self._seen += sign * count
+        self._dark = [had + sign * new for had, new in zip(self._dark, dark, strict=True)]
 
     def inside(self) -> tuple[slice, slice]:
         """Rows and columns of the picture without its bars."""
         return self._inside
 
     def _found(self) -> tuple[slice, slice]:
-        seen = sum(count for _, count, _ in self._blocks)
         kept = []
-        for side, least in enumerate(_LEFT):
-            dark = sum(dark[side] for _, _, dark in self._blocks)
-            lit = np.flatnonzero(dark < _BAR_SHARE * seen) if seen else []
+        for dark, least in zip(self._dark, _LEFT, strict=True):
+            lit = np.flatnonzero(dark < _BAR_SHARE * self._seen) if self._seen else []
             kept.append(slice(int(lit[0]), int(lit[-1]) + 1) if len(lit) >= least else slice(None))
         return kept[0], kept[1]

@@ -127,11 +127,12 @@ class Shots(Stage):
     def _found(self, film: Film, part: Part) -> Looked:
         combing = self._combing()
         detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR)
-        last: float | None = None
+        latest: tuple[float, Any] = (0.0, None)
         for time, frame in film.frames(part.begin, part.end):
-            detector.add(time + part.shift, film.thumb(frame), film.chroma(frame))
+            detector.add(time + part.shift, *film.small(frame))
             combing.add(time, frame)
-            last = end_of(time, frame)
+            latest = time, frame
+        last = end_of(*latest)
         end = last if last is None or part.end is None else min(last, part.end)
         found = detector.finish(None if end is None else end + part.shift)
         if found.start is None:
@@ -148,17 +149,18 @@ class Shots(Stage):
         lead = begin if first else self.lead(film, part.begin, begin)
         detector = Detector(flash_s=self.flash, window_s=self.window, floor=FLOOR, counted=(part.begin, part.end))
         combing = self._combing()
-        own, settled, last = (part.begin, part.end), part.end, None
+        own, settled, latest = (part.begin, part.end), part.end, (0.0, None)
         for time, frame in film.frames(lead, end):
-            detector.add(time, film.thumb(frame), film.chroma(frame))
+            detector.add(time, *film.small(frame))
             if part.begin <= time < part.end:
                 combing.add(time, frame)
-            last = end_of(time, frame)
+            latest = time, frame
             if detector.settled > settled:
                 settled, seen = detector.settled, detector.found
                 made = stretch(seen.boundaries, own, seen.start if first else None, settled, None, self.threshold)
                 if made is not None:
                     return Looked(seen, made, combing.ratio)
+        last = end_of(*latest)
         found = detector.finish(None if last is None else min(last, end))
         if found.start is None and first:
             raise self._bad("no_frames: not one picture in its span")
@@ -200,4 +202,4 @@ class Shots(Stage):
 
 def end_of(time: float, frame: Any) -> float | None:
     """When a picture goes, if it says how long it is shown."""
-    return time + float(frame.duration * frame.time_base) if frame.duration and frame.time_base else None
+    return time + float(frame.duration * frame.time_base) if frame is not None and frame.duration and frame.time_base else None
