@@ -1,5 +1,8 @@
 """Text stages for Curator: readers of archives and files, extraction, repair, language, statistics."""
 
+from curator_text.chat.chat import Chat
+from curator_text.chat.chat_template import ChatTemplate
+from curator_text.chat.turns import ChatTurns
 from curator_text.clean.c4 import C4Lines
 from curator_text.clean.clean import Clean
 from curator_text.clean.noise_lines import NoiseLines
@@ -41,16 +44,17 @@ from curator_text.tokens.to_nanotron import ToNanotron
 from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
-    "STAGES", "Alphabet", "Arxiv", "BadWords", "C4Lines", "Chunk", "Classify", "Clean", "CodeFiles", "CodeLicense",
-    "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed", "ExtractHtml", "ExtractLatex", "ExtractWiki",
-    "Fasttext", "Join", "Language", "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity",
-    "Pii", "Signals", "Split", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron",
-    "Tokenize", "Translate", "UrlLists", "Warc", "Wikipedia",
+    "STAGES", "Alphabet", "Arxiv", "BadWords", "C4Lines", "Chat", "ChatTemplate", "ChatTurns", "Chunk",
+    "Classify", "Clean", "CodeFiles", "CodeLicense", "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed",
+    "ExtractHtml", "ExtractLatex", "ExtractWiki", "Fasttext", "Join", "Language", "Llm", "Minhash",
+    "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split", "StopWords", "TextFiles",
+    "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc",
+    "Wikipedia",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
-    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
-    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
-    Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify,
+    Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords, StopWords,
+    Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets, Chunk, Split,
+    Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet, Chat, ChatTemplate, ChatTurns,
 )

@@ -13,6 +13,9 @@ from curator_text import (
     Arxiv,
     BadWords,
     C4Lines,
+    Chat,
+    ChatTemplate,
+    ChatTurns,
     Chunk,
     Classify,
     Clean,
@@ -80,6 +83,11 @@ def pages():
     return TextBatch(pa.table({"id": [f"p{n}" for n in range(6)], "source": ["s"] * 6, "html": pa.array(html, pa.binary())}))
 
 
+def chats():
+    chat = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+    return TextBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "messages": pa.array([chat, None, chat[:1]])}))
+
+
 def pdfs():
     return TextBatch(pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "bytes": pa.array([BOOK, None, b"no pdf"], pa.binary())}))
 
@@ -124,6 +132,7 @@ def test_the_pack(tmp_path, server):
     for name, data in {"a.txt": "Größe".encode("cp1252"), "b.md": "\ufeff# Title\n\nText".encode(), "sub/c.HTML": PAGE,
                        "image.png": b"\x89PNG\r\n\x1a\n"}.items():
         (files / name).write_bytes(data)
+    (tmp_path / "chat.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
     (tmp_path / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"the": 0, "fox": 1, "?": 2}, "unk_token": "?"},
         "pre_tokenizer": {"type": "Whitespace"}, "normalizer": None, "post_processor": None, "decoder": None}))
@@ -165,6 +174,9 @@ def test_the_pack(tmp_path, server):
         (Translate(url=server.url, model="tiny", to="de"), texts()),
         (Tokenize(tokenizer=str(tmp_path), ids=True), texts()),
         (PackTokens(length=3), tokens),
+        (Chat(), chats()),
+        (ChatTemplate(template=str(tmp_path / "chat.jinja")), chats()),
+        (ChatTurns(), chats()),
         (ToMds(path=str(tmp_path / "mds")), tokens),
         (ToMegatron(path=str(tmp_path / "megatron")), tokens),
         (ToNanotron(path=str(tmp_path / "nanotron")), tokens),

@@ -74,7 +74,7 @@ def test_children_say_where_they_stand():
 @given(st.text(alphabet="ab.! \n“狐。é", max_size=60), st.integers(1, 9), st.integers(0, 8),
        st.sampled_from(["characters", "words", "sentences", "paragraphs"]),
        st.sampled_from([None, "anywhere", "words", "sentences", "paragraphs"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_pieces_cover_the_text_and_join_to_it(text, size, overlap, by, cut):
     stage = Chunk(size=size, by=by, cut=cut, overlap=min(overlap, size - 1))
     answered = run_stage(stage, batch(text))

@@ -45,6 +45,8 @@ class Chunk(Stage):
     tokenizer: str | None = None
     column: str = "text"
 
+    sparse = ("piece", "start")
+
     def __post_init__(self) -> None:
         if self.by not in ("characters", "words", "tokens", "sentences", "paragraphs"):
             raise ValueError("by must be characters, words, tokens, sentences or paragraphs, got "

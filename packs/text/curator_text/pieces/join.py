@@ -10,6 +10,8 @@ from curator.api.batch import Batch, concat_tables
 from curator.api.stage import Context, Contract, Outputs, Reduce, setting
 
 _PLACES = {"parent": pa.string(), "piece": pa.int32(), "pieces": pa.int32(), "start": pa.int64(), "end": pa.int64()}
+_COUNTS = {"pieces": pa.int32(), "pieces_missing": pa.int32()}
+_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
 
 @dataclass(kw_only=True)
@@ -25,14 +27,20 @@ class Join(Reduce):
 
     Pieces that follow one another in the document and are as long as they were are joined without anything
     between, those that overlap without what they share; else `separator` stands between two. `column`: the text.
-    `shards`: into how many parts documents are divided; the pieces of one must fit into memory.
+    `messages`: the pieces are the messages of conversations (`text.chat_turns`); then `messages` is added (list of
+    `role`, `content`), and `role` and `calls_tools` go. `shards`: into how many parts documents are divided; the
+    pieces of one must fit into memory.
+
+    Known difference: what messages want of tools does not come back into `messages`.
     """
 
     separator: str = "\n\n"
     column: str = "text"
+    messages: bool = False
     shards: int = setting(default=16)
 
     key = "parent"
+    sparse = ("pieces_missing",)
 
     def __post_init__(self) -> None:
         if self.shards < 1:
@@ -40,28 +48,35 @@ class Join(Reduce):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*_PLACES, self.column)
+        return (*_PLACES, self.column, *(("role",) if self.messages else ()))
 
     def contract(self) -> Contract:
-        return Contract(needs={**dict.fromkeys(_PLACES), self.column: pa.string()},
-                        adds={"id": pa.string(), self.column: pa.string(), "pieces": pa.int32(),
-                              "pieces_missing": pa.int32()},
-                        removes=("parent", "piece", "start", "end"))
+        needs: dict[str, pa.DataType | None] = {**dict.fromkeys(_PLACES), self.column: pa.string()}
+        gone = [name for name in _PLACES if name != "pieces"]
+        if self.messages:
+            needs, gone = needs | {"role": pa.string()}, [*gone, "role", "calls_tools"]
+        return Contract(needs=needs, adds={"id": pa.string(), self.column: pa.string(), **self._made()},
+                        removes=gone)
+
+    def _made(self) -> dict[str, pa.DataType]:
+        return _COUNTS | ({"messages": _MESSAGES} if self.messages else {})
 
     def setup(self, ctx: Context) -> None:
         self.clear()
 
     def clear(self) -> None:
         self._absorbed: list[pa.Table] = []
-        self._documents: dict[str, tuple[str, str, int, int | None]] | None = None
+        self._documents: dict[str, tuple] | None = None
 
     def absorb(self, batch: Batch) -> None:
         columns = {name: batch.rows.column(name).cast(kind) for name, kind in _PLACES.items()}
+        columns["role"] = batch.rows.column("role").cast(pa.string()) if self.messages else pa.nulls(len(batch))
         self._absorbed.append(pa.table({"id": batch.rows.column("id").cast(pa.string()), **columns,
                                         "text": batch.rows.column(self.column).cast(pa.string())}))
 
-    def _joined(self) -> dict[str, tuple[str, str, int, int | None]]:
-        """Of each document: the id of its first piece, the text, how many pieces there are and how many lack."""
+    def _joined(self) -> dict[str, tuple]:
+        """Of each document: the id of its first piece, the text, how many pieces there are, how many lack, and
+        the messages."""
         if not self._absorbed:
             return {}
         rows = concat_tables(self._absorbed).sort_by([("parent", "ascending"), ("piece", "ascending"),
@@ -73,7 +88,8 @@ class Join(Reduce):
             if not pieces or row["piece"] is None or pieces[-1]["piece"] != row["piece"]:
                 pieces.append(row)
         return {parent: (pieces[0]["id"], joined(pieces, self.separator), len(pieces),
-                         None if pieces[0]["pieces"] is None else max(0, pieces[0]["pieces"] - len(pieces)))
+                         None if pieces[0]["pieces"] is None else max(0, pieces[0]["pieces"] - len(pieces)),
+                         [{"role": one["role"], "content": one["text"]} for one in pieces])
                 for parent, pieces in of.items()}
 
     def process(self, batch: Batch) -> Outputs:
@@ -83,13 +99,13 @@ class Join(Reduce):
         goes_on = [parent is None or self._documents[parent][0] == one
                    for one, parent in zip(ids, parents, strict=True)]
         out = batch.filter(goes_on)
-        made = [(one, text, None, None) if parent is None else (parent, *self._documents[parent][1:])
+        made = [(one, text, None, None, None) if parent is None else (parent, *self._documents[parent][1:])
                 for one, parent, text in zip(out.column("id"), out.column("parent"), out.column(self.column),
                                              strict=True)]
-        columns = {"id": pa.string(), self.column: pa.string(), "pieces": pa.int32(), "pieces_missing": pa.int32()}
+        columns = {"id": pa.string(), self.column: pa.string(), **self._made()}
         out = out.with_columns({name: pa.array([one[at] for one in made], kind)
                                 for at, (name, kind) in enumerate(columns.items())})
-        return Outputs(out=out.without(["parent", "piece", "start", "end"]),
+        return Outputs(out=out.without(self.contract().removes),
                        absorbed=batch.filter([not one for one in goes_on]))
 
 

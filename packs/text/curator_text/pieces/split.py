@@ -34,6 +34,8 @@ class Split(Stage):
     sections: int | None = None
     column: str = "text"
 
+    sparse = ("piece", "start")
+
     def __post_init__(self) -> None:
         if sum(value is not None for value in (self.separator, self.pattern, self.sections)) != 1:
             raise ValueError("split wants one of separator, pattern and sections")

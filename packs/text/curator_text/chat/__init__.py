@@ -1,0 +1,1 @@
+"""Conversations and instructions: one layout for all, checks, templates, turns."""
