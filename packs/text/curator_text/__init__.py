@@ -31,6 +31,8 @@ from curator_text.models.classify import Classify
 from curator_text.models.embed import Embed
 from curator_text.models.fasttext import Fasttext
 from curator_text.models.perplexity import Perplexity
+from curator_text.models.train.train_classifier import TrainClassifier
+from curator_text.models.zero_shot import ZeroShot
 from curator_text.pieces.chunk import Chunk
 from curator_text.pieces.join import Join
 from curator_text.pieces.split import Split
@@ -48,13 +50,14 @@ __all__ = [
     "Classify", "Clean", "CodeFiles", "CodeLicense", "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed",
     "ExtractHtml", "ExtractLatex", "ExtractWiki", "Fasttext", "Join", "Language", "Llm", "Minhash",
     "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split", "StopWords", "TextFiles",
-    "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize", "Translate", "UrlLists", "Warc",
-    "Wikipedia",
+    "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize", "TrainClassifier", "Translate",
+    "UrlLists", "Warc", "Wikipedia", "ZeroShot",
 ]
 
 STAGES: tuple[type, ...] = (
-    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext, Classify,
-    Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords, StopWords,
-    Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets, Chunk, Split,
-    Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet, Chat, ChatTemplate, ChatTurns,
+    Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
+    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists,
+    BadWords, StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki,
+    CodeSecrets, Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet, Chat,
+    ChatTemplate, ChatTurns, TrainClassifier, ZeroShot,
 )

@@ -47,10 +47,12 @@ from curator_text import (
     ToMds,
     ToMegatron,
     ToNanotron,
+    TrainClassifier,
     Translate,
     UrlLists,
     Warc,
     Wikipedia,
+    ZeroShot,
 )
 
 from curator.api.tasks import TextBatch
@@ -139,6 +141,7 @@ def test_the_pack(tmp_path, server):
     tokens = texts(token_ids=pa.array([[1, 2], None, [], *([n] for n in range(len(TEXTS) - 3))], pa.list_(pa.int32())))
     languages = pa.array(["en", "en", None, "de", "xx", "zh", "en", "en", "en", "de", "en"], pa.string())
     models = {"labels": tiny.save_bert(tmp_path / "labels", ("low", "high")), "encoder": tiny.save_bert(tmp_path / "encoder"),
+              "nli": tiny.save_bert(tmp_path / "nli", ("entailment", "other")),
               "gpt2": tiny.save_gpt2(tmp_path / "gpt2")}
     (tmp_path / "model.bin").write_bytes(TinyModel(["</s>", "the"], ["en", "de"]).save())
     check_pack("text", [
@@ -163,8 +166,10 @@ def test_the_pack(tmp_path, server):
         (Signals(), texts(language=languages), {"skip": {"needs"}}),  # the column is looked at where it is there
         (Minhash(), texts()),
         (Classify(model=models["labels"]), texts(), {"tolerance": 1e-4}),
+        (ZeroShot(model=models["nli"], labels=["fox", "sea"], max_chars=40), texts(), {"tolerance": 1e-4}),
         (Embed(model=models["encoder"]), texts(), {"tolerance": 1e-4}),
         (Perplexity(model=models["gpt2"]), texts(), {"tolerance": 1e-4}),
+        (TrainClassifier(label="subject", bits=10, held_out=0), texts(subject=[*"abababababa"]), {"tolerance": 1e-5}),
         (Pii(), texts()),
         (CodeLicense(), texts()),
         CodeFiles(path=str(files)),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from curator_text import Classify, Embed, Perplexity
+from curator_text import Classify, Embed, Perplexity, ZeroShot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     return {"labels": tiny.save_bert(folder / "labels", ("low", "middle", "high")), "number": tiny.save_bert(folder / "number", ("score",)),
             "encoder": tiny.save_bert(folder / "encoder"), "nvidia": tiny.save_deberta_with_head(folder / "nvidia", ("High", "Low")),
-            "gpt2": tiny.save_gpt2(folder / "gpt2")}
+            "nli": tiny.save_bert(folder / "nli", ("contradiction", "neutral", "entailment")), "gpt2": tiny.save_gpt2(folder / "gpt2")}
 
 
 def bare(model, loader):
@@ -131,6 +131,23 @@ def test_perplexity_counts_each_token_once_however_long_the_text(models):
         assert value == pytest.approx(math.exp(-sum(sums) / len(sums)), rel=1e-4)
 
 
+@pytest.mark.parametrize("multi", [False, True], ids=["one", "each"])
+def test_labels_without_training_have_the_probabilities_of_the_pipeline(models, multi):
+    import transformers
+
+    labels, texts = ["fox", "a good ship", "sea"], [text for text in TEXTS if text]
+    pipeline = transformers.pipeline("zero-shot-classification", model=models["nli"])
+    asked = {"model": models["nli"], "labels": labels, "template": "x is {}", "multi_label": multi}
+    out = run_stage(ZeroShot(**asked, scores={label: f"s {label}" for label in labels}), batch(texts))["out"]
+    for row, text in enumerate(texts):
+        known = pipeline(text, labels, hypothesis_template="x is {}", multi_label=multi)
+        for label, score in zip(known["labels"], known["scores"], strict=True):
+            assert out.column(f"s {label}")[row] == pytest.approx(score, abs=1e-5)
+    best = run_stage(ZeroShot(**asked), batch())["out"]
+    assert best.column("label")[0] == pipeline(TEXTS[0], labels, hypothesis_template="x is {}", multi_label=multi)["labels"][0]
+    assert best.column("label")[2] is None
+
+
 @given(st.lists(st.integers(0, 300), max_size=60), st.integers(1, 500))
 def test_batches_hold_every_text_once_and_no_more_tokens_than_allowed(lengths, most):
     from curator_text.models.encoders import batches_of
@@ -145,11 +162,18 @@ def test_what_does_not_fit_is_told(models):
         run_stage(Classify(model=models["number"]), batch())
     with pytest.raises(CuratorError, match="knows no class 'best'; its classes are low, middle, high"):
         run_stage(Classify(model=models["labels"], labels={"best": "b"}), batch())
+    with pytest.raises(CuratorError, match="does not tell whether a sentence follows"):
+        run_stage(ZeroShot(model=models["labels"], labels=["fox", "sea"]), batch())
+    with pytest.raises(CuratorError, match="do not fit into the 24 tokens"):
+        run_stage(ZeroShot(model=models["nli"], labels=["fox", "sea " * 30]), batch())
+    with pytest.raises(ValueError, match="none of the labels"):
+        ZeroShot(labels=["a", "b"], scores={"c": "d"})
     with pytest.raises(CuratorError, match="there is no folder"):
         run_stage(Embed(model="./none"), batch())
 
 
 def test_they_keep_the_rules_of_stages(models):
     check_stage(Classify(model=models["labels"], long="windows"), batch(), tolerance=1e-4)
+    check_stage(ZeroShot(model=models["nli"], labels=["fox", "sea"], max_tokens=20), batch(), tolerance=1e-4)
     check_stage(Embed(model=models["encoder"]), batch(), tolerance=1e-4)
     check_stage(Perplexity(model=models["gpt2"]), batch(), tolerance=1e-4)
