@@ -153,12 +153,17 @@ def test_tokens_and_their_cost_are_told(model):
     asked = stage(model, price_in=2.0, price_out=10.0)
     told = [finding.text for finding in asked.findings("llm", Counts(extra={"tokens_in": 1_500_000, "tokens_out": 200_000}))]
     assert told == ["1,500,000 tokens asked, 200,000 answered, costs 5.00"]
+    more = Counts(extra={"kept_tokens_in": 30, "kept_tokens_out": 4, "unfit": 2, "pieces_lost": 1, "lines_left": 5})
+    assert [finding.text.split(",")[0] for finding in asked.findings("llm", more)] == [
+        "30 tokens asked and 4 answered before", "2 answers that were not what was asked for", "1 pieces of texts left out",
+        "5 lines left as they were"]
 
 
 @pytest.mark.parametrize(("options", "told"), [
     ({"prompt": None}, "either `task`"), ({"task": "nothing", "prompt": None}, "no task 'nothing'; there are distil"),
     ({"into": "text"}, "into names the new column"), ({"fields": {"a b": "string"}}, "cannot be the name"),
-    ({"fields": {"a": "date"}}, "the type of a"), ({"max_chars": 0}, "max_chars must be")])
+    ({"fields": {"a": "date"}}, "the type of a"), ({"attempts": 2, "seed": None, "cache": "x"}, "attempts want a seed"),
+    ({"max_chars": 0}, "max_chars must be")])
 def test_nonsense_is_refused(options, told):
     with pytest.raises(ValueError, match=told):
         Llm(**({"url": "http://localhost/v1", "model": "m", "prompt": "{text}"} | options))
@@ -241,3 +246,5 @@ def test_an_unfit_answer_is_asked_for_again_with_another_seed(model):
     asked = stage(model, fields={"n": "integer"}, attempts=2)
     assert run_stage(asked, batch("a"))["out"].column("n") == [1]
     assert [(question["seed"], question["temperature"]) for question in model.questions] == [(0, 0.0), (1000, 0.5)]
+    run_stage(stage(model, fields={"n": "integer"}, attempts=2, options={"temperature": None}), batch("a"))
+    assert "temperature" not in model.questions[-1]

@@ -42,6 +42,9 @@ class Asking(ServerStage):
         super().__post_init__()
         if self.attempts < 1:
             raise ValueError(f"attempts must be 1 or more, got {self.attempts}")
+        if self.attempts > 1 and self.cache and {**self.options}.get("seed", self.seed) is None:
+            raise ValueError("attempts want a seed where answers are kept: without one the question is the "
+                             "same again, and so is the answer that was kept")
 
     def check_url(self) -> None:
         if self.url is not None:
@@ -150,10 +153,10 @@ class Asking(ServerStage):
     def again(self, question: Question, attempt: int) -> Question:
         """A question once more: with another seed, and where the likeliest answer was no good, not that
         one."""
-        if not attempt:
-            return question
-        return question | {"seed": (question.get("seed") or 0) + 1000 * attempt,
-                           "temperature": max(question.get("temperature") or 0.0, AGAIN)}
+        changed = {"seed": question.get("seed", 0) + 1000 * attempt,
+                   "temperature": max(question.get("temperature", 0.0), AGAIN)} if attempt else {}
+        # some services refuse a field that was left out on purpose
+        return question | {name: value for name, value in changed.items() if name in question}
 
     def fitting(self, questions: Sequence[Question], take: Callable[[int, Reply], Any],
                 tally: Counter[str]) -> Talk:
@@ -193,5 +196,8 @@ class Asking(ServerStage):
         kept_in, kept = told.get("kept_tokens_in", 0), told.get("kept_tokens_out", 0)
         if kept_in or kept:
             yield Line(f"{count(kept_in)} tokens asked and {count(kept)} answered before, from the cache")
-        if unfit := told.get("unfit", 0):
-            yield Line(f"{count(unfit)} answers that were not what was asked for")
+        for key, words in (("unfit", "answers that were not what was asked for"),
+                           ("pieces_lost", "pieces of texts left out, without an answer that fits"),
+                           ("lines_left", "lines left as they were, without a translation that can be right")):
+            if told.get(key):
+                yield Line(f"{count(told[key])} {words}")

@@ -156,7 +156,10 @@ class Llm(Asking):
         if not good:
             more = f" (the first of {len(made)} pieces, none of which has an answer)" if made[1:] else ""
             return f"{made[0]}{more}"
-        return good[0] if self._asked.pieces is None else self._joined(good, len(made))
+        if self._asked.pieces is None:
+            return good[0]
+        tally["pieces_lost"] += len(made) - len(good)
+        return self._joined(good, len(made))
 
     def _question(self, row: Mapping[str, Any], sample: int) -> Question:
         more = dict(self._asked.options)

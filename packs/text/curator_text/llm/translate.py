@@ -135,6 +135,7 @@ class Translate(Asking):
         tally.update(spent)
         if rest and not done:
             return problems[rest[0]]
+        tally["lines_left"] += len(rest)
         sums = {f"{self.into}_{name}": spent[key] + spent[f"kept_{key}"]
                 for name, key in (("tokens_in", "tokens_in"), ("tokens", "tokens_out"))}
         return sums | {self.into: joined(text, segments, done), f"{self.into}_segments": len(segments),
