@@ -56,7 +56,9 @@ class Pace:
             self._add(due, self._clock(), (0, tokens))
 
     def close(self) -> None:
-        os.close(self._file)
+        with self._lock:
+            os.close(self._file)
+            self._file = -1  # its number may soon be another file's
 
     def _add(self, due: list[float], now: float, amounts: Sequence[float]) -> None:
         for k, (seconds, amount) in enumerate(zip(self._seconds, amounts, strict=True)):
@@ -65,6 +67,9 @@ class Pace:
     @contextmanager
     def _due(self) -> Iterator[list[float]]:
         with self._lock:
+            if self._file < 0:  # who still asks is not waited for
+                yield [0.0, 0.0]
+                return
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
                 held = os.pread(self._file, _DUE.size, 0)

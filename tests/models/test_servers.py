@@ -78,6 +78,15 @@ def test_a_pace_is_corrected_by_what_an_answer_took(own_files):
     assert pace.try_take(1) <= 600
 
 
+def test_a_pace_that_is_closed_writes_to_no_file(own_files):
+    pace = Pace("a server", (60, 60))
+    pace.close()
+    with (own_files / "another").open("w+b") as another:  # has the number that is free now
+        assert pace.try_take(5) == 0
+        pace.correct(5)
+        assert another.read() == b""
+
+
 def test_nobody_waits_for_its_turn_after_the_end(own_files):
     pace, stopped = Pace("a server", (1, None)), threading.Event()
     assert pace.take(0, stopped)
