@@ -1,20 +1,21 @@
 """Films: shots beside bare decoding, clips by copy, a whole recipe, an hour of 1080p, peers.
 
     python benchmarks/video.py [--only detect,copy,split,long] [--tools ours,scenedetect,data-juicer] [--sizes 360,1080,2160]
-                               [--shots 20] [--films 4] [--minutes 60]
+                               [--shots N] [--films N] [--minutes 60]
 
 Makes a virtual environment for each peer beside this file (once; delete it to get newer ones) with what the package index has.
 Results are printed, and written to benchmarks/results/video.json, which keeps what it has of other rows and tools. Linux; about
 twenty minutes on two cores. video_data.py makes the films: shots of 3 s with grain, a moving camera and sound, H.264 at 25 pictures a
-second, with a keyframe at each cut in one film and one each two seconds in the next. All tools read the same ones.
+second, with a keyframe at each cut in one film and one each two seconds in the next. All tools read the same ones. Larger pictures take
+longer to make than to read, so of them there are fewer: films and shots by size are in AMOUNT, which --films and --shots change.
 
-- `detect`: one film of --shots shots for each size, in one thread, frames a CPU-second (the best of three rounds that take turns) and as a
+- `detect`: one film for each size, in one thread, frames a CPU-second (the best of three rounds that take turns) and as a
   share of bare decoding by PyAV: `thumbs` reads and makes thumbnails, `shots` is the stage `video.shots`, `scdet` FFmpeg's filter;
   `content` and `adaptive` are PySceneDetect as it comes. `found` of the cuts that there are, and `false` ones.
 - `copy`: the stage `video.cut` on all shots of the films, written to disk; `plain` is a copy of the same bytes by the system.
-- `split`: the recipe `video/split` on --films films of each size, from files to clips in tars, with two workers. `of bare`: the
+- `split`: the recipe `video/split` on films of each size, from files to clips in tars, with two workers. `of bare`: the
   processor time of decoding the films once, by as many processes, divided by that of the recipe; of a run on all films less
-  one on a quarter, so that start and end do not count. Each clip must be a shot, and none encoded. Below it the share of each step.
+  one on the first, so that start and end do not count. Each clip must be a shot, and none encoded. Below it the share of each step.
   data-juicer cuts where PySceneDetect does, by the ffmpeg program, which encodes, and measures motion.
 - `long`: one film of an hour of 1080p, which is a short one again and again (its clips are copies of each other); `MB` is the
   peak of all processes together (PSS: what they share counts once).
@@ -39,6 +40,7 @@ from engine import REAP
 HERE = Path(__file__).resolve().parent
 ROWS = ("detect", "copy", "split", "long")
 SIZES = {"360": (640, 360), "1080": (1920, 1080), "2160": (3840, 2160)}
+AMOUNT = {"360": (4, 20), "1080": (3, 7), "2160": (2, 4)}  # films of the row split, shots of a film
 PACKAGES = {"scenedetect": ("scenedetect", "opencv-python-headless"),
             "data-juicer": ("py-data-juicer", "aiohttp", "av", "opencv-python-headless", "scenedetect", "imageio-ffmpeg")}
 LIMIT_S = 5400
@@ -83,11 +85,22 @@ def show_detect(name: str, told: dict[str, Any], bare: float) -> None:
     print(f"  {name:14}{told['rate']:10,.0f} frames a CPU-second{told['of_bare']:8.2f} of bare{seen}", flush=True)
 
 
-def split(quarter: Path, whole: Path) -> dict[str, dict[str, Any]]:
+def first_of(films: Path) -> Path:
+    """A folder with the first of these films."""
+    folder = films.parent / f"first-{films.name}"
+    if not folder.exists():
+        folder.mkdir()
+        name = min(path.name for path in films.iterdir())
+        shutil.copyfile(films / name, folder / name)
+        video_data.truth_of(folder).write_text(json.dumps({name: truth(films)[name]}))
+    return folder
+
+
+def split(whole: Path) -> dict[str, dict[str, Any]]:
     """Bare decoding and the recipe: processor time of what the larger run has more."""
     found: dict[str, dict[str, Any]] = {}
     for name in ("bare", "split"):
-        small, large = (call("ours", name, films) for films in (quarter, whole))
+        small, large = (call("ours", name, films) for films in (first_of(whole), whole))
         if "error" in small or "error" in large:
             return {name: small if "error" in small else large}
         found[name] = large | {"more_cpu_s": large["cpu_s"] - small["cpu_s"], "more_s": large["seconds"] - small["seconds"]}
@@ -129,11 +142,17 @@ def show_steps(busy: dict[str, float]) -> None:
     print("    " + ", ".join(f"{name} {100 * s / total:.0f} %" for name, s in busy.items() if s > 0.005 * total), flush=True)
 
 
+def amount(told: argparse.Namespace, size: str) -> tuple[int, int]:
+    """How many films, and shots in each."""
+    films, shots = AMOUNT[size]
+    return told.films or films, told.shots or shots
+
+
 def rows(told: argparse.Namespace, place: Path) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """(row, size, tool), figures."""
     asked, tools, sizes = told.only.split(","), told.tools.split(","), told.sizes.split(",")
     for size in sizes if "detect" in asked else ():
-        films = video_data.make(place / f"one-{size}", 1, told.shots, SIZES[size])
+        films = video_data.make(place / f"one-{size}", 1, amount(told, size)[1], SIZES[size])
         print(f"detect, {size}p, {megabits(films):.1f} Mbit a second", flush=True)
         rate = 0.0
         for name, one in detect(films, tools):
@@ -141,7 +160,7 @@ def rows(told: argparse.Namespace, place: Path) -> Iterator[tuple[tuple[str, ...
             show_detect(name, one, rate or float("nan"))
             yield ("detect", size, name), one
     for size in sizes if "copy" in asked else ():
-        films = video_data.make(place / f"one-{size}", 1, told.shots, SIZES[size])
+        films = video_data.make(place / f"one-{size}", 1, amount(told, size)[1], SIZES[size])
         one = call("ours", "copy", films)
         if "error" not in one:
             one |= {"mb_a_second": one["bytes"] / 1e6 / one["cut_s"], "plain_mb_a_second": one["bytes"] / 1e6 / one["plain_s"]}
@@ -151,10 +170,10 @@ def rows(told: argparse.Namespace, place: Path) -> Iterator[tuple[tuple[str, ...
             print(f"copy, {size}p: {one['error']}", flush=True)
         yield ("copy", size, "ours"), one
     for size in sizes if "split" in asked else ():
-        quarter, whole = (video_data.make(place / f"{count}-{size}", count, told.shots, SIZES[size])
-                          for count in (max(1, told.films // 4), told.films))
-        print(f"split, {size}p, {told.films} films of {told.shots * 3} s, {WORKERS} workers", flush=True)
-        found = split(quarter, whole)
+        count, shots = amount(told, size)
+        whole = video_data.make(place / f"all-{size}", count, shots, SIZES[size])
+        print(f"split, {size}p, {count} films of {shots * 3} s, {WORKERS} workers", flush=True)
+        found = split(whole)
         if "data-juicer" in tools:
             one = call("data-juicer", "split", whole)
             found["data-juicer"] = one if "error" in one else one | {"clips_a_second": one["clips"] / one["seconds"], "busy_s": {}}
@@ -183,8 +202,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(ROWS), help="rows")
     parser.add_argument("--tools", default="ours,scenedetect,data-juicer")
     parser.add_argument("--sizes", default=",".join(SIZES), help="rows of pictures")
-    parser.add_argument("--shots", type=int, default=20, help="of a film")
-    parser.add_argument("--films", type=int, default=4, help="of the row split")
+    parser.add_argument("--shots", type=int, help="of a film")
+    parser.add_argument("--films", type=int, help="of the row split, 2 or more")
     parser.add_argument("--minutes", type=float, default=60.0, help="of the row long")
     told = parser.parse_args()
     ctypes.CDLL(None).prctl(REAP, 1, 0, 0, 0)
