@@ -55,6 +55,18 @@ def vectors_of(batch: Batch, column: str, width: int) -> tuple[np.ndarray, np.nd
     return there[finite], matrix[finite]
 
 
+def finite(values: Any, model: str) -> np.ndarray:
+    """What a model gives, a tensor, as float32 in main memory.
+
+    Raises:
+        ValueError: not finite; the engine then finds the row that it comes from.
+    """
+    numbers = values.float().cpu().numpy()
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{model!r} gives numbers that are not finite")
+    return numbers
+
+
 def unit(matrix: np.ndarray) -> np.ndarray:
     """Each row at length 1; a row of zeros stays as it is."""
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)

@@ -9,7 +9,9 @@ import torch
 
 from curator.api.errors import CuratorError
 from curator.api.stage import Context
+from curator.models.heads import sigmoid, softmax
 from curator.models.loading import load_model, place_of
+from curator.models.vectors import finite
 from curator_image.inputs import ImageInputs
 
 
@@ -27,10 +29,8 @@ class Classifier:
     @torch.inference_mode()
     def __call__(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """The probability of each class for images (H x W x 3 uint8), float32 [n, classes]."""
-        logits = self._model(**self._inputs(images)).logits.float()
-        if not torch.isfinite(logits).all():
-            raise ValueError(f"{self.name!r} gives numbers that are not finite")
-        return (logits.sigmoid() if self._each else logits.softmax(dim=-1)).cpu().numpy()
+        logits = finite(self._model(**self._inputs(images)).logits, self.name)
+        return sigmoid(logits) if self._each else softmax(logits)
 
     def class_of(self, label: str) -> int:
         """The number of a class.

@@ -4,7 +4,6 @@ only."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from curator.api.errors import CuratorError
 from curator.api.stage import Context
 from curator.models.heads import sigmoid, softmax
 from curator.models.loading import load, load_model, place_of
-from curator.models.vectors import present, vectors_of
+from curator.models.vectors import finite, present, vectors_of
 from curator_image.inputs import ImageInputs
 
 TEXTS_AT_ONCE = 64
@@ -53,10 +52,10 @@ class Embedder:
         """
         inputs = self._inputs(images)
         if self.paired:
-            return self._numbers(self.model.get_image_features(**inputs).pooler_output)
+            return finite(self.model.get_image_features(**inputs).pooler_output, self.name)
         made = self.model(**inputs)
         pooled = getattr(made, "pooler_output", None)
-        return self._numbers(made.last_hidden_state[:, 0] if pooled is None else pooled.flatten(1))
+        return finite(made.last_hidden_state[:, 0] if pooled is None else pooled.flatten(1), self.name)
 
     @torch.inference_mode()
     def texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -95,15 +94,4 @@ class Embedder:
                            max_length=room,
                            return_tensors="pt").to(self.place.device)
         cut = [length > room or len(text) > CHARS_MAX for length, text in zip(lengths, texts, strict=True)]
-        return self._numbers(self.model.get_text_features(**tokens).pooler_output), np.array(cut)
-
-    def _numbers(self, values: Any) -> np.ndarray:
-        """As float32 in main memory.
-
-        Raises:
-            ValueError: not finite; the engine then finds the row that it comes from.
-        """
-        numbers = values.float().cpu().numpy()
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"{self.name!r} gives numbers that are not finite")
-        return numbers
+        return finite(self.model.get_text_features(**tokens).pooler_output, self.name), np.array(cut)

@@ -74,11 +74,11 @@ Kim and Stern: Interspeech 2008. Saunders: ICASSP 1996. Scheirer and Slaney: ICA
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from curator.api.only import chosen
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 
@@ -105,17 +105,11 @@ class Signals(Stage):
     sparse = ("clipped_ratio", "zero_ratio", "dropouts", "stereo_correlation", "fake_stereo", "loudness_range")
 
     def __post_init__(self) -> None:
-        if self.only == []:
-            raise ValueError("only names no column, so that nothing would be measured; leave it out to measure all")
-        for name in self.only or ():
-            if name not in COLUMNS:
-                near = difflib.get_close_matches(name, COLUMNS, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COLUMNS)}"
-                raise ValueError(f"only: no column is called {name!r}; {hint}")
+        chosen(self.only, COLUMNS)  # raises where it names what is none
 
     def contract(self) -> Contract:
         return Contract(needs={"samples": None, "sample_rate": pa.int32()},
-                        adds={name: kind for name, kind in COLUMNS.items() if self.only is None or name in self.only})
+                        adds=chosen(self.only, COLUMNS))
 
     def setup(self, ctx: Context) -> None:
         from curator_audio.measures.measured import measure

@@ -19,6 +19,7 @@ import torch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context
 from curator.models.loading import fetch, library, load, load_model, place_of
+from curator.models.vectors import finite
 
 TOKENS_AT_ONCE = 16_384
 
@@ -81,13 +82,6 @@ def batches_of(lengths: np.ndarray, most: int) -> Iterator[np.ndarray]:
         size = max(1, most // max(1, int(lengths[order[at]])))
         yield order[at:at + size]
         at += size
-
-
-def finite(found: torch.Tensor, name: str) -> np.ndarray:
-    """Raises ValueError where the model gives numbers that are none."""
-    if not torch.isfinite(found).all():
-        raise ValueError(f"{name!r} gives numbers that are not finite")
-    return found.float().cpu().numpy()
 
 
 def file_of(model: str, name: str) -> Path:

@@ -56,11 +56,11 @@ github.com/xiaojian-pika/data-wiki gives it. Step-Video-T2V: arXiv:2502.10248, s
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from curator.api.only import chosen
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import VideoBatch
 
@@ -95,16 +95,10 @@ class Signals(Stage):
               "border_ratio", "content_aspect")
 
     def __post_init__(self) -> None:
-        if self.only == []:
-            raise ValueError("only names no column, so that nothing would be measured; leave it out to measure all")
-        for name in self.only or ():
-            if name not in COLUMNS:
-                near = difflib.get_close_matches(name, COLUMNS, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COLUMNS)}"
-                raise ValueError(f"only: no column is called {name!r}; {hint}")
+        chosen(self.only, COLUMNS)  # raises where it names what is none
 
     def contract(self) -> Contract:
-        adds = {name: kind for name, kind in COLUMNS.items() if self.only is None or name in self.only}
+        adds = chosen(self.only, COLUMNS)
         needs: set[str] = set()
         if not adds.keys().isdisjoint(OF_THUMBS):
             needs |= {"thumbs", "thumb_times"}

@@ -12,6 +12,7 @@ import torch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context
 from curator.models.loading import load, load_model, place_of
+from curator.models.vectors import finite
 from curator_video.models.inputs import ClipInputs
 from curator_video.models.windows import spread
 
@@ -68,7 +69,7 @@ class ClipEncoder:
                 words = words[torch.arange(len(part)), torch.arange(len(part))]
             found.append(torch.nn.functional.cosine_similarity(made.video_embeds.float(), words.float(), dim=-1))
             done += len(part)
-        return self._numbers(torch.cat(found))
+        return finite(torch.cat(found), self.name)
 
     def too_long(self, texts: Sequence[str]) -> list[bool]:
         """Which texts are longer than the model reads."""
@@ -80,13 +81,13 @@ class ClipEncoder:
 
     def _clips(self, values: torch.Tensor) -> np.ndarray:
         if self.paired:
-            return self._numbers(self.model.get_video_features(**{self._pixels: values}).pooler_output.flatten(1))
+            return finite(self.model.get_video_features(**{self._pixels: values}).pooler_output.flatten(1), self.name)
         made = self.model(**{self._pixels: values}, **self._extra)
         pooled = getattr(made, "pooler_output", None)
         if pooled is None:
             tokens = made.last_hidden_state
             pooled = tokens[:, 0] if self.model.config.model_type in FIRST else tokens.mean(dim=1)
-        return self._numbers(pooled)
+        return finite(pooled, self.name)
 
     def _parts(self, clips: Sequence[np.ndarray]) -> list[Sequence[np.ndarray]]:
         """The clips in parts of so many pixels of the model's input."""
@@ -104,17 +105,6 @@ class ClipEncoder:
         tokens = self._tokenizer([text[:CHARS_MAX] for text in texts], padding=padding, truncation=True, max_length=self._room,
                                  return_tensors="pt").to(self.place.device)
         return {name: tokens[name] for name in ("input_ids", "attention_mask")}
-
-    def _numbers(self, values: Any) -> np.ndarray:
-        """As float32 in main memory.
-
-        Raises:
-            ValueError: not finite; the engine then finds the row that it comes from.
-        """
-        numbers = values.float().cpu().numpy()
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"{self.name!r} gives numbers that are not finite")
-        return numbers
 
 
 def frames_of(config: Any) -> int | None:
