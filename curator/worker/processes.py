@@ -38,8 +38,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
               "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 # What a process lets go is the system's again: GNU's allocator otherwise keeps up to twice the largest block
 # that was ever freed (32 MB), and Arrow's own keeps more, in every worker. In bytes.
-LITTLE_KEPT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "4000000",
-               "MALLOC_TRIM_THRESHOLD_": "8000000"}
+LITTLE_KEPT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "8000000",
+               "MALLOC_TRIM_THRESHOLD_": "16000000"}
 SIZE = struct.Struct("!i")  # goes before each message, as `multiprocessing.connection` has it
 
 
