@@ -10,6 +10,7 @@ import tarfile
 import pyarrow as pa
 import pytest
 from curator_text import (
+    Alphabet,
     Arxiv,
     BadWords,
     C4Lines,
@@ -143,6 +144,7 @@ def test_the_pack(tmp_path, server):
     models = {"labels": tiny.save_bert(tmp_path / "labels", ("low", "high")), "encoder": tiny.save_bert(tmp_path / "encoder"),
               "nli": tiny.save_bert(tmp_path / "nli", ("entailment", "other")),
               "gpt2": tiny.save_gpt2(tmp_path / "gpt2")}
+    (tmp_path / "en").write_text("e\nt\n]\n")
     (tmp_path / "model.bin").write_bytes(TinyModel(["</s>", "the"], ["en", "de"]).save())
     check_pack("text", [
         Warc(path=str(tmp_path / "crawl.warc.gz")),
@@ -188,6 +190,7 @@ def test_the_pack(tmp_path, server):
         (Fasttext(model=str(tmp_path / "model.bin")), texts(), {"tolerance": 1e-6}),
         (UrlLists(), texts(url=pa.array(["http://x/", None] + ["x"] * (len(TEXTS) - 2)))),
         (BadWords(), texts()),
+        (Alphabet(histograms=str(tmp_path / "en"), language="en"), texts()),
         (StopWords(language="de"), texts()),
         (Thresholds(), texts(language=languages)),
         (Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), texts()),
