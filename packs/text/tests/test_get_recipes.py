@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pyarrow.parquet as pq
+import pytest
 from click.testing import CliRunner
 
 from curator.cli.main import main
+from curator.io.files.folder import open_input
 from packs.text.tests.archive_server import Archives, paths_gz
 from packs.text.tests.test_get_arxiv import MAIN as TEX_MAIN
 from packs.text.tests.test_get_arxiv import gz, tar
@@ -65,3 +72,61 @@ def test_arxiv_becomes_documents(tmp_path):
     counts, rows = run(tmp_path, "text/arxiv", read__path=tmp_path / "*.tar")
     assert [(row["id"], row["title"]) for row in rows] == [("2403.00000", "On Niue")]
     assert (counts["in"], counts["dropped"], counts["duplicate"]) == (4, 2, 1)
+
+
+RECIPE = """
+name: killed
+read:
+  text.common_crawl: {{snapshots: [{crawl}], base_url: "{url}", index_url: "{url}", private: true, delay_s: 0.01{more}}}
+steps: [text.extract_html]
+write: jsonl
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("more", ["", ', urls: ["*.example"]'], ids=["archives", "index"])
+def test_a_run_that_is_killed_goes_on_and_gets_nothing_twice(tmp_path, more):
+    archives, pages_each = 8, 30  # enough for whole batches while one archive is held back
+    server, entries, held = Archives(), [], f"/{WARC.format(5)}"
+    for number in range(archives):
+        data, name = b"", WARC.format(number)
+        for at in range(pages_each):
+            url, html = f"https://h{number}.example/{at}", page(f"<p>Page {at} of {number} says something.</p>")
+            member = response(url, html)
+            entries.append({"url": url, "status": "200", "filename": name, "offset": str(len(data)), "length": str(len(member))})
+            data += member
+        server.put(name, data)
+    server.put(f"crawl-data/{CRAWL}/warc.paths.gz", paths_gz(*(WARC.format(n) for n in range(archives))))
+    server.index(CRAWL, entries, page_lines=pages_each)
+    answer = server.pages[held]
+    server.pages[held] = lambda handler: (server.released.wait(400), answer(handler))
+    (tmp_path / "killed.yaml").write_text(RECIPE.format(crawl=CRAWL, url=server.url, more=more))
+    command = [sys.executable, "-m", "curator", "run", str(tmp_path / "killed.yaml"), "--out", str(tmp_path / "out"), "--workers", "2"]
+
+    def committed() -> int:
+        return sum('"uris"' in line for file in (tmp_path / "out/_run").glob("ledger/[0-9]*") for line in file.read_text().splitlines())
+
+    try:
+        with subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+            deadline = time.monotonic() + 240
+            while not (committed() and server.asked[held]) and killed.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            early = killed.poll()
+            os.killpg(killed.pid, signal.SIGKILL)
+        assert early is None
+        assert 1 <= committed() < archives
+        server.released.set()
+        asked = {name: len(server.parts.get(name, [])) for name in map(WARC.format, range(archives))}
+        again = subprocess.run(command, capture_output=True, text=True, timeout=400)
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert any(len(server.parts[name]) == asked[name] > 0 for name in asked), "what was committed is read again"
+    finally:
+        server.close()
+    found = [json.loads(line)["url"] for file in (tmp_path / "out/data").rglob("*.jsonl*") for line in lines_of(file)]
+    assert sorted(found) == sorted(entry["url"] for entry in entries)
+
+
+def lines_of(file) -> list[str]:
+    with open_input(str(file)) as opened:
+        return opened.read().decode().splitlines()

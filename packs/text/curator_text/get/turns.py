@@ -17,6 +17,8 @@ from pathlib import Path
 
 from curator.api.errors import CuratorError
 
+_LOOK_S = 0.02  # how often who waits looks for a free place
+
 
 class Turns:
     """`connections`: requests at a time to one host. `delay_s`: seconds between the end of a request and the
@@ -43,20 +45,18 @@ class Turns:
             os.close(descriptor)
 
     def _place(self, host: str) -> int:
-        """A file that is locked: a free one, else the one that is this process's to wait for."""
+        """A file that is locked from now on: the first that is free."""
         folder, name = _folder(), hashlib.blake2b(host.encode(), digest_size=8).hexdigest()
-        first = os.getpid()
-        for number in range(self._connections):
-            descriptor = _open(folder / f"{name}-{(first + number) % self._connections}")
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-            else:
-                return descriptor
-        descriptor = _open(folder / f"{name}-{first % self._connections}")
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return descriptor
+        while True:
+            for number in range(self._connections):
+                descriptor = _open(folder / f"{name}-{number}")
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(descriptor)
+                else:
+                    return descriptor
+            time.sleep(_LOOK_S)  # who waited for one of them would not see that another is free
 
 
 def _open(path: Path) -> int:
