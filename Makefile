@@ -8,7 +8,7 @@ PIP := $(BIN)/python -W ignore -m pip install --quiet --disable-pip-version-chec
 INSTALL := $(PIP) --upgrade pip setuptools && $(PIP) --no-compile --no-build-isolation
 PROJECTS := pyproject.toml constraints.txt $(wildcard packs/*/pyproject.toml)
 PACKS := $(notdir $(patsubst %/,%,$(wildcard packs/*/)))
-MODELS := -e 'packs/image[models,ocr]' -e 'packs/audio[models]' -e 'packs/text[chat,extract,tokens,wiki]'
+MODELS := -e 'packs/image[models,ocr]' -e 'packs/audio[models]' -e 'packs/text[chat,code,extract,tokens,wiki]'
 
 # What `make fuzz` draws from: one seed for each round; `make fuzz SEED=…` replays one.
 ROUNDS ?= 5

@@ -8,6 +8,7 @@ from curator_text.clean.clean import Clean
 from curator_text.clean.noise_lines import NoiseLines
 from curator_text.code.files import CodeFiles
 from curator_text.code.license import CodeLicense
+from curator_text.code.parse import CodeParse
 from curator_text.code.secrets import CodeSecrets
 from curator_text.code.signals import CodeSignals
 from curator_text.copies.minhash import Minhash
@@ -47,17 +48,17 @@ from curator_text.tokens.tokenize import Tokenize
 
 __all__ = [
     "STAGES", "Alphabet", "Arxiv", "BadWords", "C4Lines", "Chat", "ChatTemplate", "ChatTurns", "Chunk",
-    "Classify", "Clean", "CodeFiles", "CodeLicense", "CodeSecrets", "CodeSignals", "CommonCrawl", "Embed",
-    "ExtractHtml", "ExtractLatex", "ExtractWiki", "Fasttext", "Join", "Language", "Llm", "Minhash",
-    "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split", "StopWords", "TextFiles",
-    "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize", "TrainClassifier", "Translate",
-    "UrlLists", "Warc", "Wikipedia", "ZeroShot",
+    "Classify", "Clean", "CodeFiles", "CodeLicense", "CodeParse", "CodeSecrets", "CodeSignals",
+    "CommonCrawl", "Embed", "ExtractHtml", "ExtractLatex", "ExtractWiki", "Fasttext", "Join", "Language",
+    "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split",
+    "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize",
+    "TrainClassifier", "Translate", "UrlLists", "Warc", "Wikipedia", "ZeroShot",
 ]
 
 STAGES: tuple[type, ...] = (
     Warc, TextFiles, CommonCrawl, ExtractHtml, Clean, Language, C4Lines, Signals, Minhash, Fasttext,
-    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists,
-    BadWords, StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki,
-    CodeSecrets, Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet, Chat,
-    ChatTemplate, ChatTurns, TrainClassifier, ZeroShot,
+    Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
+    StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
+    Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet, Chat, ChatTemplate,
+    ChatTurns, TrainClassifier, ZeroShot, CodeParse,
 )

@@ -141,6 +141,14 @@ def test_what_is_permissive(expression, permissive):
     assert load_licenses(None).is_permissive(expression) == permissive
 
 
+def test_of_several_licences_in_one_file_the_first_counts():
+    zero = ("Permission to use, copy, modify, and/or distribute this software for any purpose "
+            "with or without fee is hereby granted.")
+    for first, others, name in (("PSF LICENSE AGREEMENT FOR PYTHON 3.11", zero + MIT, "Python-2.0"), (zero, MIT, "0BSD"),
+                                (GPL, MIT, "GPL-3.0-only"), (BSD, "Parts: " + zero + GPL, "BSD-2-Clause")):
+        assert load_licenses(None).in_file(f"{first}\n{others}") == name
+
+
 def test_names_of_licence_files():
     assert all(map(is_license_file, ("LICENSE", "LICENCE.md", "COPYING", "COPYING.LESSER", "license-mit", "LICENSE.txt", "UNLICENSE",
     "MIT-LICENSE")))

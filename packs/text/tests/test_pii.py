@@ -20,6 +20,7 @@ KEYS = ["AKIA" + "Q2W3E4R5T6Y7UIOP", "ghp_" + LETTERS + "uiop", "hf_" + "aZkQxTm
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0." + LETTERS,
         "-----BEGIN RSA PRIVATE KEY-----\n" + (LETTERS + "+/\n") * 3 + "-----END RSA PRIVATE KEY-----"]
 FOUND = [("email", "a.b+c@d-e.co.uk"), ("email", "joe@x.io"), ("email", "é@é.fr"), ("email", "A.B@C.DE"), ("email", "почта@пример.рф"),
+         ("email", "joe (at) x.io"), ("email", "a.b[at]c.de"), ("iban", "de89370400440532013000"),
          ("ip", "8.8.8.8"), ("ip", "2001:4860:4860::8888"), ("ip", "93.184.216.34"), ("ip", "1.1.1.1"),
          ("phone", "555-223-4567"), ("phone", "(212) 555-0142"), ("phone", "+49 30 901820"),
          ("phone", "+1 650.253.0000"), ("phone", "+442079460958"), ("card", "4111111111111111"), ("card", "3782 822463 10005"),
@@ -32,7 +33,8 @@ NOT_FOUND = ["foo@bar", "git@github.com:user/repo", "@scope/pkg@1.2.3", "@user@m
              "order 1234567890", "1234567812345670", "0000000000000000", "4111111111111112",
              "GB82 WEST 1234 5698 7654 33", "2020-2021", "12:30:45", "fe80::1", "std::vector",
              "AKIAXXXXXXXXXXXXXXXX", "000-12-3456", "isbn 978-3-16-148410-0", "3.14159265358979",
-             "π ≈ 3.141 592 653 589 793", "price 1 299 999", "2021-12-31 23:59:59", "hf_x", "sk-" + "a" * 48]
+             "π ≈ 3.141 592 653 589 793", "price 1 299 999", "f(at) x.y", "de89370400440532013001", "look (at) this",
+             "2021-12-31 23:59:59", "hf_x", "sk-" + "a" * 48]
 
 
 @pytest.mark.parametrize(("kind", "value"), FOUND, ids=[f"{kind} {n}" for n, (kind, _) in enumerate(FOUND)])

@@ -27,7 +27,7 @@ class CodeLicense(Stage):
     `curator_text/code/licenses.yaml`, which has the phrases and says what is permissive. Decide by the rule
     set `permissive_licenses`.
 
-    Known limits: of a LICENSE with several licences the first of the table is told, and a sentence such as
+    Known limits: of a LICENSE with several licences the first is told, and a sentence such as
     "see LICENSE" tells nothing by itself. Source: SPDX License List 3.25; what is permissive: Blue Oak
     Council and ScanCode LicenseDB, as in The Stack v2 (arXiv 2402.19173, 2.2).
     """

@@ -36,9 +36,12 @@ class License:
     phrases: tuple[tuple[str, ...], ...]
     unless: tuple[str, ...] = ()
 
-    def matches(self, words: str) -> bool:
-        return (any(all(phrase in words for phrase in phrases) for phrases in self.phrases)
-                and not any(phrase in words for phrase in self.unless))
+    def place(self, words: str) -> int | None:
+        """Where the first phrase stands of the list that occurs whole, None if none does."""
+        if any(phrase in words for phrase in self.unless):
+            return None
+        return min((words.find(phrases[0]) for phrases in self.phrases
+                    if all(phrase in words for phrase in phrases)), default=None)
 
 
 class Licenses:
@@ -80,7 +83,9 @@ class Licenses:
 
     def _by_phrases(self, text: str) -> str | None:
         words = _words(text)
-        return next((one.name for one in self._licenses if one.matches(words)), None)
+        found = [(place, order) for order, one in enumerate(self._licenses)
+                 if (place := one.place(words)) is not None]
+        return self._licenses[min(found)[1]].name if found else None
 
 
 def _words(text: str) -> str:

@@ -20,7 +20,7 @@ _MARKED_LINE = re.compile(r"-----[A-Z ]+-----")
 
 @dataclass(kw_only=True)
 class CodeSecrets(Stage):
-    """Find secrets in source code: keys and tokens of 45 services, private keys, passwords. Count, mark, mask
+    """Find secrets in source code: keys and tokens of 43 services, private keys, passwords. Count, mark, mask
     or replace them.
 
     Adds `secret_count` (int32) and `secret_kinds` (list of string: which, each once, in order of the

@@ -38,13 +38,14 @@ class Finder:
 # The part before the @ as RFC 5321 4.1.2 has it unquoted, in any script (RFC 6531); a domain of labels that
 # ends in letters.
 _EMAIL = (re.compile(
-    r"(?<![\w.%+@/-])[\w][\w.%+'-]{0,63}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,63}(?![\w@-])"))
+    r"(?<![\w.%+@/-])[\w][\w.%+'-]{0,63}(?:@| ?[\[(] ?(?:at|AT) ?[\])] ?)"
+    r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,63}(?![\w@-])"))
 _FILE_ENDINGS = frozenset({"png", "jpg", "jpeg", "gif", "svg", "webp", "css", "js", "html", "php"})
 
 
 def _is_email(match: re.Match[str]) -> bool:
     """Not `git@github.com:user/repo`, a place to clone from; nor `icon@2x.png`, a picture."""
-    text, local = match.string, match[0].split("@")[0]
+    text, local = match.string, re.split(r"@| ?[\[(]", match[0])[0]
     if text[match.end():match.end() + 1] == ":" and re.match(r":[\w~/]", text[match.end():match.end() + 2]):
         return False
     return (not local.endswith(".") and ".." not in local
@@ -118,7 +119,8 @@ def _is_card(match: re.Match[str]) -> bool:
                                              for prefix, lengths in _ISSUERS)
 
 
-_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
+_IBAN = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?"
+                   r"|[a-z]{2}\d{2}[a-z0-9]{11,29})(?![A-Za-z0-9])")
 # SWIFT, IBAN Registry, release 99: how long an IBAN of a country is.
 _IBAN_LENGTHS = {code: int(length) for length, codes in {
     15: "NO", 16: "BE", 18: "DK FI FO GL NL SD FK", 19: "MK SI", 20: "AT BA EE KZ LT LU MN XK",
@@ -132,7 +134,7 @@ _IBAN_LENGTHS = {code: int(length) for length, codes in {
 
 def _is_iban(match: re.Match[str]) -> bool:
     """Of the country's length, and checked by its two digits (ISO 13616; ISO/IEC 7064, mod 97-10)."""
-    plain = match[0].replace(" ", "")
+    plain = match[0].replace(" ", "").upper()
     if len(plain) != _IBAN_LENGTHS.get(plain[:2]):
         return False
     return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
@@ -150,8 +152,8 @@ class _Keys:
 
 FINDERS: dict[str, Finder | _Keys] = {
     "key": _Keys(),
-    "email": Finder(re.compile("@"), _EMAIL, _is_email),
-    "iban": Finder(re.compile(r"[A-Z]{2}\d{2}"), _IBAN, _is_iban),
+    "email": Finder(re.compile(r"@|[\[(] ?(?:at|AT) ?[\])]"), _EMAIL, _is_email),
+    "iban": Finder(re.compile(r"[A-Za-z]{2}\d{2}"), _IBAN, _is_iban),
     "card": Finder(re.compile(r"\d{4}"), _CARD, _is_card),
     "ip": Finder(re.compile(r"\d\.\d{1,3}\.|[0-9A-Fa-f]:[0-9A-Fa-f:]"), _IP, _is_public_ip),
     "ssn": Finder(re.compile(r"\d-\d\d-"), _SSN, lambda match: True),

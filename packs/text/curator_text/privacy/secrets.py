@@ -16,7 +16,8 @@ from dataclasses import dataclass
 ENTROPY_MIN = 3.0  # bits a character: gitleaks' bound for most shapes; 16 random hexadecimal digits have 3.4
 # What stands in a manual and opens nothing. AKIAIOSFODNN7EXAMPLE is Amazon's own.
 _PLACEHOLDER = re.compile(
-    r"example|sample|dummy|placeholder|redacted|changeme|your[_-]|xxxx|\*\*\*|(?<!\d)0?1234567890(?!\d)"
+    r"example|sample|dummy|placeholder|redacted|changeme"
+    r"|your[_-]|(?-i:x{5}|X{5})|\*\*\*|(?<!\d)0?1234567890(?!\d)"
     r"|0123456789abcdef|abcdefghij|not[_-]?a[_-]?real|<[^>]*>|\$\{|\{\{|\$\(|%\(|%s|\.\.\.$", re.IGNORECASE)
 
 
