@@ -55,8 +55,8 @@ def named(given: Sequence[str], web: Web, index_url: str) -> list[str]:
         if dots:
             some = [name for name in known if _full(first) <= name <= _full(last)]
             if not some:
-                raise InputError(f"there is no crawl in {one}: the list at {index_url} goes from {known[0]} to "
-                                 f"{known[-1]}")
+                raise InputError(f"there is no crawl in {one}: the list at {index_url} goes from {known[0]} "
+                                 f"to {known[-1]}")
         found.update(dict.fromkeys(some))
     return list(found)
 
