@@ -19,9 +19,10 @@ from curator_text.measures.lines import Lines, find_lines
 from curator_text.measures.words import Words, split
 
 FRAGMENT_WORDS_MAX = 10  # words that a line may have for a fragment to be cut out of it
-_COUNTED = "likes|shares|comments|retweets|reposts|quotes|bookmarks|upvotes|downvotes|downloads|views|followers"
-_COUNTER = re.compile(rf"[\W_]*\d[\d,.]*[kmb]?\s+(?:{_COUNTED})[\W_]*", re.IGNORECASE)
-_COUNTER_WORDS = [word.encode() for word in _COUNTED.split("|")]
+_COUNTED = ("likes", "shares", "comments", "retweets", "reposts", "quotes", "bookmarks", "upvotes",
+            "downvotes", "downloads", "views", "followers")
+_COUNTER = re.compile(rf"[\W_]*\d[\d,.]*[kmb]?\s+(?:{'|'.join(_COUNTED)})[\W_]*", re.IGNORECASE)
+_COUNTER_WORDS = [word.encode() for word in _COUNTED]
 # What goes, and a part of each to look for first.
 _FRAGMENTS = re.compile(r"\s?items in cart|\s?read more(?:\.\.\.|…)$|^sign-in\s?", re.IGNORECASE)
 _FRAGMENT_PARTS = (b"items in cart", b"read more", b"sign-in")
@@ -33,8 +34,8 @@ class NoiseLines(Stage):
 
     Of `column` those lines go that are capitals for more than half, all digits, a counter (`3 likes`, `1.2K
     followers`) or fewer than two words; of lines of up to ten words go `items in cart`, `Read more...` at the
-    end and `Sign-in` at the beginning. Blank lines stay. Adds `noise_lines_removed` (int32: lines that went or
-    got shorter) and `noise_removed_ratio` (float64: words that went, of words; 0 where there are none); both
+    end and `Sign-in` at the beginning. Blank lines stay. Adds `noise_lines_removed` (int32: lines that went
+    or got shorter) and `noise_removed_ratio` (float64: words that went, of words; 0 where there are none); both
     null where there is no text. A text that loses all its lines is empty; null stays null. RefinedWeb's rule
     for pages is `drop: {noise: noise_removed_ratio > 0.05}`.
 
@@ -77,7 +78,8 @@ class NoiseLines(Stage):
 
 
 class Left(NamedTuple):
-    """What is left of a text, the lines that went or got shorter, the words that went, and its words before."""
+    """What is left of a text, the lines that went or got shorter, the words that went, and its words
+    before."""
 
     text: str
     lines: int
@@ -92,7 +94,8 @@ def without_noise(texts: Sequence[str | None], upper_ratio_max: float, words_min
             yield from _edit(group, upper_ratio_max, words_min)
             continue
         yield from _edit(group[:-1], upper_ratio_max, words_min)  # only the last of a group can be large
-        parts = [part for piece in pieces_of(group[-1]) for part in _edit([piece], upper_ratio_max, words_min)]
+        parts = [part for piece in pieces_of(group[-1])
+                 for part in _edit([piece], upper_ratio_max, words_min)]
         yield Left("\n".join(part.text for part in parts if part.text),
                    *(sum(part[at] for part in parts) for at in (1, 2, 3)))
 
@@ -120,7 +123,8 @@ def _edit(texts: list[str], upper_ratio_max: float, words_min: int) -> Iterator[
         cut = [line for line in range(begin, end) if line in shorter]
         before = sum(int(wordy[line]) for line in cut)
         after = _words([shorter[line] for line in cut])
-        yield Left("\n".join(left).strip(), counts[document], gone[document] + before - after, total[document])
+        words_gone = gone[document] + before - after
+        yield Left("\n".join(left).strip(), counts[document], words_gone, total[document])
 
 
 def noise(joined: Joined, words: Words, lines: Lines, upper_ratio_max: float,

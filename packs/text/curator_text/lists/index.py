@@ -53,7 +53,8 @@ def build(files: Sequence[FileInfo], categories: Sequence[str] | None) -> Index:
     for name, entries in read_lists(files, categories):
         number = numbers.setdefault(name, len(numbers))
         if number >= LISTS_MAX:
-            raise InputError(f"there are more than {LISTS_MAX:,} lists; put entries of one sort into one file")
+            raise InputError(f"there are more than {LISTS_MAX:,} lists; put entries of one sort into one "
+                             "file")
         joined = join(plain(entries).to_pylist())
         some = joined.stops > joined.starts
         hashes.append(Spans(joined.codes).hash(joined.starts[some], joined.stops[some]))

@@ -1,4 +1,5 @@
-"""Thresholds and stop words by language: tables in CSV, and the layout in which FineWeb-2 publishes its own."""
+"""Thresholds and stop words by language: tables in CSV, and the layout in which FineWeb-2 publishes its
+own."""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ def _number(value: str, name: str, where: str) -> float | None:
     try:
         return float(value) if value.strip() else None
     except ValueError:
-        raise InputError(f"{where}, {name}: {value!r} is no number; leave it empty for no threshold") from None
+        raise InputError(f"{where}, {name}: {value!r} is no number; leave it empty for no "
+                         "threshold") from None
 
 
 def _language(code: str, where: str) -> str:
@@ -116,6 +118,7 @@ def _configs(path: str) -> dict[str, Mapping[str, Any]]:
             except yaml.YAMLError as error:
                 raise InputError(f"{file.uri} is not YAML: {' '.join(str(error).split())}") from None
         if not isinstance(config, dict):
-            raise InputError(f"{file.uri} has no thresholds: a mapping such as language_score: 0.8 is expected")
+            raise InputError(f"{file.uri} has no thresholds: a mapping such as language_score: 0.8 is "
+                             "expected")
         found[_language(file.name.rpartition(".")[0], file.uri)] = config
     return found

@@ -23,8 +23,8 @@ class Thresholds(Stage):
 
     Adds the columns of the table (float64; null where the table has nothing for the language). They are
     called like our statistics, with `_min` or `_max` behind: `drop: {duplicate_lines: duplicate_line_ratio >
-    duplicate_line_ratio_max}`. The rule set `fineweb2` has these conditions; `select: {drop: […]}` takes the
-    columns out again.
+    duplicate_line_ratio_max}`. The rule set `fineweb2` has these conditions; `select: {drop: […]}` takes
+    the columns out again.
 
     `table`: `fineweb2`, FineWeb-2's thresholds for 13 large languages; a CSV file to edit, whose first line
     names the columns (`language,language_score_min,word_count_min`); or a folder of FineWeb-2's

@@ -119,7 +119,8 @@ class UrlLists(Stage):
         hits = self._worded(addresses)
         for row, (at, number) in first_of_rows(found, self._index, hashes).items():
             hits[row] = "url" if found.of_path[at] else "domain", self._index.names[number], found.text(at)
-        told = [hits.get(row, (None,) * 3) if row not in allowed else (None,) * 3 for row in range(len(batch))]
+        none = (None,) * 3
+        told = [none if row in allowed else hits.get(row, none) for row in range(len(batch))]
         columns = {name: pa.array([row[at] for row in told], pa.string())
                    for at, name in enumerate(("url_match", "url_list", "url_entry"))}
         columns["url_allowed"] = pa.array([row in allowed for row in range(len(batch))], pa.bool_(),
