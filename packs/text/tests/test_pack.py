@@ -174,7 +174,7 @@ def test_the_pack(tmp_path, server):
         (Perplexity(model=models["gpt2"]), texts(), {"tolerance": 1e-4}),
         (TrainClassifier(label="subject", bits=10, held_out=0), texts(subject=[*"abababababa"]), {"tolerance": 1e-5}),
         (Pii(), texts()),
-        (CodeParse(), texts()),
+        (CodeParse(), texts(code_language=pa.array(["Python", "C", None, "Text"] * 3, pa.string())[:len(TEXTS)])),
         (CodeLicense(), texts()),
         CodeFiles(path=str(files)),
         (CodeSecrets(), texts()),
