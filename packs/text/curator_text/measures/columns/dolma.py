@@ -1,5 +1,5 @@
-"""Lines and repetition as Dolma counts them (`dolma/taggers/gopher.py`): a repeated line or n-gram counts each
-time, the first one too. And whatever stands several times in a row, after its tokenizer_repetitions."""
+"""Lines and repetition as Dolma counts them (`dolma/taggers/gopher.py`): a repeated line or n-gram counts
+each time, the first one too. And whatever stands several times in a row, after its tokenizer_repetitions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def _lines(group: Group) -> Measured:
     several[order] = ~(begins & np.append(begins[1:], True))
     count = np.diff(lines.of)
     starts_with = _BULLETS.take(codes[lines.starts], mode="clip") & (sizes > 0)
+    ends_with = (codes[lines.stops - 1] == ord("…")) & (sizes > 0)
     return {
         "dolma_bullet_line_ratio": share(lines.sum(starts_with), count),
-        "dolma_ellipsis_line_ratio": share(lines.sum((codes[lines.stops - 1] == ord("…")) & (sizes > 0)), count),
+        "dolma_ellipsis_line_ratio": share(lines.sum(ends_with), count),
         "dolma_duplicate_line_ratio": share(lines.sum(several), count),
         "dolma_duplicate_line_char_ratio": share(lines.sum(sizes * several), group.chars),
     }
@@ -33,7 +34,8 @@ def _lines(group: Group) -> Measured:
 
 def _symbols(group: Group) -> Measured:
     chunk = np.searchsorted(group.words.chunks.starts, np.flatnonzero(group.members(_SYMBOLS)), "right") - 1
-    return {"dolma_symbol_word_ratio": share(group.starting_in(group.words.chunks.starts[np.unique(chunk)]), group.counts)}
+    having = group.words.chunks.starts[np.unique(chunk)]
+    return {"dolma_symbol_word_ratio": share(group.starting_in(having), group.counts)}
 
 
 def _repetition(group: Group) -> Measured:
@@ -94,8 +96,8 @@ def _runs(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 _GRAMS = {n: f"dolma_{'top' if n in TOP else 'duplicate'}_{n}_gram_char_ratio" for n in (*TOP, *DUPLICATE)}
 FAMILIES = (
-    Family(_lines, dict.fromkeys(("dolma_bullet_line_ratio", "dolma_ellipsis_line_ratio", "dolma_duplicate_line_ratio",
-                                  "dolma_duplicate_line_char_ratio"), RATIO)),
+    Family(_lines, dict.fromkeys(("dolma_bullet_line_ratio", "dolma_ellipsis_line_ratio",
+                                  "dolma_duplicate_line_ratio", "dolma_duplicate_line_char_ratio"), RATIO)),
     Family(_symbols, {"dolma_symbol_word_ratio": RATIO}),
     Family(_repetition, dict.fromkeys(_GRAMS.values(), RATIO)),
     Family(_in_a_row, {"in_a_row_max": INT, "in_a_row_char_ratio": RATIO}),

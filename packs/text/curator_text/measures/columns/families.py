@@ -13,7 +13,8 @@ from curator_text.measures.columns.group import Family
 
 FAMILIES: tuple[Family, ...] = tuple(family for module in (standard, plain, nemo, dolma, rpv2, madlad, signs)
                                     for family in module.FAMILIES)
-ALL_COLUMNS: dict[str, pa.DataType] = {name: kind for family in FAMILIES for name, kind in family.columns.items()}
+ALL_COLUMNS: dict[str, pa.DataType] = {name: kind for family in FAMILIES
+                                       for name, kind in family.columns.items()}
 COLUMNS: dict[str, pa.DataType] = {name: kind for family in standard.FAMILIES
                                    for name, kind in family.columns.items()}
 
@@ -26,7 +27,8 @@ def wanted(names: str | list[str]) -> dict[str, pa.DataType]:
     """
     names = [names] if isinstance(names, str) else names
     if not names:
-        raise ValueError("only names no column, so that nothing would be measured; leave it out for the standard ones")
+        raise ValueError("only names no column, so that nothing would be measured; leave it out for the "
+                         "standard ones")
     found: set[str] = set()
     for name in names:
         found |= {name} if name in ALL_COLUMNS else COLUMNS.keys() if name == "standard" else _read_by(name)
@@ -40,7 +42,8 @@ def _read_by(rule_set: str) -> set[str]:
     try:
         rules = load_rules(rule_set).rules
     except RecipeError as error:
-        raise ValueError(f"only: {rule_set!r} is neither a column of text.signals nor a rule set: {error}") from None
+        raise ValueError(f"only: {rule_set!r} is neither a column of text.signals nor a rule set: "
+                         f"{error}") from None
     columns = sql.needs({rule.reason: rule.when for rule in rules}) & ALL_COLUMNS.keys()
     if not columns:
         raise ValueError(f"only: the rule set {rule_set!r} reads no column of text.signals")

@@ -131,7 +131,8 @@ class Group(Reading):
 
     @cached_property
     def slices(self) -> list[slice]:
-        return [slice(*span) for span in zip(self.joined.starts.tolist(), self.joined.stops.tolist(), strict=True)]
+        starts, stops = self.joined.starts.tolist(), self.joined.stops.tolist()
+        return [slice(*span) for span in zip(starts, stops, strict=True)]
 
     def count(self, which: np.ndarray) -> np.ndarray:
         """For each document, how many of its characters are among `which` (bool, one a character)."""
@@ -163,7 +164,7 @@ PUNCTUATION = table_of("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 @lru_cache(maxsize=1)
 def small_letters() -> np.ndarray:
-    """The small letter of each code point below 0x20000, where it is one character; itself else, and above."""
+    """The small letter of each code point below 0x20000, where it is one character; else and above itself."""
     table = np.arange(0x110000, dtype=np.uint32)
     upper = np.flatnonzero(np.isin(ch.kind_table()[:0x20000], (ch.UPPER, ch.LETTER, ch.OTHER, ch.WIDE)))
     for code in upper.tolist():

@@ -12,7 +12,8 @@ from curator_text.measures.spans import hash_text
 
 _ENGLISH = table_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\n?!,.")
 _BRACKETS = table_of("(){}[]⟨⟩")
-_SYMBOL_WORDS = np.array([hash_text(word) for word in ("#", "...", "…", "[...]", "(...)", "[…]", "-»")], np.uint64)
+_SYMBOL_WORDS = np.array([hash_text(word) for word in ("#", "...", "…", "[...]", "(...)", "[…]", "-»")],
+                         np.uint64)
 _SYMBOL_WORD_CHARS_MAX = 5
 
 
@@ -35,7 +36,7 @@ def _median(group: Group) -> Measured:
 def _letters(group: Group) -> Measured:
     """Which words have a letter, and which have capitals and no small letter."""
     kinds, (starts, stops) = group.joined.kinds, group.words.chunks
-    least = kinds[starts]  # letters come first among the kinds that a word can have: small ones, then capitals
+    least = kinds[starts]  # letters come first among the kinds in a word: small ones, then capitals
     # of most words the first two characters decide
     least = np.where(stops - starts > 1, np.minimum(least, kinds[starts + 1]), least)
     mixed = np.flatnonzero((least != ch.LOWER) & (stops - starts > 2))
@@ -62,7 +63,8 @@ def _stop_words(group: Group) -> Measured:
 
 def _symbols(group: Group) -> Measured:
     starts = group.words.chunks.starts
-    short = np.flatnonzero((group.sizes <= _SYMBOL_WORD_CHARS_MAX) & (group.joined.kinds[starts] >= ch.SYMBOL))
+    short = np.flatnonzero((group.sizes <= _SYMBOL_WORD_CHARS_MAX)
+                           & (group.joined.kinds[starts] >= ch.SYMBOL))
     short = short[np.isin(group.spans.hash(starts[short], group.words.chunks.stops[short]), _SYMBOL_WORDS)]
     return {"plain_symbol_word_ratio": share(group.starting_in(starts[short]), group.counts)}
 

@@ -1,5 +1,5 @@
-"""What RedPajama-v2 counts (`app/src/core/quality_signals`). Its words are folded: in small letters and without
-the punctuation marks of ASCII, divided by white space."""
+"""What RedPajama-v2 counts (`app/src/core/quality_signals`). Its words are folded: in small letters and
+without the punctuation marks of ASCII, divided by white space."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def _vocabulary(group: Group) -> Measured:
 
 def _repetition(group: Group) -> Measured:
     folded = group.folded
-    return {_GRAMS[n]: share(_top(repeated, n, folded.corpus) if n in TOP else _covered(repeated, n, folded.corpus),
-                             folded.chars)
+    return {_GRAMS[n]: share((_top if n in TOP else _covered)(repeated, n, folded.corpus), folded.chars)
             for n, repeated in repeated_grams(folded.hashes, folded.corpus)}
 
 
@@ -58,14 +57,16 @@ def _covered(repeated: Repeated, n: int, corpus: Corpus) -> np.ndarray:
     if not len(at):
         return np.zeros(len(corpus.of) - 1, np.int64)
     fresh = np.maximum(at, np.append(0, at[:-1] + n))
-    return np.bincount(corpus.document[at], corpus.chars_before[at + n] - corpus.chars_before[fresh], len(corpus.of) - 1)
+    chars = corpus.chars_before[at + n] - corpus.chars_before[fresh]
+    return np.bincount(corpus.document[at], chars, len(corpus.of) - 1)
 
 
 def _sentences(group: Group) -> Measured:
     """Stretches between full stops, question and exclamation marks that have a letter, a digit or "_"."""
     joined = group.joined
     kinds = joined.kinds
-    wordy = sums_before(((kinds >= ch.LOWER) & (kinds <= ch.OTHER) & (kinds != ch.MARK)) | (joined.codes == ord("_")))
+    wordy = sums_before(((kinds >= ch.LOWER) & (kinds <= ch.OTHER) & (kinds != ch.MARK))
+                        | (joined.codes == ord("_")))
     marks = np.flatnonzero(group.members(_ENDS))
     edges = np.sort(np.concatenate([joined.starts, marks, joined.stops]))
     holding = edges[:-1][wordy[edges[1:]] > wordy[edges[:-1]]]
@@ -92,8 +93,10 @@ def _lines(group: Group) -> Measured:
 
     bullets = _BULLETS.take(codes[lines.first[full]], mode="clip")
     terminals = _TERMINALS.take(codes[lines.last[full]], mode="clip")
-    values = {"line_word_counts": np.diff(lines.chunk)[full], "line_upper_ratios": of_lines(kinds == ch.UPPER),
-              "line_digit_ratios": of_lines(kinds == ch.DIGIT), "line_bullets": bullets, "line_terminals": terminals}
+    values = {"line_word_counts": np.diff(lines.chunk)[full],
+              "line_upper_ratios": of_lines(kinds == ch.UPPER),
+              "line_digit_ratios": of_lines(kinds == ch.DIGIT),
+              "line_bullets": bullets, "line_terminals": terminals}
     return {
         "rpv2_bullet_line_ratio": share(np.diff(sums_before(bullets)[of]), count),
         "rpv2_terminal_line_ratio": share(np.diff(sums_before(terminals)[of]), count),
@@ -108,7 +111,7 @@ FAMILIES = (
     Family(_repetition, dict.fromkeys(_GRAMS.values(), RATIO)),
     Family(_sentences, {"sentence_count": INT}),
     Family(_brackets, {"curly_bracket_ratio": RATIO, "lorem_ipsum_ratio": RATIO}),
-    Family(_lines, {"rpv2_bullet_line_ratio": RATIO, "rpv2_terminal_line_ratio": RATIO, "line_word_counts": pa.list_(INT),
-                    "line_upper_ratios": pa.list_(RATIO), "line_digit_ratios": pa.list_(RATIO),
+    Family(_lines, {"rpv2_bullet_line_ratio": RATIO, "rpv2_terminal_line_ratio": RATIO,
+                    "line_word_counts": pa.list_(INT), "line_upper_ratios": pa.list_(RATIO), "line_digit_ratios": pa.list_(RATIO),
                     "line_bullets": pa.list_(pa.bool_()), "line_terminals": pa.list_(pa.bool_())}),
 )

@@ -1,8 +1,8 @@
 """Signs of pages that were made by machines: navigation, notes of translators, characters that were escaped
 twice, words of mixed scripts.
 
-The lists are our own and there are no published thresholds. Phrases are those of English and a few other large
-languages; a text in another language has none of them and is no better for it.
+The lists are our own and there are no published thresholds. Phrases are those of English and a few other
+large languages; a text in another language has none of them and is no better for it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,26 @@ from curator_text.measures.columns.group import INT, RATIO, Family, Group, Measu
 from curator_text.measures.joined import sums_before
 
 NAVIGATION = (
-    b"read more", b"sign in", b"sign-in", b"sign up", b"log in", b"login", b"register", b"click here", b"all rights reserved",
-    b"copyright", b"share this", b"share on", b"follow us", b"subscribe", b"skip to ", b"leave a comment", b"add to cart",
-    b"items in cart", b"powered by", b"contact us", b"back to top", b"terms of ", b"privacy policy", b"cookie", b"javascript",
-    "©", "alle rechte vorbehalten", "weiterlesen", "impressum", "tous droits réservés", "lire la suite", "mentions légales",
-    "todos los derechos reservados", "leer más", "tutti i diritti riservati", "leggi tutto", "todos os direitos reservados",
-    "leia mais", "все права защищены", "читать далее", "版权所有", "阅读更多")
-NAVIGATION_WORDS_MAX = 10  # of such a line. Source: RefinedWeb (arXiv 2306.01116), appendix G.2, of its short lines
+    b"read more", b"sign in", b"sign-in", b"sign up", b"log in", b"login", b"register", b"click here",
+    b"all rights reserved", b"copyright", b"share this", b"share on", b"follow us", b"subscribe",
+    b"skip to ", b"leave a comment", b"add to cart", b"items in cart", b"powered by", b"contact us",
+    b"back to top", b"terms of ", b"privacy policy", b"cookie", b"javascript", "©",
+    "alle rechte vorbehalten", "weiterlesen", "impressum", "tous droits réservés", "lire la suite",
+    "mentions légales", "todos los derechos reservados", "leer más", "tutti i diritti riservati",
+    "leggi tutto", "todos os direitos reservados", "leia mais", "все права защищены", "читать далее",
+    "版权所有", "阅读更多")
+# Of such a line. Source: RefinedWeb (arXiv 2306.01116), appendix G.2, of its short lines.
+NAVIGATION_WORDS_MAX = 10
 TRANSLATION = (
-    b"translated by google", b"google translate", b"bing translator", b"microsoft translator", b"deepl translat", b"yandex.translate",
-    b"machine translat", b"machine-translat", b"automatic translation", b"automatically translated", b"translated automatically",
-    b"translate this page", "maschinelle übersetzung", "maschinell übersetzt", "automatisch übersetzt", "automatische übersetzung",
-    "traduction automatique", "traduit automatiquement", "traducción automática", "traducido automáticamente",
-    "traducido por google", "traduit par google", "traduzione automatica", "tradotto automaticamente", "tradução automática",
-    "traduzido automaticamente", "автоматический перевод", "машинный перевод", "переведено автоматически", "机器翻译", "自动翻译",
-    "機械翻訳", "自動翻訳", "기계 번역", "자동 번역")
+    b"translated by google", b"google translate", b"bing translator", b"microsoft translator",
+    b"deepl translat", b"yandex.translate", b"machine translat", b"machine-translat",
+    b"automatic translation", b"automatically translated", b"translated automatically",
+    b"translate this page", "maschinelle übersetzung", "maschinell übersetzt", "automatisch übersetzt",
+    "automatische übersetzung", "traduction automatique", "traduit automatiquement",
+    "traducción automática", "traducido automáticamente", "traducido por google", "traduit par google",
+    "traduzione automatica", "tradotto automaticamente", "tradução automática",
+    "traduzido automaticamente", "автоматический перевод", "машинный перевод", "переведено автоматически",
+    "机器翻译", "自动翻译", "機械翻訳", "自動翻訳", "기계 번역", "자동 번역")
 _ENTITY = re.compile(r"&(?:#\d{2,5}|#x[0-9a-f]{2,4}|amp|quot|nbsp|lt|gt|apos|[lr][sd]quo|[mn]dash|hellip);")
 
 
