@@ -2,11 +2,16 @@
 
     python benchmarks/text_models.py fasttext --model lid.176.ftz --texts docs.jsonl.gz
     python benchmarks/text_models.py llm
+    python benchmarks/text_models.py encoder --texts docs.jsonl.gz --count 1024 --chars 800
+    python benchmarks/text_models.py ngrams --model en.arpa.bin --texts docs.jsonl.gz
     python benchmarks/text_models.py generate
 
 fasttext: `text.fasttext` against the package fasttext-wheel, if that is installed (it needs numpy 1, or its `f.predict` as here).
 generate: `text.llm` without a server against a bare loop over questions sorted by their length: tokens made a second, and that the
 words are equal. The model is made of random numbers; on a GPU, if torch finds one, of 0.3 billion, else of half a million.
+encoder: `text.classify` and `text.embed` against a bare loop over the same model (random, as wide as MiniLM, with 2 of its layers):
+all texts sorted by length, batches of as many tokens, padded to their longest. Lengths are log-normal, with a median of a third of --chars.
+ngrams: `text.perplexity` by our own reading against the library kenlm (pip install camel-kenlm), both with the cutting into words.
 llm: CPU a request of `text.llm`, with 256 under way at a server in another process that takes 0.2 s for each; with and without a cache.
 """
 
@@ -16,10 +21,12 @@ import argparse
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker has one core
 
@@ -56,6 +63,108 @@ def fasttext(texts: list[str], model: str, rounds: int) -> None:
     far = max(abs(min(told[0][0], 1) - found[row, ours.labels.index(told[0][1].removeprefix("__label__"))])
               for row, told in enumerate(label_of))
     print(f"median ratio {np.median(ratios):.2f}; equal labels {same} of {len(texts)}; probabilities differ by {far:.1e} at most")
+
+
+def save_encoder(folder: str, texts: list[str]) -> None:
+    """A random model of MiniLM's width, and a tokenizer that knows the commonest words of the texts."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    words = Counter(word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower()))
+    letters = sorted({letter for word in words for letter in word})
+    vocabulary = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters),
+                                *(word for word, _ in words.most_common(20_000))])
+    with open(f"{folder}/vocab.txt", "w", encoding="utf-8") as file:
+        file.write("\n".join(vocabulary))
+    BertTokenizerFast(vocab=f"{folder}/vocab.txt", vocab_file=f"{folder}/vocab.txt", model_max_length=512).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(vocabulary), hidden_size=384, num_hidden_layers=2, num_attention_heads=12, intermediate_size=1536,
+                        id2label=dict(enumerate(("low", "middle", "high"))), label2id={"low": 0, "middle": 1, "high": 2})
+    BertForSequenceClassification(config).eval().save_pretrained(folder)
+
+
+def bare_loop(model: str, loader: str, texts: list[str], most: int):
+    """What a careful user writes: one list of all texts, sorted by length."""
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    loaded = getattr(transformers, loader).from_pretrained(model).eval()
+
+    @torch.inference_mode()
+    def loop() -> np.ndarray:
+        ids = tokenizer(texts, truncation=True, max_length=512)["input_ids"]
+        order, found, at = sorted(range(len(ids)), key=lambda row: -len(ids[row])), [None] * len(ids), 0
+        while at < len(order):
+            rows = order[at:at + max(1, most // len(ids[order[at]]))]
+            at += len(rows)
+            given = tokenizer.pad({"input_ids": [ids[row] for row in rows]}, return_tensors="pt")
+            told = loaded(**given)
+            if loader == "AutoModel":
+                mask = given["attention_mask"][..., None]
+                told = torch.nn.functional.normalize((told.last_hidden_state * mask).sum(1) / mask.sum(1))
+            else:
+                told = told.logits.softmax(-1)
+            for row, one in zip(rows, told.numpy(), strict=True):
+                found[row] = one
+        return np.array(found)
+
+    return loop
+
+
+def encoder(texts: list[str], rounds: int) -> None:
+    import pyarrow as pa
+    from curator_text import Classify, Embed
+    from curator_text.models.encoders import TOKENS_AT_ONCE
+
+    from curator.api.stage import Context
+    from curator.api.tasks import TextBatch
+
+    batch = TextBatch(pa.table({"id": [str(n) for n in range(len(texts))], "source": ["s"] * len(texts), "text": texts}))
+    with tempfile.TemporaryDirectory() as folder:
+        save_encoder(folder, texts)
+        columns = {"low": "a", "middle": "b", "high": "c"}
+        asked = {"AutoModelForSequenceClassification": Classify(model=folder, labels=columns), "AutoModel": Embed(model=folder)}
+        for loader, stage in asked.items():
+            stage.setup(Context())
+            loop, ratios = bare_loop(folder, loader, texts, TOKENS_AT_ONCE["cpu"]), []
+            stage.process(batch.slice(0, 8))  # what is made once
+            for _ in range(rounds):
+                start = time.process_time()
+                parts = [stage.process(batch.slice(at, at + stage.batch_size)) for at in range(0, len(texts), stage.batch_size)]
+                own = time.process_time() - start
+                start = time.process_time()
+                known = loop()
+                bare = time.process_time() - start
+                ratios.append(bare / own)
+                speeds = f"{len(texts) / own:7.1f}   bare loop {len(texts) / bare:7.1f} texts a CPU-second"
+                print(f"{type(stage).__name__}: {speeds}   ratio {bare / own:.3f}")
+            names = ["embedding"] if loader == "AutoModel" else list(columns.values())
+            made = [np.stack([np.array(part.column(name)) for name in names], axis=-1) for part in parts]
+            far = np.abs(np.concatenate(made).reshape(known.shape) - known).max()
+            print(f"median ratio {np.median(ratios):.3f}; numbers differ by {far:.1e} at most")
+
+
+def ngrams(texts: list[str], model: str, rounds: int) -> None:
+    import kenlm
+    from curator_text.models.ngram.arpa import read_arpa
+    from curator_text.models.ngram.kenlm_file import MAGIC, read_kenlm
+    from curator_text.models.ngram.model import NgramModel
+
+    with open(model, "rb") as file:
+        reader = read_kenlm if file.read(len(MAGIC)) == MAGIC else read_arpa
+    theirs, lines = kenlm.Model(model), [text.encode() for text in texts]
+    words = sum(len(line.split()) + 1 for line in lines)
+    for _ in range(rounds):
+        ours = NgramModel(reader(model))
+        start = time.process_time()
+        found = np.concatenate([ours.scores([line.split() for line in lines[at:at + 256]]) for at in range(0, len(lines), 256)])
+        own = time.process_time() - start
+        start = time.process_time()
+        known = np.array([theirs.score(b" ".join(line.split())) for line in lines])
+        bare = time.process_time() - start
+        print(f"ours {words / own / 1e6:.2f}, kenlm {words / bare / 1e6:.2f} million words a CPU-second   ratio {bare / own:.2f}")
+    print(f"scores differ by {np.max(np.abs(found - known) / np.maximum(1, np.abs(known))):.1e} of themselves at most")
 
 
 SERVER = '''
@@ -174,10 +283,11 @@ def generate(requests: int, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fasttext", "llm", "generate"])
+    parser.add_argument("what", choices=["fasttext", "encoder", "ngrams", "llm", "generate"])
     parser.add_argument("--model")
     parser.add_argument("--texts")
     parser.add_argument("--requests", type=int, default=4096)
+    parser.add_argument("--count", type=int, help="of the texts")
     parser.add_argument("--chars", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
@@ -185,11 +295,14 @@ def main() -> None:
         return llm(args.requests)
     if args.what == "generate":
         return generate(args.requests, args.rounds)
-    if not args.model or not args.texts:
-        parser.error("fasttext wants --model and --texts")
-    texts = texts_of(args.texts, args.chars)
+    if not args.texts or (args.what != "encoder" and not args.model):
+        parser.error(f"{args.what} wants --texts" + (", and a --model" if args.what != "encoder" else ""))
+    texts = texts_of(args.texts, args.chars)[:args.count]
     print(f"{len(texts):,} texts of up to {args.chars:,} characters")
-    fasttext(texts, args.model, args.rounds)
+    if args.what == "encoder":
+        lengths = np.random.default_rng(0).lognormal(np.log(args.chars / 3), 0.8, len(texts)).astype(int) + 1
+        return encoder([text[:length] for text, length in zip(texts, lengths, strict=True)], args.rounds)
+    {"fasttext": fasttext, "ngrams": ngrams}[args.what](texts, args.model, args.rounds)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Classify(Stage):
     """
 
     resources = MODEL_RESOURCES
-    batch_size = 256
+    batch_size = 1024  # the more are sorted together, the less is padded
 
     model: str
     column: str = "text"

@@ -27,7 +27,7 @@ class Embed(Stage):
     """
 
     resources = MODEL_RESOURCES
-    batch_size = 256
+    batch_size = 1024  # the more are sorted together, the less is padded
 
     model: str = "sentence-transformers/all-MiniLM-L6-v2"
     column: str = "text"

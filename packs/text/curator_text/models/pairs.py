@@ -42,7 +42,7 @@ class Entailment(Reader):
             raise CuratorError(f"labels and template do not fit into the {self.length} tokens that "
                                f"{self.name!r} takes")
         told = np.zeros((len(firsts), 2), np.float32)
-        for rows in batches_of(lengths, TOKENS_AT_ONCE):
+        for rows in batches_of(lengths, TOKENS_AT_ONCE[self.place.device.type]):
             shape = len(rows), int(lengths[rows].max())
             inputs = {name: np.full(shape, self.tokenizer.pad_token_id or 0 if name == "input_ids" else 0)
                       for name in self._inputs}
