@@ -55,8 +55,12 @@ def test_tokens_are_those_of_the_library_and_special_ones_in_a_text_are_what_it_
         if text is None:
             assert (ids, count) == (None, None)
             continue
-        assert ids == [1, *made.encode(text, add_special_tokens=False).ids, 0]
-        assert count == len(ids)
+        assert (ids[0], ids[-1], count) == (1, 0, len(ids))
+        assert not {0, 1} & set(ids[1:-1])
+        assert made.decode(ids[1:-1]) == text
+    taken = run_stage(Tokenize(tokenizer=str(folder), ids=True, special_in_text=True), texts())["out"].column("token_ids")
+    assert taken == [None if text is None else made.encode(text, add_special_tokens=False).ids for text in TEXTS]
+    assert taken[3][-1] == 0
     counted = run_stage(Tokenize(tokenizer=str(folder / "tokenizer.json")), texts())["out"]
     assert counted.column("tokens") == [None if n is None else n - 2 for n in out.column("tokens")]
     assert "token_ids" not in counted.columns
@@ -78,6 +82,9 @@ def test_sentencepiece_models_and_encodings_of_tiktoken_will_do(tmp_path, monkey
     monkeypatch.setattr(tiktoken, "get_encoding", lambda name: tiny)
     out = run_stage(Tokenize(tokenizer="tiktoken:tiny", ids=True, end="<|endoftext|>"), texts())["out"]
     assert out.column("token_ids")[0] == [*tiny.encode(TEXTS[0]), 258]
+    for special, wanted in ((False, tiny.encode_ordinary("a<|endoftext|>")), (True, [97, 258])):
+        stage = Tokenize(tokenizer="tiktoken:tiny", ids=True, special_in_text=special)
+        assert run_stage(stage, batch(text=["a<|endoftext|>"]))["out"].column("token_ids") == [wanted]
 
 
 def test_what_cannot_be_opened_is_told(bpe, tmp_path):
@@ -138,6 +145,12 @@ def test_what_megatron_would_read_is_what_was_written(tmp_path_factory, ids):
     places = np.frombuffer(index, "<i8", sequences, 34 + 4 * sequences)
     assert np.frombuffer(index, "<i8", ends, 34 + 12 * sequences).tolist() == list(range(ends))
     assert [np.frombuffer(data, "<i4", n, at).tolist() for n, at in zip(lengths, places, strict=True)] == kept
+
+
+def test_numbers_that_a_format_has_not_are_refused():
+    for sink, dtype in ((ToMegatron, "uint32"), (ToNanotron, "int32"), (ToMds, "int8")):
+        with pytest.raises(ValueError, match="dtype must be one of uint16"):
+            sink(path="x", dtype=dtype)
 
 
 @pytest.mark.parametrize("sink", [ToMegatron, ToNanotron])

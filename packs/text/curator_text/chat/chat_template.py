@@ -24,11 +24,12 @@ class ChatTemplate(Stage):
     `tokens`. Null where there is no conversation. What a template refuses (roles that do not alternate) leaves on
     `failed`, with the template's words.
 
-    `tokenizer`: a folder or `organisation/name` on the hub, whose template and special tokens are taken. `template`:
-    a file in Jinja, which comes before that of the tokenizer. `variant`: which template, where a tokenizer has several. `tokens_by`: a
-    tokenizer, as `text.tokenize` takes it, to count tokens by. `generation_prompt`: end with what begins an
-    answer. `variables`: further values that the template knows (`{enable_thinking: false}`). `tools`: a column
-    with the tools that a conversation may call (a list as JSON). `date`: what templates are told of today, as
+    `tokenizer`: a folder or `organisation/name` on the hub, whose template and special tokens are taken.
+    `template`: a file in Jinja, which comes before that of the tokenizer. `variant`: which template, where
+    a tokenizer has several. `tokens_by`: a tokenizer, as `text.tokenize` takes it, to count tokens by; the
+    special tokens that the template writes are such. `generation_prompt`: end with what begins an answer.
+    `variables`: further values that the template knows (`{enable_thinking: false}`). `tools`: a column with
+    the tools that a conversation may call (a list as JSON). `date`: what templates are told of today, as
     `2024-02-03`: a text must be the same each time it is made.
 
     Templates are run in Jinja's sandbox, with the filters and functions that transformers gives them. Wants
@@ -80,7 +81,7 @@ class ChatTemplate(Stage):
         if self.tokens_by is not None:
             from curator_text.tokens.tokenizers import open_tokenizer
 
-            self._counter = open_tokenizer(self.tokens_by, max(1, int(ctx.cpus)))
+            self._counter = open_tokenizer(self.tokens_by, max(1, int(ctx.cpus)), special_in_text=True)
 
     def process(self, batch: TextBatch) -> Outputs:
         tools = batch.column(self.tools) if self.tools else [None] * len(batch)
@@ -91,7 +92,7 @@ class ChatTemplate(Stage):
             "text": pa.array(texts, pa.string()),
             "chars": pa.array([None if text is None else len(text) for text in texts], pa.int64())}
         if self._counter is not None:
-            counted = iter(self._counter.encode([text for text in texts if text is not None]))
+            counted = iter(self._counter.encode(text for text in texts if text is not None))
             columns["tokens"] = pa.array([None if text is None else len(next(counted)) for text in texts],
                                          pa.int32())
         outputs = Outputs(out=batch.filter([not one for one in failed]).with_columns(columns))

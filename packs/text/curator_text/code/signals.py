@@ -97,7 +97,7 @@ class CodeSignals(Stage):
         return batch.with_columns(columns)
 
     def _token_lengths(self, texts: Sequence[str | None]) -> list[float | None]:
-        counts = iter(self._encode([text.encode("utf-8", "replace").decode() for text in texts if text]))
+        counts = iter(self._encode(text for text in texts if text))
         return [len(text) / max(1, len(next(counts))) if text else None for text in texts]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,12 @@ class TokenSink(FileSink):
     tokens_from: str = "token_ids"
     dtype: Literal["uint16", "uint32", "int32"] = "int32"
 
+    dtypes: ClassVar[tuple[str, ...]]  # those that the format has
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.dtype not in self.dtypes:
+            raise ValueError(f"dtype must be one of {', '.join(self.dtypes)}, got {self.dtype!r}")
         if self.select is not None:
             raise RecipeError(f"{self.name} writes tokens and nothing else: leave select out, and write the "
                               "columns by another sink")

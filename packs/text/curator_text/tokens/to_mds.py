@@ -36,11 +36,10 @@ class ToMds(TokenSink):
 
     name = "to_mds"
     ending: ClassVar[str] = "/shard.00000.mds"
+    dtypes = ("uint16", "uint32", "int32")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dtype not in ("uint16", "uint32", "int32"):
-            raise ValueError(f"dtype must be uint16, uint32 or int32, got {self.dtype!r}")
         if not self.key:
             raise ValueError("key must be the name of a column")
         if self.target_bytes > _LARGEST:

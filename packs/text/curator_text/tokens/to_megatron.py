@@ -33,11 +33,7 @@ class ToMegatron(TokenSink):
 
     name = "to_megatron"
     ending: ClassVar[str] = ".bin"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dtype not in _KINDS:
-            raise ValueError(f"dtype must be uint16 or int32, got {self.dtype!r}")
+    dtypes = tuple(_KINDS)
 
     def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
         tokens = files.add(self.output(files.folder, stem + ".bin"))

@@ -30,11 +30,7 @@ class ToNanotron(TokenSink):
 
     name = "to_nanotron"
     ending: ClassVar[str] = ".ds"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dtype not in ("uint16", "uint32"):
-            raise ValueError(f"dtype must be uint16 or uint32, got {self.dtype!r}")
+    dtypes = ("uint16", "uint32")
 
     def begin(self, files: FileWriter, stem: str, schema: pa.Schema) -> Encoder:
         outputs = [files.add(self.output(files.folder, stem + ending))

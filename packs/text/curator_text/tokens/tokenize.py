@@ -13,8 +13,6 @@ from curator.api.findings import Summed
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
 
-CHARS_AT_ONCE = 8 << 20  # a call of the library: its tokens take some 40 times as much as Python's
-
 
 @dataclass(kw_only=True)
 class Tokenize(Stage):
@@ -26,10 +24,9 @@ class Tokenize(Stage):
     `tokenizer`: a `tokenizer.json` or a folder with one, `organisation/name` on the hub
     (`openai-community/gpt2`), the path of a sentencepiece `.model`, or `tiktoken:o200k_base`. `ids`: whether
     the tokens themselves are wanted; without them a text is only counted. `begin`, `end`: names of special
-    tokens put before and behind each text (`<|endoftext|>`), which count.
-
-    Tokenizers of the library `tokenizers` are told the text as Unicode: a surrogate by itself, which JSON can
-    hold, is replaced.
+    tokens put before and behind each text (`<|endoftext|>`), which count. `special_in_text`: special tokens
+    that are written in a text are such (as `text.chat_template` writes them); else they are text, so that no
+    text ends itself. With sentencepiece they always are text.
     """
 
     tokenizer: str
@@ -37,6 +34,7 @@ class Tokenize(Stage):
     ids: bool = False
     begin: str | None = None
     end: str | None = None
+    special_in_text: bool = False
 
     def contract(self) -> Contract:
         ids = {"token_ids": pa.list_(pa.int32())} if self.ids else {}
@@ -48,7 +46,7 @@ class Tokenize(Stage):
     def setup(self, ctx: Context) -> None:
         from curator_text.tokens.tokenizers import open_tokenizer
 
-        self._tokenizer = open_tokenizer(self.tokenizer, max(1, int(ctx.cpus)))
+        self._tokenizer = open_tokenizer(self.tokenizer, max(1, int(ctx.cpus)), self.special_in_text)
         self._before, self._behind = self._special(self.begin), self._special(self.end)
 
     def _special(self, token: str | None) -> list[int]:
@@ -61,7 +59,7 @@ class Tokenize(Stage):
 
     def process(self, batch: TextBatch) -> TextBatch:
         texts = batch.column(self.column)
-        found = iter(self._encoded([text for text in texts if text is not None]))
+        found = iter(self._tokenizer.encode(text for text in texts if text is not None))
         values = [None if text is None else self._before + next(found) + self._behind for text in texts]
         lengths = np.array([0 if ids is None else len(ids) for ids in values], np.int32)
         missing = np.array([ids is None for ids in values], bool)
@@ -72,14 +70,3 @@ class Tokenize(Stage):
             ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
             columns["token_ids"] = pa.ListArray.from_arrays(ends, pa.array(flat), mask=pa.array(missing))
         return batch.with_columns(columns)
-
-    def _encoded(self, texts: list[str]) -> list[list[int]]:
-        answers: list[list[int]] = []
-        waiting, chars = [], 0
-        for text in texts:
-            waiting.append(text.encode("utf-8", "replace").decode() if not text.isascii() else text)
-            chars += len(text)
-            if chars >= CHARS_AT_ONCE:
-                answers += self._tokenizer.encode(waiting)
-                waiting, chars = [], 0
-        return answers + self._tokenizer.encode(waiting) if waiting else answers
