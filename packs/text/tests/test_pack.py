@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import tarfile
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -58,6 +59,7 @@ from curator_text import (
 )
 
 from curator.api.tasks import TextBatch
+from curator.registry import packs
 from curator.testing import check_pack, run_stage
 from packs.image.tests.chat_server import Model, completion
 from packs.text.tests import tiny_text_models as tiny
@@ -197,3 +199,12 @@ def test_the_pack(tmp_path, server):
         (Thresholds(), texts(language=languages)),
         (Minhash(shingle="24 chars", hashes=20, normalize=False, shingles="set", output="sketch"), texts()),
     ])
+
+
+@pytest.mark.parametrize("page", ["docs/text.md", "packs/text/README.md"])
+def test_a_stranger_finds_each_stage_and_recipe(page):
+    pack = next(pack for pack in packs.installed() if pack.name == "text")
+    stages = [name.replace(".to_", ".") for name in pack.stages()]  # as recipes write sinks
+    recipes = [f"text/{path.stem}" for path in pack.folder("recipes").glob("*.yaml")]
+    told = (Path(__file__).parents[3] / page).read_text("utf-8")
+    assert not [name for name in stages + recipes if f"`{name}`" not in told]
