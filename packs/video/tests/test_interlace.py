@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from curator_video.clips.cut import Cut
+from curator_video.once.clips import Clips
+from curator_video.once.held import Held
 from curator_video.read.decode import Decode
 from curator_video.read.film import Film
 from curator_video.read.interlace import deinterlaced
@@ -94,6 +96,20 @@ def test_clips_are_cut_whole(woven, whole):
     again = run_stage(Decode(), out)["out"]  # not once more
     assert again.column("comb_ratio") == out.column("comb_ratio")
     assert run_stage(Cut(deinterlace="no"), given)["out"].column("cut_method") == ["keyframe"] * 2
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_clips_of_one_pass_are_made_whole(woven, whole, monkeypatch, held):
+    """Those whose pictures are held, and those that are decoded once more."""
+    if not held:
+        monkeypatch.setattr(Held, "take", lambda self, start, end: None)
+    given = films(woven, whole, comb_ratio=pa.array([0.0, 0.2], pa.float32()))  # of the film; here each clip tells
+    clips = run_stage(Clips(spans={"min": 1}, decode={"fps": 25.0, "size": None}), given)["out"]
+    found = clips.column("comb_ratio")
+    assert found[0] > 0.1
+    assert found[1] < 0.001
+    assert off(clips.frames[0]) < 0.6 * off(WOVEN)
+    assert run_stage(Cut(crf=12), clips)["out"].column("cut_method") == ["deinterlaced", "keyframe"]
 
 
 @pytest.mark.parametrize("wrong", [lambda: Decode(deinterlace="maybe"), lambda: Cut(deinterlace="true"),

@@ -96,6 +96,16 @@ def test_parts_of_a_film_have_its_clips(path, again):
     assert set(empty) | {row["parent"] for row, _ in values(answer["out"])} == set(parts.column("id"))
 
 
+def test_what_takes_too_much_memory_leaves_as_from_the_three_stages(path):
+    batch, decode = Batch(rows=pa.table({"id": ["film"], "source": ["s"], "path": [path]})), {"size": None, "fps": 25.0, "max_mb": 1}
+    spans = SPANS | {"max": 20.0}
+    wanted = run_stage(Decode(**decode), run_stage(Spans(**spans), run_stage(Shots(), batch)["out"])["out"])
+    answer = run_stage(Clips(spans=spans, decode=decode), batch)
+    assert values(answer["out"]) == values(wanted["out"])
+    large = [row["id"] for row in answer["dropped"].rows.to_pylist() if row["reason"] == "too_large"]
+    assert large == wanted["dropped"].column("id") != []
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_shots_are_told_in_pieces_as_they_are_at_the_end(seed):
     rng = np.random.default_rng(seed)

@@ -10,9 +10,9 @@ from typing import Any
 from av.error import FFmpegError
 
 from curator_video.read.film import Film
+from curator_video.read.sampling import EPSILON_S
 
 _BACK_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # how much earlier it is looked for a keyframe, if one comes too late
-_EPSILON_S = 1e-6
 _PRIMING_S = 0.1  # of sound before the span that a decoder wants to have heard
 
 
@@ -40,8 +40,8 @@ class Coded:
 def pictures_of(film: Film, start_s: float, end_s: float) -> Coded | None:
     """Packets of the pictures with start_s <= time < end_s, and of those that they need; None where no keyframe is before."""
     base, number = film.stream.time_base, film.stream.index
-    start = math.ceil((film.first_s + start_s - _EPSILON_S) / base)
-    end = math.ceil((film.first_s + end_s - _EPSILON_S) / base)
+    start = math.ceil((film.first_s + start_s - EPSILON_S) / base)
+    end = math.ceil((film.first_s + end_s - EPSILON_S) / base)
     for back in _BACK_S:
         early = film.first_s + start_s - back
         made = _from(film, number, start, end, math.floor(early / base) if early > film.first_s else None)

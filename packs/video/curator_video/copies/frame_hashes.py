@@ -6,11 +6,11 @@ import cv2
 import numpy as np
 
 from curator_video.measures.bars import find_bars
+from curator_video.read.sampling import EPSILON_S
 
 SIDE, COUNT = 32, 8       # pixels a side that are transformed, frequencies a side that are compared
 BLACK = 24                # levels of 255 that a bar has at most
 LEAST_FREQUENCY = 3.0    # levels by which two thirds of the frequencies must differ from their median: less is noise
-EPSILON_S = 1e-6
 
 _PLACES = 2 * np.arange(SIDE) + 1
 _COSINES = (np.sqrt(2 / SIDE) * np.cos(np.pi / (2 * SIDE) * np.arange(COUNT)[:, None] * _PLACES)).astype(np.float32)

@@ -153,7 +153,7 @@ def _medians(values: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 
 def _summed(steps: np.ndarray, numbers: np.ndarray, seconds: np.ndarray) -> Values:
-    """The columns of steps as `_pair` gives them; those that follow each other have following numbers."""
+    """The columns of steps as `_steps` gives them; those that follow each other have following numbers."""
     whole, x, y, grow, turn, camera, left, area = steps.T
     values: Values = {"motion_mean": float(np.average(whole, weights=seconds)), "motion_max": float(whole.max())}
     known = np.isfinite(steps).all(axis=1)

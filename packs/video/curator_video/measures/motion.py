@@ -59,6 +59,8 @@ class Motion(Stage):
 
     fps: float = 12.0
 
+    version = 2
+
     def __post_init__(self) -> None:
         if not 0 < self.fps < math.inf:
             raise ValueError(f"fps is more than 0 frames a second, got {self.fps}")

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-EPSILON_S = 1e-6
+from curator_video.read.sampling import EPSILON_S
 
 
 def spread(there: int, wanted: int) -> np.ndarray:

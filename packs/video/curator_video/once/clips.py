@@ -1,4 +1,11 @@
-"""Clips of films: shots found, spans made of them and decoded, in one pass."""
+"""Clips of films: shots found, spans made of them and decoded, in one pass.
+
+Each picture goes to `Detector`, which looks for boundaries, and to `Held`, which keeps it until it is known
+whether a clip wants it. When a block of pictures has been looked at, `Line` makes shots of the boundaries that
+are certain by now, `Spans` clips of the shots, `Held` gives the pictures of each, and `Decode` makes a record.
+Boundaries, spans and records are those of the stages `video.shots`, `video.spans` and `video.decode`, by the
+same code; only when something is certain is known here alone.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +43,7 @@ class Clips(Stage):
 
     `shots`, `spans`, `decode`: the parameters of the three (not `by` and `threshold` of `video.spans`). `decode: {pick: fps}` (the
     default) and `none` are to be had; for others, and where thresholds are tried out or spans come from elsewhere, take the three.
+    `storage_options`: what the filesystem of a `path` wants.
 
     A film of any length takes the memory of the longest clip and of some seconds that are not settled. Decoded once more are
     clips that are longer than `max` of `spans` and so divided, some behind a fade or a dissolve in films larger than 640 x 360, and
@@ -92,9 +100,10 @@ class Clips(Stage):
         with Films(self.storage_options, **self._read.options) as films, Films(self.storage_options, **self._read.options) as again:
             for part in parts_of(batch):
                 begin, end = (batch.column(name)[part.row] if name in batch.columns else None for name in WHOLE)
-                row = batch.take([part.row]).without(WHOLE)
+                row = batch.take([part.row]).without((*WHOLE, "comb_ratio"))
                 try:
                     film = films.open(part)
+                    part = replace(part, combed=False)  # that is found out for each clip
                     whole = replace(part, begin=begin, end=end) if end is not None else part
                     yield from _Run(self, film, again, row, part, whole).answers()
                 except self._bad as error:
@@ -116,7 +125,9 @@ class _Run:
     def __init__(self, stage: Clips, film: Film, again: Films, row: Batch, part: Part, whole: Part) -> None:
         self._stage, self._film, self._again, self._row, self._part, self._whole = stage, film, again, row, part, whole
         read = stage._read
-        self._size = (film.width, film.height) if read.size is None else film.fitted(read.size, read.side)
+        self._size = read.pixels(film)
+        longest = read.most(self._size) / read.fps if read.pick == "fps" else float("inf")
+        self._longest = min(stage._cut.max + stage._cut.crop + stage._cut.margin, longest)  # that is held, in seconds
         divided = whole is not part
         own = (part.begin, part.end) if divided else (-float("inf"), float("inf"))
         self._line = Line(stage._find.threshold, own)  # type: ignore[arg-type]
@@ -129,7 +140,8 @@ class _Run:
         find, film = self._stage._find, self._film
         lead = self._whole.begin if self._first else find.lead(film, self._part.begin, self._whole.begin)
         detector = Detector(flash_s=find.flash, window_s=find.window, floor=FLOOR)
-        frame_bytes = round(1.5 * film.coded[0] * film.coded[1] * (1 + (max(one.bits for one in film.first.format.components) > 8)))
+        bits = max((one.bits for one in film.first.format.components), default=8)
+        frame_bytes = round(1.5 * film.coded[0] * film.coded[1] * (2 if bits > 8 else 1))
         held = self._stage._held(lambda frame: film.upright(frame, self._size), frame_bytes, self._stage._read.choice)
         measured, due = detector.measured, -1.0
         latest: tuple[float, Any] = (0.0, None)
@@ -169,8 +181,8 @@ class _Run:
         settled = detector.settled
         yield from self._take(line.until(detector.found.boundaries, settled), held)
         start = None if line.at is None else cut.first(line.at, line.before)
-        if start is not None and settled - start > cut.max + cut.crop + cut.margin:
-            start = None  # it will be divided
+        if start is not None and settled - start > self._longest:
+            start = None  # it will be divided, or is too large
         held.forget(settled if line.at is None else line.at, start, settled)
 
     def _take(self, shots: list[dict[str, Any]], held: Held) -> Iterator[Outputs]:
@@ -188,13 +200,16 @@ class _Run:
         part = replace(self._part, row=0, begin=start, end=end)
         if read.max_seconds is not None and end - start > read.max_seconds + 1e-3:
             return Decoded(0, "dropped", "too_long")
-        taken = None if read.deinterlace == "yes" else held.take(start, end)
-        if taken is not None:
-            combs = self._stage._most_combed(held.combs(start, end))
-            if combs is None or combs <= COMBED or read.deinterlace == "no":
-                return read.made(part, self._film, taken, combs, self._size)
-            part = replace(part, combed=True)
-        return read.decoded(self._again, part)
+        taken = None if read.deinterlace == "yes" or end - start > self._longest else held.take(start, end)
+        if taken is None:
+            made = read.decoded(self._again, part)
+        else:
+            made = read.made(part, self._film, taken, self._stage._most_combed(held.combs(start, end)), self._size)
+        combs = made.columns.get("comb_ratio")
+        if read.deinterlace == "auto" and combs is not None and combs > COMBED:
+            made = read.decoded(self._again, replace(part, combed=True))
+            made.columns["comb_ratio"] = combs  # by which video.cut knows what to do
+        return made
 
     def _answer(self, everything: bool = False) -> Iterator[Outputs]:
         """The clips that are finished, if they are enough."""

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from curator_video.read.decode import Taken
-from curator_video.read.film import EPSILON_S
-from curator_video.read.sampling import Choice, Seen, chosen
+from curator_video.read.sampling import EPSILON_S, Choice, Seen, chosen
 
 HOLD_BYTES = 64 << 20  # of decoded pictures that wait until it is known which clip they are in
 MOST_THUMBS = 60_000  # 140 MB: ten minutes at 100 pictures a second

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from curator_video.shots.boundaries import END, GRADUAL, START, Boundary, joined
-
-_TOUCH_S = 1e-3
+from curator_video.shots.boundaries import END, GRADUAL, START, TOUCH_S, Boundary, joined
+from curator_video.shots.parts import CERTAIN_S
 
 
 @dataclass
@@ -46,9 +45,9 @@ class Line:
         if self.at is None and settled > self.own[1] and not any(self.own[0] <= one.start < self.own[1] for one in known):
             self.over = True
         for one in known:
-            if self.over or one.end + _TOUCH_S >= settled:
+            if self.over or one.end + CERTAIN_S >= settled:
                 break
-            self._done = one.end + 1e-6
+            self._done = one.end + TOUCH_S
             self._pass(one, shots)
         return shots
 
@@ -79,6 +78,6 @@ class Line:
 
     def _shot(self, end: float, after: str, shots: list[dict[str, object]]) -> None:
         assert self.at is not None
-        if end > self.at + 1e-6:
+        if end > self.at + TOUCH_S:
             self.shots += 1
             shots.append({"start": self.at, "end": end, "before": self.before, "after": after, "score": self._score})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from curator_video.read.interlace import Combing
 
 ANSWER_BYTES = 32 << 20  # of pictures in one answer: what follows works on it while the next is decoded
-COMB_S = 0.5
+COMB_S = 0.5  # of so many seconds one picture is asked whether it is combed
 WHEN = ("auto", "yes", "no")
 SHORT_S = 0.5  # a span may lack so much of its end
 COLUMNS = {"decoded_frames": pa.int32(), "corrupt_frames": pa.int32(), "decode_note": pa.string(), "comb_ratio": pa.float32(),
@@ -179,17 +179,25 @@ class Decode(Stage):
         except TooMuch as error:
             return Decoded(part.row, "dropped", str(error))
 
+    def pixels(self, film: Film) -> tuple[int, int]:
+        """Width and height of `frames`."""
+        return (film.width, film.height) if self.size is None else film.fitted(self.size, self.side)
+
+    def most(self, size: tuple[int, int]) -> int:
+        """How many pictures of so many pixels one record may have."""
+        return (self.max_mb << 20) // (3 * size[0] * size[1])
+
     def _says_too_long(self, film: Film, begin: float) -> bool:
         """By the header, which may lie: then packets tell."""
         return self.max_seconds is not None and (film.declared_s or 0.0) - begin > self.max_seconds
 
     def _span(self, film: Film, part: Part, begin: float, end: float | None) -> Decoded:
-        size = (film.width, film.height) if self.size is None else film.fitted(self.size, self.side)
+        size = self.pixels(film)
         corrupt, backward = film.corrupt, film.backward
         thumbs: list[np.ndarray] = []
         frames: list[np.ndarray] = []
         times: list[float] = []
-        most = (self.max_mb << 20) // (3 * size[0] * size[1])
+        most = self.most(size)
         seen, latest = Seen(), (-1.0, None)
         combing = self._combing(COMB_S)
         woven = self.deinterlace == "yes" or (self.deinterlace == "auto" and part.combed)

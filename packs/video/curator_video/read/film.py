@@ -23,6 +23,7 @@ from curator.api.errors import InputError
 from curator.io.files.folder import open_input
 from curator_video.read.interlace import deinterlaced
 from curator_video.read.pixels import Pixels, matrix_of
+from curator_video.read.sampling import EPSILON_S
 from curator_video.read.tone import HDR
 
 # Containers that know themselves by their first bytes and lead to no other file. Without such a list a playlist would
@@ -32,7 +33,6 @@ CONTAINERS = ("apng,asf,av1,avi,dv,flv,gif,h264,hevc,ivf,m4v,matroska,webm,mov,m
               "aac,ac3,aiff,amr,ape,au,caf,dts,eac3,flac,mp3,tta,voc,w64,wav,wv")
 MAX_PIXELS = 8192 * 8192
 MAX_STREAMS = 64  # more is a bomb
-EPSILON_S = 1e-6  # spans are compared to it, as times are sums of float64
 _BUFFER = 1 << 16  # bytes of one read
 _NEAR_S = 3.0  # so far ahead decoding on is cheaper than a jump to the keyframe before
 _BACK_S = (0, 1, 2, 4, 8, 16, 32)  # how much earlier a jump is tried again that came out too late: open GOP, mpegts

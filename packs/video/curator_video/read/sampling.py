@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-EPSILON_S = 1e-6
+EPSILON_S = 1e-6  # times are compared to it, as they are sums of float64
 MODES = ("fps", "uniform", "keyframes", "all", "none")
 _USUAL_S = 0.04  # how long a picture is shown if it is the only one
 

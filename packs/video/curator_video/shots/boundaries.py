@@ -12,7 +12,7 @@ GRADUAL = ("fade", "dissolve")
 BOUNDARIES = pa.list_(pa.struct([("start", pa.float64()), ("end", pa.float64()), ("kind", pa.string()), ("score", pa.float32())]))
 SHOTS = pa.list_(pa.struct([("start", pa.float64()), ("end", pa.float64()), ("before", pa.string()), ("after", pa.string()),
                             ("score", pa.float32())]))
-_TOUCH_S = 1e-6
+TOUCH_S = 1e-6  # what is nearer touches
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def joined(boundaries: Iterable[Boundary], threshold: float) -> list[Boundary]:
     for one in sorted(boundaries, key=lambda one: (one.start, one.end)):
         if one.score <= threshold:
             continue
-        if made and one.start <= made[-1].end + _TOUCH_S and (made[-1].end > made[-1].start or one.start <= made[-1].start + _TOUCH_S):
+        if made and one.start <= made[-1].end + TOUCH_S and (made[-1].end > made[-1].start or one.start <= made[-1].start + TOUCH_S):
             last = made[-1]
             kind = one.kind if one.end - one.start > last.end - last.start else last.kind
             made[-1] = replace(last, end=max(last.end, one.end), kind=kind, score=max(last.score, one.score))
@@ -48,9 +48,9 @@ def shots_of(boundaries: Iterable[Boundary], start: float, end: float, threshold
     made: list[dict[str, object]] = []
     at, before, score = start, START, None
     for one in joined(boundaries, threshold):
-        if one.start > at + _TOUCH_S:
+        if one.start > at + TOUCH_S:
             made.append({"start": at, "end": one.start, "before": before, "after": one.kind, "score": score})
         at, before, score = max(at, one.end), one.kind, one.score
-    if end > at + _TOUCH_S:
+    if end > at + TOUCH_S:
         made.append({"start": at, "end": end, "before": before, "after": after, "score": score})
     return made

@@ -18,7 +18,7 @@ from curator_video.shots.boundaries import END, Boundary, joined, shots_of
 from curator_video.shots.stride import extents
 
 WHOLE = ("film_start_s", "film_end_s")
-_TOUCH_S = 1e-3
+CERTAIN_S = 1e-3  # a boundary is certain when all is known up to so much behind it: another may touch it
 COLUMNS = {"start_s": pa.float64(), "end_s": pa.float64(), "duration": pa.float64(), "part_index": pa.int32(),
            "film_start_s": pa.float64(), "film_end_s": pa.float64(), "parent": pa.string()}
 
@@ -117,6 +117,6 @@ def stretch(boundaries: list[Boundary], part: tuple[float, float], first: float 
     own = next((one.start for one in known if part[0] <= one.start < part[1]), None) if first is None else first
     if own is None:
         return Stretch(part[0], part[0]) if end is not None or settled > part[1] else None
-    if behind is not None and (end is not None or behind.end + _TOUCH_S < settled):
+    if behind is not None and (end is not None or behind.end + CERTAIN_S < settled):
         return Stretch(own, behind.start, behind.kind)
     return None if end is None else Stretch(own, end)

@@ -17,8 +17,9 @@ from curator.api.findings import Finding, Line, Shown, Summed
 from curator.api.format import duration
 from curator.api.stage import Contract, Outputs, Stage
 from curator.api.tasks import Batch, VideoBatch
+from curator_video.read.sampling import EPSILON_S
 from curator_video.shots.boundaries import END, GRADUAL, START, Boundary, shots_of
-from curator_video.shots.stride import EPSILON_S, extents
+from curator_video.shots.stride import extents
 
 ANSWER_BYTES = 32 << 20  # of films in one answer: a clip of a film that came as bytes carries them
 

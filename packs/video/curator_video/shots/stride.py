@@ -11,9 +11,8 @@ from curator.api.errors import ContractError
 from curator.api.findings import Summed
 from curator.api.stage import Contract, Stage
 from curator.api.tasks import Batch
+from curator_video.read.sampling import EPSILON_S
 from curator_video.shots.boundaries import END, SHOTS, START
-
-EPSILON_S = 1e-6
 
 
 @dataclass(kw_only=True)
