@@ -166,11 +166,11 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2020,
     "machine": 433,
-    "io": 4223,
+    "io": 4222,
     "io/tables": 1785,
     "sql": 399,
     "registry": 395,
-    "models": 1174,
+    "models": 1173,
     "ngrams": 371,
     "pipeline": 919,
     "stages": 2456,
@@ -199,7 +199,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12633
-    assert sum(LINES.values()) <= 29422
+    assert sum(LINES.values()) <= 29420
 
 
 def test_nothing_names_a_machine():

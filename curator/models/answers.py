@@ -48,14 +48,13 @@ class Answers:
 
     def put(self, question: Mapping[str, Any], reply: Reply) -> None:
         bill = (self._url, question["model"], 1, reply.tokens_in or 0, reply.tokens or 0)
-        with self._lock:
+        with self._lock, self._file:  # which commits, or takes all back
             self._file.execute("BEGIN IMMEDIATE")
             self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)",
                                (self._key(question), json.dumps(asdict(reply))))
             self._file.execute("INSERT INTO paid VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                                "answers = answers + excluded.answers, tokens = tokens + excluded.tokens, "
                                "tokens_in = tokens_in + excluded.tokens_in", bill)
-            self._file.execute("COMMIT")
 
     def paid(self, model: str) -> tuple[int, int, int]:
         """Answers of a model that were paid for so far, the tokens it read for them and those it made."""

@@ -1,5 +1,6 @@
 """How fast a server is asked, and for how much: limits a minute, pauses that it asks for, budgets."""
 
+import sqlite3
 import threading
 import time
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ import pytest
 from curator.api.batch import Batch
 from curator.api.errors import StageError
 from curator.api.stage import Contract
-from curator.models.chat import Chat
+from curator.models.answers import Answers
+from curator.models.chat import Chat, Reply
 from curator.models.pace import Pace
 from curator.models.server import ServerStage
 from curator.testing import run_stage
@@ -145,6 +147,16 @@ def test_a_budget_ends_the_run_and_a_larger_one_goes_on_where_it_was(model, tmp_
     more = {name: 100 * value if name in ("budget_tokens", "max_cost") else value for name, value in given.items()}
     assert len(run_stage(stage(model, **more), rows(50))["out"]) == 50
     assert len(model.questions) == 50  # what was under way when it ended was kept
+
+
+def test_an_answer_that_cannot_be_written_down_is_not_half_there(tmp_path):
+    kept = Answers(str(tmp_path), "http://host/v1")
+    with pytest.raises(sqlite3.Error):
+        kept.put({"model": "m", "n": 1}, Reply("text", "stop", tokens=[40]))
+    kept.put({"model": "m", "n": 2}, Reply("text", "stop", tokens=40))
+    assert (kept.get({"model": "m", "n": 1}), kept.get({"model": "m", "n": 2}).text) == (None, "text")
+    assert kept.paid("m") == (1, 0, 40)
+    kept.close()
 
 
 def test_a_budget_wants_a_server_that_counts(model, tmp_path):

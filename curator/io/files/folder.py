@@ -168,8 +168,7 @@ def list_files(path: str | list[str], storage_options: dict[str, Any] | None = N
     found: dict[str, FileInfo] = {}
     for one in map(str, given):
         with _files("list", one, storage_options) as files:
-            found |= {file.uri: file for file in expand(files, files.full(one), one, suffixes,
-                                                          hidden)}
+            found |= {file.uri: file for file in expand(files, files.full(one), one, suffixes, hidden)}
     return [found[uri] for uri in sorted(found)]
 
 

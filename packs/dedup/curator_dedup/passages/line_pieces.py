@@ -41,18 +41,11 @@ class LineCutting(Cutting):
     def remove(self, texts: Texts, found: Found) -> Removal:
         measured = measure(texts, self.compared)
         pieces = measured.pieces
-        cut = self._covered(pieces, found.cut)
+        cut = pieces.covered(found.cut, self.compared.span)
         if self.compared.span > 1:  # spans overlap: what stays for others is not cut into
-            cut &= ~self._covered(pieces, found.kept)
+            cut &= ~pieces.covered(found.kept, self.compared.span)
         stays = pieces.sums(measured.counts & ~cut)
         return Removal(pieces.removed(cut, len(texts.data)), pieces.sums(cut), stays == 0)
-
-    def _covered(self, pieces: Pieces, spans: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """The pieces of spans that are given by their rows and first places."""
-        covered = np.zeros(len(pieces.start), dtype=bool)
-        for step in range(self.compared.span):
-            covered[pieces.first[spans[0]] + spans[1] + step] = True
-        return covered
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,14 @@ class Pieces:
         """How many pieces of each text are marked, int32."""
         return np.diff(np.concatenate([[0], np.cumsum(marked)])[self.first]).astype(np.int32)
 
+    def covered(self, runs: tuple[np.ndarray, np.ndarray], width: int) -> np.ndarray:
+        """Which pieces are in a run of `width` that begins at one of these places (of these rows)."""
+        edges = np.zeros(len(self.start) + 1, dtype=np.int32)
+        begin = self.first[runs[0]] + runs[1]
+        edges += np.bincount(begin, minlength=len(edges)).astype(np.int32)
+        edges -= np.bincount(begin + width, minlength=len(edges)).astype(np.int32)
+        return np.cumsum(edges)[:-1] > 0
+
     def removed(self, cut: np.ndarray, size: int) -> np.ndarray:
         """Which of `size` bytes go when the marked pieces are cut out: each with what separates it from the
         next piece; where no piece of the text is left behind it, from the one before."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 
 import numpy as np
 
 from curator_dedup.passages.pieces import Pieces, Texts
+from curator_dedup.shared.values import normalized
 
 # What ends a sentence: marks with white space behind them, and quotation marks or brackets between; the marks
 # of East Asia (。！？), whatever follows; a line end.
@@ -44,14 +44,7 @@ def folded(texts: Texts, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.nda
     between two."""
     data = texts.data.tobytes()
     spans = zip(pieces.start.tolist(), pieces.end.tolist(), strict=True)
-    parts = [_folded(data[low:high]) for low, high in spans]
+    parts = [normalized(data[low:high].decode("utf-8", "replace")).encode() for low, high in spans]
     high = np.cumsum(np.array([len(part) for part in parts], np.int64) + 1) - 1
     low = np.append(0, high + 1)[: len(parts)]
     return np.frombuffer(b" ".join(parts) + b" ", np.uint8), low, high
-
-
-def _folded(piece: bytes) -> bytes:
-    text = piece.decode("utf-8", "replace")
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(text.lower().split()).encode()

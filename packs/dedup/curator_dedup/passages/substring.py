@@ -115,9 +115,9 @@ class CutWindows(Cut):
 
     def remove(self, texts: Texts, found: Found) -> Removal:
         tokens = tokens_of(texts, self.unit)
-        cut = covered(tokens, found.cut, self.tokens)
+        cut = tokens.covered(found.cut, self.tokens)
         if self.min_share is None:
-            cut &= ~covered(tokens, found.kept, self.tokens)
+            cut &= ~tokens.covered(found.kept, self.tokens)
         removed = tokens.removed(cut, len(texts.data))
         if self.unit == "bytes":
             removed = whole_characters(texts, removed)
@@ -152,15 +152,6 @@ def tokens_of(texts: Texts, unit: Tokens) -> Pieces:
         start = np.flatnonzero(texts.begins) if unit == "chars" else np.arange(size)
         end = np.append(start, size)[1:]
     return Pieces(start, end, np.searchsorted(start, texts.starts))
-
-
-def covered(tokens: Pieces, windows: tuple[np.ndarray, np.ndarray], width: int) -> np.ndarray:
-    """Which tokens are in a window that begins at one of these places (of these rows)."""
-    edges = np.zeros(len(tokens.start) + 1, dtype=np.int32)
-    first = tokens.first[windows[0]] + windows[1]
-    edges += np.bincount(first, minlength=len(edges)).astype(np.int32)
-    edges -= np.bincount(first + width, minlength=len(edges)).astype(np.int32)
-    return np.cumsum(edges)[:-1] > 0
 
 
 def whole_characters(texts: Texts, removed: np.ndarray) -> np.ndarray:
