@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.api.errors import RecipeError
+from curator.api.errors import InputError, RecipeError
 from curator.api.resources import Resources
-from curator.api.stage import Sink, Source, Stage
+from curator.api.stage import Contract, Sink, Source, Stage
 from curator.front import Pipeline, from_source
 from curator.pipeline.graph import End
 from curator.pipeline.plan import make_plan
@@ -61,6 +62,21 @@ def test_a_stage_with_ports_of_its_own_branches():
     assert names(whole) == ["lines", "grade", "files", "clean", "files"]
     assert [sink.stage.path for sink in whole.sinks] == ["a", "b"]
     assert len({node for node in whole.nodes() if node.stage.name == "grade"}) == 1
+
+
+def test_a_file_that_a_stage_misses_is_told_with_the_stage():
+    @dataclass
+    class Listed(Stage):
+        def check(self, columns):
+            raise InputError("words.txt does not exist")
+
+    @dataclass
+    class Texts(Lines):
+        def contract(self):
+            return Contract(adds={"text": pa.string()})
+
+    with pytest.raises(InputError, match=r"stage 'listed': words\.txt does not exist"):
+        make_plan(from_source(Texts()) >> Listed() >> Files())
 
 
 def test_the_endings_are_ports_too():

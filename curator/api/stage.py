@@ -128,8 +128,8 @@ class Stage:
         return kept | dict(contract.adds)
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        """Raise a `RecipeError` when columns of these types will not do; called by the plan, before anything
-        runs.
+        """Raise a `RecipeError` when columns of these types will not do, or an `InputError` when a file that
+        the stage needs is missing; called by the plan, before anything runs.
 
         `columns` is complete; a type is None where it is not known. That the contract's needs are there has
         been checked.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from curator.api.errors import ContractError, RecipeError
+from curator.api.errors import ContractError, InputError, RecipeError
 from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
 from curator.pipeline.graph import End, Node
 from curator.registry.names import suggestion
@@ -41,7 +41,7 @@ def check_contracts(nodes: list[Node], names: dict[Node, str],
             _check_need(node, names[node], name, kind, before)
         try:
             node.stage.check(before)
-        except RecipeError as error:
+        except (RecipeError, InputError) as error:
             raise type(error)(f"{place_of(node)}stage {names[node]!r}: {error}") from None
         after[node] = node.stage.columns_after(before)
     return after

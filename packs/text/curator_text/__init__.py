@@ -20,13 +20,13 @@ from curator_text.get.extract_latex import ExtractLatex
 from curator_text.get.extract_wiki import ExtractWiki
 from curator_text.get.wikipedia import Wikipedia
 from curator_text.language.language import Language
+from curator_text.lists.alphabet import Alphabet
 from curator_text.lists.bad_words import BadWords
 from curator_text.lists.stop_words import StopWords
 from curator_text.lists.thresholds import Thresholds
 from curator_text.lists.url_lists import UrlLists
 from curator_text.llm.llm import Llm
 from curator_text.llm.translate import Translate
-from curator_text.measures.alphabet import Alphabet
 from curator_text.measures.signals import Signals
 from curator_text.models.classify import Classify
 from curator_text.models.embed import Embed

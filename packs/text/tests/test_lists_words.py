@@ -118,7 +118,7 @@ def test_thresholds_stand_beside_the_records_of_their_language(tmp_path):
 @pytest.mark.parametrize(("content", "told"), [
     ("lang,a\nfr,1\n", "one of them language"), ("language,a\nfr,much\n", "row 2, a: 'much' is no number"),
     ("language,a\nfr\n", "row 2 .fr.: it has other columns"), ("language,a\nfrench toast,1\n", "no code of a language"),
-    ("language,a\nfr,1\nfr,2\n", "there twice")])
+    ("language,a\nfr,1\nfr,2\n", "there twice"), ('language,a\nfr,"1\n', "row 2: unexpected end")])
 def test_what_is_wrong_with_a_table_is_told(tmp_path, content, told):
     (tmp_path / "own.csv").write_text(content)
     with pytest.raises(InputError, match=told):
@@ -133,4 +133,7 @@ def test_mistakes_are_told_before_a_run(tmp_path):
         BadWords(keep_fraction=2)
     (tmp_path / "fra_Latn.yml").write_text("a: [\n")
     with pytest.raises(InputError, match="is not YAML"):
+        Thresholds(table=str(tmp_path)).contract()
+    (tmp_path / "fra_Latn.yml").write_text("top_n_grams: 5\n")
+    with pytest.raises(InputError, match="fra_Latn: a threshold is a number, and the n-grams are pairs"):
         Thresholds(table=str(tmp_path)).contract()

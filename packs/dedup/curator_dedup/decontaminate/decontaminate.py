@@ -88,11 +88,8 @@ class Decontaminate(Stage):
         return tuple(_reason(reference.name) for reference in self._found()) if self.action == "drop" else ()
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        try:
-            check_references(self._list(), self.columns, self.storage_options)
-            self._checked = True
-        except InputError as error:
-            raise InputError(f"stage {self.name!r}: {error}") from error
+        check_references(self._list(), self.columns, self.storage_options)
+        self._checked = True
 
     def parameters(self) -> dict[str, Any]:
         """With size and version of each reference: an edited benchmark is another fingerprint."""

@@ -87,7 +87,6 @@ class Language(Stage):
             outputs["dropped"] = batch.filter(dropped).with_reason(list(reasons[dropped]))
         return outputs
 
-
     def _told(self, texts: Sequence[list[tuple[str, float]]]) -> tuple[list[str], np.ndarray]:
         """The language with the most weight in the parts of each text, and that weight."""
         found = zip(*self._model.identify([part for parts in texts for part, _ in parts]), strict=True)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 
+from curator.api.batch import Batch
+
 # code: ISO 639-2 or 639-3 codes, also those of the usual variety of a language (cmn, arb), and English names
 _LANGUAGES = """
 ace acehnese|af afr afrikaans|am amh amharic|an arg aragonese|ar ara arb arabic|as asm assamese|az aze azj azerbaijani
@@ -38,8 +40,7 @@ CODES = tuple(dict.fromkeys(ALIASES.values()))
 # Varieties that the model tells apart, and the language with an ISO 639-1 code that they are of.
 # Source: ISO 639-3 macrolanguage mappings, https://iso639-3.sil.org/code_tables/macrolanguage_mappings/data.
 VARIETIES = {"ary": "ar", "arz": "ar", "fuv": "ff", "gug": "gn", "kik": "ki", "ltg": "lv", "sdh": "ku",
-             "uzs": "uz",
-             "wuu": "zh", "yue": "zh"}
+             "uzs": "uz", "wuu": "zh", "yue": "zh"}
 
 # Source: ISO 639-1:2002, the two-letter codes.
 _TWO_LETTERS = """
@@ -69,6 +70,12 @@ def short_code(code: str | None) -> str | None:
     return None if code is None else ALIASES.get(re.split("[-_]", code)[0], code)
 
 
+def languages_of(batch: Batch, column: str, language: str | None) -> list[str | None]:
+    """The language of each row by its short code; `language` where the batch does not say."""
+    told = batch.column(column) if column in batch.columns else [None] * len(batch)
+    return [short_code(language if code is None else code) for code in told]
+
+
 def check_codes(codes: list[str], field: str, *, varieties: bool) -> None:
     """See that each is a code that can be told; `varieties`: also those of `VARIETIES`.
 
@@ -83,8 +90,7 @@ def check_codes(codes: list[str], field: str, *, varieties: bool) -> None:
             raise ValueError(f'{field}: YAML reads no as false; write "no" in quotes for Norwegian')
         if code in VARIETIES:
             raise ValueError(f"{field}: {code!r} is reported as {VARIETIES[code]!r}; to tell varieties "
-                             "apart, set "
-                             "varieties: true")
+                             "apart, set varieties: true")
         raise ValueError(f"{field}: unknown language {code!r}{_meant(str(code))} (codes are those of ISO "
                          "639-1 in lower case, such as en; of 639-3 for languages that have none there)")
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.api.errors import InputError
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
 from curator.stages.sample import chance
-from curator_text.language.language_codes import short_code
+from curator_text.language.language_codes import languages_of
 from curator_text.lists.terms import Terms
 from curator_text.lists.word_files import WITHOUT_SPACES, as_terms, digest, read_word_lists
 from curator_text.measures import characters as ch
@@ -72,10 +71,7 @@ class BadWords(Stage):
                               "bad_words_spared": pa.bool_()})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        try:
-            self._read()
-        except InputError as error:
-            raise InputError(f"stage {self.name!r}: {error}") from error
+        self._read()
 
     def parameters(self) -> dict[str, Any]:
         return super().parameters() | {"lists": digest(self._read())}
@@ -107,12 +103,6 @@ class BadWords(Stage):
         return batch.with_columns({"bad_words": pa.array(counts, pa.int32()),
                                    "bad_word": pa.array(first, pa.string()),
                                    "bad_words_spared": pa.array(spared, pa.bool_())})
-
-
-def languages_of(batch: TextBatch, column: str, language: str | None) -> list[str | None]:
-    """The language of each row by its short code; `language` where the batch does not say."""
-    told = batch.column(column) if column in batch.rows.column_names else [None] * len(batch)
-    return [short_code(language if code is None else code) for code in told]
 
 
 def rows_of(languages: Sequence[str | None], texts: Sequence[str | None],

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.api.errors import InputError
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
-from curator_text.lists.bad_words import found_in, languages_of, rows_of
+from curator_text.language.language_codes import languages_of
+from curator_text.lists.bad_words import found_in, rows_of
 from curator_text.lists.tables import read_stop_words
 from curator_text.lists.word_files import WITHOUT_SPACES, as_terms, digest
 from curator_text.measures import characters as ch
@@ -48,10 +48,7 @@ class StopWords(Stage):
         return Contract(needs={self.column: pa.string()}, adds={"stop_word_count": pa.int32()})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
-        try:
-            read_stop_words(self.lists)
-        except InputError as error:
-            raise InputError(f"stage {self.name!r}: {error}") from error
+        read_stop_words(self.lists)
 
     def parameters(self) -> dict[str, Any]:
         return super().parameters() | {"lists": digest(read_stop_words(self.lists))}

@@ -35,16 +35,20 @@ def read_thresholds(path: str) -> Table:
     `path`: `fineweb2`, a CSV file with a column `language`, or a folder or glob of FineWeb-2's configs.
 
     Raises:
-        InputError: no such file; naming file, line and value of what is wrong.
+        InputError: no such file; naming file, row (comments are none) and value of what is wrong.
     """
     if path == PACKAGED or path.lower().endswith(".csv"):
         return {language: {name: value for name, value in row.items() if name != STOP_WORDS}
                 for language, row in _read_csv(path).items()}
     table: Table = {}
     for language, config in _configs(path).items():
-        row = {ours: float(config[theirs]) for theirs, ours in _KEYS.items() if theirs in config}
-        for theirs, ours in _GRAMS.items():
-            row |= {ours.format(n): float(share) for n, share in config.get(theirs) or ()}
+        try:
+            row = {ours: float(config[theirs]) for theirs, ours in _KEYS.items() if theirs in config}
+            for theirs, ours in _GRAMS.items():
+                row |= {ours.format(n): float(share) for n, share in config.get(theirs) or ()}
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}, {language}: a threshold is a number, and the n-grams are pairs of "
+                             f"numbers: {error}") from None
         table[language] = row
     names = dict.fromkeys(name for row in table.values() for name in row)
     return {language: {name: row.get(name) for name in names} for language, row in table.items()}
@@ -82,7 +86,11 @@ def _read_csv(path: str) -> dict[str, dict[str, Any]]:
         raise InputError(f"{path}: its first line names the columns, each once and in small letters, digits "
                          f"and _, one of them {LANGUAGE}; it has {', '.join(map(repr, names))}")
     rows: dict[str, dict[str, Any]] = {}
-    for number, row in enumerate(reader, 2):
+    try:
+        found = list(reader)
+    except csv.Error as error:
+        raise InputError(f"{path}, row {reader.reader.line_num}: {error}") from None
+    for number, row in enumerate(found, 2):
         language = _language((row.pop(LANGUAGE) or "").strip(), f"{path}, row {number}")
         if None in row or None in row.values() or language in rows:
             raise InputError(f"{path}, row {number} ({language}): it has other columns than the first line, "

@@ -34,7 +34,8 @@ class _Hashes:
 
 
 class Terms:
-    """A list of words and phrases, in lower case; texts that are looked at must be in lower case, too.
+    """A list of words and phrases. They are found as they are written: where case is to make no difference,
+    give these and the texts in lower case.
 
     Each method gives the places of what it found and the numbers of the terms, in order of places.
     """
@@ -55,11 +56,11 @@ class Terms:
         self._single = _Hashes(list(single), list(single.values()))
         self._first = _Hashes(list(self._phrases), [numbers[0] for numbers in self._phrases.values()])
         self._first_word = {numbers[0]: first for first, numbers in self._phrases.items()}
-        self._by_length: dict[int, list[int]] = {}
+        by_length: dict[int, list[int]] = {}
         for number, term in enumerate(self.terms):
-            self._by_length.setdefault(len(term), []).append(number)
+            by_length.setdefault(len(term), []).append(number)
         self._anywhere = {length: _Hashes([self.terms[n] for n in numbers], numbers)
-                          for length, numbers in self._by_length.items()}
+                          for length, numbers in by_length.items()}
         self._begins = np.zeros(1 << 16, bool)  # by the lowest bits of their first character
         self._begins[[ord(term[0]) & 0xFFFF for term in self.terms]] = True
 

@@ -42,22 +42,24 @@ class Thresholds(Stage):
     def _table(self) -> Table:
         return read_thresholds(self.table)
 
+    @cached_property
+    def _by_short_code(self) -> dict[str | None, str]:
+        """The first code of each language in the table."""
+        return {short_code(code): code for code in reversed(self._table)}
+
     def contract(self) -> Contract:
         names = next(iter(self._table.values()), {})
         return Contract(needs={self.language_column: pa.string()}, adds=dict.fromkeys(names, pa.float64()))
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         if not next(iter(self._table.values()), {}):
-            raise InputError(f"stage {self.name!r}: {self.table} has no language, or no threshold")
+            raise InputError(f"{self.table} has no language, or no threshold")
 
     def parameters(self) -> dict[str, Any]:
         return super().parameters() | {"table": digest(self._table)}
 
     def process(self, batch: Batch) -> Batch:
-        short: dict[str | None, str] = {}
-        for code in self._table:
-            short.setdefault(short_code(code), code)
-        rows = [self._table.get(code) or self._table.get(short.get(short_code(code), ""), {})
+        rows = [self._table.get(code) or self._table.get(self._by_short_code.get(short_code(code), ""), {})
                 for code in batch.column(self.language_column)]
         return batch.with_columns({name: pa.array([row.get(name) for row in rows], pa.float64())
                                    for name in self.contract().adds})

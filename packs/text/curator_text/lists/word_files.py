@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from curator.api.errors import InputError
+from curator.io.files.folder import FileInfo
 from curator_text.language.language_codes import is_code, short_code
 from curator_text.lists.terms import Terms
 from curator_text.lists.url_files import find_lists, read_words
@@ -23,15 +24,23 @@ def read_word_lists(paths: str | Sequence[str] | None) -> dict[str, list[str]]:
     """
     lists: dict[str, list[str]] = {}
     for file in find_lists(paths) if paths else ():
-        stem = file.name.split(".")[0]
-        if stem.lower() in _NO_LISTS:
-            continue
-        language = short_code(stem.lower() if len(stem) > 3 and stem.isalpha() else stem)
-        if not is_code(language or ""):
-            raise InputError(f"{file.uri}: a list of words is called by its language, such as en or de.txt; "
-                             f"{stem!r} is none")
-        lists.setdefault(language, []).extend(read_words(file.uri))
+        if file.name.split(".")[0].lower() not in _NO_LISTS:
+            lists.setdefault(language_of(file, "a list of words"), []).extend(read_words(file.uri))
     return lists
+
+
+def language_of(file: FileInfo, what: str) -> str:
+    """The language that a file is called by.
+
+    Raises:
+        InputError: its name is no language; `what` is what the message calls it.
+    """
+    stem = file.name.split(".")[0]
+    language = short_code(stem.lower() if len(stem) > 3 and stem.isalpha() else stem)
+    if not is_code(language):
+        raise InputError(f"{file.uri}: {what} is called by its language, such as en or de.txt; {stem!r} is "
+                         "none")
+    return language
 
 
 def digest(lists: Mapping[str, object]) -> str:

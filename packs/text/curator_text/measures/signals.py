@@ -43,8 +43,7 @@ docs/text-rules.md.
 | url_ratio | characters in http and https addresses, of characters | |
 
 Gopher: Rae et al. 2021, arXiv 2112.11446. C4: Raffel et al. 2020, JMLR 21/140. FineWeb: Penedo et al. 2024,
-arXiv
-2406.17557. RefinedWeb: Penedo et al. 2023, arXiv 2306.01116.
+arXiv 2406.17557. RefinedWeb: Penedo et al. 2023, arXiv 2306.01116.
 
 Where the papers leave it open, these are datatrove's definitions, so that the rule sets give its verdicts;
 how often they do tells `benchmarks/text_signals.py`. Known differences: all line ends of `str.splitlines`
@@ -66,7 +65,7 @@ from curator.api.counts import Counts
 from curator.api.findings import Alarm, Finding
 from curator.api.format import listing
 from curator.api.stage import Context, Contract, Stage
-from curator_text.language.language_codes import is_code, short_code
+from curator_text.language.language_codes import is_code, languages_of
 from curator_text.measures import characters as ch
 from curator_text.measures.columns.families import COLUMNS, FAMILIES, wanted
 from curator_text.measures.columns.group import MEASURED_CHARS_MAX, Group
@@ -117,8 +116,8 @@ class Signals(Stage):
         unknown = [repr(code) for code in counts.by_value.get(self.language_column, {}) if not is_code(code)]
         if unknown:
             yield Alarm("warning", f"Column {self.language_column} before stage {step} holds "
-                                   f"{listing(unknown)}, unknown as a language "
-                        "code: use ISO 639 codes, such as en or deu, or no stop words are counted.")
+                                   f"{listing(unknown)}, unknown as a language code: use ISO 639 codes, "
+                                   "such as en or deu, or no stop words are counted.")
 
     def setup(self, ctx: Context) -> None:
         ch.kind_table()
@@ -128,10 +127,7 @@ class Signals(Stage):
         np.empty(16 << 20, np.uint8)
 
     def process(self, batch: Batch) -> Batch:
-        languages: Sequence[str | None] = [None] * len(batch)
-        if self.language_column in batch.rows.column_names:
-            languages = batch.column(self.language_column)
-        languages = [short_code(self.language if language is None else language) for language in languages]
+        languages = languages_of(batch, self.language_column, self.language)
         measured = measure(batch.column(self.column), languages, self._columns)
         return batch.with_columns({name: pa.array(measured[name], kind) for name, kind in self._columns.items()})
 

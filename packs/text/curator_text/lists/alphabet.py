@@ -13,10 +13,9 @@ from curator.api.errors import InputError
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
 from curator.io.files.folder import open_input
-from curator_text.language.language_codes import is_code, short_code
-from curator_text.lists.bad_words import languages_of
+from curator_text.language.language_codes import languages_of
 from curator_text.lists.url_files import find_lists
-from curator_text.lists.word_files import digest
+from curator_text.lists.word_files import digest, language_of
 
 LAST = "]"  # the line that begins with it ends the frequent characters of a histogram
 
@@ -79,10 +78,7 @@ def read_histograms(paths: str | Sequence[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for file in find_lists(paths):
-        language = short_code(file.name.split(".")[0])
-        if not is_code(language or ""):
-            raise InputError(f"{file.uri}: a histogram is called by its language, such as en or de.txt; "
-                             f"{file.name!r} is none")
+        language = language_of(file, "a histogram")
         with open_input(file.uri) as stream:
             try:
                 lines = stream.read().decode("utf-8-sig").split("\n")
