@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from curator_text import Pii
 from curator_text.privacy.finders import FINDERS, find, luhn
+from curator_text.privacy.secrets import first_of_each_place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,11 @@ def test_what_is_found_whatever_stands_around_it(kind, value, around):
 def test_what_only_looks_like_it(text):
     assert find(text, ALL) == []
     assert find(f"so {text}, here", ALL) == []
+
+
+def test_of_what_overlaps_the_first_kind_counts():
+    found = first_of_each_place([("a", [(4, 6), (9, 12)]), ("b", [(0, 4), (5, 9), (6, 9), (11, 20)]), ("c", [(0, 99), (12, 13)])])
+    assert found == [(0, 4, "b"), (4, 6, "a"), (6, 9, "b"), (9, 12, "a"), (12, 13, "c")]
 
 
 def test_small_numbers_are_an_address_where_they_are_called_one():

@@ -25,7 +25,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.stage import Context, Contract, Stage
 from curator_text.measures import characters as ch
-from curator_text.measures.joined import Joined, groups, join
+from curator_text.measures.joined import Joined, groups, join, places
 from curator_text.measures.lines import Lines, find_lines, is_ellipsis
 from curator_text.measures.words import Words, split
 
@@ -56,34 +56,27 @@ class LineRules:
 def line_rules(joined: Joined, words: Words, lines: Lines, words_min: int = LINE_WORDS_MIN,
                want_terminal: bool = True) -> LineRules:
     """Judge every line by C4's rules."""
-    lowered = joined.text.encode("ascii", "replace").lower()  # one byte a character
     long_word = lines.holding(words.chunks.starts[words.chunks.stops - words.chunks.starts > WORD_CHARS_MAX])
     terminal = _terminal(joined, lines)
-    candidate = (terminal if want_terminal
-                 else ~lines.blank) & ~long_word & ~few_words(words, lines, words_min)
-    javascript = lines.holding(places(lowered, b"javascript"))
-    policy = (lines.holding(places(lowered, b"terms of use"))
-              | lines.holding(places(lowered, b"privacy policy"))
-              | lines.holding(_cookie_places(lowered)))
-    lorem_ipsum = candidate & lines.holding(places(lowered, b"lorem ipsum"))
+    considered = terminal if want_terminal else ~lines.blank
+    candidate = considered & ~long_word & ~few_words(words, lines, words_min)
+    javascript = lines_with(b"javascript", joined, lines)
+    policy = (lines_with(b"terms of use", joined, lines) | lines_with(b"privacy policy", joined, lines)
+              | lines.holding(_cookie_places(joined.lowered)))
+    lorem_ipsum = candidate & lines_with(b"lorem ipsum", joined, lines)
     brackets = words.marks.starts[joined.codes[words.marks.starts] == ord("{")]
     curly_bracket = candidate & ~javascript & lines.holding(brackets)
     return LineRules(terminal, javascript, policy, lorem_ipsum, curly_bracket,
                      candidate & ~javascript & ~policy)
 
 
-def places(text: bytes, phrase: bytes) -> np.ndarray:
-    """Where a phrase begins in a text."""
-    found = []
-    at = text.find(phrase)
-    while at >= 0:
-        found.append(at)
-        at = text.find(phrase, at + len(phrase))
-    return np.array(found, np.int64)
+def lines_with(phrase: bytes, joined: Joined, lines: Lines) -> np.ndarray:
+    """Which lines have a phrase in small letters in them, in any case."""
+    return lines.holding(np.array(places(joined.lowered, phrase), np.int64))
 
 
 def _cookie_places(text: bytes) -> np.ndarray:
-    cookies = places(text, b"cookie").tolist()
+    cookies = places(text, b"cookie")
     return np.array([at for at in cookies if _COOKIES.search(text, max(0, at - 7), at + 13)], np.int64)
 
 
@@ -96,8 +89,8 @@ def _terminal(joined: Joined, lines: Lines) -> np.ndarray:
             last[line] = cited.start() - 1
     end, kind = joined.codes[last], joined.kinds[last]
     of_other_scripts = ((kind == ch.END) | (kind == ch.WIDE_END)) & (end > 127)
-    return (_IS_END_MARK[np.minimum(end, 127)]
-            | of_other_scripts) & ~is_ellipsis(joined.codes, last) & ~lines.blank
+    terminal = _IS_END_MARK[np.minimum(end, 127)] | of_other_scripts
+    return terminal & ~is_ellipsis(joined.codes, last) & ~lines.blank
 
 
 def few_words(words: Words, lines: Lines, least: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
-from curator_text.clean.c4 import LINE_CHARS_MAX, few_words, pieces_of, places
+from curator_text.clean.c4 import LINE_CHARS_MAX, few_words, lines_with, pieces_of
 from curator_text.measures import characters as ch
 from curator_text.measures.joined import Joined, groups, join
 from curator_text.measures.lines import Lines, find_lines
@@ -136,12 +136,11 @@ def noise(joined: Joined, words: Words, lines: Lines, upper_ratio_max: float,
     removed |= digits[lines.stops] - digits[lines.starts - 1] == sizes
     removed |= few_words(words, lines, words_min)
     removed &= ~lines.blank
-    lowered = joined.text.encode("ascii", "replace").lower()  # one byte a character
-    for line in _holding(lowered, _COUNTER_WORDS, lines, ~removed):
+    for line in _holding(_COUNTER_WORDS, joined, lines, ~removed):
         removed[line] = bool(_COUNTER.fullmatch(joined.text[lines.starts[line]:lines.stops[line]]))
     shorter: dict[int, str] = {}
     short = ~removed & (np.diff(lines.chunk) <= FRAGMENT_WORDS_MAX)
-    for line in _holding(lowered, _FRAGMENT_PARTS, lines, short):
+    for line in _holding(_FRAGMENT_PARTS, joined, lines, short):
         text = joined.text[lines.starts[line]:lines.stops[line]]
         left = _FRAGMENTS.sub("", text)
         if not left.strip():
@@ -151,12 +150,10 @@ def noise(joined: Joined, words: Words, lines: Lines, upper_ratio_max: float,
     return removed, shorter
 
 
-def _holding(lowered: bytes, phrases: Sequence[bytes], lines: Lines, among: np.ndarray) -> list[int]:
+def _holding(phrases: Sequence[bytes], joined: Joined, lines: Lines, among: np.ndarray) -> list[int]:
     has = np.zeros(len(lines), bool)
     for phrase in phrases:
-        at = places(lowered, phrase)
-        if len(at):
-            has |= lines.holding(at)
+        has |= lines_with(phrase, joined, lines)
     return np.flatnonzero(has & among).tolist()
 
 

@@ -44,15 +44,13 @@ import numpy as np
 
 KINDS = 30
 _NAMED = {"\n": NEWLINE, ".": DOT, ",": COMMA, "-": HYPHEN, "~": TILDE, "/": SLASH, "=": EQUALS, "+": PLUS,
-          "*": STAR,
-          "^": CARET, "'": APOSTROPHE, "’": APOSTROPHE, "…": WIDE, "§": LEAD, "%": LEAD, "´": QUOTE,
-          "`": QUOTE,
-          '"': QUOTE, **dict.fromkeys(":<>", COLON), **dict.fromkeys("!?", END), **dict.fromkeys("–—―", DASH),
+          "*": STAR, "^": CARET, "'": APOSTROPHE, "’": APOSTROPHE, "…": WIDE, "§": LEAD, "%": LEAD,
+          "´": QUOTE, "`": QUOTE, '"': QUOTE, **dict.fromkeys(":<>", COLON), **dict.fromkeys("!?", END),
+          **dict.fromkeys("–—―", DASH),
           **dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", BREAK),
           **dict.fromkeys("()[]{}_#&;¿¡·،؛٪", PUNCT), **dict.fromkeys("@\\|", SYMBOL)}
 _BY_CATEGORY = {"Lu": UPPER, "Ll": LOWER, "Nd": DIGIT, "Mn": MARK, "Mc": MARK, "Me": MARK, "No": OTHER,
-                "Nl": OTHER,
-                "Ps": PUNCT, "Pe": PUNCT, "Pi": QUOTE, "Pf": QUOTE, "Sc": LEAD, "So": WIDE}
+                "Nl": OTHER, "Ps": PUNCT, "Pe": PUNCT, "Pi": QUOTE, "Pf": QUOTE, "Sc": LEAD, "So": WIDE}
 
 # Source: Unicode 16.0, PropList.txt, Sentence_Terminal (without the full stop), and the Khmer signs U+17D6,
 # 17D9, 17DA.

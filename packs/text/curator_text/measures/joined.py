@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import AnyStr, NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,11 @@ class Joined:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @cached_property
+    def lowered(self) -> bytes:
+        """The text in small letters, one byte a character: "?" for what is not ASCII."""
+        return self.text.encode("ascii", "replace").lower()
 
     def document(self, positions: np.ndarray) -> np.ndarray:
         """The number of the document that each position is in."""
@@ -72,6 +78,15 @@ def join(texts: list[str]) -> Joined:
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
     stops = np.cumsum(sizes + 1) + len(_BEFORE)
     return Joined(text, codes, kinds, stops - sizes, stops)
+
+
+def places(text: AnyStr, phrase: AnyStr) -> list[int]:
+    """Where a phrase begins in a text, each behind the end of the one before."""
+    found, at = [], text.find(phrase)
+    while at >= 0:
+        found.append(at)
+        at = text.find(phrase, at + len(phrase))
+    return found
 
 
 def sums_before(values: np.ndarray) -> np.ndarray:

@@ -30,8 +30,7 @@ from curator_text.measures import characters as ch
 from curator_text.measures.joined import Joined, Ranges
 
 _OPENING = ch.members(ch.COMMA, ch.DASH, ch.EQUALS, ch.COLON, ch.STAR, ch.LEAD, ch.APOSTROPHE, ch.QUOTE,
-                      ch.PUNCT,
-                      ch.END, ch.WIDE, ch.WIDE_END)
+                      ch.PUNCT, ch.END, ch.WIDE, ch.WIDE_END)
 _CLOSING = _OPENING & ~ch.members(ch.EQUALS, ch.LEAD)
 _ANYWHERE = ch.members(ch.WIDE, ch.WIDE_END)
 _INNER = ch.members(ch.COMMA, ch.COLON, ch.EQUALS, ch.SLASH, ch.HYPHEN, ch.DASH, ch.TILDE)
@@ -69,8 +68,8 @@ def cut_at_marks(joined: Joined, marks: Ranges, chunks: Ranges, cut: np.ndarray)
     opening = _OPENING[kind] | ellipsis | ((kind == ch.PLUS) & (after != ch.DIGIT))
     closing = _CLOSING[kind] | ellipsis | after_digit | (stops & _closes(kinds, marks.starts, before))
     touching = marks.starts[1:] == marks.stops[:-1]
-    outer = _leading(opening, touching, before) | _trailing(closing, touching,
-                                                            after) | ellipsis | _ANYWHERE[kind]
+    outer = (_leading(opening, touching, before) | _trailing(closing, touching, after)
+             | ellipsis | _ANYWHERE[kind])
     inner = marks.starts[~outer & _divides(kind, before, after, size)]
     dotted = marks.starts[stops & _ALNUM[before] & (after == ch.LOWER)]
     inner = inner[~_in_address(joined.text, inner, dotted, chunks)]
@@ -104,8 +103,8 @@ def _divides(kind: np.ndarray, before: np.ndarray, after: np.ndarray, size: np.n
     """Which marks divide what stands on both sides of them."""
     named = _INNER[kind] & _ALNUM[before] & ch.ALPHA[after] & (size <= _INNER_SIZE_MAX)
     sentence = (kind == ch.DOT) & _SMALL[before] & _CAPITAL[after]
-    sums = _BETWEEN_DIGITS[kind] & (before == ch.DIGIT) & ((after == ch.DIGIT)
-                                                           | (after == ch.HYPHEN)) & (size == 1)
+    operand = (after == ch.DIGIT) | (after == ch.HYPHEN)
+    sums = _BETWEEN_DIGITS[kind] & (before == ch.DIGIT) & operand & (size == 1)
     return named | sentence | sums
 
 

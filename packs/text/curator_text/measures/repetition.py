@@ -59,7 +59,8 @@ def repeated_characters(hashes: np.ndarray, sizes: np.ndarray, of: np.ndarray) -
     found, without spaces.
     """
     corpus = Corpus.of_words(sizes, of)
-    return {n: _top(repeated, n, corpus) if n in TOP else _read_before(repeated, n, corpus)
+    return {n: top_characters(repeated, n, corpus, spaces=n - 1) if n in TOP
+            else _read_before(repeated, n, corpus)
             for n, repeated in repeated_grams(hashes, corpus)}
 
 
@@ -124,12 +125,14 @@ def most_frequent(repeated: Repeated, corpus: Corpus) -> tuple[np.ndarray, np.nd
     return np.where(most > 1, where, corpus.of[:-1]), most
 
 
-def _top(repeated: Repeated, n: int, corpus: Corpus) -> np.ndarray:
+def top_characters(repeated: Repeated, n: int, corpus: Corpus, *, spaces: int = 0,
+                   least: int = 1) -> np.ndarray:
+    """For each document the characters of its most frequent n-gram and its `spaces`, times its count; 0 where
+    that is below `least`."""
     where, most = most_frequent(repeated, corpus)
-    words = np.diff(corpus.of)
-    some = np.flatnonzero(words >= n)
-    found = np.zeros(len(words), np.int64)
-    found[some] = (corpus.chars(where[some], n) + n - 1) * most[some]
+    some = np.flatnonzero((np.diff(corpus.of) >= n) & (most >= least))
+    found = np.zeros(len(most), np.int64)
+    found[some] = (corpus.chars(where[some], n) + spaces) * most[some]
     return found
 
 

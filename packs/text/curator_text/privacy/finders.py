@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from curator_text.privacy.secrets import find_secrets
+from curator_text.privacy.secrets import find_secrets, first_of_each_place
 
 _Check = Callable[[re.Match[str]], bool]
 
@@ -37,9 +37,9 @@ class Finder:
 
 # The part before the @ as RFC 5321 4.1.2 has it unquoted, in any script (RFC 6531); a domain of labels that
 # ends in letters.
-_EMAIL = (re.compile(
+_EMAIL = re.compile(
     r"(?<![\w.%+@/-])[\w][\w.%+'-]{0,63}(?:@| ?[\[(] ?(?:at|AT) ?[\])] ?)"
-    r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,63}(?![\w@-])"))
+    r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,63}(?![\w@-])")
 _FILE_ENDINGS = frozenset({"png", "jpg", "jpeg", "gif", "svg", "webp", "css", "js", "html", "php"})
 
 
@@ -58,11 +58,10 @@ _IP_4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)"
 _IP_6 = r"(?<![\w:.])(?:[0-9A-Fa-f]{1,4}:){2,7}(?::|[0-9A-Fa-f]{1,4})(?::?[0-9A-Fa-f]{1,4}){0,6}(?![\w:])"
 _IP = re.compile(f"{_IP_4}|{_IP_6}")
 _VERSION = re.compile(r"(?:\bv|\bver\.?|\bversion|\brelease|\brev\.?|\bbuild|[\w)]/)\s*$", re.IGNORECASE)
-_NAMED = (re.compile(
+_NAMED = re.compile(
     r"\b(?:ip|ipv4|address|addr|host|dns|server|nameserver|gateway|ping|ssh|router|proxy|peer|from)\b",
-    re.IGNORECASE))
+    re.IGNORECASE)
 _SMALL = 30  # numbers of sections are below it; of all addresses one in 5,000 has four such numbers
-
 _RESOLVERS = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9"})  # that are named everywhere
 
 
@@ -72,8 +71,8 @@ def _is_public_ip(match: re.Match[str]) -> bool:
         address = ipaddress.ip_address(match[0])
     except ValueError:
         return False
-    before, after = match.string[max(0, match.start()
-                                     - 40):match.start()], match.string[match.end():match.end() + 2]
+    begin, end = match.span()
+    before, after = match.string[max(0, begin - 40):begin], match.string[end:end + 2]
     if not address.is_global or _VERSION.search(before):
         return False
     if address.version == 6 or max(address.packed) >= _SMALL or match[0] in _RESOLVERS:
@@ -84,13 +83,13 @@ def _is_public_ip(match: re.Match[str]) -> bool:
 # -- numbers -------------------------------------------------------------------------------------------------
 
 # In the international form, or as North America writes them: without separators a number could be anything.
-_PHONE = re.compile(r"(?<![\w.+/-])(?:\+\d{1,3}[ .\-/]?(?:\(\d{1,4}\)[ .\-/]?)?(?:\d{1,4}[ "
-                    r".\-/]?){1,5}\d{2,4}"
+_PHONE = re.compile(r"(?<![\w.+/-])(?:\+\d{1,3}[ .\-/]?(?:\(\d{1,4}\)[ .\-/]?)?"
+                    r"(?:\d{1,4}[ .\-/]?){1,5}\d{2,4}"
                     r"|(?:1[ .-])?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])[2-9]\d{2}[ .-]\d{4})(?![\w]|[.\-/]\d)")
 
 
 def _is_phone(match: re.Match[str]) -> bool:
-    """7 to 15 digits (ITU-T E.164), no two parts of one date or range."""
+    """In the international form 8 to 15 digits: ITU-T E.164 has up to 15."""
     digits = re.sub(r"\D", "", match[0])
     return 8 <= len(digits) <= 15 if match[0].startswith("+") else True
 
@@ -99,9 +98,8 @@ _CARD = re.compile(r"(?<![\w.+-])\d(?:[ -]?\d){12,18}(?![\w]|[.-]\d)")
 # Prefixes and lengths of ISO/IEC 7812 issuers: Visa, Mastercard, American Express, Discover, JCB, Diners
 # Club, UnionPay, Maestro.
 _ISSUERS = ((r"4", {13, 16, 19}), (r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720", {16}), (r"3[47]", {15}),
-            (r"6011|64[4-9]|65", {16, 19}),
-            (r"35(?:2[89]|[3-8])", {16, 17, 18, 19}), (r"3(?:0[0-5]|[68])", {14, 15, 16, 19}),
-            (r"62", {16, 17, 18, 19}),
+            (r"6011|64[4-9]|65", {16, 19}), (r"35(?:2[89]|[3-8])", {16, 17, 18, 19}),
+            (r"3(?:0[0-5]|[68])", {14, 15, 16, 19}), (r"62", {16, 17, 18, 19}),
             (r"50|5[6-8]|6[37]", {13, 14, 15, 16, 17, 18, 19}))
 
 
@@ -124,12 +122,10 @@ _IBAN = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?
 # SWIFT, IBAN Registry, release 99: how long an IBAN of a country is.
 _IBAN_LENGTHS = {code: int(length) for length, codes in {
     15: "NO", 16: "BE", 18: "DK FI FO GL NL SD FK", 19: "MK SI", 20: "AT BA EE KZ LT LU MN XK",
-    21: "CH HR LI LV",
-    22: "BG BH CR DE GB GE IE ME RS VA", 23: "AE GI IL IQ OM SO TL",
-    24: "AD CZ DZ ES MD PK RO SA SE SK TN VG", 25: "LY PT ST",
-    26: "IS TR", 27: "BI DJ FR GR IT MC MR SM", 28: "AL AZ BY CY DO GT HN HU LB NI PL SV",
-    29: "BR EG PS QA UA", 30: "JO KW MU YE",
-    31: "MT SC", 32: "LC", 33: "RU"}.items() for code in codes.split()}
+    21: "CH HR LI LV", 22: "BG BH CR DE GB GE IE ME RS VA", 23: "AE GI IL IQ OM SO TL",
+    24: "AD CZ DZ ES MD PK RO SA SE SK TN VG", 25: "LY PT ST", 26: "IS TR", 27: "BI DJ FR GR IT MC MR SM",
+    28: "AL AZ BY CY DO GT HN HU LB NI PL SV", 29: "BR EG PS QA UA", 30: "JO KW MU YE", 31: "MT SC", 32: "LC",
+    33: "RU"}.items() for code in codes.split()}
 
 
 def _is_iban(match: re.Match[str]) -> bool:
@@ -164,12 +160,8 @@ FINDERS: dict[str, Finder | _Keys] = {
 def find(text: str, kinds: tuple[str, ...]) -> list[tuple[int, int, str]]:
     """Where something of these kinds stands: begin, end, kind, in order of the text. Of what overlaps the
     kind counts that is first in `FINDERS`."""
-    found: list[tuple[int, int, str]] = []
-    for kind, finder in FINDERS.items():
-        if kind in kinds:
-            found += [(begin, end, kind) for begin, end in finder.spans(text)
-                      if not any(begin < e and b < end for b, e, _ in found)]
-    return sorted(found)
+    return first_of_each_place((kind, finder.spans(text)) for kind, finder in FINDERS.items()
+                               if kind in kinds)
 
 
 def put_in(text: str, spans: list[tuple[int, int, str]], instead: Callable[[str, str], str]) -> str:

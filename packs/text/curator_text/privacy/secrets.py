@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 ENTROPY_MIN = 3.0  # bits a character: gitleaks' bound for most shapes; 16 random hexadecimal digits have 3.4
@@ -168,13 +169,22 @@ NAMES = (*KEYS, *CONTEXTS)
 def find_secrets(text: str, names: tuple[str, ...] = tuple(KEYS)) -> list[tuple[int, int, str]]:
     """Where a secret of these names stands: begin, end, name, in order of the text. Of what overlaps the one
     counts that comes first in `NAMES`."""
-    found: list[tuple[int, int, str]] = []
-    for name in NAMES:
-        if name in names:
-            spans = KEYS[name].spans(text) if name in KEYS else CONTEXTS[name](text)
-            found += [(begin, end, name) for begin, end in spans
-                      if not any(begin < e and b < end for b, e, _ in found)]
-    return sorted(found)
+    return first_of_each_place((name, KEYS[name].spans(text) if name in KEYS else CONTEXTS[name](text))
+                               for name in NAMES if name in names)
+
+
+def first_of_each_place(found: Iterable[tuple[str, Iterable[tuple[int, int]]]]) -> list[tuple[int, int, str]]:
+    """Spans by name, as begin, end, name in order of the text: of what overlaps the name that comes first."""
+    taken: list[tuple[int, int, str]] = []
+    for name, spans in found:
+        fresh = []
+        for begin, end in spans:
+            before = bisect_left(taken, (end,)) - 1  # the last that begins before this one ends
+            if before < 0 or taken[before][1] <= begin:
+                fresh.append((begin, end, name))
+        if fresh:
+            taken = sorted(taken + fresh)
+    return taken
 
 
 _SERVICE = re.compile(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from curator_text.measures.columns.group import INT, RATIO, Family, Group, Measured, share, table_of
-from curator_text.measures.repetition import DUPLICATE, TOP, Corpus, Repeated, most_frequent, repeated_grams
+from curator_text.measures.repetition import DUPLICATE, TOP, Corpus, Repeated, repeated_grams, top_characters
 from curator_text.measures.spans import equal_groups
 
 _BULLETS = table_of("*-")
@@ -41,17 +41,8 @@ def _symbols(group: Group) -> Measured:
 def _repetition(group: Group) -> Measured:
     corpus, found = group.corpus, {}
     for n, repeated in repeated_grams(group.hashes, corpus):
-        found[_GRAMS[n]] = (share(_top(repeated, n, corpus), group.chars) if n in TOP
+        found[_GRAMS[n]] = (share(top_characters(repeated, n, corpus), group.chars) if n in TOP
                             else share(_several(repeated, n, corpus), _all(n, corpus)))
-    return found
-
-
-def _top(repeated: Repeated, n: int, corpus: Corpus) -> np.ndarray:
-    """Characters of the most frequent n-gram by its count, without spaces."""
-    where, most = most_frequent(repeated, corpus)
-    some = np.flatnonzero(np.diff(corpus.of) >= n)
-    found = np.zeros(len(most), np.int64)
-    found[some] = corpus.chars(where[some], n) * most[some]
     return found
 
 

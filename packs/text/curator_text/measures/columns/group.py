@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator_text.measures import characters as ch
-from curator_text.measures.joined import Joined, join, sums_before
+from curator_text.measures.joined import Joined, join, places, sums_before
 from curator_text.measures.lines import Lines, find_lines
 from curator_text.measures.repetition import Corpus
 from curator_text.measures.spans import Spans
@@ -97,11 +97,6 @@ class Group(Reading):
         return self.spans.hash(self.words.starts, self.words.stops)
 
     @cached_property
-    def lowered(self) -> bytes:
-        """The text in small letters, one byte a character: "?" for what is not ASCII."""
-        return self.joined.text.encode("ascii", "replace").lower()
-
-    @cached_property
     def small(self) -> str:
         """The text in small letters, character by character."""
         if self.joined.codes.dtype == np.uint8:
@@ -111,14 +106,10 @@ class Group(Reading):
 
     def places(self, *phrases: bytes | str) -> np.ndarray:
         """Where phrases in small letters are in the text; those in bytes are of ASCII, and found faster."""
-        found = []
-        for phrase in phrases:
-            text: Any = self.lowered if isinstance(phrase, bytes) else self.small
-            at = text.find(phrase)
-            while at >= 0:
-                found.append(at)
-                at = text.find(phrase, at + len(phrase))
-        return np.array(found, np.int64)
+        lowered = self.joined.lowered
+        found = [places(lowered, phrase) if isinstance(phrase, bytes) else places(self.small, phrase)
+                 for phrase in phrases]
+        return np.array([at for some in found for at in some], np.int64)
 
     @cached_property
     def folded(self) -> Reading:

@@ -14,7 +14,7 @@ import numpy as np
 
 from curator_text.measures import characters as ch
 from curator_text.measures.columns.group import INT, RATIO, Family, Group, Measured, share, table_of
-from curator_text.measures.joined import sums_before
+from curator_text.measures.joined import places, sums_before
 
 LIST_WORDS_MIN = 12  # rule 2: of so many words more than half begin with a capital
 CHARS_MIN, CHARS_MAX = 20, 500  # rule 3
@@ -84,10 +84,7 @@ def _cursed(group: Group, sentences: Sentences) -> np.ndarray:
     found = np.zeros(len(sentences.starts) + 1, bool)
     spans: list[tuple[int, int]] = [match.span() for match in _CURSED_ANYWHERE.finditer(text)]
     for phrase in CURSED:
-        at = text.find(phrase)
-        while at >= 0:
-            spans.append((at, at + len(phrase)))
-            at = text.find(phrase, at + len(phrase))
+        spans += [(at, at + len(phrase)) for at in places(text, phrase)]
     if spans:
         begins, ends = np.array(spans, np.int64).T
         which = np.searchsorted(sentences.starts, begins, "right") - 1

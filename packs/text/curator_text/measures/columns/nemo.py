@@ -46,7 +46,7 @@ def _policy(group: Group) -> Measured:
     """Only documents with a phrase are read closely."""
     found = np.zeros(len(group.texts))
     at = [place for hint in (b"cookie", b"privacy ") for place in group.places(hint).tolist()
-          if _POLICIES_ASCII.search(group.lowered, max(0, place - 40), place + 50)]
+          if _POLICIES_ASCII.search(group.joined.lowered, max(0, place - 40), place + 50)]
     at += group.places(b"terms of use", b"lorem ipsum").tolist()
     for document in np.unique(group.joined.document(np.array(at, np.int64))).tolist():
         found[document] = policy_paragraphs(group.joined.text[group.slices[document]])

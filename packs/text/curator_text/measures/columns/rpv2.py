@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from curator_text.measures import characters as ch
-from curator_text.measures.columns.group import INT, RATIO, Family, Group, Measured, share, table_of
+from curator_text.measures.columns.group import BOOL, INT, RATIO, Family, Group, Measured, share, table_of
 from curator_text.measures.joined import sums_before
-from curator_text.measures.repetition import DUPLICATE, TOP, Corpus, Repeated, most_frequent, repeated_grams
+from curator_text.measures.repetition import DUPLICATE, TOP, Corpus, Repeated, repeated_grams, top_characters
 from curator_text.measures.spans import equal_groups
 
 _BULLETS = table_of("•‣▶◀◦■□▪▫–")
@@ -37,18 +37,11 @@ def _vocabulary(group: Group) -> Measured:
 
 
 def _repetition(group: Group) -> Measured:
-    folded = group.folded
-    return {_GRAMS[n]: share((_top if n in TOP else _covered)(repeated, n, folded.corpus), folded.chars)
-            for n, repeated in repeated_grams(folded.hashes, folded.corpus)}
-
-
-def _top(repeated: Repeated, n: int, corpus: Corpus) -> np.ndarray:
-    """Characters of the most frequent n-gram by its count; none if it occurs once."""
-    where, most = most_frequent(repeated, corpus)
-    some = np.flatnonzero(most > 1)
-    found = np.zeros(len(most), np.int64)
-    found[some] = corpus.chars(where[some], n) * most[some]
-    return found
+    """Of an n-gram that occurs once nothing counts."""
+    corpus = group.folded.corpus
+    return {_GRAMS[n]: share(top_characters(repeated, n, corpus, least=2) if n in TOP
+                             else _covered(repeated, n, corpus), group.folded.chars)
+            for n, repeated in repeated_grams(group.folded.hashes, corpus)}
 
 
 def _covered(repeated: Repeated, n: int, corpus: Corpus) -> np.ndarray:
@@ -112,6 +105,7 @@ FAMILIES = (
     Family(_sentences, {"sentence_count": INT}),
     Family(_brackets, {"curly_bracket_ratio": RATIO, "lorem_ipsum_ratio": RATIO}),
     Family(_lines, {"rpv2_bullet_line_ratio": RATIO, "rpv2_terminal_line_ratio": RATIO,
-                    "line_word_counts": pa.list_(INT), "line_upper_ratios": pa.list_(RATIO), "line_digit_ratios": pa.list_(RATIO),
-                    "line_bullets": pa.list_(pa.bool_()), "line_terminals": pa.list_(pa.bool_())}),
+                    "line_word_counts": pa.list_(INT), "line_upper_ratios": pa.list_(RATIO),
+                    "line_digit_ratios": pa.list_(RATIO), "line_bullets": pa.list_(BOOL),
+                    "line_terminals": pa.list_(BOOL)}),
 )
