@@ -46,9 +46,9 @@ def tar(files, mode="w:gz", prefix="repo-1.0/"):
     return out.getvalue()
 
 
-def zipped(files):
+def zipped(files, how=zipfile.ZIP_DEFLATED):
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "w", how) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
     return out.getvalue()
@@ -95,11 +95,14 @@ def test_damaged_archives_and_large_files_are_told(tmp_path):
     whole = tar({f"f{n}.py": f"x = {n}\n" * 500 for n in range(20)}, "w")
     (tmp_path / "cut.tar").write_bytes(whole[:len(whole) // 2])
     (tmp_path / "no.zip").write_bytes(b"PK nonsense")
+    damaged = bytearray(zipped({"a.py": "x = 1\n" * 99}, zipfile.ZIP_LZMA))
+    damaged[50] ^= 255
+    (tmp_path / "lzma.zip").write_bytes(damaged)
     (tmp_path / "big.py").write_text("x" * 9000)
     found = read(CodeFiles(path=str(tmp_path), max_file_bytes=8000))
     assert 5 < len(found["out"]) < 15
     assert [row["reason"] for row in found["dropped"]] == ["too_large"]
-    assert {row["repository"] for row in found["failed"]} == {"cut", "no"}
+    assert {row["repository"] for row in found["failed"]} == {"cut", "no", "lzma"}
 
 
 def test_repositories_below_a_folder_and_languages_that_are_asked_for(tmp_path):
@@ -112,6 +115,7 @@ def test_repositories_below_a_folder_and_languages_that_are_asked_for(tmp_path):
     assert {row["path"] for row in read(CodeFiles(path=f"{tmp_path}/me/**/*.c"))["out"]} == {"one/vendor/lib/c.c"}
     with pytest.raises(ValueError, match="no ending stands for 'python'"):
         CodeFiles(path="x", languages=["python"])
+    assert CodeFiles(path="x", languages=["Objective-C"]).languages  # its endings stand for others too
 
 
 @pytest.mark.parametrize(("text", "license"), [
@@ -172,6 +176,5 @@ def test_the_stage_takes_the_head_first_and_the_rules_decide(tmp_path):
     mine = TextBatch(pa.table({"id": ["a"], "source": ["s"], "text": ["# License: do\n# as you like"]}))
     assert run_stage(CodeLicense(table=str(own)), mine)["out"].column("license") == ["Mine"]
     own.write_text("licenses: {Mine: {phrases: []}}")
-    load_licenses.cache_clear()
     with pytest.raises(RecipeError, match="Mine: phrases is a list"):
         load_licenses(str(own))

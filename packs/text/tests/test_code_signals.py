@@ -147,11 +147,16 @@ def test_a_table_of_ones_own_and_what_is_wrong_with_it(tmp_path):
     rows = run_stage(CodeSignals(table=str(own)), files(("a.xyz", "! abc\n1234"), ("a.py", GOOD)))["out"]
     assert rows.column("code_language") == ["Mine", None]
     assert rows.column("code_comment_ratio") == [0.5, None]
+    before = CodeSignals(table=str(own)).fingerprint()
+    own.write_text("languages: {Mine: {extensions: [abc]}}")
+    assert CodeSignals(table=str(own)).fingerprint() != before
+    assert load_languages(str(own)).of("a.abc", "") == "Mine"
+    with pytest.raises(RecipeError, match=r"the table of languages .*nowhere\.yaml"):
+        CodeSignals(table=str(tmp_path / "nowhere.yaml")).check({})
     for text, told in (("languages: {A: {extensions: [x]}, B: {extensions: [x]}}", "'x' stands for A and B"), ("- a", "expected a mapping"),
                        ("languages: {A: {comments: c}}", "no style 'c'"), ("ambiguous: {h: [{language: C}]}", "no language 'C'"),
                        ("{", "is no YAML"), ("languages: {A: {ending: [x]}}", "language 'A'")):
         (tmp_path / "bad.yaml").write_text(text)
-        load_languages.cache_clear()
         with pytest.raises(RecipeError, match=told):
             load_languages(str(tmp_path / "bad.yaml"))
 

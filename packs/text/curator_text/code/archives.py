@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import tempfile
 import zipfile
 import zlib
@@ -92,10 +93,9 @@ def _reading(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], by
     def read() -> bytes:
         try:
             with archive.open(info) as member:
-                data = member.read(info.file_size + 1)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+                return member.read(info.file_size + 1)
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError) as error:
             raise ValueError(f"this file of the zip cannot be read: {error}") from error
-        return data
 
     return read
 

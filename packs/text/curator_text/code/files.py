@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from curator.io.files.folder import Folder, list_files, open_input
 from curator.io.files.listing import is_glob
 from curator.io.units import TARGET_BYTES, plan_units
 from curator_text.code.archives import ENDINGS, Broken, Entry, ending_of, entries
-from curator_text.code.languages import load_languages
+from curator_text.code.languages import Languages, load_languages, table_digest
 from curator_text.code.licenses import FILE_CHARS, is_license_file, load_licenses, together
 from curator_text.extract.decode import decode_text
 from curator_text.read.rows import Rows, is_lasting
@@ -72,17 +73,23 @@ class CodeFiles(Source):
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if self.repository_depth < 0:
             raise ValueError(f"repository_depth must be 0 or more, got {self.repository_depth}")
-        known = set(load_languages(self.table).by_extension.values()) if self.languages else set()
         for language in self.languages or ():
-            if language not in known:
+            if not self._table.suffixes([language]):
                 raise ValueError(f"languages: no ending stands for {language!r}; they are written as in the "
                                  "table, such as Python, C++ or Shell")
+
+    @cached_property
+    def _table(self) -> Languages:
+        return load_languages(self.table)
+
+    def parameters(self) -> dict[str, Any]:
+        return super().parameters() | {"table": table_digest(self.table)}
 
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS)
 
     def units(self) -> list[Unit]:
-        wanted = (*load_languages(self.table).suffixes(self.languages), *ENDINGS)
+        wanted = (*self._table.suffixes(self.languages), *ENDINGS)
         named = [self.path] if isinstance(self.path, str) else self.path
         files = list_files(self.path, self.storage_options, wanted, hidden=".")
         return plan_units([file for file in files if file.uri in named or self._counts(file.uri)],
@@ -104,8 +111,7 @@ class CodeFiles(Source):
 
     def _counts(self, name: str) -> bool:
         """Whether a file's name is one that the table knows, or an archive's."""
-        table = load_languages(self.table)
-        return ending_of(name) is not None or table.of(name, "") is not None
+        return ending_of(name) is not None or self._table.of(name, "") is not None
 
     # -- files of folders ------------------------------------------------------------------------------------
 
@@ -181,7 +187,7 @@ class CodeFiles(Source):
                    licenses: dict[str, tuple[str, str] | None], top: str) -> None:
         archive = whole["source"]
         if isinstance(entry, Broken):
-            _fail(rows, whole | {"id": archive + entry.place}, entry.error)
+            rows.fail(whole | {"id": archive + entry.place}, entry.error)
             return
         path = entry.name.removeprefix("./")
         if not self._reads(path):
@@ -235,7 +241,7 @@ class CodeFiles(Source):
             rows.fail(row, error)
             return
         row |= {"text": text, "charset": charset}
-        if self.languages and load_languages(self.table).of(row["path"], text) not in self.languages:
+        if self.languages and self._table.of(row["path"], text) not in self.languages:
             rows.add("dropped", row | {"reason": "language"})
         else:
             rows.add("out", row)
@@ -249,10 +255,3 @@ def _row(source: str, repository: str, path: str, size_bytes: int) -> dict[str, 
 
 def _licensed(found: tuple[str, str] | None) -> dict[str, str | None]:
     return {"repository_license": found and found[0], "repository_license_file": found and found[1]}
-
-
-def _fail(rows: Rows, row: dict[str, Any], error: Exception) -> None:
-    try:
-        raise error
-    except type(error) as raised:
-        rows.fail(row, raised)

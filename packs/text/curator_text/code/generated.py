@@ -7,7 +7,6 @@ names of files and headers of generators.
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 from curator_text.code.languages import file_name
 
@@ -45,15 +44,10 @@ def generated(path: str | None, text: str) -> str | None:
         return "source map"
     if _MINIFIED.search(name) or (name.endswith((".js", ".css")) and _is_minified(text)):
         return "minified"
-    lines = list(islice(_lines(text), 40))
+    lines = [line[:400] for line in text[:20_000].splitlines()[:40]]
     if any(phrase in line.lower() for line in lines[:5] for phrase in PHRASES):
         return "phrase"
     return "header" if _HEADERS.search("\n".join(lines)) else None
-
-
-def _lines(text: str):
-    """The lines of the first 20,000 characters, each up to 400."""
-    return (line[:400] for line in text[:20_000].splitlines())
 
 
 def _is_minified(text: str) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curator.api.errors import RecipeError
+from curator.api.errors import InputError, RecipeError
 from curator.io.files.folder import open_input
 
 PACKAGED = Path(__file__).with_name("languages.yaml")
@@ -69,7 +70,6 @@ def extension_of(path: str | None) -> str:
     return ending if dot and stem else ""
 
 
-@functools.lru_cache(maxsize=8)
 def load_languages(table: str | None) -> Languages:
     """The packaged table, or the one at a path or URL.
 
@@ -77,7 +77,12 @@ def load_languages(table: str | None) -> Languages:
         RecipeError: it cannot be read, or something in it is wrong; says what.
     """
     where = "the table of languages" + ("" if table is None else f" {table}")
-    given = read_yaml(str(PACKAGED if table is None else table), where)
+    return _parsed(read_table(table, PACKAGED, where), where)
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(content: bytes, where: str) -> Languages:
+    given = parse_yaml(content, where)
     if unknown := given.keys() - {"languages", "ambiguous", "styles"}:
         raise RecipeError(f"{where}: there are languages, ambiguous and styles, but no "
                           f"{sorted(unknown)[0]!r}")
@@ -99,16 +104,35 @@ def load_languages(table: str | None) -> Languages:
         grammars={name: entry["grammar"] for name, entry in languages.items() if "grammar" in entry})
 
 
-def read_yaml(path: str, where: str) -> Mapping[str, Any]:
-    """The mapping in a YAML file.
+def read_table(table: str | None, packaged: Path, where: str) -> bytes:
+    """The packaged file, or the one at a path or URL.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
+    try:
+        with open_input(str(packaged if table is None else table)) as file:
+            return file.read()
+    except InputError as error:
+        raise RecipeError(f"{where}: {error}") from None
+
+
+def table_digest(table: str | None) -> str | None:
+    """A hash of what a table of one's own says, for the fingerprint of a stage: an edited table is another
+    stage."""
+    if table is None:
+        return None
+    return hashlib.blake2b(read_table(table, PACKAGED, f"the table {table}"), digest_size=12).hexdigest()
+
+
+def parse_yaml(content: bytes, where: str) -> Mapping[str, Any]:
+    """The mapping in a text of YAML.
 
     Raises:
         RecipeError: there is none.
     """
     import yaml
 
-    with open_input(path) as file:
-        content = file.read()
     try:
         given = yaml.safe_load(content)
     except yaml.YAMLError as error:

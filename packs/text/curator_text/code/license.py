@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from curator.api.findings import Shown
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
+from curator_text.code.languages import table_digest
 from curator_text.code.licenses import load_licenses
 
 
@@ -42,6 +44,12 @@ class CodeLicense(Stage):
         return Contract(needs={self.column: pa.string()},
                         adds={"license": pa.string(), "license_source": pa.string(),
                               "license_permissive": pa.bool_()})
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        load_licenses(self.table)
+
+    def parameters(self) -> dict[str, Any]:
+        return super().parameters() | {"table": table_digest(self.table)}
 
     def example_columns(self) -> dict[str, Shown]:
         return {"license": "text"}

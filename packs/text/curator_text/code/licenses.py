@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from curator.api.errors import RecipeError
-from curator_text.code.languages import read_yaml
+from curator_text.code.languages import parse_yaml, read_table
 
 PACKAGED = Path(__file__).with_name("licenses.yaml")
 HEADER_CHARS = 6_000  # a header stands at the beginning of a file; the longest, of four clauses, has 2,500
@@ -106,7 +106,6 @@ def together(found: Mapping[str, str]) -> tuple[str, str] | None:
     return " OR ".join(sorted(set(found.values()))), ", ".join(sorted(found))
 
 
-@functools.lru_cache(maxsize=8)
 def load_licenses(table: str | None) -> Licenses:
     """The packaged table, or the one at a path or URL.
 
@@ -114,7 +113,12 @@ def load_licenses(table: str | None) -> Licenses:
         RecipeError: it cannot be read, or something in it is wrong; says what.
     """
     where = "the table of licences" + ("" if table is None else f" {table}")
-    given = read_yaml(str(PACKAGED if table is None else table), where)
+    return _parsed(read_table(table, PACKAGED, where), where)
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(content: bytes, where: str) -> Licenses:
+    given = parse_yaml(content, where)
     entries = given.get("licenses")
     if not isinstance(entries, Mapping) or given.keys() - {"licenses", "permissive"}:
         raise RecipeError(f"{where}: expected `licenses`, and `permissive` if you like, got "

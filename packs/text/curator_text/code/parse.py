@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,19 +16,19 @@ from curator.api.findings import Alarm, Finding
 from curator.api.format import listing
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import TextBatch
-from curator_text.code.languages import load_languages
+from curator_text.code.languages import load_languages, table_digest
 
 EXTRA = "pip install 'curator-text[code]'"
 # What grammars call a definition of a function that has a name; abstract ones count.
 FUNCTIONS = frozenset((
     "function_definition", "function_declaration", "function_item", "function_signature_item",
-    "function_signature",
-    "generator_function_declaration", "method_declaration", "method_definition", "abstract_method_signature",
+    "function_signature", "generator_function_declaration", "method_declaration", "method_definition",
+    "abstract_method_signature",
     "constructor_declaration", "compact_constructor_declaration", "secondary_constructor",
     "local_function_statement", "method", "singleton_method", "function", "subroutine_declaration_statement"))
 # What stands around a definition, and before it: a comment above them is the definition's.
-_AROUND = frozenset(("export_statement", "decorated_definition", "template_declaration",
-                     "ambient_declaration"))
+_AROUND = frozenset((
+    "export_statement", "decorated_definition", "template_declaration", "ambient_declaration"))
 _BETWEEN = frozenset(("attribute_item", "annotation", "attribute_list", "decorator"))
 
 
@@ -93,8 +93,8 @@ class CodeParse(Stage):
     there is no function. All null where there is no text, where no grammar is known or installed for the
     language, and where the text is too long.
 
-    Needs `code_language`, as `text.code_signals` adds it. The extra `[code]` brings grammars of 24
-    languages; any other counts as soon as its package is installed and the table names it
+    Needs `code_language`, as `text.code_signals` adds it. The extra `[code]` brings 23 grammars; any
+    other counts as soon as its package is installed and the table names it
     (`tree-sitter-haskell`, for Haskell).
 
     `column`: the text. `language_column`: its language. `max_chars`: longest text; the tree of a million
@@ -123,6 +123,12 @@ class CodeParse(Stage):
                         adds={"code_errors": pa.int32(), "code_error_ratio": pa.float64(),
                               "code_functions": pa.int32(), "code_docstring_ratio": pa.float64()})
 
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        load_languages(self.table)
+
+    def parameters(self) -> dict[str, Any]:
+        return super().parameters() | {"table": table_digest(self.table)}
+
     @property
     def count_by(self) -> tuple[str, ...]:
         return (self.language_column,)
@@ -134,7 +140,7 @@ class CodeParse(Stage):
         missing = sorted(name.replace("_", "-") for name in modules if importlib.util.find_spec(name) is None)
         if missing:
             yield Alarm("note", f"Stage {step} could not parse some languages: for them pip install "
-                                  f"{listing(missing)}.")
+                                f"{listing(missing)}.")
 
     def setup(self, ctx: Context) -> None:
         if importlib.util.find_spec("tree_sitter") is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from curator.api.tasks import TextBatch
 from curator_text.code.comments import Comments
 from curator_text.code.encoded import encoded
 from curator_text.code.generated import generated
-from curator_text.code.languages import Languages, extension_of, file_name, load_languages
+from curator_text.code.languages import Languages, extension_of, file_name, load_languages, table_digest
 from curator_text.code.measure import characters, has_xml_header, line_lengths, visible_characters
 
 COLUMNS: dict[str, pa.DataType] = {
@@ -71,6 +71,12 @@ class CodeSignals(Stage):
         needs = [self.column, self.path_column] + ([self.language_column] if self.language_column else [])
         more = {"code_chars_per_token": pa.float64()} if self.tokenizer else {}
         return Contract(needs=dict.fromkeys(needs, pa.string()), adds=COLUMNS | more)
+
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
+        load_languages(self.table)
+
+    def parameters(self) -> dict[str, Any]:
+        return super().parameters() | {"table": table_digest(self.table)}
 
     def example_columns(self) -> dict[str, Shown]:
         return {"code_language": "text"}

@@ -31,9 +31,9 @@ class Rows:
         self._bytes += sum(len(value) for value in row.values() if isinstance(value, (bytes, str)))
 
     def fail(self, row: dict[str, Any], error: BaseException) -> None:
-        """A row on `failed`; call it where the error is handled."""
-        self.add("failed",
-                 row | {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
+        """A row on `failed`."""
+        self.add("failed", row | {"error": f"{type(error).__name__}: {error}",
+                                  "traceback": "".join(traceback.format_exception(error))})
 
     def __bool__(self) -> bool:
         return self._count > 0
