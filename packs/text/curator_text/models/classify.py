@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +12,8 @@ from curator.api.resources import Resources
 from curator.api.stage import Context, Contract, Stage
 from curator.models.loading import MODEL_RESOURCES, need_models
 from curator.models.vectors import present, vectors_of
-from curator_text.models.scores import Told
-from curator_text.models.train.trained import Trained, is_trained, read_trained
+from curator_text.models.scores import ScoreColumns
+from curator_text.models.train.trained import is_trained, read_trained
 
 
 @dataclass(kw_only=True)
@@ -53,7 +51,7 @@ class Classify(Stage):
     regression: bool = False
 
     def __post_init__(self) -> None:
-        self._told = Told(self.into, self.regression, self.labels)
+        self._score_columns = ScoreColumns(self.into, self.regression, self.labels)
         if self.long not in ("first", "windows"):
             raise ValueError(f"long must be first or windows, got {self.long!r}")
         for name in ("max_tokens", "max_chars"):
@@ -63,18 +61,18 @@ class Classify(Stage):
             self.resources = Resources(cpus=1)
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column}, adds=self._told.adds())
+        return Contract(needs={self.column}, adds=self._score_columns.adds())
 
     def setup(self, ctx: Context) -> None:
         if is_trained(self.model):
             self._model = read_trained(self.model)
-            self._ask = _asking(self._model, self.column, self.max_chars)
+            self._scores = self._scores_of_trained
         else:
             need_models()
             from curator_text.models.encoders import TextClassifier
 
             self._model = TextClassifier(self.model, ctx, self.max_tokens)
-            self._ask = lambda batch: self._read(batch)
+            self._scores = self._scores_of_texts
         if self._model.regression != self.regression:
             what, set_it = ("a number", "true") if self._model.regression else ("classes", "false")
             raise CuratorError(f"{self.model!r} gives {what}: set regression: {set_it}")
@@ -85,10 +83,10 @@ class Classify(Stage):
                                    f"{', '.join(known[:20])}")
 
     def process(self, batch: Batch) -> Batch:
-        at, scores = self._ask(batch)
-        return batch.with_columns(self._told.columns(scores, at, len(batch), self._model.labels))
+        at, scores = self._scores(batch)
+        return batch.with_columns(self._score_columns.columns(scores, at, len(batch), self._model.labels))
 
-    def _read(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def _scores_of_texts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The rows with a text, and the scores of these."""
         texts = batch.column(self.column)
         at = present(texts)
@@ -96,18 +94,11 @@ class Classify(Stage):
             return at, np.zeros((0, len(self._model.labels)), np.float32)
         return at, self._model([texts[row][:self.max_chars] for row in at], self.long == "windows")
 
-
-def _asking(trained: Trained, column: str,
-            max_chars: int | None) -> Callable[[Batch], tuple[np.ndarray, np.ndarray]]:
-    """As `Classify._read`, by a classifier that was trained on texts or on embeddings."""
-
-    def of_vectors(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        at, vectors = vectors_of(batch, column, trained.features.width)
-        return at, trained.scores(vectors)
-
-    def of_texts(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        texts: Any = batch.column(column)
+    def _scores_of_trained(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """The same of a classifier of text.train_classifier, which reads texts or embeddings."""
+        if not self._model.features.ngrams:
+            at, vectors = vectors_of(batch, self.column, self._model.features.width)
+            return at, self._model.scores(vectors)
+        texts = batch.column(self.column)
         at = present(texts)
-        return at, trained.scores([texts[row][:max_chars] for row in at])
-
-    return of_texts if trained.features.ngrams else of_vectors
+        return at, self._model.scores([texts[row][:self.max_chars] for row in at])

@@ -59,18 +59,21 @@ class Reader:
         of = found["overflow_to_sample_mapping"] if whole else range(len(texts))
         return found["input_ids"], np.array(of, np.int64)
 
-    def batches(self,
-                windows: Sequence[Sequence[int]]) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor]]]:
-        """The numbers of the windows of each batch, and what the model is given."""
+    def batches(self, windows: Sequence[Sequence[int]], **others: Sequence[Sequence[int]]) -> Iterator[
+            tuple[np.ndarray, dict[str, torch.Tensor]]]:
+        """The numbers of the windows of each batch, and what the model is given. `others`: what it is given
+        beside tokens and mask, a list for each window."""
         lengths = np.array([len(window) for window in windows])
+        given = {"input_ids": windows, "attention_mask": [np.ones(length) for length in lengths], **others}
         for rows in batches_of(lengths, TOKENS_AT_ONCE[self.place.device.type]):
-            longest = max(1, int(lengths[rows].max()))
-            ids = np.full((len(rows), longest), self.tokenizer.pad_token_id or 0, np.int64)
-            mask = np.zeros_like(ids)
-            for at, row in enumerate(rows):
-                ids[at, :lengths[row]], mask[at, :lengths[row]] = windows[row], 1
+            shape = len(rows), max(1, int(lengths[rows].max()))
+            inputs = {name: np.zeros(shape, np.int64) for name in given}
+            inputs["input_ids"][:] = self.tokenizer.pad_token_id or 0
+            for name, values in inputs.items():
+                for at, row in enumerate(rows):
+                    values[at, :lengths[row]] = given[name][row]
             yield rows, {name: torch.from_numpy(values).to(self.place.device)
-                         for name, values in (("input_ids", ids), ("attention_mask", mask))}
+                         for name, values in inputs.items()}
 
 
 def batches_of(lengths: np.ndarray, most: int) -> Iterator[np.ndarray]:

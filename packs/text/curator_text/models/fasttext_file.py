@@ -91,8 +91,7 @@ def read_fasttext(path: str | Path) -> FasttextFile:
         return _Reader(data).model()
     except (_Damaged, struct.error) as error:
         raise CuratorError(f"{str(path)!r} is no fastText model that can be read: {error}. Classifiers that "
-                           "fastText saved as .bin or "
-                           ".ftz will do") from error
+                           "fastText saved as .bin or .ftz will do") from error
 
 
 class _Damaged(Exception):

@@ -9,7 +9,8 @@ import torch
 
 from curator.api.errors import CuratorError
 from curator.api.stage import Context
-from curator_text.models.encoders import TOKENS_AT_ONCE, Reader, batches_of, finite
+from curator.models.vectors import finite
+from curator_text.models.encoders import Reader
 
 
 class Entailment(Reader):
@@ -25,7 +26,7 @@ class Entailment(Reader):
         self._follows = follows[0]
         others = [k for k, name in enumerate(names) if k != self._follows and not name.startswith("neutral")]
         self._not = others[0] if others else 1 - self._follows
-        self._inputs = [name for name in self.tokenizer.model_input_names if name != "attention_mask"]
+        self._others = set(self.tokenizer.model_input_names) - {"input_ids", "attention_mask"}
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str], sentences: Sequence[str]) -> np.ndarray:
@@ -37,21 +38,11 @@ class Entailment(Reader):
         except Exception as error:  # the library raises nothing narrower where a sentence alone is too long
             raise CuratorError(f"labels and template do not fit into the {self.length} tokens that "
                                f"{self.name!r} takes: {error}") from error
-        lengths = np.array([len(ids) for ids in found["input_ids"]])
-        if lengths.max() > self.length:
+        if max(map(len, found["input_ids"])) > self.length:
             raise CuratorError(f"labels and template do not fit into the {self.length} tokens that "
                                f"{self.name!r} takes")
         told = np.zeros((len(firsts), 2), np.float32)
-        for rows in batches_of(lengths, TOKENS_AT_ONCE[self.place.device.type]):
-            shape = len(rows), int(lengths[rows].max())
-            inputs = {name: np.full(shape, self.tokenizer.pad_token_id or 0 if name == "input_ids" else 0)
-                      for name in self._inputs}
-            mask = np.zeros(shape, np.int64)
-            for at, row in enumerate(rows):
-                mask[at, :lengths[row]] = 1
-                for name, values in inputs.items():
-                    values[at, :lengths[row]] = found[name][row]
-            given = {name: torch.from_numpy(values).to(self.place.device)
-                     for name, values in {**inputs, "attention_mask": mask}.items()}
-            told[rows] = finite(self.model(**given).logits[:, [self._not, self._follows]], self.name)
+        others = {name: found[name] for name in self._others}
+        for rows, inputs in self.batches(found["input_ids"], **others):
+            told[rows] = finite(self.model(**inputs).logits[:, [self._not, self._follows]], self.name)
         return told.reshape(len(texts), len(sentences), 2)

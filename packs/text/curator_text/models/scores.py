@@ -12,7 +12,7 @@ from curator.models.vectors import scattered
 
 
 @dataclass(frozen=True)
-class Told:
+class ScoreColumns:
     """`into` and `<into>_score`: the most probable class and its probability; of a `regression` the second
     alone; with `labels` a column for each class that is named there, and no other."""
 

@@ -12,7 +12,7 @@ from curator.api.tasks import TextBatch
 from curator.models.heads import softmax
 from curator.models.loading import MODEL_RESOURCES, need_models
 from curator.models.vectors import present
-from curator_text.models.scores import Told
+from curator_text.models.scores import ScoreColumns
 
 
 @dataclass(kw_only=True)
@@ -48,7 +48,7 @@ class ZeroShot(Stage):
     max_chars: int | None = 4000
 
     def __post_init__(self) -> None:
-        self._told = Told(self.into, False, self.scores)
+        self._score_columns = ScoreColumns(self.into, False, self.scores)
         least = 1 if self.multi_label else 2
         if len(set(self.labels)) < max(least, len(self.labels)):
             raise ValueError(f"labels must be {least} or more different ones, got {self.labels}")
@@ -61,7 +61,7 @@ class ZeroShot(Stage):
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column: pa.string()}, adds=self._told.adds())
+        return Contract(needs={self.column: pa.string()}, adds=self._score_columns.adds())
 
     def setup(self, ctx: Context) -> None:
         need_models()
@@ -79,4 +79,4 @@ class ZeroShot(Stage):
                 found = softmax(logits.reshape(-1, 2))[:, 1].reshape(logits.shape[:2])
             else:
                 found = softmax(logits[..., 1])
-        return batch.with_columns(self._told.columns(found, at, len(batch), self.labels))
+        return batch.with_columns(self._score_columns.columns(found, at, len(batch), self.labels))

@@ -18,7 +18,7 @@ from curator.api.stage import Context, Contract, Outputs, Reduce, setting
 from curator.models.heads import softmax
 from curator.models.vectors import present, vectors_of
 from curator.stages.sample import chance
-from curator_text.models.scores import Told
+from curator_text.models.scores import ScoreColumns
 from curator_text.models.train import metrics
 from curator_text.models.train.fit import chosen, fit
 from curator_text.models.train.rows import Dense, Rows, Sparse
@@ -35,8 +35,9 @@ class TrainClassifier(Reduce):
 
     Sees all records first. Adds `predicted` (string, the most probable label) and `predicted_score` (float32,
     its probability); with `regression` `predicted_score` alone; or with `labels` a column for each label that
-    is named there (float32, its probability; 0 of one that no annotation had). Null where there is no text, or where there were too few
-    annotations to learn from: fewer than 10 records to train on, or a single label; an alarm says so.
+    is named there (float32, its probability; 0 of one that no annotation had). Null where there is no
+    text, or where there were too few annotations to learn from: fewer than 10 records to train on, or a
+    single label; an alarm says so.
 
     `label`: the column of annotations, null where there is none: labels (texts, truth values or whole
     numbers, at most 100 different ones), or numbers with `regression`. `column`: texts, which become hashed
@@ -73,7 +74,7 @@ class TrainClassifier(Reduce):
     key = None
 
     def __post_init__(self) -> None:
-        self._told = Told(self.into, self.regression, self.labels)
+        self._score_columns = ScoreColumns(self.into, self.regression, self.labels)
         if not 1 <= self.ngrams <= 5 or not 10 <= self.bits <= 24:
             raise ValueError("ngrams must be from 1 to 5 and bits from 10 to 24, got "
                              f"{self.ngrams} and {self.bits}")
@@ -86,7 +87,7 @@ class TrainClassifier(Reduce):
             raise ValueError(f"max_chars must be 1 or more, got {self.max_chars}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be from 0 to 2**63 - 1, got {self.seed}")
-        if taken := {self.label, self.column} & self._told.adds().keys():
+        if taken := {self.label, self.column} & self._score_columns.adds().keys():
             raise ValueError(f"{', '.join(taken)} is read, and would be written over: choose another `into`")
 
     @property
@@ -94,7 +95,7 @@ class TrainClassifier(Reduce):
         return (self.column, self.label)
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns), adds=self._told.adds())
+        return Contract(needs=set(self.columns), adds=self._score_columns.adds())
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         told = counts.extra
@@ -227,7 +228,7 @@ class TrainClassifier(Reduce):
             at, values = self._values(batch)
             names = self._trained.labels
             scores = self._trained.scores(values) if len(at) else np.zeros((0, len(names)), np.float32)
-        return batch.with_columns(self._told.columns(scores, at, len(batch), names))
+        return batch.with_columns(self._score_columns.columns(scores, at, len(batch), names))
 
 
 def _as_text(value: Any) -> str:
