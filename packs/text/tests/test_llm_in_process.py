@@ -141,7 +141,8 @@ def test_a_model_that_nobody_knows_how_to_ask(tmp_path):
 
 @pytest.mark.parametrize(("options", "told"), [
     ({"requests_per_minute": 5}, "requests_per_minute is for a server"), ({"options": {"stop": ["x"]}}, "does not know stop"),
-    ({"attempts": 0}, "attempts must be 1")], ids=["limit", "option", "attempts"])
+    ({"attempts": 0}, "attempts must be 1"), ({"options": {"max_tokens": None}}, "wants max_tokens")],
+    ids=["limit", "option", "attempts", "max_tokens"])
 def test_nonsense_is_refused(options, told):
     with pytest.raises(ValueError, match=told):
         Llm(model="m", prompt="{text}", **options)

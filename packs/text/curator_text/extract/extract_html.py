@@ -28,19 +28,14 @@ class Failure(NamedTuple):
     traceback: str
 
 
-def extract_page(html: bytes, charset: str | None = None, *, main_content: bool = True,
-                 preserve_formatting: bool = True, comments: bool = False, alt_texts: bool = False,
-                 links: bool = False) -> Page:
-    """The text of a page and its title, by resiliparse. `charset`: what the server states; the options are those
-    of `ExtractHtml`.
+def extract_page(html: bytes) -> Page:
+    """The text of a page and its title, as `ExtractHtml` gives it by default.
 
     Raises:
         ValueError: the bytes are no text.
     """
-    markup, charset = decode_text(html, charset, html=True)
-    options = Options(main_content=main_content, preserve_formatting=preserve_formatting, comments=comments,
-                      alt_texts=alt_texts, links=links)
-    return read_page(markup, options)._replace(charset=charset)
+    markup, charset = decode_text(html, html=True)
+    return read_page(markup, Options())._replace(charset=charset)
 
 
 @dataclass(kw_only=True)

@@ -19,7 +19,7 @@ from curator.io.media.tar import Damage, Member, TarReader
 from curator.io.units import TARGET_BYTES, plan_units
 from curator_text.get.tex_sources import NoPaper, paper
 from curator_text.get.web import Web, WebSource, joined
-from curator_text.read.rows import Rows, is_lasting
+from curator_text.read.rows import Rows, read_parts
 
 MANIFEST = "arXiv_src_manifest.xml"
 SCHEMA = pa.schema([("id", pa.string()), ("source", pa.string()), ("month", pa.string()),
@@ -99,17 +99,7 @@ class Arxiv(WebSource):
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows = Rows(SCHEMA)
         with self.web() as web:
-            for part in unit.parts:
-                try:
-                    for _ in self._read_archive(web, part, rows):
-                        if rows.full():
-                            yield rows.take()
-                except InputError as error:
-                    if not is_lasting(error):
-                        raise
-                    rows.fail({"id": part.uri, "source": part.uri}, error)
-        if rows:
-            yield rows.take()
+            yield from read_parts(unit, rows, lambda part: self._read_archive(web, part, rows))
 
     def _read_archive(self, web: Web, part: SourceRange, rows: Rows) -> Iterator[None]:
         """Add the papers of an archive, one at a time."""

@@ -18,7 +18,7 @@ from curator_text.get.crawl_index import Place, Unreadable
 from curator_text.get.digests import verified
 from curator_text.get.snapshots import FILE_BYTES, check_name, file_paths, named, spread
 from curator_text.get.web import Web, WebSource, joined
-from curator_text.read.rows import Rows, is_lasting
+from curator_text.read.rows import Rows, read_parts
 from curator_text.read.warc_pages import DOCUMENTS, SCHEMA, TYPES, Pages, is_document
 from curator_text.read.warc_records import Broken, Headers, Record, records
 from curator_text.read.warc_tape import Tape
@@ -124,7 +124,7 @@ class CommonCrawl(WebSource):
             found = [unit for snapshot in named(self.snapshots, web, self.index_url)
                      for unit in self._units_of(web, snapshot)]
         if not found:
-            raise InputError(f"the index has nothing of {', '.join(self.urls or [])} in "
+            raise InputError(f"the index has nothing of {', '.join(self.urls or ['what is wanted'])} in "
                              f"{', '.join(self.snapshots)}")
         return found
 
@@ -149,19 +149,9 @@ class CommonCrawl(WebSource):
         pages = Pages(statuses=self.statuses if self.kind in ("warc", "wet") else None, content_types=types,
                       max_record_bytes=self.max_record_bytes,
                       kinds=frozenset(("metadata",)) if self.kind == "wat" else DOCUMENTS)
+        reading = self._read_places if self._asks_index else self._read_archive
         with self.web() as web:
-            for part in unit.parts:
-                try:
-                    reading = self._read_places if self._asks_index else self._read_archive
-                    for _ in reading(web, part, rows, pages):
-                        if rows.full():
-                            yield rows.take()
-                except InputError as error:
-                    if not is_lasting(error):
-                        raise
-                    rows.fail({"id": part.uri, "source": part.uri}, error)
-        if rows:
-            yield rows.take()
+            yield from read_parts(unit, rows, lambda part: reading(web, part, rows, pages))
 
     def _read_archive(self, web: Web, part: SourceRange, rows: Rows, pages: Pages) -> Iterator[None]:
         """Add the pages of a whole archive, one at a time."""

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from curator import sql
 from curator.api.errors import InputError
 from curator_text.get.web import Web, joined
-from curator_text.read.rows import is_lasting
 
 PIECE_BYTES = 1 << 20  # of the Parquet index in one request: columns are read here and there
 _WANTED = ("url", "content_languages", "content_digest", "warc_filename", "warc_record_offset",
@@ -102,7 +101,7 @@ def places_of_page(web: Web, url: str) -> Iterator[Place | Unreadable]:
 
 
 def _is_not_found(error: InputError) -> bool:
-    return is_lasting(error) and "HTTP 404" in str(error)
+    return isinstance(error.__cause__, FileNotFoundError)
 
 
 # -- the index as Parquet ------------------------------------------------------------------------------------

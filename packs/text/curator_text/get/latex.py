@@ -18,7 +18,7 @@ _VERBATIM = re.compile(r"\\begin\s*\{(verbatim\*?|Verbatim|lstlisting|minted|all
                        r"\\end\s*\{\1\}", re.DOTALL)
 _COMMENT_ENV = re.compile(r"\\begin\s*\{comment\}.*?\\end\s*\{comment\}", re.DOTALL)
 _IF_FALSE = re.compile(r"\\iffalse\b.*?\\fi\b", re.DOTALL)
-_COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
+COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
 _DEFINITION = re.compile(r"\\(?:newcommand|renewcommand|providecommand|DeclareRobustCommand)\*?\s*(?:"
                          r"\{\s*\\([A-Za-z]+)\s*\}|\\([A-Za-z]+))\s*(?=[\[{])"
                          r"|\\[egx]?def\s*\\([A-Za-z]+)\s*(?=[^{\n]*\{)")
@@ -68,7 +68,7 @@ def without_comments(latex: str) -> str:
     # one that begins behind a percent sign is none
     for found in _VERBATIM.finditer(latex):
         line = latex[latex.rfind("\n", 0, found.start()) + 1:found.start()]
-        if _COMMENT.search(line) or found.start() < at:
+        if COMMENT.search(line) or found.start() < at:
             continue
         parts += [_uncommented(latex[at:found.start()]), found[0]]
         at = found.end()
@@ -80,7 +80,7 @@ def _uncommented(latex: str) -> str:
     lines: list[str] = []
     joins = False  # the line before ended in a comment, which took its end with it: no space is left
     for line in latex.split("\n"):
-        code = _COMMENT.sub(r"\1", line)
+        code = COMMENT.sub(r"\1", line)
         cut = code != line
         if cut and not code.strip():
             continue

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from curator.io.files.compression import decompressed
 from curator.io.media.tar import Damage, TarReader
 from curator_text.extract.decode import decode_text
+from curator_text.get.latex import COMMENT
 
 _INCLUDED = (".txt", ".inc", ".pstex_t", ".pdf_t", ".tikz")
 _NO_PAPER = (".bib", ".bbl", ".bst", ".cls", ".sty", ".eps", ".ps", ".pdf", ".png", ".jpg", ".jpeg")
-TEX = (".tex", ".ltx", ".latex")
+_TEX = (".tex", ".ltx", ".latex")
 _DEPTH, _FILES = 20, 2000  # of files that include one another
 _CLASS = re.compile(r"\\document(?:class|style)\b")
 _TEX_MARK = re.compile(r"\\(?:document(?:class|style)|begin|input|section|def|magnification|title|bye)\b")
 _INPUT = re.compile(r"\\(?:input|include|subfile)\s*(?:\{\s*\"?([^{}\"]+?)\"?\s*\}|(?=[\w./-])([\w./-]+))"
                     r"|\\(?:sub)?import\*?\s*\{([^{}]*)\}\s*\{([^{}]+)\}")
-_COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
 _WITHDRAWN = re.compile(rb"\s*%\s*auto-ignore", re.IGNORECASE)
 _USUAL = ("ms", "main", "paper", "article", "manuscript", "root")
 
@@ -103,7 +103,7 @@ class _Joiner:
         parts: list[str] = []
         for line in self._texts[name].splitlines(keepends=True):
             at = 0
-            for found in _INPUT.finditer(_COMMENT.sub(r"\1", line)):
+            for found in _INPUT.finditer(COMMENT.sub(r"\1", line)):
                 target = _target(found, name, self._main, self._texts)
                 if target is not None:
                     parts += [self._kept(line[at:found.start()]), self.joined(target, (*above, name))]
@@ -142,7 +142,7 @@ def _includes(name: str, text: str, texts: Mapping[str, str]) -> set[str]:
 
 
 def _without_comments(text: str) -> str:
-    return _COMMENT.sub(r"\1", text)
+    return COMMENT.sub(r"\1", text)
 
 
 def _is_tar(data: bytes) -> bool:
@@ -171,7 +171,7 @@ def _members(data: bytes) -> dict[str, bytes]:
 def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
     """The files that are TeX, by their endings, or where there is none such by what they say."""
     texts = {name: decode_text(data)[0] for name, data in files.items()
-             if name.lower().endswith(TEX) and not _WITHDRAWN.match(data)}
+             if name.lower().endswith(_TEX) and not _WITHDRAWN.match(data)}
     if texts:  # what they include may have any ending
         return texts | {name: _text(data) for name, data in files.items()
                         if name not in texts and name.lower().endswith(_INCLUDED)}

@@ -73,7 +73,8 @@ class Web:
         if found.error:
             raise InputError(f"cannot read {url}: {found.error}") from ConnectionError(found.error)
         if found.reason:
-            raise lasting(f"cannot read {url}: {_why(found.reason)}")
+            message = f"cannot read {url}: {_why(found.reason)}"
+            raise lasting(message, FileNotFoundError if found.reason == "http_404" else PermissionError)
         return found
 
 
@@ -128,8 +129,8 @@ class WebSource(Source):
 
     `contact`: whom a server's owner may write to, an address or a page; it stands in the user agent.
     `connections`: requests at a time to one server, by all runs of this user on this machine together.
-    `delay_s`: seconds between two requests in each of them. `retries`: further tries after HTTP 408, 429, 5xx
-    and broken connections, with `backoff_s` seconds before the first, twice as long before each next one (at
+    `delay_s`: seconds between two requests in each of them. `retries`: further tries after HTTP 408, 425, 429,
+    500, 502, 503, 504 and broken connections, with `backoff_s` seconds before the first, twice as long before each next one (at
     most a minute), or as long as the server says in Retry-After. `private`: also servers outside the public
     internet. `storage_options`: what the filesystem wants where the base is a bucket.
     """
@@ -172,10 +173,11 @@ def user_agent(contact: str | None) -> str:
     return f"curator-text/{release} (collects data for training; {contact or 'no contact given'})"
 
 
-def lasting(message: str) -> InputError:
-    """An error of a file that another try would not change: its unit fails and the others are read."""
+def lasting(message: str, cause: type[OSError] = PermissionError) -> InputError:
+    """An error of a file that another try would not change: its unit fails and the others are read. `cause`:
+    FileNotFoundError where the server has none."""
     error = InputError(message)
-    error.__cause__ = FileNotFoundError(message)
+    error.__cause__ = cause(message)
     return error
 
 

@@ -42,7 +42,6 @@ class HtmlPage:
     date: str | None
     url: str | None
     wiki: str | None
-    language: str | None
     redirects: list[str]
     html: str
 
@@ -60,7 +59,6 @@ def parse_line(line: bytes) -> HtmlPage:
                         revision=(entry.get("version") or {}).get("identifier"),
                         date=entry.get("date_modified"), url=entry.get("url"),
                         wiki=(entry.get("is_part_of") or {}).get("identifier"),
-                        language=(entry.get("in_language") or {}).get("identifier"),
                         redirects=[one["name"] for one in entry.get("redirects") or [] if one.get("name")],
                         html=entry["article_body"]["html"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -23,7 +23,7 @@ _ITEMS = re.compile(rf"^(?:{ITEM}[*#:;]\s*)+")
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What of a page is kept; the fields are parameters of `Wikipedia`."""
+    """What of a page is kept; the fields are parameters of `ExtractWiki`."""
 
     markup: str = "text"
     tables: bool = False

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator.api.errors import InputError
 from curator.api.stage import Contract, Outputs, SourceRange, Unit, setting
 from curator.io.files.compression import decompressed
 from curator.io.files.folder import FileInfo, list_files
@@ -19,7 +18,7 @@ from curator_text.get.web import Web, WebSource
 from curator_text.get.wiki_dump import RawPage, namespaces, pages, parse_page
 from curator_text.get.wiki_html import parse_line
 from curator_text.get.wiki_listing import address, full_name, html_files, multistream_files, wiki_of
-from curator_text.read.rows import Rows, is_lasting
+from curator_text.read.rows import Rows, read_parts
 
 SUFFIXES = (".bz2", ".tar.gz")
 SCHEMA = pa.schema([("id", pa.string()), ("source", pa.string()), ("wiki", pa.string()),
@@ -99,19 +98,9 @@ class Wikipedia(WebSource):
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows = Rows(SCHEMA)
+        reading = self._read_html if self.format == "html" else self._read_wikitext
         with self.web() as web:
-            for part in unit.parts:
-                try:
-                    reading = self._read_html if self.format == "html" else self._read_wikitext
-                    for _ in reading(web, part, rows):
-                        if rows.full():
-                            yield rows.take()
-                except InputError as error:
-                    if not is_lasting(error):
-                        raise
-                    rows.fail({"id": part.uri, "source": part.uri}, error)
-        if rows:
-            yield rows.take()
+            yield from read_parts(unit, rows, lambda part: reading(web, part, rows))
 
     def _read_wikitext(self, web: Web, part: SourceRange, rows: Rows) -> Iterator[None]:
         """Add the pages of a range of a bz2 file, one at a time."""

@@ -100,6 +100,11 @@ class Language(Stage):
         return codes, scores
 
 
+def weight(text: str) -> int:
+    """How much a text says, in letters: one of a script that says more with each counts as two or three."""
+    return len(text) + len(_DENSE.findall(text)) + 2 * len(_HAN.findall(text))
+
+
 def by_script(text: str) -> list[tuple[str, float]]:
     """The text without its Latin and without its other letters, each with its share of the text; the text if
     it has one kind."""
@@ -109,7 +114,7 @@ def by_script(text: str) -> list[tuple[str, float]]:
     latin = sum(map(len, _LATIN_WORD.findall(text))) if others else 0
     if not latin:
         return [(text, 1.0)]
-    other = len(others) + len(_DENSE.findall(others)) + 2 * len(_HAN.findall(others))
+    other = weight(others)
     share = other / (other + latin)
     return [(_LATIN_WORD.sub(" ", text), share), (_OTHER.sub(" ", text), 1 - share)]
 

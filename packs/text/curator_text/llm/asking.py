@@ -56,6 +56,8 @@ class Asking(ServerStage):
         if wrong:
             raise ValueError(f"{wrong[0]} is for a server: name its url, or leave {wrong[0]} out for a model "
                              "in this process")
+        if self.asked_options().get("max_tokens", self.max_tokens) is None:
+            raise ValueError("options: a model in this process wants max_tokens")
         if strange := set(self.asked_options()) - IN_PROCESS:
             raise ValueError(f"options: a model in this process does not know {', '.join(sorted(strange))}; "
                              f"it knows {', '.join(sorted(IN_PROCESS - {'model', 'messages'}))}")
@@ -171,9 +173,7 @@ class Asking(ServerStage):
                 if isinstance(reply, str):
                     found[number] = Unfit(reply)
                     continue
-                counted = "kept_" if reply.kept else ""
-                tally[f"{counted}tokens_in"] += reply.tokens_in or 0
-                tally[f"{counted}tokens_out"] += reply.tokens or 0
+                count_tokens(reply, tally)
                 try:
                     found[number] = take(number, reply)
                 except Unfit as error:
@@ -201,3 +201,10 @@ class Asking(ServerStage):
                            ("lines_left", "lines left as they were, without a translation that can be right")):
             if told.get(key):
                 yield Line(f"{count(told[key])} {words}")
+
+
+def count_tokens(reply: Reply, tally: Counter[str]) -> None:
+    """Add the tokens of an answer, those of one that was kept apart."""
+    kept = "kept_" if reply.kept else ""
+    tally[f"{kept}tokens_in"] += reply.tokens_in or 0
+    tally[f"{kept}tokens_out"] += reply.tokens or 0

@@ -38,8 +38,8 @@ class Llm(Asking):
     server that is out, or does not let us in, is no fault of any record: the run stops, and the same command
     goes on from there.
 
-    `task`: a packaged prompt (`rephrase`, `distil`, `qa`, `knowledge_list`, `extract_knowledge`, `edu_score`,
-    `translate`), or the path of a YAML file of one's own; it also says `max_tokens` and `temperature`, which
+    `task`: a packaged prompt (`rephrase`, `distil`, `diverse_qa`, `qa`, `knowledge_list`, `extract_knowledge`,
+    `edu_score`, `translate`), or the path of a YAML file of one's own; it also says `max_tokens` and `temperature`, which
     `options` changes. Or `prompt`: the question, with columns as `{text}`, and `system` before it.
     `max_chars`: so many characters of each text are told; null: all. `fields`: a name and type for each
     column that the answer makes (`{topic: string, quality: integer, label: [good, bad]}`); the server is

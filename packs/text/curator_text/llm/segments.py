@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from curator_text.language.language import weight
+
 _FENCE = re.compile(r"^\s*(```+|~~~+|\$\$)")
 # quotation, heading, item of a list, and the box of a task
 _START = re.compile(r"^\s*(?:>\s*)*(?:#{1,6}\s+|[-*+•–]\s+|\(?\d{1,3}[.)]\s+)?(?:\[[ xX]\]\s+)?")
@@ -21,8 +23,6 @@ _STAYS = re.compile("|".join((
     r"(?<=\])\([^()\s]*\)", r"\|")))                # where a link leads, and the walls of a table
 _MARK = re.compile(r"⟦(\d+)⟧")
 _LINE = re.compile(r"^\s*\[(\d+)\]\s?(.*)$")
-_DENSE = re.compile("[\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7a3]")  # kana, hangul: as much as two letters
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")  # as three
 LEAST_RATIO, MOST_RATIO, SLACK = 0.4, 2.5, 20  # of letters; so many more or fewer are always fine
 NAMES = 3  # so many words may be the same in both languages
 
@@ -91,11 +91,6 @@ def read_numbered(answer: str, count: int) -> list[str | None]:
         elif at is not None and line.strip():
             found[at][-1] += " " + line.strip()
     return [found[k][0] if len(found.get(k, ())) == 1 else None for k in range(1, count + 1)]
-
-
-def weight(text: str) -> int:
-    """Letters, where one of a script that says more with each counts as two or three."""
-    return len(text) + len(_DENSE.findall(text)) + 2 * len(_HAN.findall(text))
 
 
 def problem_of(source: str, translation: str | None) -> str | None:

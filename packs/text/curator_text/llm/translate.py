@@ -13,8 +13,9 @@ from curator.api.stage import Context, Contract, Outputs
 from curator.api.tasks import TextBatch
 from curator.models.chat import Reply
 from curator.models.prompts import columns_of, filled
+from curator_text.language.language import weight
 from curator_text.language.language_codes import ALIASES, VARIETIES, check_codes
-from curator_text.llm.asking import Asking, Question, Talk
+from curator_text.llm.asking import Asking, Question, Talk, count_tokens
 from curator_text.llm.forms import Unfit
 from curator_text.llm.pieces import tokens_of
 from curator_text.llm.prompts import read_prompt
@@ -25,7 +26,6 @@ from curator_text.llm.segments import (
     problem_of,
     read_numbered,
     segments_of,
-    weight,
 )
 
 TELLING = 60  # letters from which on the language of a line can be told
@@ -169,9 +169,7 @@ class Translate(Asking):
         """The translation of each segment that was asked about, or what is wrong with it."""
         if isinstance(reply, str):
             return {number: Unfit(reply) for number in group}
-        kept = "kept_" if reply.kept else ""
-        spent[f"{kept}tokens_in"] += reply.tokens_in or 0
-        spent[f"{kept}tokens_out"] += reply.tokens or 0
+        count_tokens(reply, spent)
         told = read_numbered(reply.text, len(group))
         if told == [None] and reply.text.strip() and "\n" not in reply.text.strip():
             told = [reply.text.strip()]  # asked about one line, many leave its number out

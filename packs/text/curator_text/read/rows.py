@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from curator.api.errors import InputError
-from curator.api.stage import Outputs
+from curator.api.stage import Outputs, SourceRange, Unit
 from curator.api.tasks import TextBatch
 
 BATCH_ROWS, BATCH_BYTES = 500, 2 << 20
@@ -49,6 +50,22 @@ class Rows:
 
     def _schema_of(self, port: str) -> pa.Schema:
         return pa.schema([*self._schema, *_EXTRA.get(port, ())])
+
+
+def read_parts(unit: Unit, rows: Rows, read: Callable[[SourceRange], Iterator[None]]) -> Iterator[Outputs]:
+    """What `read` adds to the rows of each part of a unit, record by record, in batches. A part that cannot be
+    opened now nor later is a failed row, and the others are read."""
+    for part in unit.parts:
+        try:
+            for _ in read(part):
+                if rows.full():
+                    yield rows.take()
+        except InputError as error:
+            if not is_lasting(error):
+                raise
+            rows.fail({"id": part.uri, "source": part.uri}, error)
+    if rows:
+        yield rows.take()
 
 
 def is_lasting(error: InputError) -> bool:

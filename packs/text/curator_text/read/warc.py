@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from curator.api.errors import InputError
-from curator.api.stage import Contract, Outputs, Source, Unit, setting
+from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.folder import list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
-from curator_text.read.rows import Rows, is_lasting
+from curator_text.read.rows import Rows, read_parts
 from curator_text.read.warc_pages import SCHEMA, TYPES, Pages, is_document
 from curator_text.read.warc_records import records
 from curator_text.read.warc_tape import Tape
@@ -64,16 +63,11 @@ class Warc(Source):
         rows = Rows(SCHEMA)
         pages = Pages(statuses=self.statuses, content_types=self.content_types,
                       max_record_bytes=self.max_record_bytes)
-        for part in unit.parts:
-            try:
-                with open_input(part.uri, self.storage_options, compression=None) as file:
-                    for record in records(Tape(file), is_document, self.max_record_bytes):
-                        pages.add(rows, part.uri, record)
-                        if rows.full():
-                            yield rows.take()
-            except InputError as error:
-                if not is_lasting(error):
-                    raise
-                rows.fail({"id": part.uri, "source": part.uri}, error)
-        if rows:
-            yield rows.take()
+
+        def archive(part: SourceRange) -> Iterator[None]:
+            with open_input(part.uri, self.storage_options, compression=None) as file:
+                for record in records(Tape(file), is_document, self.max_record_bytes):
+                    pages.add(rows, part.uri, record)
+                    yield
+
+        yield from read_parts(unit, rows, archive)
