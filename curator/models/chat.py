@@ -178,6 +178,7 @@ def reply_of(data: bytes) -> Reply:
         raise Rejected(f"the model declined: {refusal}" if refusal
                        else f"the answer has no text (finish_reason {reason})")
     counts = (number if isinstance(number, int) else None for number in (tokens, tokens_in))
+    text = text.encode("utf-8", "replace").decode()  # JSON can hold half of a surrogate pair, Arrow cannot
     return Reply(text, reason if isinstance(reason, str) else None, *counts)
 
 

@@ -91,12 +91,21 @@ def test_tools_and_parts_that_are_no_text():
 
 
 @pytest.mark.parametrize(("value", "said"), [
-    ("no json", "is no JSON"), ("{}", "not dict"), ("[1]", "message 0 is int"), ('[{"content": "x"}]', "message 0 has no role"),
+    ("no json", "is no JSON"), ("{}", "not dict"), ("[1]", "message 0 is int"), ('[{"role": "user", "content": "\\ud83d"}]', "surrogate"),
+    ('[{"content": "x"}]', "message 0 has no role"),
     ('[{"role": "user", "content": 3}]', "content of message 0 is int")])
 def test_what_is_no_conversation_fails(value, said):
     out = run_stage(Chat(), batch(messages=[value, None, "[]"]))
     assert said in out["failed"].column("error")[0]
     assert out["out"].column("turns") == [None, 0]
+
+
+def test_a_system_or_a_history_that_is_no_text_fails_alone():
+    out = run_stage(Chat(layout="sharegpt"), batch(conversations=[GOOD, GOOD], system=[3, None]))
+    assert out["failed"].column("error") == ["ValueError: system is int and no text"]
+    out = run_stage(Chat(layout="alpaca"), batch(instruction=["a"] * 3, output=["b"] * 3, history=['[["c", "d"]]', "[[1, 2]]", "c"]))
+    assert pairs(out["out"].rows.to_pylist()[0])[:2] == [("user", "c"), ("assistant", "d")]
+    assert ["no JSON" in error or "pairs of question" in error for error in out["failed"].column("error")] == [True, True]
 
 
 def test_templates_write_texts(tmp_path):

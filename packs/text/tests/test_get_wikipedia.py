@@ -232,11 +232,12 @@ def line(number: int, **more) -> bytes:
 
 
 def test_an_html_dump_comes_page_by_page_and_what_it_has_twice_is_told(folder):
-    data = html_dump(line(1) + line(2) + b"{broken\n", line(2) + line(3, namespace={"identifier": 10}) + line(4))
+    data = html_dump(line(1, name="P \ud83d") + line(2) + b"{broken\n", line(2) + line(3, namespace={"identifier": 10}) + line(4))
     name = "dewiki-NS0-20240601-ENTERPRISE-HTML.json.tar.gz"
     found = read(dump(folder, data, name, format="html"))
     assert [row["id"] for row in found["out"]] == ["dewiki-1", "dewiki-2", "dewiki-4"]
     assert text(found["out"]) == ["Text of 1.", "Text of 2.", "Text of 4."]
+    assert found["out"][0]["title"] == "P ?"
     assert (found["out"][0]["redirects"], found["out"][0]["revision"]) == (["Old 1"], 9)
     assert [row["duplicate_of"] for row in found["duplicate"]] == ["dewiki-2"]
     assert [row["reason"] for row in found["dropped"]] == ["namespace"]

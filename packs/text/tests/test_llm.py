@@ -143,6 +143,13 @@ def test_no_question_is_asked_twice_where_answers_are_kept_even_by_another_worke
     assert len(asked) == 25
 
 
+def test_half_of_a_surrogate_pair_is_no_character_and_costs_no_other_record(model):
+    model.answer = lambda question: completion("a\ud83d" if "plain" in str(question) else '{"n": "\\ud83d"}')
+    assert run_stage(stage(model), batch("plain"))["out"].column("answer") == ["a?"]
+    ports = run_stage(stage(model, fields={"n": "string"}), batch("x"))
+    assert "half of a surrogate pair" in ports["failed"].column("error")[0]
+
+
 def test_a_server_that_is_out_stops_the_run_and_blames_nobody(model):
     model.answer = lambda question: (401, {"error": "no key"})
     with pytest.raises(StageError, match="no key"):

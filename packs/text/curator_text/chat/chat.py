@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curator.api.stage import Contract, Outputs, Stage
 from curator.api.tasks import TextBatch
-from curator_text.chat.messages import ROLES, Message, alternate, of_alpaca, of_list, of_prompt
+from curator_text.chat.messages import ROLES, Message, alternate, of_alpaca, of_list, of_prompt, system_of
 
 _NEEDED = {"openai": ("messages",), "sharegpt": ("conversations",), "alpaca": ("instruction", "output"),
            "prompt_response": ("prompt", "response")}
@@ -92,8 +92,7 @@ class Chat(Stage):
             value = row[_NEEDED[self.layout][0]]
             if value is None:
                 return None
-            system = [Message("system", row["system"])] if row.get("system") else []
-            return system + of_list(value)
+            return system_of(row) + of_list(value)
         except ValueError as error:
             return f"ValueError: {error}"
 

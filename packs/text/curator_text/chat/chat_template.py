@@ -71,8 +71,8 @@ class ChatTemplate(Stage):
         source, self._known, self._counter = "", {}, None
         if self.template is not None:
             try:
-                source = Path(self.template).read_text()
-            except OSError as error:
+                source = Path(self.template).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
                 raise CuratorError(f"the template {self.template!r} cannot be read: {error}") from error
         if self.tokenizer is not None:
             found, self._known = of_tokenizer(self.tokenizer, self.variant)

@@ -90,13 +90,16 @@ def of_tokenizer(name: str, variant: str) -> tuple[str, dict[str, str]]:
         files = {"tokenizer_config.json": Path(fetch(f"{name}:tokenizer_config.json"))}
     config: dict[str, Any] = {}
     if (file := files.get("tokenizer_config.json") or (path if path.suffix == ".json" else None)) is not None:
-        config = json.loads(Path(file).read_text())
+        try:
+            config = json.loads(Path(file).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CuratorError(f"{str(file)!r} is no tokenizer_config.json that can be read: {error}") from error
     beside = files.get("chat_template.jinja")
-    template = beside.read_text() if beside is not None else config.get("chat_template")
+    template = beside.read_text(encoding="utf-8") if beside is not None else config.get("chat_template")
     if isinstance(template, list):
         template = {one["name"]: one["template"] for one in template}.get(variant)
     if template is None and not path.exists():  # newer repositories have it in a file of its own
-        template = Path(fetch(f"{name}:chat_template.jinja")).read_text()
+        template = Path(fetch(f"{name}:chat_template.jinja")).read_text(encoding="utf-8")
     if not isinstance(template, str):
         raise CuratorError(f"the tokenizer {name!r} has no chat template {variant!r}: give one by `template`")
     return template, {key: _token(value) for key, value in config.items() if key.endswith("_token") and value}

@@ -34,13 +34,20 @@ def of_list(value: Any) -> list[Message]:
         ValueError: it is no such list.
     """
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise ValueError(f"a list of messages is wanted, and this text is no JSON: {error}") from error
+        value = _of_json(value)
     if not isinstance(value, list):
         raise ValueError(f"a list of messages is wanted, not {type(value).__name__}")
     return [_message(number, one) for number, one in enumerate(value)]
+
+
+def _of_json(text: str) -> Any:
+    try:
+        value = json.loads(text)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no character
+    except ValueError as error:
+        raise ValueError(f"a list of messages is wanted, and this text is no JSON: {error}") from error
+    return value
 
 
 def _message(number: int, one: Any) -> Message:
@@ -81,9 +88,11 @@ def of_alpaca(row: dict[str, Any]) -> list[Message] | None:
     if row["instruction"] is None and row["output"] is None:
         return None
     asked = "\n\n".join(part for part in (_text(row, "instruction"), _text(row, "input")) if part)
-    made = [Message("system", row["system"])] if _text(row, "system") else []
-    for pair in row.get("history") or ():
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+    made = system_of(row)
+    history = row.get("history") or []
+    for pair in _of_json(history) if isinstance(history, str) else history:
+        if not (isinstance(pair, (list, tuple)) and len(pair) == 2
+                and all(isinstance(one, (str, type(None))) for one in pair)):
             raise ValueError(f"history is a list of pairs of question and answer, not of {pair!r}")
         made += [Message("user", pair[0] or ""), Message("assistant", pair[1] or "")]
     made.append(Message("user", asked))
@@ -94,12 +103,17 @@ def of_prompt(row: dict[str, Any]) -> list[Message] | None:
     """Of `prompt` and `response`, each a text or a list of messages, and where it is there `system`."""
     if row["prompt"] is None and row["response"] is None:
         return None
-    made = [Message("system", row["system"])] if _text(row, "system") else []
+    made = system_of(row)
     for name, role in (("prompt", "user"), ("response", "assistant")):
         value = row[name]
         if value is not None:
             made += [Message(role, value)] if isinstance(value, str) else of_list(value)
     return made
+
+
+def system_of(row: dict[str, Any]) -> list[Message]:
+    """The system's message of a column `system`, where it says something."""
+    return [Message("system", text)] if (text := _text(row, "system")) else []
 
 
 def _text(row: dict[str, Any], name: str) -> str:

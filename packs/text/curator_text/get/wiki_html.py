@@ -53,7 +53,9 @@ def parse_line(line: bytes) -> HtmlPage:
         ValueError: it is no page.
     """
     try:
-        entry = json.loads(line)
+        # JSON can hold half of a surrogate pair, which is no character
+        entry = json.loads(line) if b"\\ud" not in line.lower() else json.loads(
+            json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace"))
         return HtmlPage(page_id=int(entry["identifier"]), title=entry["name"],
                         namespace=int((entry.get("namespace") or {}).get("identifier") or 0),
                         revision=(entry.get("version") or {}).get("identifier"),

@@ -13,6 +13,7 @@ from curator_text.llm.forms import Unfit
 
 _TYPES = {"string": (str, pa.string()), "integer": (int, pa.int64()), "number": ((int, float), pa.float64()),
           "boolean": (bool, pa.bool_())}
+_HALF = re.compile("[\ud800-\udfff]")
 Fields = Mapping[str, str | list[str]]
 
 
@@ -68,6 +69,8 @@ def _of_type(name: str, value: Any, kind: str | list[str]) -> Any:
         if value not in kind:
             raise Unfit(f"{name} is {value!r}, which is none of {', '.join(kind)}")
         return value
+    if isinstance(value, str) and _HALF.search(value):
+        raise Unfit(f"{name} has half of a surrogate pair, which is no character")
     wanted = _TYPES[kind][0]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
