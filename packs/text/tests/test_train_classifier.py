@@ -61,6 +61,10 @@ def test_labels_are_learned_and_the_folder_says_the_same_of_any_text(tmp_path):
     assert sum(one["records"] for one in told["labels"].values()) == data["held_out"]
     assert f"Trained on {data['trained']} records, of 80" in (folder / "README.md").read_text()
     assert Classify(model=str(folder)).resources.gpus == 0
+    before = Classify(model=str(folder)).fingerprint()
+    assert Classify(model=str(folder)).fingerprint() == before
+    run_stage(TrainClassifier(label="subject", save=str(folder)), documents(annotated=60))
+    assert Classify(model=str(folder)).fingerprint() != before
 
 
 def test_numbers_are_learned_from_texts_and_from_embeddings(tmp_path):

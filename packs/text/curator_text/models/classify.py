@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from curator.api.stage import Context, Contract, Stage
 from curator.models.loading import MODEL_RESOURCES, need_models
 from curator.models.vectors import present, vectors_of
 from curator_text.models.scores import ScoreColumns
-from curator_text.models.train.trained import is_trained, read_trained
+from curator_text.models.train.trained import digest_of, is_trained, read_trained
 
 
 @dataclass(kw_only=True)
@@ -59,6 +60,10 @@ class Classify(Stage):
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if is_trained(self.model):
             self.resources = Resources(cpus=1)
+
+    def parameters(self) -> dict[str, Any]:
+        """With what a classifier of text.train_classifier has learned: trained again, it is another stage."""
+        return super().parameters() | ({"trained": digest_of(self.model)} if is_trained(self.model) else {})
 
     def contract(self) -> Contract:
         return Contract(needs={self.column}, adds=self._score_columns.adds())

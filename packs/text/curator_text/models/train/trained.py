@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -90,6 +91,12 @@ def check_free(folder: str | Path) -> None:
 def is_trained(folder: str | Path) -> bool:
     """Whether a folder has such a classifier."""
     return _says(folder) is not None
+
+
+def digest_of(folder: str | Path) -> str:
+    """A hash of the files that decide what such a classifier answers."""
+    content = b"".join((Path(folder) / name).read_bytes() for name in (SAYS, WEIGHTS))
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def _says(folder: str | Path) -> dict[str, Any] | None:
