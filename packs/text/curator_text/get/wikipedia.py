@@ -15,7 +15,7 @@ from curator.io.media.tar import Damage, Member, TarReader
 from curator.io.units import TARGET_BYTES, plan_units
 from curator_text.get.lines import Line, lines
 from curator_text.get.web import Web, WebSource
-from curator_text.get.wiki_dump import RawPage, namespaces, pages, parse_page
+from curator_text.get.wiki_dump import CHUNK_BYTES, RawPage, namespaces, pages, parse_page
 from curator_text.get.wiki_html import parse_line
 from curator_text.get.wiki_listing import address, full_name, html_files, multistream_files, wiki_of
 from curator_text.read.rows import Rows, read_parts
@@ -106,7 +106,7 @@ class Wikipedia(WebSource):
         """Add the pages of a range of a bz2 file, one at a time."""
         wiki = wiki_of(part.uri)
         size = part.size_bytes if self.path is None else None
-        with web.open(part.uri, size) as head:
+        with web.open(part.uri, size, CHUNK_BYTES) as head:
             names = namespaces(head)
         prefixes = [names[number] for number in (6, 14, -2) if number in names]
         with web.open(part.uri, size) as file:

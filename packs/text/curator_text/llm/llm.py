@@ -98,7 +98,7 @@ class Llm(Asking):
     def parameters(self) -> dict[str, Any]:
         """With the text of the prompt, so that an edit of it is one of the step."""
         asked = {name: value for name, value in asdict(self._asked).items()
-                 if name not in ("name", "description", "source")}
+                 if name not in ("description", "source")}
         return super().parameters() | {"task": None, "asked": asked}
 
     def contract(self) -> Contract:

@@ -30,7 +30,6 @@ class Prompt:
     """
 
     prompt: str
-    name: str = ""
     description: str = ""
     source: str = ""
     system: str | None = None
