@@ -161,6 +161,12 @@ def test_functions_sources_and_sinks(curator):
     assert "in recipes write: {jsonl: {…}} ports none" in words(curator("stages", "to_jsonl"))
 
 
+def test_a_sink_is_found_by_what_recipes_call_it(curator):
+    curator.add("other", (type("ToTiles", (ToJsonl,), {"name": "to_tiles", "__doc__": "Write tiles."}),))
+    for name in ("other.tiles", "tiles", "other.to_tiles"):
+        assert "in recipes write: {other.tiles: {…}}" in words(curator("stages", name))
+
+
 def test_an_unknown_stage_is_answered_with_the_nearest(curator):
     with pytest.raises(RecipeError, match=r"did you mean text\.language"):
         curator("stages", "langage")

@@ -119,12 +119,14 @@ def _stages_of(pack: Pack) -> list[Any]:
 
 
 def _find_stage(name: str) -> tuple[str, Factory]:
-    """A stage by its name, with or without its pack."""
+    """A stage by its name, with or without its pack, and a sink also by what recipes call it."""
     try:
         return name, packs.stage_class(name)
     except RecipeError:
+        pack, dot, last = name.rpartition(".")
+        meant = {name, f"{pack}{dot}to_{last}"}
         short = {full: factory for full, factory in packs.all_stages().items()
-                 if full.partition(".")[2] == name}
+                 if full in meant or full.partition(".")[2] in meant}
         if len(short) == 1:
             return next(iter(short.items()))
         if short:

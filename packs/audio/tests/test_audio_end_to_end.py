@@ -161,6 +161,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(recordings_of_six, tmp_path, pha
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 def test_a_run_on_ray_gives_the_same_bytes(recordings_of_six, tmp_path):
     pytest.importorskip("ray")

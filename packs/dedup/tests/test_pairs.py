@@ -83,7 +83,7 @@ def all_pairs(rows, measure):
     return {(ids[i], ids[j]): s for i, j, s in zip(a, b, similarity, strict=True) if s >= least}
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 8), st.integers(1, 4), st.sampled_from([1, 3000, 1 << 30]),
        st.sampled_from([2, 4, 64]))
 def test_the_edges_are_the_same_whatever_the_order_the_shards_and_the_memory(seed, shards, parts, memory_bytes, small):
@@ -105,7 +105,7 @@ def test_the_edges_are_the_same_whatever_the_order_the_shards_and_the_memory(see
         assert all_edges(shuffled, shards=shards, parts=parts, memory_bytes=memory_bytes, reference="bench") == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.booleans())
 def test_an_edge_is_a_pair_that_is_similar_the_better_record_first(seed, few):
     rng = np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def test_recall_is_that_of_bands_and_rows():
     assert len(found) / len(similar) >= expected - 3 * np.sqrt(expected * (1 - expected) / len(similar))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sets(st.integers(0, 63), max_size=5)), max_size=25), st.integers(1, 8))
 def test_all_hashes_within_a_distance_are_found_where_blocks_can(hashes, shards):
     distance, bases = 4, [0, 2**64 - 1, 0x0123456789ABCDEF, 0x0123456789ABCDE0]
