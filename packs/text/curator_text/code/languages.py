@@ -12,6 +12,7 @@ from typing import Any
 
 from curator.api.errors import InputError, RecipeError
 from curator.io.files.folder import open_input
+from curator.io.media import types
 
 PACKAGED = Path(__file__).with_name("languages.yaml")
 LOOKED_AT_CHARS = 100_000  # of a file whose ending stands for several languages
@@ -66,8 +67,7 @@ def file_name(path: str | None) -> str:
 
 def extension_of(path: str | None) -> str:
     """What stands behind the last dot of a file's name, in lower case; "" if there is none."""
-    stem, dot, ending = file_name(path).rpartition(".")
-    return ending if dot and stem else ""
+    return types.extension_of(file_name(path))
 
 
 def load_languages(table: str | None) -> Languages:
