@@ -14,16 +14,14 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
 from peers import call, keep
-from text_signals import BATCH_ROWS, own_documents, read_documents
+from text_signals import BATCH_ROWS, measured_in, own_documents, read_documents
 
 SETS = {"nemo_en": "heuristic_filter_english_pipeline.yaml", "nemo_other": "heuristic_filter_non_english_pipeline.yaml"}
 PACKAGES = ["nemo-curator==1.4.0"]
-PASSES = 3
 # Its filters and our rules by the names of both; where two rules are one filter of it, both.
 RULES = {
     "alpha_numeric": "non_alphanumeric", "symbol_to_word": "symbol_words", "numbers_ratio": "digits", "urls_ratio": "urls",
@@ -40,27 +38,16 @@ RULES = {
 
 def ours(documents: list[dict], name: str) -> tuple[list[set[str]], float]:
     """The rules that drop each document, and CPU seconds of measuring and dropping."""
-    import pyarrow as pa
     from curator_text.measures.signals import Signals
 
     from curator import sql
     from curator.api.stage import Context
-    from curator.api.tasks import TextBatch
     from curator.stages.drop import Drop
 
     signals, drop = Signals(only=name), Drop(rules=name)
     for stage in (signals, drop):
         stage.setup(Context())
-    table = pa.Table.from_pylist([{"id": str(i), "source": "", "text": d["text"], "language": d["language"]}
-                                  for i, d in enumerate(documents)])
-    batches = [TextBatch(rows=table.slice(start, BATCH_ROWS)) for start in range(0, len(documents), BATCH_ROWS)]
-    drop.process(signals.process(batches[0]))
-    began = time.process_time()
-    for _ in range(PASSES):
-        measured = [signals.process(batch) for batch in batches]
-        for batch in measured:
-            drop.process(batch)
-    seconds = (time.process_time() - began) / PASSES
+    measured, seconds = measured_in(documents, signals, drop)
     dropped: list[set[str]] = [set() for _ in documents]
     for reason, condition in drop.resolved.items():  # each rule by itself: in one drop, the first one counts
         for start, batch in enumerate(measured):
