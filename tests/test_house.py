@@ -169,7 +169,7 @@ LINES = {
     "machine": 433,
     "io": 4222,
     "io/tables": 1785,
-    "sql": 399,
+    "sql": 507,
     "registry": 395,
     "models": 1174,
     "ngrams": 371,
@@ -200,7 +200,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12633
-    assert sum(LINES.values()) <= 29423
+    assert sum(LINES.values()) <= 29531
 
 
 def test_nothing_names_a_machine():

@@ -48,7 +48,7 @@ def columns_of(expression: str) -> frozenset[str]:
 def _parsed(expression: str) -> frozenset[str]:
     columns: set[str] = set()
     functions: set[str] = set()
-    for node in _nodes(_only_expression(expression), frozenset(), columns):
+    for node in _nodes(tree_of(expression), frozenset(), columns):
         if node.get("class") in REFUSED:
             raise RecipeError(f"`{expression}` has {REFUSED[node['class']]}")
         if node.get("class") == "FUNCTION":
@@ -67,9 +67,9 @@ def refuse_twins(columns: set[str], who: str) -> None:
                           "before")
 
 
-def _only_expression(expression: str) -> dict:
+def tree_of(expression: str) -> dict:
     """The syntax tree of the one expression that this text is."""
-    answer = _rows("SELECT json_serialize_sql(?)", [SELECT + expression])[0][0]
+    answer = rows_of("SELECT json_serialize_sql(?)", [SELECT + expression])[0][0]
     tree = json.loads(answer)
     if tree["error"]:
         raise RecipeError(_syntax_message(expression, tree))
@@ -147,7 +147,7 @@ def _functions() -> dict[str, frozenset[tuple[str, str | None]]]:
     """Every function that DuckDB has: kind (scalar, macro, aggregate, table) and stability."""
     found: dict[str, set] = {}
     listing = "SELECT DISTINCT function_name, function_type, stability FROM duckdb_functions()"
-    for name, kind, stability in _rows(listing):
+    for name, kind, stability in rows_of(listing):
         found.setdefault(name.lower(), set()).add((kind, stability))
     found["unnest"] = {("table", None)}
     return {name: frozenset(kinds) for name, kinds in found.items()}
@@ -174,5 +174,5 @@ def connection() -> Any:
     return _connections[key]
 
 
-def _rows(query: str, values: list | None = None) -> list[tuple]:
+def rows_of(query: str, values: list | None = None) -> list[tuple]:
     return connection().sql(query, params=values or []).fetchall()
