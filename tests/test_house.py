@@ -27,7 +27,7 @@ LAYERS = {
     "curator.worker": 5, "curator.stages": 5, "curator.observe": 5, "curator.testing": 5,
     "curator.runtime": 6,
     "curator.run": 7,
-    "curator.front": 8, "curator.cli": 8, "curator.__main__": 8, "curator": 8,
+    "curator.front": 8, "curator.results": 8, "curator.cli": 8, "curator.__main__": 8, "curator": 8,
 }
 FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
 FOLDER_FILES = 13  # "about ten", and with more a folder has rooms
@@ -167,7 +167,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2020,
     "machine": 433,
-    "io": 4222,
+    "io": 4226,
     "io/tables": 1785,
     "sql": 507,
     "registry": 395,
@@ -182,6 +182,7 @@ LINES = {
     "testing": 1271,
     "runtime": 1094,
     "run": 2618,
+    "results": 700,
     "cli": 439,
     ".": 146,
 }
@@ -200,7 +201,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12633
-    assert sum(LINES.values()) <= 29531
+    assert sum(LINES.values()) <= 30235
 
 
 def test_nothing_names_a_machine():

@@ -144,6 +144,10 @@ class Folder:
         with _files("write", self.uri, self.storage_options) as files:
             files.make(self.uri)
 
+    def fsspec(self) -> Any:
+        """The filesystem of a folder elsewhere, for libraries that read by one."""
+        return RemoteFiles(self.uri.partition("://")[0], self.storage_options or {}).fs
+
     @contextmanager
     def _at(self, doing: str, name: str) -> Iterator[tuple[LocalFiles | RemoteFiles, str]]:
         uri = self.path_of(name)
