@@ -182,7 +182,7 @@ LINES = {
     "testing": 1271,
     "runtime": 1094,
     "run": 2618,
-    "results": 700,
+    "results": 621,
     "cli": 439,
     ".": 146,
 }
@@ -201,7 +201,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12633
-    assert sum(LINES.values()) <= 30235
+    assert sum(LINES.values()) <= 30156
 
 
 def test_nothing_names_a_machine():
