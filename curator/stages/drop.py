@@ -23,7 +23,8 @@ class Drop(Stage):
     `conditions`: reason to SQL condition over columns, true = drop (`too_short: word_count < 50`). NULL is
     not true, so a record without a score stays. `rules`: one or several packaged rule sets
     (`gopher_quality`), or paths to YAML files of the same form. They come before `conditions`; a reason that
-    is there twice stands for both conditions.
+    two of them have stands for both rules. A condition whose reason a rule set has stands in the place of
+    that rule; `false` is a condition that drops nothing.
     """
 
     conditions: dict[str, str] = field(default_factory=dict)
@@ -35,8 +36,7 @@ class Drop(Stage):
         for name in names:
             for rule in load_rules(name).rules:
                 _join(resolved, rule.reason, rule.when)
-        for reason, condition in self.conditions.items():
-            _join(resolved, reason, condition)
+        resolved |= self.conditions
         if not resolved:
             raise RecipeError("drop has no condition: give it some (too_short: word_count < 50) or a rule "
                               "set (rules: …)")

@@ -70,9 +70,16 @@ def test_rule_sets_may_be_files_and_several(rule_file, packaged):
     assert Drop(rules=rule_file).resolved == Drop(rules=["short_texts", rule_file]).resolved
 
 
-def test_a_reason_that_is_given_twice_stands_for_both_conditions(packaged):
-    stage = Drop(rules="short_texts", conditions={"too_short": "text = 'a b c d' -- why"})
+def test_a_reason_of_two_rule_sets_stands_for_both_rules(packaged, tmp_path):
+    (tmp_path / "more.yaml").write_text("rules: [{reason: too_short, when: text = 'a b c d' -- why}]")
+    stage = Drop(rules=["short_texts", str(tmp_path / "more.yaml")])
     assert by_id(run_stage(stage, TEXTS)["dropped"]) == {"r0": "empty", "r1": "too_short", "r3": "too_short"}
+
+
+def test_a_condition_stands_in_the_place_of_the_rule_of_its_reason(packaged):
+    stage = Drop(rules="short_texts", conditions={"too_short": "words > 3", "empty": "false"})
+    assert list(stage.resolved) == ["empty", "too_short"]
+    assert by_id(run_stage(stage, TEXTS)["dropped"]) == {"r3": "too_short"}
 
 
 def test_the_contract_is_the_columns_in_the_conditions(packaged):
