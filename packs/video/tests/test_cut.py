@@ -198,6 +198,12 @@ def test_clips_of_one_film_open_it_once_and_once_more_to_encode(films, tmp_path,
     assert len(opened) == 1
     assert len(run_stage(Cut(method="exact"), batch)["out"]) == len(SPANS)
     assert len(opened) == 3
+    other = tmp_path / "other.mp4"
+    other.write_bytes(films["mp4"])
+    mixed = spans(None, *SPANS[::-1]).with_columns({"path": [str((place, other)[k % 2]) for k in range(len(SPANS))]})
+    told = run_stage(Cut(), mixed)["out"].rows.to_pylist()
+    assert len(opened) == 5
+    assert [(row["id"], row["bytes"]) for row in told] == [(f"f#{k}", row["bytes"]) for k, row in enumerate(rows[::-1])]
 
 
 def test_what_cannot_be_cut_says_why(films):

@@ -32,8 +32,8 @@ COLUMNS = {"bytes": pa.binary(), "extension": pa.string(), "cut_method": pa.stri
 class Cut(Stage):
     """Cut the span of each record out of its film: an mp4 that shows exactly these pictures, with their sound in step.
 
-    Reads `path`, or `bytes` where they are there, and `start_s` and `end_s` (seconds from the first picture). Records of one
-    film by path that follow each other open it once, and in order they read it once.
+    Reads `path`, or `bytes` where they are there, and `start_s` and `end_s` (seconds from the first picture). The records of a batch
+    that lie in one film by path, in whatever order, open it once and read it once.
 
     Adds `bytes` (the mp4), `extension` (mp4), `cut_method` (keyframe, edit_list, exact, deinterlaced), `clip_start` (seconds of the film at
     which the first picture of the clip is shown: `start_s`, or the first one after it), `clip_frames` (pictures that
@@ -136,7 +136,7 @@ class Cut(Stage):
         good: dict[int, dict[str, Any]] = {}
         bad: dict[int, str] = {}
         with Films(self.storage_options) as films, Films(self.storage_options) as again:
-            for part in parts_of(batch):
+            for part in parts_of(batch, by_film=True):  # behind a dedup they come in any order
                 try:
                     film = films.open(part)
                     start, end = self._span(part.begin, part.end)
@@ -162,10 +162,12 @@ class Cut(Stage):
     def _answer(self, batch: Batch, good: dict[int, dict[str, Any]], bad: dict[int, str]) -> Outputs:
         outputs = Outputs()
         if good or not bad:
+            good = dict(sorted(good.items()))
             rows = list(good.values())
             made = batch.without([name for name in ("bytes",) if name in batch.columns]).take(list(good))
             outputs["out"] = made.with_columns({name: pa.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()})
             outputs.counts = {name: sum(row["cut_method"] == name for row in rows) for name in CUT_METHODS}
         if bad:
+            bad = dict(sorted(bad.items()))
             outputs["failed"] = batch.take(list(bad)).with_error(list(bad.values()))
         return outputs

@@ -38,8 +38,8 @@ class Part:
     wrong: str = ""
 
 
-def parts_of(batch: Batch) -> Iterator[Part]:
-    """The part of each record, in order.
+def parts_of(batch: Batch, *, by_film: bool = False) -> Iterator[Part]:
+    """The part of each record, in order; `by_film`: those of one path one after the other, as they lie in it.
 
     With `bytes`, those are the file, else `path` is. `start_s` and `end_s` are a span of it; but of what `video.cut` has made
     (`cut_method` is there) the bytes are the whole clip, and `clip_start`, else `start_s`, is where it begins in the source.
@@ -47,7 +47,10 @@ def parts_of(batch: Batch) -> Iterator[Part]:
     missing = [None] * len(batch)
     given = [batch.column(name) if name in batch.columns else missing for name in _READS]
     files = batch.rows.column("bytes") if "bytes" in batch.columns else missing
-    for row, (path, start, end, method, clip_start, comb) in enumerate(zip(*given, strict=True)):
+    paths, starts, *_ = given
+    rows = sorted(range(len(batch)), key=lambda row: (paths[row] or "", starts[row] or 0.0)) if by_film else range(len(batch))
+    for row in rows:
+        path, start, end, method, clip_start, comb = (values[row] for values in given)
         found = files[row]
         data = None if found is None else found.as_py()
         combed = comb is not None and comb > COMBED and method != "deinterlaced"
