@@ -17,6 +17,7 @@ import pytest
 from curator.api.tasks import ImageBatch, TextBatch
 from curator.registry import packs
 from curator.stages import (
+    Checkpoint,
     Csv,
     Drop,
     Each,
@@ -63,6 +64,7 @@ def one_by_one():
     yield Drop(conditions={"few": "n < 3", "empty": "text = ''"}), rows
     yield Route(routes={"few": "n < 3", "rest": "n >= 4"}), rows
     yield Merge(), shown
+    yield Checkpoint(), shown
     yield from ((Limit(records=count), rows) for count in (0, 5))
     yield from ((Sample(**how), rows) for how in (
         {"fraction": 0.5, "seed": 1}, {"by": "lang", "fractions": {"en": 0.5, "de": 0.0}}))

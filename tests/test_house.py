@@ -165,23 +165,23 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2020,
+    "api": 2024,
     "machine": 433,
-    "io": 4226,
+    "io": 4239,
     "io/tables": 1785,
     "sql": 507,
     "registry": 395,
     "models": 1174,
     "ngrams": 371,
-    "pipeline": 919,
-    "stages": 2456,
+    "pipeline": 1044,
+    "stages": 2457,
     "engine": 3867,
     "recipe": 1481,
-    "worker": 2115,
-    "observe": 2218,
+    "worker": 2117,
+    "observe": 2223,
     "testing": 1271,
     "runtime": 1094,
-    "run": 2618,
+    "run": 2716,
     "results": 621,
     "cli": 439,
     ".": 146,
@@ -200,8 +200,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 12633
-    assert sum(LINES.values()) <= 30156
+    assert sum(LINES[room] for room in SLIM_CORE) <= 12862
+    assert sum(LINES.values()) <= 30404
 
 
 def test_nothing_names_a_machine():

@@ -17,9 +17,13 @@ UNIT = "_unit"  # the unit (piece of the source) that the record came from
 HIDDEN = (ROW, UNIT)
 
 
-def payload() -> Any:
-    """Declare a payload field: a list with one entry a row, or None when the batch carries none."""
-    return field(default=None, metadata={"payload": True})
+def payload(*, lasts: bool = False) -> Any:
+    """Declare a payload field: a list with one entry a row, or None when the batch carries none.
+
+    `lasts`: it is as small as what was read (a file's bytes), so a `checkpoint` keeps it where it is needed
+    behind; what is made of it (pixels, samples) ends there.
+    """
+    return field(default=None, metadata={"payload": True, "lasts": lasts})
 
 
 @dataclass

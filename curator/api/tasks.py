@@ -21,7 +21,7 @@ class ImageBatch(Batch):
     """Images. `encoded`: the file's bytes. `pixels`: height x width x 3, uint8, RGB; None where not
     decoded."""
 
-    encoded: list[bytes | None] | None = payload()
+    encoded: list[bytes | None] | None = payload(lasts=True)
     pixels: list[np.ndarray | None] | None = payload()
 
 
@@ -30,7 +30,7 @@ class AudioBatch(Batch):
     """Recordings and utterances. `encoded`: the file's bytes. `samples`: float32 in [-1, 1], channels x n;
     their rate is a column."""
 
-    encoded: list[bytes | None] | None = payload()
+    encoded: list[bytes | None] | None = payload(lasts=True)
     samples: list[np.ndarray | None] | None = payload()
 
 
@@ -40,7 +40,7 @@ class VideoBatch(Batch):
     `timestamps`, seconds from the source's first picture, float64. `thumbs`: of every picture its luma, T x
     36 x 64, uint8, with `thumb_times`."""
 
-    encoded: list[bytes | None] | None = payload()
+    encoded: list[bytes | None] | None = payload(lasts=True)
     frames: list[np.ndarray | None] | None = payload()
     timestamps: list[np.ndarray | None] | None = payload()
     thumbs: list[np.ndarray | None] | None = payload()

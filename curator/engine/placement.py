@@ -344,12 +344,12 @@ def demands_of(state: State) -> list[Demand]:
 def _rows_by_operator(state: State) -> list[float]:
     """Rows that reach each operator for each row that is read."""
     rows = [0.0] * len(state.operators)
-    sources = [o for o in state.operators if o.plan.kind == "source"]
+    sources = [o for o in state.operators if o.plan.index in state.waiting]  # that were given units
     total = sum(o.rows_in for o in sources)
     for operator in state.operators:
         index = operator.plan.index
         if operator.plan.kind == "source":
-            rows[index] = operator.rows_in / total if total else 1 / len(sources)
+            rows[index] = operator.rows_in / total if total else (operator in sources) / max(1, len(sources))
         for consumer in operator.consumers:
             prior = operator.prior.get(consumer, 1.0 if consumer in operator.likely else 0.0)
             rows[consumer] += rows[index] * (operator.sent.get(consumer, 0) / operator.rows_in

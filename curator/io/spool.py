@@ -95,6 +95,10 @@ class FromSpool(Source):
     def read(self, unit: Unit) -> Iterator[Batch]:
         return self.rows(unit)
 
+    def port_of(self, part: SourceRange) -> str:
+        """Where the rows of a file come out."""
+        return "out"
+
     def rows(self, unit: Unit, columns: Collection[str] | None = None,
              kind: type[Batch] = Batch) -> Iterator[Batch]:
         """The rows of a unit, or of its shards, in batches of a few MB; with `columns` these, `id` and
@@ -110,6 +114,15 @@ class FromSpool(Source):
         for part in unit.parts:
             with folder.open_file(part.uri) as file:
                 yield from _read_file(file, folder.path_of(part.uri), shards, columns, kind)
+
+
+@dataclass(kw_only=True)
+class FromCheckpoint(FromSpool):
+    """Reads what checkpoints kept of a unit: each file's rows come out on the port that is named as its
+    folder."""
+
+    def port_of(self, part: SourceRange) -> str:
+        return part.uri.partition("/")[0]
 
 
 def spool_units(files: Sequence[FileInfo]) -> list[Unit]:

@@ -21,6 +21,7 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
     outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output
              that is kept there
     files    [{path, rows, size_bytes, stage, port}]: of each output the first hundred; the ledger names all
+    checkpoints  if there are any, as outputs: what is kept behind a stage for a later edit
     alarms   [{level ("error" | "warning" | "note"), stage, text}], worst first; stage is None for what
              concerns the whole run
     example_columns  {column: how it is shown}, as stages declare; amounts likewise: {column: how its sum is
@@ -40,6 +41,7 @@ from curator.api.stage import SIDE_OUTPUTS, Stage
 from curator.observe.alarms import find_alarms
 from curator.observe.report.graph import ports, takers
 
+CHECKPOINT = "checkpoint"  # the port of files that a checkpoint keeps
 FILES_MAX = 100  # of a stage and port are listed; a run may write a million
 LEVELS = ("error", "warning", "note")
 
@@ -112,22 +114,24 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
 
 
 def _outputs(files: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """`outputs`, the written first, and `files`."""
+    """`outputs`, the written first, `files`, and `checkpoints`."""
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     listed: list[dict[str, Any]] = []
     for file in files:
         stage, port, path = file["stage"], file["port"], file["path"]
         group = groups.setdefault((stage, port), {"stage": stage, "port": port, "folder": folder([path]),
                                                   "files": 0, "rows": 0, "size_bytes": 0})
-        if group["files"] < FILES_MAX:
+        if group["files"] < FILES_MAX and port != CHECKPOINT:
             listed.append(dict(file))
         group["folder"] = folder([group["folder"], path])
         group["files"] += 1
         group["rows"] += file["rows"]
         group["size_bytes"] += file["size_bytes"]
     order = {port: at for at, port in enumerate(SIDE_OUTPUTS)}
-    return {"outputs": sorted(groups.values(), key=lambda group: order.get(group["port"], -1)),
-            "files": listed}
+    kept = [group for group in groups.values() if group["port"] == CHECKPOINT]
+    written = [group for group in groups.values() if group["port"] != CHECKPOINT]
+    return {"outputs": sorted(written, key=lambda group: order.get(group["port"], -1)),
+            "files": listed, **({"checkpoints": kept} if kept else {})}
 
 
 def findings_of(stage: Stage, step: str, counts: Counts) -> list[Finding]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
 from curator.api.errors import ContractError, InputError, RecipeError
 from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
+from curator.pipeline.checkpoint import payloads
 from curator.pipeline.graph import End, Node
 from curator.registry.names import suggestion
 
@@ -19,25 +20,30 @@ SIDE_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
 
 
 def check_contracts(nodes: list[Node], names: dict[Node, str],
-                    parts: Mapping[Node, Node]) -> dict[Node, dict | None]:
+                    parts: Mapping[Node, Node], kept: Collection[End] = ()) -> dict[Node, dict | None]:
     """The columns after each node (None where a source does not say), checked against what each one needs.
 
     `parts`: the parts of composite stages, each with the main one. What a main one gets from them are no
-    records.
+    records. `kept`: ends with a checkpoint, where payloads end.
     """
     after: dict[Node, dict | None] = {}
     names = {node: names[parts.get(node, node)] for node in nodes}
+    decoded = payloads(lasting=False) if kept else frozenset()
     for node in nodes:
         if isinstance(node.stage, Source):
             known = node.stage.columns()
             after[node] = None if known is None else {"id": pa.string(), "source": pa.string(), **known}
             continue
         ends = tuple(end for end in node.inputs if parts.get(end.node) is not node)
-        before = _columns_at(ends or node.inputs, after)
+        before = _columns_at(ends or node.inputs, after, kept, decoded)
         if before is None:
             after[node] = None
             continue
         for name, kind in _needs(node.stage).items():
+            if name in decoded and name not in before:
+                raise ContractError(f"{place_of(node)}stage {names[node]!r} needs {name!r}, and a checkpoint "
+                                    "before it keeps no decoded images, sounds or frames: put the checkpoint "
+                                    f"behind {names[node]!r}, or before the stage that makes {name!r}")
             _check_need(node, names[node], name, kind, before)
         try:
             node.stage.check(before)
@@ -76,11 +82,13 @@ def wanted_behind(nodes: list[Node],
     return wanted
 
 
-def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None]) -> dict | None:
-    """The columns that all of these ends carry."""
+def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None], kept: Collection[End],
+                decoded: frozenset[str]) -> dict | None:
+    """The columns that all of these ends carry. `kept`: those that let no `decoded` payloads through."""
     if any(after[end.node] is None for end in ends):
         return None
-    tables = [{**after[end.node], **SIDE_COLUMNS.get(end.port, {})} for end in ends]
+    tables = [{n: kind for n, kind in (after[end.node] | SIDE_COLUMNS.get(end.port, {})).items()
+               if end not in kept or kind is not None or n not in decoded} for end in ends]
     common = dict(tables[0])
     for other in tables[1:]:
         common = {n: (k if other[n] == k else None) for n, k in common.items() if n in other}

@@ -1,38 +1,51 @@
-"""Composite stages replaced by the stages that they are made of, before a pipeline is planned."""
+"""What is written replaced by what runs, before a pipeline is planned: composite stages by the stages that
+they are made of, checkpoints by the ends whose rows they keep."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from curator.api.errors import RecipeError
 from curator.api.stage import Composite, Sink
 from curator.io.files.listing import CLUSTERS
+from curator.pipeline.checkpoint import Checkpoint
 from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import below
 
 
-def expand(pipeline: Graph) -> tuple[Graph, dict[Node, Node]]:
-    """The pipeline with what each `Composite` expands to in its place; and the parts, each with the main one
-    of its composite.
+def expand(pipeline: Graph) -> tuple[Graph, dict[Node, Node], frozenset[End]]:
+    """The pipeline with what each `Composite` expands to in its place; the parts, each with the main one of
+    its composite; and the ends whose rows a `Checkpoint` keeps.
 
     The main one gets the name and place of the composite; the others are called `<name>.<part>`. The settings
     say the run's folder.
     """
     names = pipeline.names()
     copies: dict[Node, Node] = {}  # of the nodes as they were
+    through: dict[Node, tuple[End, ...]] = {}  # what stands for the end of a checkpoint
+    kept: set[End] = set()
     parts: dict[Node, Node] = {}
     sinks: list[Node] = []
+
+    def now(ends: Iterable[End]) -> tuple[End, ...]:
+        found = (through.get(end.node) or (End(copies[end.node], end.port),) for end in ends)
+        return tuple(end for some in found for end in some)
+
     for node in pipeline.nodes():
-        inputs = tuple(End(copies[end.node], end.port) for end in node.inputs)
+        inputs = now(node.inputs)
+        if isinstance(node.stage, Checkpoint):
+            through[node] = inputs
+            kept |= set(inputs if node.stage.keep else ())
+            continue
         if not isinstance(node.stage, Composite):
             copies[node] = replace(node, inputs=inputs) if inputs != node.inputs else node
             continue
         copies[node], more = _expand(node, names[node], Graph(inputs, settings=pipeline.settings))
         parts |= dict.fromkeys(more, copies[node])
         sinks += [part for part in more if isinstance(part.stage, Sink)]
-    ends = tuple(End(copies[end.node], end.port) for end in pipeline.ends)
     own = tuple(copies[sink] for sink in pipeline.sinks)
-    return replace(pipeline, ends=ends, sinks=(*own, *sinks), last=None), parts
+    return replace(pipeline, ends=now(pipeline.ends), sinks=(*own, *sinks), last=None), parts, frozenset(kept)
 
 
 def _expand(node: Node, name: str, rows: Graph) -> tuple[Node, list[Node]]:

@@ -23,16 +23,18 @@ from curator.api.errors import RecipeError
 from curator.api.resources import Resources
 from curator.api.stage import SIDE_OUTPUTS, Reduce, Sink, Source, Stage, Stateful
 from curator.io.files.folder import Folder
-from curator.io.spool import FORMAT, FromSpool, ToSpool
+from curator.io.spool import FORMAT, FromCheckpoint, FromSpool, ToSpool
 from curator.io.tables.parquet import ToParquet
+from curator.pipeline.checkpoint import CHECKPOINTS, payloads
 from curator.pipeline.contracts import check_contracts, place_of, wanted_behind
 from curator.pipeline.expand import expand
-from curator.pipeline.graph import Graph, Node
+from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import below, folder_of, moved, placed, run_folder
 
 Kind = Literal["source", "map", "stateful", "sink"]
 Mode = Literal["stream", "batch"]
 Ports = Mapping[tuple[int, str], tuple["Target", ...]]  # where the rows of (step, port) go
+CHECKPOINT = "checkpoint/"  # the names of steps that keep rows for later runs begin so
 SPOOLS = "_run/spool"  # the folder of all spools, in the run's folder
 
 
@@ -43,7 +45,8 @@ class Step:
     `key`: 16 hex digits of the stage's fingerprint and of every stage upstream; results of two runs may stand
     side by side when their keys are equal. `after`: the names of the steps and the ports that feed it.
     `implicit`: a sink that the plan added, for rows on a side output that no stage takes. `spool`: the plan
-    added it to take rows into a later phase, or out of an earlier one; it is no stage of the pipeline.
+    added it to take rows into a later phase or out of an earlier one, or to keep and read those of a
+    `checkpoint`; it is no stage of the pipeline.
     `part_of`: the step of the composite stage that this one is a part of. `fingerprint`: of the stage, taken
     once a plan; empty where the plan added the step. `amounts`: the columns that are summed wherever rows are
     counted: what all stages of the pipeline declare.
@@ -55,6 +58,7 @@ class Step:
     after: tuple[tuple[str, str], ...] = ()
     implicit: bool = False
     spool: bool = False
+    checkpoint: bool = False
     part_of: str = ""
     fingerprint: str = ""
     amounts: tuple[str, ...] = ()
@@ -99,6 +103,12 @@ class Operator:
         return isinstance(self.steps[0].stage, (Reduce, FromSpool))
 
     @property
+    def replays(self) -> bool:
+        """It reads what checkpoints of its own phase kept, for units of which only what is behind them is to
+        be done."""
+        return isinstance(self.steps[0].stage, FromCheckpoint)
+
+    @property
     def name(self) -> str:
         names = [s.name for s in self.steps]
         return "write" if self.kind == "sink" else " + ".join(names)
@@ -129,12 +139,23 @@ class Phase:
     def steps(self) -> list[Step]:
         return [step for operator in self.operators for step in operator.steps]
 
+    @cached_property
+    def replay(self) -> int | None:
+        """The operator that reads checkpoints; None where nothing is kept."""
+        return next((o.index for o in self.operators if o.replays), None)
+
+    def checkpoint(self, targets: tuple[Target, ...]) -> tuple[Target, Step] | None:
+        """Of targets of one port: that which keeps its rows, if it has a checkpoint."""
+        sinks = self.operators[-1]
+        return next(((t, sinks.steps[t.step]) for t in targets
+                     if t.operator == sinks.index and sinks.steps[t.step].checkpoint), None)
+
     def consumers(self, operator: int) -> set[int]:
         return {t.operator for targets in self.operators[operator].routes.values() for t in targets}
 
     def short_circuit(self, operator: int) -> bool:
         """True when every row of every source goes through this operator."""
-        seen, todo = set(), [o.index for o in self.operators if o.kind == "source"]
+        seen, todo = set(), [o.index for o in self.operators if o.kind == "source" and not o.replays]
         while todo:
             at = todo.pop()
             if at in seen or at == operator:
@@ -193,11 +214,11 @@ def _key(*parts: str) -> str:
 
 
 class _Planner:
-    """What the operators of all phases are made from. `graph`: placed and expanded; `parts`: as `expand`
-    gives them."""
+    """What the operators of all phases are made from. `graph`: placed and expanded; `parts`, `kept`: as
+    `expand` gives them."""
 
-    def __init__(self, graph: Graph, parts: Mapping[Node, Node], mode: Mode) -> None:
-        self.parts, self.discard = parts, graph.settings.discard
+    def __init__(self, graph: Graph, parts: Mapping[Node, Node], kept: frozenset[End], mode: Mode) -> None:
+        self.parts, self.kept, self.discard = parts, kept, graph.settings.discard
         self.out, self.folder = run_folder(graph), str(graph.settings.out)
         self.options = dict(graph.settings.storage_options) or None
         self.nodes, self.names = graph.nodes(), graph.names()
@@ -206,7 +227,7 @@ class _Planner:
             for end in node.inputs:
                 self.takers.setdefault((end.node, end.port), []).append(node)
         self._check_ports()
-        self.columns = check_contracts(self.nodes, self.names, parts)
+        self.columns = check_contracts(self.nodes, self.names, parts, kept)
         self.wanted = wanted_behind(self.nodes, self.takers)
         self.amounts = tuple(dict.fromkeys(name for node in self.nodes for name in node.stage.amounts()))
         self.steps: dict[Node, Step] = {}
@@ -263,6 +284,8 @@ class _Planner:
     def _fusible(self, last: Node, node: Node) -> bool:
         if node.inputs[0].node is not last or self.takers[last, node.inputs[0].port] != [node]:
             return False
+        if node.inputs[0] in self.kept:
+            return False
         plain = not any(isinstance(n.stage, (Source, Stateful, Reduce)) for n in (last, node))
         return plain and last.stage.resources == node.stage.resources
 
@@ -286,17 +309,22 @@ class _Planner:
         # Ports of earlier phases whose rows this one takes, those aside that a `Reduce` reads itself.
         read = list(dict.fromkeys((end.node, end.port) for n in here if not isinstance(n.stage, Reduce)
                                   for end in n.inputs if self.level[end.node] < number))
-        write = len(read) + len(groups)  # the index of the operator of all sinks
-        place = {n: Target(len(read) + g, s) for g, group in enumerate(groups) for s, n in enumerate(group)}
+        replays = any(end.node in here for end in self.kept)
+        first = len(read) + replays  # of the operators of stages
+        write = first + len(groups)  # the index of the operator of all sinks
+        place = {n: Target(first + g, s) for g, group in enumerate(groups) for s, n in enumerate(group)}
         place |= {n: Target(write, s) for s, n in enumerate(sinks)}
         sink_steps = [self.steps[n] for n in sinks]
         operators = []
         for index, end in enumerate(read):
             takers = [n for n in self.takers[end] if n in place and not isinstance(n.stage, Reduce)]
             operators.append(self._reader(index, end, tuple(place[n] for n in takers)))
-        for index, group in enumerate(groups, len(read)):
+        for index, group in enumerate(groups, first):
             operators.append(self._operator(index, group, self._routes(group, place, write, sink_steps)))
-        return Phase(number, (*operators, Operator(write, "sink", tuple(sink_steps))))
+        operators.append(Operator(write, "sink", tuple(sink_steps)))
+        if replays:
+            operators.insert(len(read), self._replay(len(read), operators))
+        return Phase(number, tuple(operators))
 
     def _routes(self, group: list[Node], place: Mapping[Node, Target], write: int,
                 sink_steps: list[Step]) -> Ports:
@@ -312,6 +340,8 @@ class _Planner:
                 added = list({step.name: step for step in spools}.values())
                 if not takers and port in SIDE_OUTPUTS and not self._discarded(node, port):
                     added.append(self._implicit(self.steps[node], port))
+                if End(node, port) in self.kept:
+                    added.append(self._checkpoint(node, port))
                 targets = [place[n] for n in takers if n in place]
                 targets += [Target(write, len(sink_steps) + i) for i in range(len(added))]
                 sink_steps += added
@@ -324,7 +354,8 @@ class _Planner:
         steps = tuple(self.steps[n] for n in group)
         payloads = {(at, port): wanted for at, node in enumerate(group)
                     for port in (*node.stage.ports, *SIDE_OUTPUTS)
-                    if (wanted := self._wanted(node, port)) is not None}
+                    if (wanted := self._lasting(node, port) if End(node, port) in self.kept
+                        else self._wanted(node, port)) is not None}
         if isinstance(head.stage, Reduce):
             spools = tuple(dict.fromkeys(self._spool(end.node, end.port, head).name for end in head.inputs))
             return Operator(index, "source", steps, chain, routes, payloads, spools, self._from_spool())
@@ -364,6 +395,33 @@ class _Planner:
         sink = ToSpool(path=below(self.folder, f"{SPOOLS}/{folder}"), key=column, shards=shards,
                        storage_options=self.options)
         return Step(f"spool/{folder}", sink, key, ((of.name, port),), spool=True)
+
+    def _lasting(self, node: Node, port: str) -> frozenset[str]:
+        """The payloads that a checkpoint keeps: of those that it can keep the ones that may be read
+        behind."""
+        wanted, columns = self._wanted(node, port), self.columns[node]
+        return frozenset(n for n in payloads(lasting=True) if (wanted is None or n in wanted)
+                         and (columns is None or columns.get(n, pa.null()) is None))
+
+    def _checkpoint(self, node: Node, port: str) -> Step:
+        """The sink that keeps the rows of a port for runs after an edit."""
+        step, lasting = self.steps[node], sorted(self._lasting(node, port))
+        name = f"{step.name}.{port}"
+        sink = ToSpool(path=below(self.folder, f"{CHECKPOINTS}/{name}"), storage_options=self.options)
+        return Step(CHECKPOINT + name, sink, _key(f"checkpoint {FORMAT}", step.key, port, *lasting),
+                    ((step.name, port),), spool=True, checkpoint=True)
+
+    def _replay(self, index: int, operators: list[Operator]) -> Operator:
+        """The source that reads the checkpoints of a phase: each to where the rows that it keeps go."""
+        sinks, routes = operators[-1], {}
+        for targets in (targets for o in operators for targets in o.routes.values()):
+            for step in (sinks.steps[t.step] for t in targets if t.operator == sinks.index):
+                if step.checkpoint:
+                    on = [t for t in targets if t.operator != sinks.index or sinks.steps[t.step] is not step]
+                    routes[0, ".".join(step.after[0])] = tuple(on)
+        stage = FromCheckpoint(path=below(self.folder, CHECKPOINTS), storage_options=self.options)
+        read = Step("read checkpoint", stage, _key(*sorted(port for _, port in routes)), spool=True)
+        return Operator(index, "source", (read,), (), routes)
 
     def _from_spool(self) -> FromSpool:
         return FromSpool(path=below(self.folder, SPOOLS), storage_options=self.options)

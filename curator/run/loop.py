@@ -18,7 +18,7 @@ from curator.engine.scheduler import Scheduler
 from curator.io.files.folder import Folder
 from curator.observe.live.observer import Observer
 from curator.pipeline.plan import Phase
-from curator.run.folder.ledger import Ledger
+from curator.run.folder.ledger import Ledger, begins_behind, kept
 from curator.run.folder.lock import Lock
 from curator.run.profiles import load_profiles, save_profiles
 from curator.runtime.local import InlineRuntime, LocalRuntime
@@ -105,8 +105,9 @@ class Loop:
     def __init__(self, phase: Phase, ledger: Ledger, units: Sequence[tuple[int, Unit]], out: Folder) -> None:
         self.phase, self.ledger, self.out = phase, ledger, out
         needs = ledger.prepare(phase, units)
-        todo = [(source, unit, need) for (source, unit), need in zip(units, needs, strict=True)
-                if need is not True]
+        todo = [(phase.replay if begins_behind(phase, need) else source, unit, need)
+                for (source, unit), need in zip(units, needs, strict=True) if need is not True]
+        self.behind = any(source == phase.replay for source, _, _ in todo)  # some begin at checkpoints
         done = [unit for (_, unit), need in zip(units, needs, strict=True) if need is True]
         self.skipped = len(done)
         self.units = [unit for _, unit, _ in todo] + done
@@ -214,11 +215,18 @@ class Loop:
     # -- what the runtime asks -------------------------------------------------------------------------------
 
     def _unit_info(self, unit: int, attempt: int) -> UnitInfo:
-        return UnitInfo(self.units[unit], self.ledger.part_name(self.units[unit], attempt))
+        given = self.units[unit]
+        source, need = self.todo[unit]
+        read = self.ledger.kept_of(self.phase, given, need) if source == self.phase.replay else given
+        return UnitInfo(read, self.ledger.part_name(given, attempt))
 
     def _restore(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
         """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""
         done = {*committed, *range(len(self.todo), len(self.units))}
+        # of what begins at a checkpoint, a step before it sees nothing again
+        behind = {task for task in set(self.todo)
+                  if task[0] == self.phase.replay and step in kept(self.phase, task[1])}
+        done |= {unit for unit, task in enumerate(self.todo) if task in behind} if behind else set()
         return [(unit, name, unit not in done) for unit, name in self.sidecars.get(step, {}).items()]
 
     # -- in numbers ------------------------------------------------------------------------------------------

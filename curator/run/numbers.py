@@ -20,7 +20,15 @@ from curator.engine.placement import allocation_of
 from curator.engine.scheduler import failures_allowed
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS
-from curator.observe.stats import RunInfo, StageInfo, findings_of, stage_rows, summarise, with_parts
+from curator.observe.stats import (
+    CHECKPOINT,
+    RunInfo,
+    StageInfo,
+    findings_of,
+    stage_rows,
+    summarise,
+    with_parts,
+)
 from curator.pipeline.plan import Plan
 from curator.run.loop import Loop
 
@@ -81,7 +89,7 @@ class Numbers:
                 "dropped": sum(sum(c.dropped.values()) for c in totals.values()),
                 "duplicate": sum(c.duplicate for c in totals.values()),
                 "failed": sum(c.failed for c in totals.values()),
-                "rate": None if loop.phase.number else (read - self.read_before) / seconds,
+                "rate": None if loop.phase.number or loop.behind else (read - self.read_before) / seconds,
                 "workers": len(loop.scheduler.state.workers), "limit": self._limit()}
 
     def running(self) -> dict[str, Any]:
@@ -145,13 +153,15 @@ class Numbers:
 
     def _files(self) -> Iterator[dict[str, Any]]:
         """All that was written for the user: an implicit sink's files are its stage's, on the port that it
-        keeps."""
+        keeps; and what checkpoints keep."""
         for loop in self.loops:
             for name, file in (*loop.ledger.written(), *loop.ledger.evidence):
                 step = self.steps[name]
-                if step.spool:
+                if step.spool and not step.checkpoint:
                     continue
                 stage, port = step.after[0] if step.implicit else (name, WRITTEN)
+                if step.checkpoint:
+                    stage, port = step.after[0][0], CHECKPOINT
                 if step.part_of:
                     stage, port = step.part_of, CLUSTERS
                 yield {"path": file.path, "rows": file.rows, "size_bytes": file.size_bytes, "stage": stage,

@@ -53,7 +53,7 @@ def save_profiles(folder: Folder, states: Sequence[OperatorState]) -> None:
 def foresee(operators: Sequence[Operator], profiles: Mapping[int, Profile], nodes: Mapping[int, Node]) -> str:
     """What will limit a run on these nodes, in words, if it goes as the one before; empty if too little is
     known."""
-    if any(o.index not in profiles for o in operators if o.kind != "sink"):
+    if any(o.index not in profiles for o in operators if o.kind != "sink" and not o.replays):
         return ""
     rows = [0.0] * len(operators)
     demands = []

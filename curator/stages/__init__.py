@@ -6,6 +6,7 @@ from curator.io.media.webdataset import WebDataset
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
+from curator.pipeline.checkpoint import Checkpoint
 from curator.stages.columns import Map, Rename, Select
 from curator.stages.drop import Drop
 from curator.stages.each.each import Each
@@ -22,7 +23,7 @@ from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, WebDataset, Files, ToJsonl, ToParquet, ToCsv, ToWebDataset, ToFiles,
-    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch,
+    Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch, Checkpoint,
     ScoreBins, Repeat, Mix, Shuffle, Split,
 )
 

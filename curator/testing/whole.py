@@ -44,7 +44,7 @@ def _expanded(stage: Composite) -> tuple[Node, list[Node]]:
     """Its main node and the other ones in order, sinks aside."""
     rows = Node(Stage())
     node = Node(stage, (End(rows),))
-    made, parts = expand(Graph(ends=(End(node),), settings=Settings(out=FOLDER)))
+    made, parts, _ = expand(Graph(ends=(End(node),), settings=Settings(out=FOLDER)))
     return made.ends[0].node, [n for n in made.nodes() if n in parts and not isinstance(n.stage, Sink)]
 
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from math import ceil
 from time import perf_counter
 from typing import Any
@@ -295,12 +296,13 @@ class Runner:
     def _read_spool(self, unit: Unit) -> Iterator[None]:
         """Send on what a spool holds. These records were counted when they were spooled."""
         sent = perf_counter()
-        for batch in gathered(self.stage.read(unit)):
-            self.answer.collect(0, "out", self._stamped(batch))
-            del batch
-            if self.answer.nbytes >= CHUNK_BYTES // 4 or perf_counter() - sent > READ_PARTS_S[1]:
-                yield
-                sent = perf_counter()
+        for port, files in groupby(unit.parts, key=self.stage.port_of):
+            for batch in gathered(self.stage.read(Unit(tuple(files)))):
+                self.answer.collect(0, port, self._stamped(batch))
+                del batch
+                if self.answer.nbytes >= CHUNK_BYTES // 4 or perf_counter() - sent > READ_PARTS_S[1]:
+                    yield
+                    sent = perf_counter()
 
     def _reduce(self, index: int, shard: Unit) -> Iterator[None]:
         """A shard: all rows once to learn from, what is made of that, and all rows again to answer them."""

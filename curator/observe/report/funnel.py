@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH_MAX = 100  # wider, and the eye loses the line between a name and its number
 PLAIN_WIDTH = 80
 STYLES = {"dropped": "yellow", "duplicate": "magenta", "failed": "red", "absorbed": "dim",
-          "error": "bold red", "warning": "yellow", "note": "dim"}
+          "checkpoint": "dim", "error": "bold red", "warning": "yellow", "note": "dim"}
 Stats = Mapping[str, Any]
 
 
@@ -105,14 +105,15 @@ def _outputs(stats: Stats, width: int) -> Iterator[RenderableType]:
 
     if stats["out"]:
         yield Text(f"run in {stats['out']}", overflow="fold")
-    if not stats["outputs"]:
+    groups = (*stats["outputs"], *stats.get("checkpoints", ()))
+    if not groups:
         return
     table = _table(show_header=False, expand=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for _ in range(3):
         table.add_column(justify="right", no_wrap=True)
-    for group in stats["outputs"]:
+    for group in groups:
         table.add_row(group["port"], short_path(inside(group["folder"], stats["out"]), width - 46),
                       plural(group["files"], "file"),
                       count(group["rows"]), size(group["size_bytes"]),

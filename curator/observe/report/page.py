@@ -146,5 +146,5 @@ def _columns(stats: Stats) -> Grid:
 def _outputs(stats: Stats) -> Grid:
     rows = [([group["port"], inside(group["folder"], stats["out"])], None,
              [fmt.count(group["files"]), fmt.count(group["rows"]), fmt.size(group["size_bytes"])])
-            for group in stats["outputs"]]
+            for group in (*stats["outputs"], *stats.get("checkpoints", ()))]
     return Grid("Files", ["what", "where"], ["files", "records", "size"], rows)

@@ -13,8 +13,9 @@ from curator.api.errors import CuratorError, InputError
 from curator.api.stage import Sink, Source, Stage, Unit
 from curator.io.files.folder import Folder
 from curator.io.files.listing import DATA, RUN
+from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.layout import ASIDE, OURS, folder_of
-from curator.pipeline.plan import Plan
+from curator.pipeline.plan import CHECKPOINT, Plan
 from curator.run.folder.ledger import Ledger
 from curator.run.folder.ledger_files import counts_of
 from curator.run.folder.owner import OWNER
@@ -38,7 +39,7 @@ def list_units(plan: Plan) -> list[tuple[int, Unit]]:
     seen: set[str] = set()
     for operator in plan.phases[0].operators:
         source = operator.steps[0].stage
-        for unit in source.units() if isinstance(source, Source) else ():
+        for unit in source.units() if isinstance(source, Source) and not operator.internal else ():
             if unit.key in seen:
                 raise InputError(f"{unit.label} is read by two sources; read it once and branch")
             seen.add(unit.key)
@@ -147,7 +148,9 @@ class _Goes:
         place = full.rpartition("/")[0]
         if full.startswith(root):
             first, _, rest = full.removeprefix(root).partition("/")
-            place = {RUN: "between phases", DATA: DATA}.get(first, f"{first}/{rest.partition('/')[0]}")
+            kept = full.startswith(ledger.out.path_of(CHECKPOINTS) + "/")
+            place = {RUN: "checkpoint" if kept else "between phases",
+                     DATA: DATA}.get(first, f"{first}/{rest.partition('/')[0]}")
         elif not ledger.owner.names(None, False).search(full):
             self.strange.append(full)
         self.files[place] += 1
@@ -194,6 +197,9 @@ def _find_changes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger
     for ledger, keys, record in outdated:
         read = read or {part.uri for _, unit in units for part in unit.parts}
         edited = {name: stage for name, stage in record.stages.items() if stage.key != keys.get(name)}
+        if all(name.startswith(CHECKPOINT) for name in edited):  # they go, and no result does
+            same = True
+            continue
         same = same or len(edited) < len(record.stages) or not read.isdisjoint(record.uris)
         stale |= edited.keys()
         for file in (file for stage in edited.values() for file in stage.files):

@@ -24,10 +24,11 @@ import msgspec
 from msgspec.structs import replace
 
 from curator.api.counts import Counts
-from curator.api.stage import Sink, Stateful, Unit, WrittenFile
+from curator.api.stage import Sink, SourceRange, Stateful, Unit, WrittenFile
 from curator.engine.events import Commit
 from curator.io.files.folder import FileInfo, Folder
 from curator.io.files.local import ATTEMPT
+from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.plan import SPOOLS, Phase, Plan, Step, Target
 from curator.run.folder.ledger_files import (
     NO_COUNTS,
@@ -109,6 +110,8 @@ class Ledger:
         # of this attempt, with the name of the stage that wrote it
         self.evidence: list[tuple[str, FileRecord]] = []
         self.files = LedgerFiles(self.folder)
+        # of what is kept of units that are done again from their checkpoints: rows, and no columns
+        self._ahead: dict[str, Counts] = {}
         self._load()
         self.run = max(self.elapsed, default=0) + 1
         self.elapsed[self.run] = 0.0
@@ -177,7 +180,9 @@ class Ledger:
         place = self.unfinished.pop(unit.key, None)
         before = None if place is None else to_record(self.files.line_at(*place))
         stages, counts = {}, {}
-        for step in phase.steps:
+        replay = phase.operators[phase.replay].steps[0] if phase.replay is not None else None
+        replayed = replay is not None and replay.name in commit.ran
+        for step in (s for s in phase.steps if s is not replay):
             if step.name in commit.ran:
                 counts[step.name] = commit.counts.get(step.name, Counts())
                 files = [self._file(f) for f in commit.files.get(step.name, ())]
@@ -188,6 +193,8 @@ class Ledger:
             elif before is not None and step.name in before.stages:
                 stages[step.name] = before.stages[step.name]
                 counts[step.name] = counts_of(stages[step.name])
+                if replayed:
+                    self._ahead[step.name].shift(counts[step.name], -1)
         depends, rests = {units[i].key for i in commit.depends}, {}
         if before is not None:
             rests = {name: count for name, count in before.rests.items() if name not in commit.ran}
@@ -271,6 +278,7 @@ class Ledger:
         keys = [unit.key for _, unit in units]
         gone = self.records.keys() - keys
         needs = self._needs(phase, units, keys, gone)
+        self._replays(phase, units, needs)
         edits = self._edits(phase, dict(zip(keys, needs, strict=True)))
         if afresh := len(self.elapsed) > 1 and not any(need is True for need in needs):
             self.elapsed = {self.run: 0.0}  # of what earlier attempts did nothing is left
@@ -317,6 +325,27 @@ class Ledger:
                 need = known[like]
             needs.append(need)
         return needs
+
+    def _replays(self, phase: Phase, units: Sequence[tuple[int, Unit]], needs: list[Need]) -> None:
+        """Find the files that checkpoints kept of units which begin there; where one is gone, the unit begins
+        before it. Counts what is kept."""
+        self._ahead = {}
+        at = {unit.key: i for i, ((_, unit), need) in enumerate(zip(units, needs, strict=True))
+              if begins_behind(phase, need)}
+        if not at:
+            return
+        there = {f"{CHECKPOINTS}/{name}" for name in self.out.sub(CHECKPOINTS).names(recursive=True)}
+        for record in (to_record(line) for _, _, line in self.files.units() if unit_of(line) in at):
+            index, done = at[record.unit], {n: s.key for n, s in record.stages.items() if not s.replay}
+            while lost := [name for name in taken_up(phase, needs[index])
+                           if not there.issuperset(f.path for f in record.stages[name].files)]:
+                done = {name: key for name, key in done.items() if name not in lost}
+                needs[index] = needed(phase, units[index][0], done)
+            if begins_behind(phase, needs[index]):
+                stay = kept(phase, needs[index])
+                for name, stage in record.stages.items():
+                    if name in stay:
+                        self._ahead.setdefault(name, Counts()).shift(counts_of(stage), 1)
 
     def _edits(self, phase: Phase, needs: Mapping[str, Need]) -> dict[str, Need]:
         """Units whose records change, and what they need: steps go that will be done again, or that the plan
@@ -416,6 +445,13 @@ class Ledger:
                 for file in stage.files:
                     yield name, file
 
+    def kept_of(self, phase: Phase, unit: Unit, need: Need) -> Unit:
+        """What checkpoints kept of a unit that begins there, as a unit to be read."""
+        record = to_record(self.files.line_at(*self.unfinished[unit.key]))
+        files = (f for name in sorted(taken_up(phase, need)) for f in record.stages[name].files)
+        return Unit(tuple(SourceRange(uri=f.path.removeprefix(f"{CHECKPOINTS}/"), size_bytes=f.size_bytes)
+                          for f in files))
+
     def spooled(self, step: Step) -> list[FileInfo]:
         """The files of a step that spools, of all finished units; `uri` is relative to the folder of all
         spools."""
@@ -443,9 +479,11 @@ class Ledger:
         return (line for _, _, line in self.files.units())
 
     def counts(self) -> dict[str, Counts]:
-        """The counts of all finished units, by stage; the caller's own copy."""
+        """The counts of all finished units, and of what is kept of those that are done again from their
+        checkpoints, by stage; the caller's own copy."""
         copy: dict[str, Counts] = {}
         add_counts(copy, self._totals)
+        add_counts(copy, self._ahead)
         return copy
 
 
@@ -456,20 +494,55 @@ class Ledger:
 def needed(phase: Phase, source: int, done: Mapping[str, str]) -> Need:
     """The steps that are not done with their present key, and all that lead to one. `done`: keys by step.
 
-    An operator runs as a whole or not at all; of the sinks each for itself.
+    An operator runs as a whole or not at all; of the sinks each for itself. Where all ways lead through
+    checkpoints that were kept, it begins there, and the operator that reads them is among the steps. For the
+    sake of a checkpoint alone nothing is done.
     """
+    found = _stale(phase, source, done, whole=True)
+    if found and phase.replay is not None:
+        behind = _stale(phase, source, done, whole=False)
+        if Target(source) not in behind:
+            found = behind | {Target(phase.replay)}
+    return frozenset(found) if found else True
+
+
+def _stale(phase: Phase, source: int, done: Mapping[str, str], whole: bool) -> set[Target]:
+    """`whole`: from the source on; else from the last checkpoints that were kept."""
     reached = {source}
     for operator in phase.operators:
         if operator.index in reached:
             reached |= phase.consumers(operator.index)
     found: set[Target] = set()
     for operator in reversed([o for o in phase.operators if o.index in reached]):
-        stale = {at for at, step in enumerate(operator.steps) if done.get(step.name) != step.key}
-        stale |= {at for (at, _), targets in operator.routes.items() if not found.isdisjoint(targets)}
+        stale = {at for at, step in enumerate(operator.steps)
+                 if done.get(step.name) != step.key and not step.checkpoint}
+        keeps: set[Target] = set()  # checkpoints that it would write
+        for (at, _), targets in operator.routes.items():
+            to = phase.checkpoint(targets)
+            new = to is not None and done.get(to[1].name) != to[1].key
+            if not found.isdisjoint(targets) and (whole or new or to is None):
+                stale.add(at)
+            keeps |= {to[0]} if new else set()
         if stale and operator.kind != "sink":
             stale = set(range(len(operator.steps)))
+            found |= keeps
         found |= {Target(operator.index, at) for at in stale}
-    return frozenset(found) if found else True
+    return found
+
+
+def begins_behind(phase: Phase, need: Need) -> bool:
+    """Whether it begins at checkpoints."""
+    return isinstance(need, frozenset) and phase.replay is not None and Target(phase.replay) in need
+
+
+def taken_up(phase: Phase, need: Need) -> frozenset[str]:
+    """The checkpoints whose rows are read: those that lead to a step to be done, from none that is."""
+    found = set()
+    for operator in phase.operators if begins_behind(phase, need) else ():
+        for targets in operator.routes.values() if Target(operator.index) not in need else ():
+            if (to := phase.checkpoint(targets)) and not need.isdisjoint(targets):
+                found.add(to[1].name)
+    return frozenset(found)
 
 
 def kept(phase: Phase, need: Need) -> frozenset[str]:

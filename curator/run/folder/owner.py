@@ -17,6 +17,7 @@ from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS, DATA
 from curator.io.files.local import TEMPORARY
+from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.plan import SPOOLS, Step
 
 OWNER = "owner.json"
@@ -100,7 +101,7 @@ class Removal:
         Nobody may be writing: a file is named only once its unit is finished.
         """
         places = {self.out.path_of(f): self.out
-                  for f in ("_run/state", SPOOLS, DATA, CLUSTERS, *SIDE_OUTPUTS)}
+                  for f in ("_run/state", SPOOLS, CHECKPOINTS, DATA, CLUSTERS, *SIDE_OUTPUTS)}
         for step in self.sinks:
             folder = Folder.open(str(step.stage.path),
                                  dict(getattr(step.stage, "storage_options", None) or {}) or None)

@@ -1,0 +1,46 @@
+"""The step `checkpoint`: rows are kept where it stands, so that an edit behind it starts there.
+
+It is no stage of a plan: what it says is where the plan keeps rows. So results stay what they are when one is
+added, moved or taken away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from curator.api.batch import Batch
+from curator.api.stage import Stage
+from curator.io.files.listing import RUN
+
+CHECKPOINTS = f"{RUN}/checkpoint"  # the folder of all checkpoints, in the run's folder
+
+
+@dataclass(kw_only=True)
+class Checkpoint(Stage):
+    """Keep all columns here, in `_run/checkpoint/`: after an edit behind this step, records are read from
+    there and nothing before it is done again.
+
+    Adds nothing, and decides nothing of what comes out. A file's bytes are kept with the columns where they
+    are needed behind; decoded images, sounds and frames end here, so put it behind the stages that measure
+    them. It takes about the disk space of the same rows as Parquet. `keep: false` does as if it were not
+    there; what it kept goes when the recipe is run next. The folder may be deleted too: the next edit then
+    starts from the input.
+    """
+
+    keep: bool = True
+
+    def process(self, batch: Batch) -> Batch:
+        return batch
+
+
+def payloads(lasting: bool) -> frozenset[str]:
+    """What the kinds of batches that are known here carry beside their columns, and a checkpoint keeps
+    (`lasting`), or does not."""
+    found: set[str] = set()
+    todo: list[type[Batch]] = [Batch]
+    while todo:
+        kind = todo.pop()
+        own = [f for f in fields(kind) if f.metadata.get("payload")]
+        found |= {f.name for f in own if f.metadata["lasts"] == lasting}
+        todo += kind.__subclasses__()
+    return frozenset(found)
