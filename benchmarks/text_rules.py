@@ -49,7 +49,7 @@ def ours(documents: list[dict], name: str) -> tuple[list[set[str]], float]:
         stage.setup(Context())
     measured, seconds = measured_in(documents, signals, drop)
     dropped: list[set[str]] = [set() for _ in documents]
-    for reason, condition in drop.resolved.items():  # each rule by itself: in one drop, the first one counts
+    for reason, condition in drop.reasons().items():  # each rule by itself: in one drop, the first one counts
         for start, batch in enumerate(measured):
             for row, found in enumerate(sql.evaluate({reason: condition}, batch.rows)):
                 if found.is_valid:

@@ -135,9 +135,9 @@ class Stage:
         been checked.
         """
 
-    def reasons(self) -> tuple[str, ...]:
+    def reasons(self) -> Collection[str]:
         """Every reason that the stage can give for a drop, as far as it knows them: so that a rule that never
-        fires is seen."""
+        fires is seen. Where an SQL condition over columns decides, a mapping from each reason to its own."""
         return ()
 
     def findings(self, step: str, counts: Counts) -> Iterable[Finding]:

@@ -14,9 +14,10 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
              inputs), in, made, out {port: rows}, dropped {reason: rows}, duplicate, failed, absorbed, busy_s
              (seconds of work, over all workers), rows_per_s (rows in per second of work: the speed of one
              worker), workers (most at a time)} and, where there are any, columns {column: summary} (see
-             `curator.api.summary`), sparse [column], by_value {column: {value: {port: rows}}}, extra
-             {name: number}, amounts {column: {way: {port or reason: sum}}} (see `Counts`), memory
-             (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head, rows}]
+             `curator.api.summary`), conditions {reason: SQL}, sparse [column], by_value {column: {value:
+             {port: rows}}}, extra {name: number}, amounts {column: {way: {port or reason: sum}}} (see
+             `Counts`), memory (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head,
+             rows}]
     units    {done, total, skipped}
     outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output
              that is kept there
@@ -26,11 +27,12 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
              concerns the whole run
     example_columns  {column: how it is shown}, as stages declare; amounts likewise: {column: how its sum is
              shown}
+    about    {began, command, versions {distribution: version}, machine}: of the latest attempt
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -52,14 +54,14 @@ class StageInfo:
 
     `kind`: "source", "stage" or "sink". `after`: the stages and ports it takes rows from. `workers`: how many
     worked on it, 0 when unknown. `reasons`: each reason it can give for a drop, so that a rule that never
-    fired is seen. `sparse`: columns that are null or 0 in most data.
+    fired is seen; a mapping has the condition of each. `sparse`: columns that are null or 0 in most data.
     """
 
     name: str
     kind: str
     after: tuple[tuple[str, str], ...] = ()
     workers: int = 0
-    reasons: tuple[str, ...] = ()
+    reasons: Collection[str] = ()
     sparse: tuple[str, ...] = ()
 
 
@@ -78,6 +80,7 @@ class RunInfo:
     files: Iterable[Mapping[str, Any]] = ()
     example_columns: Mapping[str, str] = field(default_factory=dict)
     amounts: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[str, Counts],
@@ -108,7 +111,7 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
              "seconds": round(run.seconds, 3), "out": run.out, "limit": run.limit,
              "units": {"done": 0, "total": 0, "skipped": 0, **run.units},
              "stages": stages, **_outputs(run.files), "example_columns": dict(run.example_columns),
-             "amounts": dict(run.amounts)}
+             "amounts": dict(run.amounts), "about": dict(run.about)}
     stats["alarms"] = sorted([*find_alarms(stats), *alarms], key=lambda alarm: LEVELS.index(alarm["level"]))
     return stats
 
@@ -173,8 +176,9 @@ def stage_rows(infos: Sequence[StageInfo], counts: Mapping[str, Counts]) -> list
 
 
 def _stage(info: StageInfo, counts: Counts) -> dict[str, Any]:
-    optional = {"sparse": list(info.sparse), "by_value": counts.by_value, "amounts": counts.amounts,
-                "extra": counts.extra,
+    conditions = dict(info.reasons) if isinstance(info.reasons, Mapping) else {}
+    optional = {"conditions": conditions, "sparse": list(info.sparse), "by_value": counts.by_value,
+                "amounts": counts.amounts, "extra": counts.extra,
                 "memory": asdict(counts.memory) if counts.memory else None,
                 "inner": {name: inner.to_json() for name, inner in counts.inner.items()}}
     return {"name": info.name, "kind": info.kind, "after": [list(end) for end in info.after],

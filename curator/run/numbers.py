@@ -39,11 +39,11 @@ SHORT_S = 5.0  # a run shorter than this says little about what limits it
 class Numbers:
     """What the loops of a run have counted. `loops`: of the phases that were begun; the run adds to them.
 
-    `cores`: of this machine, for when no scheduler knows better.
+    `cores`: of this machine, for when no scheduler knows better. `about`: as in `stats.json`.
     """
 
-    def __init__(self, plan: Plan, loops: Sequence[Loop], cores: float) -> None:
-        self.plan, self.loops, self.cores = plan, loops, cores
+    def __init__(self, plan: Plan, loops: Sequence[Loop], cores: float, about: Mapping[str, Any]) -> None:
+        self.plan, self.loops, self.cores, self.about = plan, loops, cores, about
         self.began = time.monotonic()
         steps = plan.steps
         self.steps = {step.name: step for phase in plan.phases for step in phase.steps}
@@ -126,7 +126,8 @@ class Numbers:
         seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds),
                        out=self.plan.out.uri, limit=self._limit(), files=files,
-                       units=units[0] if units else {}, example_columns=shown, amounts=summed)
+                       units=units[0] if units else {}, example_columns=shown, amounts=summed,
+                       about=self.about)
         stats = summarise(info, self._infos(), counts, self._findings(by_step | counts))
         if len(self.plan.phases) > 1:
             stats["phases"] = [{"units": u, "seconds": round(s, 3)}

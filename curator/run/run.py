@@ -7,19 +7,23 @@ import contextlib
 import json
 import os
 import platform
+import shlex
 import signal
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from curator.api.errors import CuratorError, FirstError
 from curator.api.format import listing, plural, short_path, size
+from curator.api.resources import Node
 from curator.api.stage import Reduce, Sink, Source, Unit
 from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed
@@ -31,12 +35,12 @@ from curator.machine.detect import this_machine
 from curator.observe.live.metrics import Endpoint
 from curator.observe.live.observer import Observer
 from curator.observe.report.card import About, may_replace, render_card
-from curator.observe.report.examples import find_examples
 from curator.observe.report.page import render_report
 from curator.pipeline.graph import Graph
 from curator.pipeline.layout import folder_of
 from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan, make_plan
 from curator.recipe import dump, without_secrets
+from curator.registry import packs
 from curator.run.folder.guard import check, check_free, list_units, paths_of
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
@@ -116,16 +120,19 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         check(plan, ledgers, former, units, prune, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
-        folder.write("manifest.json", json.dumps(_manifest(plan), indent=1).encode())
+        machine = this_machine(workers or None)
+        manifest = _manifest(plan, machine)
+        folder.write("manifest.json", json.dumps(manifest, indent=1).encode())
         observer = stack.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
         # A filesystem in memory belongs to one process: no other worker would see it.
         inline = workers == 0 or any(p.startswith("memory://") for step in plan.steps
                                      for p in paths_of(step.stage))
-        context = RunContext(this_machine(None if inline else workers), observer, inline, lock,
+        context = RunContext(this_machine() if inline else machine, observer, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
                              None if inline else _ray_address(ray), workers)
         stack.callback(context.close)
-        return _Run(plan, units, ledgers, former, context, watch).go()
+        about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
+        return _Run(plan, units, ledgers, former, context, watch, about).go()
 
 
 def _ray_address(asked: str | bool | None) -> str | None:
@@ -135,23 +142,34 @@ def _ray_address(asked: str | bool | None) -> str | None:
     return asked or None
 
 
-def _manifest(plan: Plan) -> dict[str, Any]:
+def _manifest(plan: Plan, machine: Node) -> dict[str, Any]:
+    used = {type(step.stage).__module__.partition(".")[0] for step in plan.steps}
+    versions = {pack.distribution: pack.version for pack in packs.installed()
+                if pack.module.partition(".")[0] in used}
+    versions |= {"python": platform.python_version(), "pyarrow": pa.__version__}
+    cores = f"{plural(int(machine.cpus), 'core')}, {size(machine.memory_bytes)}"
+    gpus = f", {plural(machine.gpus, 'GPU')}" if machine.gpus else ""
     stages = [{"name": s.name, "class": f"{type(s.stage).__module__}.{type(s.stage).__qualname__}",
                "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key} for s in plan.steps]
+    program = Path(sys.argv[0])
+    program = program.parent if program.name == "__main__.py" else program  # python -m curator
+    command = [program.name, *(without_secrets(word) for word in sys.argv[1:])]
     return {"name": plan.pipeline.name, "curator": version("curator-core"),
-            "python": platform.python_version(),
-            "pyarrow": pa.__version__, "stages": stages}
+            "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "command": shlex.join(command),
+            "versions": {"curator-core": version("curator-core")} | versions,
+            "machine": f"{cores}{gpus}, {platform.system()} {platform.machine()}", "stages": stages}
 
 
 class _Run:
     """`former`: ledgers of phases that the plan does not have any more."""
 
     def __init__(self, plan: Plan, units: list[tuple[int, Unit]], ledgers: list[Ledger], former: list[Ledger],
-                 context: RunContext, watch: Callable[[Mapping[str, Any]], None] | None) -> None:
+                 context: RunContext, watch: Callable[[Mapping[str, Any]], None] | None,
+                 about: Mapping[str, Any]) -> None:
         self.plan, self.units, self.out, self.ledgers, self.former = plan, units, plan.out, ledgers, former
         self.context, self.watch = context, watch
         self.loops: list[Loop] = []  # of the phases that were begun
-        self.numbers = Numbers(plan, self.loops, context.machine.cpus)
+        self.numbers = Numbers(plan, self.loops, context.machine.cpus, about)
         self.spools = {s.name: (phase.number, s) for phase in plan.phases
                        for s in phase.operators[-1].steps if s.spool}  # who fills them
         self.watched = self.saved_until = 0.0
@@ -172,7 +190,7 @@ class _Run:
             _note(stats, f"Workers died and were replaced: {observer.deaths[0]}{more}.")
         self._write_card(stats)
         self._save(stats)
-        report = render_report(stats, folder.read("recipe.yaml").decode(), find_examples(stats, self.out))
+        report = render_report(stats, folder.read("recipe.yaml").decode(), self.out)
         folder.write("report.html", report.encode())
         observer.end(stats["status"], stats["message"], stats["records"])
         return Result(stats, self.out.uri)

@@ -43,16 +43,12 @@ class Drop(Stage):
         self._conditions = resolved
         self._needs = frozenset(sql.needs(resolved))
 
-    @property
-    def resolved(self) -> dict[str, str]:
-        """Every reason and its condition, those of the rule sets included, in order."""
-        return dict(self._conditions)
-
     def contract(self) -> Contract:
         return Contract(needs=self._needs)
 
-    def reasons(self) -> tuple[str, ...]:
-        return tuple(self._conditions)
+    def reasons(self) -> dict[str, str]:
+        """Every reason and its condition, those of the rule sets included, in order."""
+        return dict(self._conditions)
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         sql.check_all(self._conditions, columns)

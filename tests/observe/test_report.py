@@ -135,7 +135,7 @@ def test_examples_of_long_texts_are_looked_for_in_a_few_of_them(tmp_path, path):
 
 def test_examples_in_the_report_are_escaped_and_bounded(lossy):
     stats, out = lossy
-    html = render_report(stats, "", find_examples(stats, out))
+    html = render_report(stats, "", out)
     assert "&lt;b&gt;bold" in html
     assert "<b>bold" not in html
     assert "svg onload" not in html
@@ -160,7 +160,7 @@ def test_examples_show_the_columns_that_stages_declare(tmp_path):
              "example_columns": {"caption": "text", "score": "number", "words": "number", "gone": "image"}}
     group, = find_examples(stats, Folder.open(str(tmp_path)))
     assert group.examples == [{"id": "a", "source": "folder/a.jpg", "picture": "", "about": "score 0.5", "excerpt": "a cat on a mat",
-                               "audio": "", "video": "", "more": ""}]
+                               "audio": "", "video": "", "more": "", "stays": ""}]
 
 
 def test_a_hash_is_no_excerpt(tmp_path):

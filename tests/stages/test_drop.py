@@ -62,12 +62,12 @@ def test_the_first_condition_that_is_true_gives_the_reason_and_null_stays():
 
 def test_a_packaged_rule_set_is_named_and_comes_before_the_conditions(packaged):
     stage = Drop(rules="short_texts", conditions={"long": "words > 3", "few": "words < 9"})
-    assert list(stage.resolved) == ["empty", "too_short", "long", "few"]
+    assert list(stage.reasons()) == ["empty", "too_short", "long", "few"]
     assert by_id(run_stage(stage, TEXTS)["dropped"]) == {"r0": "empty", "r1": "too_short", "r3": "long", "r4": "few"}
 
 
 def test_rule_sets_may_be_files_and_several(rule_file, packaged):
-    assert Drop(rules=rule_file).resolved == Drop(rules=["short_texts", rule_file]).resolved
+    assert Drop(rules=rule_file).reasons() == Drop(rules=["short_texts", rule_file]).reasons()
 
 
 def test_a_reason_of_two_rule_sets_stands_for_both_rules(packaged, tmp_path):
@@ -78,7 +78,7 @@ def test_a_reason_of_two_rule_sets_stands_for_both_rules(packaged, tmp_path):
 
 def test_a_condition_stands_in_the_place_of_the_rule_of_its_reason(packaged):
     stage = Drop(rules="short_texts", conditions={"too_short": "words > 3", "empty": "false"})
-    assert list(stage.resolved) == ["empty", "too_short"]
+    assert list(stage.reasons()) == ["empty", "too_short"]
     assert by_id(run_stage(stage, TEXTS)["dropped"]) == {"r3": "too_short"}
 
 
@@ -176,7 +176,7 @@ def test_a_rule_set_has_a_name_a_source_and_rules_in_order(rule_file):
 def test_a_rule_set_is_read_by_the_yaml_of_recipes(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text("rules:\n  - {reason: no, when: words < 1_000}\n  - {reason: on, when: words > 1e3, source: 2024-01-01}\n")
-    assert Drop(rules=str(path)).resolved == {"no": "words < 1_000", "on": "words > 1e3"}
+    assert Drop(rules=str(path)).reasons() == {"no": "words < 1_000", "on": "words > 1e3"}
     path.write_text("rules:\n  - {reason: a, when: b < 1}\nrules: []\n")
     with pytest.raises(RecipeError, match=r"rule set .*r\.yaml:3: .*rules"):
         Drop(rules=str(path))

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import pyarrow.compute as pc
+
 from curator.api import format as fmt
+from curator.api.format import plural, short_path, shorten
 from curator.api.stage import SIDE_OUTPUTS
+from curator.io.files.folder import Folder
 from curator.observe.report.columns import summed, table_of
-from curator.observe.report.examples import Group
+from curator.observe.report.examples import find_examples
 from curator.observe.report.funnel import balance, inside
 from curator.observe.report.graph import MAIN, kept, lines, losses, origin, ports, takers
+from curator.observe.report.sample import ENDINGS, Sample, samples
+from curator.observe.report.scores import Chart, charts, columns_wanted
 
 FILES_MAX = 200  # files named one by one; beyond, the folders say enough
 REASONS_MAX = 4  # named beside a stage; the table below has them all
+GROUPED = ("language", "source")  # columns by whose values it is told where records ended,
+COLUMNS_MAX = 12  # shown, the others folded away
+VALUES_MAX = 20  # the most frequent ones
 
 Stats = Mapping[str, Any]
 
@@ -24,7 +34,7 @@ Stats = Mapping[str, Any]
 @dataclass(frozen=True)
 class Grid:
     """A table of the page. `rows`: words, the part of 1 that a bar of colour `kind` shows (None: no bar), and
-    numbers."""
+    numbers. `folded`: rows that are shown when they are asked for, and what they are."""
 
     title: str
     words: Sequence[str]
@@ -32,22 +42,28 @@ class Grid:
     rows: Sequence[tuple[Sequence[str], float | None, Sequence[str]]]
     kind: str = ""
     note: str = ""
+    folded: Sequence[tuple[Sequence[str], float | None, Sequence[str]]] = ()
+    fold: str = ""
 
 
-def render_report(stats: Stats, recipe: str = "", examples: Sequence[Group] = ()) -> str:
-    """The HTML of `report.html`: flow, reasons, examples, times, files, alarms and the recipe's text.
-    Everything is escaped."""
-    records = stats["records"]
+def render_report(stats: Stats, recipe: str = "", out: Folder | None = None) -> str:
+    """The HTML of `report.html`: flow, reasons, thresholds, examples, times, files, alarms and the recipe's
+    text. Everything is escaped. `out`: the run's folder, for what its files say."""
+    records, held, examples = stats["records"], [], []
+    drawn: list[Chart] = []
+    if out is not None:
+        held = samples(stats, out, columns_wanted(stats) | {*GROUPED, "reason"})
+        drawn, examples = charts(stats, held), find_examples(stats, out)
     ended = {name: records[name] for name in ("written", *SIDE_OUTPUTS, "absorbed") if records[name]}
     total = sum(group["files"] for group in stats["outputs"])
     return _template().render(
-        stats=stats, recipe=recipe, records=records, share=fmt.share, plural=fmt.plural, inside=inside,
+        stats=stats, recipe=recipe, records=records, share=fmt.share, plural=plural, inside=inside,
         balance=balance(stats),
         ended=[(name, 100 * rows / sum(ended.values())) for name, rows in ended.items()],
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, flow=_flow(stats),
         times=_times(stats),
-        reasons=_reasons(stats), tables=_tables(stats), columns=_columns(stats), outputs=_outputs(stats),
-        examples=examples,
+        reasons=_reasons(stats), charts=drawn, ends=list(_ends(held)), tables=_tables(stats),
+        columns=_columns(stats), outputs=_outputs(stats), examples=examples,
         files=stats["files"][:FILES_MAX], files_total=total)
 
 
@@ -104,17 +120,56 @@ def _times(stats: Stats) -> Grid:
 
 
 def _reasons(stats: Stats) -> Grid:
-    """Every reason of every stage, in pipeline order, the most frequent first; rules that never fired
-    last."""
+    """Every reason of every stage with its condition, in pipeline order, the most frequent first; rules that
+    never fired are folded away."""
     kinds = stats.get("amounts", {})
     fired = [(stage, reason, n) for stage in stats["stages"]
              for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
-    rows = [(names, bar, [*numbers, *summed(stage, kinds, "dropped", reason)])
+    rows = [([names[0], (reason, stage.get("conditions", {}).get(reason, ""))], bar,
+             [*numbers, *summed(stage, kinds, "dropped", reason)])
             for (stage, reason, _), (names, bar, numbers) in
             zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"])
                               for stage, reason, n in fired), strict=True)]
-    return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds], rows,
-                "dropped")
+    never = [row for row in rows if row[1] is None]
+    return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds],
+                [row for row in rows if row[1] is not None], "dropped", folded=never,
+                fold=f"{plural(len(never), 'rule')} that never fired")
+
+
+def _ends(held: Sequence[Sample]) -> Iterator[Grid]:
+    """Where records ended, for each value of the columns of `GROUPED`, the most frequent values first."""
+    for column in GROUPED:
+        ended: dict[str, Counter[str]] = {}
+        for sample in held:
+            if column in sample.rows.column_names:
+                values = pc.value_counts(sample.rows.column(column).combine_chunks()).to_pylist()
+                for pair in values:
+                    value = "none" if pair["values"] is None else str(pair["values"])
+                    ended.setdefault(value, Counter())[sample.port] += pair["counts"] * sample.weight
+        if column == "source" and len(ended) > VALUES_MAX:
+            ended = _by_folder(ended)
+        if len(ended) < 2:
+            continue
+        most = sorted(ended, key=lambda value: (-ended[value].total(), value))
+        shown = [port for port in ENDINGS if any(counts[port] for counts in ended.values())]
+        rows = [([short_path(value, 60) if column == "source" else shorten(value, 60)],
+                 ended[value]["written"] / ended[value].total(),
+                 [fmt.count(ended[value].total()), fmt.share(ended[value]["written"], ended[value].total()),
+                  *(fmt.count(ended[value][port]) if ended[value][port] else "" for port in shown[1:])])
+                for value in most]
+        sampled = any(len(sample.rows) < sample.total for sample in held)
+        note = "Estimated from a sample of the rows that were kept." if sampled else ""
+        yield Grid(f"Where records ended, by {column}", [column], ["records", "written", *shown[1:]],
+                   rows[:VALUES_MAX], "written", note, rows[VALUES_MAX:],
+                   f"{fmt.count(len(rows) - VALUES_MAX)} more")
+
+
+def _by_folder(ended: dict[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """The counts of files by the folders that they lie in."""
+    folders: dict[str, Counter[str]] = {}
+    for path, counts in ended.items():
+        folders.setdefault(path.rpartition("/")[0] or path, Counter()).update(counts)
+    return folders
 
 
 def _tables(stats: Stats) -> list[Grid]:
@@ -140,7 +195,8 @@ def _columns(stats: Stats) -> Grid:
                 holds = f"{fmt.number(summary['min'])} to {fmt.number(summary['max'])}"
             nulls = fmt.share(summary["nulls"], summary["rows"]) if summary["nulls"] else ""
             rows.append(([stage["name"], name, holds], None, [nulls]))
-    return Grid("Columns", ["stage", "column", "holds"], ["nulls"], rows)
+    return Grid("Columns", ["stage", "column", "holds"], ["nulls"], rows[:COLUMNS_MAX],
+                folded=rows[COLUMNS_MAX:], fold=f"{plural(len(rows) - COLUMNS_MAX, 'more column')}")
 
 
 def _outputs(stats: Stats) -> Grid:
