@@ -108,12 +108,12 @@ def compare(answer: dict[str, Any], lists: dict[str, str]) -> dict[str, Any]:
         "same_text": round(sum(texts[name] == answer["kept"][name] for name in both) / max(len(both), 1), 4),
         "by_step": {step: {"datatrove": sum(t is not None and t["step"] == step for t, _ in pairs.values()),
                            "curator": sum(o is not None and o["step"] == step for _, o in pairs.values())} for step in STEPS.values()},
-        "differences": differences(apart, pairs),
+        "differences": differences(apart, pairs, texts),
     }
 
 
-def differences(apart: list[dict], pairs: dict[str, tuple]) -> list[dict[str, Any]]:
-    """Classes of different verdicts, most frequent first, with their cause and an example."""
+def differences(apart: list[dict], pairs: dict[str, tuple], texts: dict[str, str]) -> list[dict[str, Any]]:
+    """Classes of different verdicts, most frequent first, with their cause and an example. `texts`: what we keep, as C4's lines left it."""
     with_our_words = {}
     if apart:
         asked = [d | {"language": "en"} for d in apart]
@@ -126,6 +126,8 @@ def differences(apart: list[dict], pairs: dict[str, tuple]) -> list[dict[str, An
         step = (theirs or own)["step"]
         key = (step, theirs["reason"] if theirs else "kept", own["reason"] if own else "kept",
                cause(step, document, own, with_our_words[document["id"]]))
+        if step == "fineweb" and theirs and theirs["text"] != texts.get(document["id"]):
+            key = (*key[:3], "C4 lines of fewer than three words are others: words are divided differently")
         counts[key] += 1
         example.setdefault(key, document["id"])
     return [{"step": key[0], "datatrove": key[1], "curator": key[2], "cause": key[3], "count": count, "example": example[key]}

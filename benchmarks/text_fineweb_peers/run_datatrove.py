@@ -64,7 +64,8 @@ def pipeline(job: dict) -> dict:
     extract = [Trafilatura(favour_precision=True, timeout=20)] if job.get("html") else []
     LocalPipelineExecutor([*read, *extract, writer(place / "read"), *others, writer(place / "kept")], tasks=1,
                           logging_dir=str(place / "logs")).run()
-    verdicts = {row["id"]: {"step": name, "reason": row["metadata"].get("filter_reason", name), "url": row["metadata"]["url"]}
+    verdicts = {row["id"]: {"step": name, "reason": row["metadata"].get("filter_reason", name), "url": row["metadata"]["url"],
+                            **({"text": row["text"]} if name == "fineweb" else {})}  # as C4's lines left it
                 for name in made for row in rows(place / name)}
     kept = {row["id"]: row["text"] for row in rows(place / "kept")}
     documents = [{"id": row["id"], "text": row["text"], "url": row["metadata"]["url"]} for row in rows(place / "read")]

@@ -115,6 +115,54 @@ def test_wet_files_are_text_with_its_language(crawl):
     assert (row["html"], row["content_type"], row["languages"], row["snapshot"]) == (b"Plain words.", "text/plain", "deu", CRAWL)
 
 
+def test_wat_files_tell_of_each_page_once(crawl):
+    def known(kind: str, url: str) -> bytes:
+        """What the file says of a record of the archive, be it a request, a response or what the crawler noted."""
+        told = {"Container": {"Filename": "a.warc.gz", "Offset": "300"}, "Envelope": {
+            "WARC-Header-Metadata": {"WARC-Type": kind, "WARC-Target-URI": url},
+            "Payload-Metadata": {"HTTP-Response-Metadata": {"HTML-Metadata": {"Head": {"Title": 'a "WARC-Type":"request" b'}}}}}}
+        return record("metadata", url, json.dumps(told).encode(), Content_Type="application/json", WARC_Record_ID=f"<urn:uuid:{kind}{url}>")
+
+    wat = WARC.format(0).replace("/warc/", "/wat/").replace(".warc.gz", ".warc.wat.gz")
+    cut = known("response", URLS[1])[:-30]
+    crawl.server.put(wat, record("warcinfo", "", b"software: test\r\n") + known("warcinfo", "a.warc.gz") + known("request", URLS[0])
+                     + known("response", URLS[0]) + known("metadata", URLS[0]) + known("request", URLS[1]) + cut)
+    crawl.server.put(f"crawl-data/{CRAWL}/wat.paths.gz", paths_gz(wat))
+    found = read(crawl.source(kind="wat"))
+    assert [(row["url"], row["content_type"], row["snapshot"]) for row in found["out"]] == [(URLS[0], "application/json", CRAWL)]
+    assert json.loads(found["out"][0]["html"])["Envelope"]["WARC-Header-Metadata"]["WARC-Type"] == "response"
+    assert [(row["url"], bool(row["offset"])) for row in found["failed"]] == [(URLS[1], True)]
+
+
+def test_robots_txt_of_hosts_come_whatever_the_status(crawl):
+    def robots(url: str, status: int, text: bytes, kind: bytes = b"text/plain") -> bytes:
+        block = b"HTTP/1.1 %d OK\r\nContent-Type: %s\r\n\r\n%s" % (status, kind, text)
+        return record("response", url, block, text, Content_Type="application/http; msgtype=response")
+
+    path = WARC.format(0).replace("/warc/", "/robotstxt/")
+    rules = b"User-agent: *\nDisallow: /private/\n"
+    crawl.server.put(path, robots("https://one.example/robots.txt", 200, rules) + robots("https://two.example/robots.txt", 404, b"none")
+                     + robots("https://three.example/robots.txt", 200, b"PNG", b"image/png"))
+    crawl.server.put(f"crawl-data/{CRAWL}/robotstxt.paths.gz", paths_gz(path))
+    found = read(crawl.source(kind="robotstxt"))
+    assert [(row["url"], row["status"], row["html"]) for row in found["out"]] == [
+        ("https://one.example/robots.txt", 200, rules), ("https://two.example/robots.txt", 404, b"none")]
+    assert [row["reason"] for row in found["dropped"]] == ["content_type"]
+
+
+def test_news_lies_by_year_and_month(crawl):
+    """As its crawler writes it: the headers of a body that was compressed, and the body as it was unpacked."""
+    path = "crawl-data/CC-NEWS/2024/03/CC-NEWS-20240301005656-02345.warc.gz"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Encoding: gzip\r\n\r\n"
+    crawl.server.put(path, record("request", URLS[0], b"GET / HTTP/1.1\r\n\r\n", Content_Type="application/http; msgtype=request")
+                     + record("response", URLS[0], head + body(0), body(0), Content_Type="application/http; msgtype=response"))
+    for month in ("02", "03"):
+        crawl.server.put(f"crawl-data/CC-NEWS/2024/{month}/warc.paths.gz", paths_gz(path.replace("/03/", f"/{month}/")))
+    [row] = read(crawl.source(snapshots=["CC-NEWS-2024-03"]))["out"]
+    assert (row["url"], row["html"], row["snapshot"], row["charset"]) == (URLS[0], body(0), "CC-NEWS-2024-03", "utf-8")
+    assert len(crawl.source(snapshots=["CC-NEWS-2024-02..CC-NEWS-2024-03"]).units()) == 2
+
+
 def test_the_index_server_names_single_pages(crawl):
     found = read(crawl.source(urls=["*.one.example"], languages=["deu"]))
     assert [(row["url"], row["languages"], row["html"]) for row in found["out"]] == [
@@ -146,6 +194,22 @@ def test_the_parquet_index_knows_languages_alone_and_reads_what_it_must(crawl):
     assert [row["url"] for row in read(source)["out"]] == [URLS[0], URLS[1]]
     assert source.units()[0].key != crawl.source(index="table", urls=["two.example/*"]).units()[0].key
     check_source(source)
+    check_source(crawl.source(index="table", languages=["deu", "eng"]))
+
+
+def test_each_row_group_of_the_parquet_index_is_in_one_unit(crawl):
+    rows = [{"url_surtkey": f"example)/{n:02}", "url": URLS[0], "fetch_status": 200, "content_languages": "deu", "content_digest": None,
+             "warc_filename": f"{n}", "warc_record_offset": n, "warc_record_length": 1} for n in range(23)]
+    for groups, busy in ((1, 1), (5, 5), (23, 8)):
+        out = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows), out, row_group_size=-(-23 // groups))
+        crawl.server.put("cc-index/subset=warc/part-0.parquet", out.getvalue())
+        crawl.server.put(f"crawl-data/{CRAWL}/cc-index-table.paths.gz", paths_gz("cc-index/subset=warc/part-0.parquet"))
+        source = crawl.source(index="table", languages=["deu"])
+        units = source.units()
+        named = [[row["offset"] for outputs in source.read(unit) for row in outputs["failed"].rows.to_pylist()] for unit in units]
+        assert (len({unit.key for unit in units}), sum(map(bool, named))) == (8, busy)
+        assert [offset for some in named for offset in some] == list(range(23))
 
 
 @pytest.mark.parametrize(("pattern", "key", "meant"), [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -25,7 +27,9 @@ from curator_text.read.warc_tape import Tape
 
 CRAWL_SCHEMA = pa.schema([*SCHEMA, ("snapshot", pa.string()), ("languages", pa.string())])
 _INDEX_BYTES = 100_000  # about how much of the index a page of its answer is
-_TABLE_BYTES = 1_000_000_000
+_TABLE_BYTES = 1_000_000_000  # about; a share of the row groups is a share of these
+_SHARES = 8
+_ABOUT = re.compile(rb'"WARC-Type"\s*:\s*"(\w+)"')
 
 
 @dataclass(kw_only=True)
@@ -41,8 +45,8 @@ class CommonCrawl(WebSource):
 
     `snapshots`: crawls, such as `CC-MAIN-2024-10` (also `2024-10`), `CC-NEWS-2024-03`, ranges
     (`CC-MAIN-2023-50..CC-MAIN-2024-10`), or `latest`, which is another one next month. `kind` of archives:
-    `warc` (pages), `wet` (their text), `wat` (what is known of each, as JSON in `html`), `robotstxt`,
-    `non200responses`. `files`: so many of each crawl, evenly spread over its list; null for all.
+    `warc` (pages), `wet` (their text), `wat` (what is known of each page, as JSON in `html`), `robotstxt` (the
+    robots.txt of hosts, whatever the status), `non200responses`. `files`: so many of each crawl, evenly spread over its list; null for all.
 
     `urls`: only pages like these, as the index knows them: `*.example.org` a domain with all below it,
     `example.org/news/*` what begins so, `example.org/a` one page. Patterns must not overlap, or pages come
@@ -56,7 +60,8 @@ class CommonCrawl(WebSource):
     and index lie, a mirror, a folder, or `s3://commoncrawl` (which wants credentials). `contact`,
     `connections`, `delay_s`, `retries`, `backoff_s`, `private`, `storage_options`: see docs/text-get.md.
 
-    A unit, what is done again after a crash, is an archive, a page of the server's answer, or a Parquet file.
+    A unit, what is done again after a crash, is an archive, a page of the server's answer, or an eighth of the
+    row groups of a Parquet file (with `urls`, which few of them have, the file).
 
     Source: https://commoncrawl.org/get-started.
     """
@@ -141,7 +146,10 @@ class CommonCrawl(WebSource):
         paths = spread([path for path in listed if "/subset=warc/" in path], self.files)
         asked_for = repr((sorted(self.urls or []), self._condition())).encode()
         wanted = hashlib.blake2b(asked_for, digest_size=8).hexdigest()
-        return [_unit(joined(self.base_url, path), _TABLE_BYTES, wanted) for path in paths]
+        cuts = [_TABLE_BYTES * at // _SHARES for at in range(_SHARES + 1)] if not self.urls else [0, None]
+        return [Unit((SourceRange(uri=joined(self.base_url, path), size_bytes=_TABLE_BYTES, version=wanted,
+                                  start=start, stop=stop),))
+                for path in paths for start, stop in pairwise(cuts)]
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows = Rows(CRAWL_SCHEMA)
@@ -158,6 +166,8 @@ class CommonCrawl(WebSource):
         wanted = _is_known if self.kind == "wat" else is_document
         with web.open(part.uri) as file:
             for record in records(Tape(file), wanted, self.max_record_bytes):
+                if self.kind == "wat" and isinstance(record, Record) and not _is_of_page(record):
+                    continue
                 more = {"snapshot": _snapshot_of(part.uri),
                         "languages": record.headers.get("warc-identified-content-language")}
                 pages.add(rows, part.uri, verified(record), more)
@@ -168,7 +178,8 @@ class CommonCrawl(WebSource):
         if self.index == "api":
             found: Iterator[Place | Unreadable] = crawl_index.places_of_page(web, part.uri)
         else:
-            found = crawl_index.places_of_table(web, part.uri, self.urls or [], self._condition())
+            share = (part.start / _TABLE_BYTES, (part.stop or _TABLE_BYTES) / _TABLE_BYTES)
+            found = crawl_index.places_of_table(web, part.uri, self.urls or [], self._condition(), share)
         for place in found:
             if isinstance(place, Unreadable):
                 rows.fail({"id": f"{part.uri}@{place.at}", "source": part.uri}, ValueError(place.why))
@@ -203,8 +214,8 @@ class CommonCrawl(WebSource):
         return crawl_index.condition(self.statuses, self.languages, self.where)
 
 
-def _unit(uri: str, size_bytes: int, version: str = "") -> Unit:
-    return Unit((SourceRange(uri=uri, size_bytes=size_bytes, version=version),))
+def _unit(uri: str, size_bytes: int) -> Unit:
+    return Unit((SourceRange(uri=uri, size_bytes=size_bytes),))
 
 
 def _moved(record: Record | Broken, offset: int) -> Record | Broken:
@@ -214,8 +225,15 @@ def _moved(record: Record | Broken, offset: int) -> Record | Broken:
 
 
 def _is_known(headers: Headers) -> bool:
-    """Whether a record of a WAT file is about a document."""
+    """Whether a record of a WAT file is about a record of an archive."""
     return headers.get("warc-type", "").lower() == "metadata"
+
+
+def _is_of_page(record: Record) -> bool:
+    """Whether a record of a WAT file is about a response. There is one as well about each request, about what
+    the crawler noted, and about the archive. Quotes within JSON's texts have a backslash, so this is a key."""
+    told = _ABOUT.search(record.block or b"")
+    return told is None or told[1] in (b"response", b"resource", b"revisit")
 
 
 def _snapshot_of(path: str) -> str | None:

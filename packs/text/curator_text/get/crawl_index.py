@@ -107,9 +107,10 @@ def _is_not_found(error: InputError) -> bool:
 # -- the index as Parquet ------------------------------------------------------------------------------------
 
 
-def places_of_table(web: Web, url: str, patterns: Sequence[str], where: str | None) -> Iterator[Place]:
+def places_of_table(web: Web, url: str, patterns: Sequence[str], where: str | None,
+                    share: tuple[float, float]) -> Iterator[Place]:
     """What a file of the index has of these patterns and this condition; row groups whose statistics say that
-    they have nothing are not read.
+    they have nothing are not read. `share`: from and up to which part of its row groups, 0 to 1.
 
     Raises: InputError: it is no such file. RecipeError: the condition does not fit its columns.
     """
@@ -121,7 +122,8 @@ def places_of_table(web: Web, url: str, patterns: Sequence[str], where: str | No
             if missing:
                 raise InputError(f"{url} is no index of a crawl: it has no column {min(missing)}")
             columns = sorted({"url_surtkey"} | (sql.columns_of(where) if where else set()))
-            for group in range(parquet.num_row_groups):
+            count = parquet.num_row_groups
+            for group in (at for at in range(count) if share[0] <= at / count < share[1]):
                 if not patterns or _may_have(parquet, group, ranges):
                     found = _rows(parquet, group, columns, ranges, where)
                     yield from (Place(filename=row["warc_filename"], offset=row["warc_record_offset"],

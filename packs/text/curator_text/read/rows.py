@@ -63,7 +63,8 @@ def read_parts(unit: Unit, rows: Rows, read: Callable[[SourceRange], Iterator[No
         except InputError as error:
             if not is_lasting(error):
                 raise
-            rows.fail({"id": part.uri, "source": part.uri}, error)
+            name = f"{part.uri}@{part.start}" if part.start else part.uri  # another range of it may fail too
+            rows.fail({"id": name, "source": part.uri}, error)
     if rows:
         yield rows.take()
 
