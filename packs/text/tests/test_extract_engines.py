@@ -69,6 +69,8 @@ def test_markdown_has_headings_lists_and_code(engine):
         assert "With [a link](/x) and" in text
     if engine == "trafilatura":
         assert "| name | size |" in text
+    if engine == "resiliparse":
+        assert "\n\n| name | size |\n| --- | --- |\n| one | 1 |\n\n" in text
 
 
 def test_nested_lists_and_links_as_markdown():
@@ -78,6 +80,24 @@ def test_nested_lists_and_links_as_markdown():
             "<li>w<pre>a\n  b</pre></li></ol>")
     assert of_minimal_html(html) == ("## A [b](u)\n\none\ntwo < 3\n\n1. x\n   - y\n   - z\n2. w\n\n   ```\n   a\n"
                                      "     b\n   ```")
+
+
+def test_tables_of_data_are_markdown_and_those_that_lay_out_a_page_are_text():
+    head = f"<html><body><main><article><p>{SENTENCES}</p>"
+    data = ("<table><caption>Sizes of <i>things</i></caption><tr><th>a<br>b</th><th colspan=2>wide</th></tr>"
+            "<tr><td rowspan=2>x|y</td><td><a href='/u'>1</a><script>no()</script></td><td><math><mi>q</mi></math></td></tr>"
+            "<tr><td>2</td><td>。</td></tr><tr></tr></table>")
+    table = "Sizes of things\n\n| a b | wide |  |\n| --- | --- | --- |\n| x\\|y | 1 | $q$ |\n|  | 2 | 。 |"
+    layout = ["<tr><td>Menu</td><td><h2>News</h2></td></tr><tr><td>1</td><td>2</td></tr>", "<tr><td>alone</td></tr><tr><td>two</td></tr>",
+              "<tr><td>one row</td><td>only</td></tr>", "<tr><td colspan=999>n</td></tr>" * 11]
+    text = read_page(f"{head}{data}<p>After it.</p>" + "".join(f"<table>{one}</table>" for one in layout), Options(markdown=True)).text
+    assert f"\n\n{table}\n\nAfter it." in text
+    assert text.count("\n| ---") == 1
+    for said in ("News", "alone", "one row"):
+        assert said in text
+    assert "[1](/u)" in read_page(head + data, Options(markdown=True, links=True)).text
+    assert "wide" not in read_page(head + data, Options(markdown=True, tables=False)).text
+    assert "---" not in read_page(head + data, Options()).text
 
 
 @pytest.mark.parametrize(("html", "said"), [

@@ -53,8 +53,8 @@ class ExtractHtml(Stage):
 
     `engine`: `resiliparse` is the fastest. `trafilatura` (FineWeb, RefinedWeb) and `justext` (Nemotron-CC) want
     `pip install 'curator-text[extract]'`, and work in a process beside the worker, which is killed when a page
-    takes over `page_seconds` of CPU time. `output`: `markdown` keeps headings, lists, code blocks, with
-    trafilatura also tables and emphasis, with `links` the links. `maths`: formulas (MathML, KaTeX, MathJax,
+    takes over `page_seconds` of CPU time. `output`: `markdown` keeps headings, lists, code blocks, tables (not
+    with jusText), with trafilatura also emphasis, with `links` the links. `maths`: formulas (MathML, KaTeX, MathJax,
     Wikipedia's pictures) become LaTeX, `$x^2$`, or `$$x^2$$` where they have lines of their own. `tables`: take
     their text. `comments`: also what readers wrote below an article. `keep_html`: leave the column `html` in
     place. `max_html_bytes`: largest page.
@@ -91,6 +91,7 @@ class ExtractHtml(Stage):
     max_html_bytes: int = 1 << 23
     page_seconds: float = 5.0
 
+    version = 2  # Markdown has tables by resiliparse
     timeout_s = 10.0
     batch_size = 64
     sparse = ("author", "published")

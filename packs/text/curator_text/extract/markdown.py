@@ -15,7 +15,7 @@ def of_minimal_html(text: str) -> str:
     from resiliparse.parse.html import HTMLTree
 
     body = HTMLTree.parse(text).body
-    return _tidy(_blocks(body, 0)) if body is not None else ""
+    return tidy(_blocks(body, 0)) if body is not None else ""
 
 
 def of_paragraphs(paragraphs: Iterable[tuple[str, list[str]]]) -> str:
@@ -48,11 +48,20 @@ def fence(code: str) -> str:
     return f"{ticks}\n{code.strip(chr(10))}\n{ticks}"
 
 
+def table(rows: list[list[str]]) -> list[str]:
+    """The lines of a table: the first row is the head, and all are as wide as the widest."""
+    width = max(map(len, rows))
+    lines = ["| " + " | ".join([*(" ".join(cell.split()).replace("|", "\\|") for cell in row),
+                                *[""] * (width - len(row))]) + " |" for row in rows]
+    return [lines[0], "|" + " --- |" * width, *lines[1:]]
+
+
 def _is_item(block: str) -> bool:
     return block.lstrip().startswith(("- ", "1. "))
 
 
-def _tidy(text: str) -> str:
+def tidy(text: str) -> str:
+    """Without empty lines at its ends and more than one between others."""
     return _MANY_LINES.sub("\n\n", text).strip("\n")
 
 
@@ -80,7 +89,7 @@ def _list(node: Any, depth: int) -> str:
             continue
         number += 1
         sign = f"{number}. " if node.tag == "ol" else "- "
-        text = _tidy(_blocks(item, depth + 1)).strip()
+        text = tidy(_blocks(item, depth + 1)).strip()
         first, *rest = text.split("\n")
         indent = " " * len(sign)
         lines.append("\n".join([sign + first, *(indent + line if line else "" for line in rest)]))

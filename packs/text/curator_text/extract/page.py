@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from curator_text.extract import markdown
 from curator_text.extract.markup import Code, Marks, needs_order, put_in_order
+from curator_text.extract.tables import put_tables_in_order
 
 # In main-content mode resiliparse 2.0 takes a piece of text of one character of three bytes for an icon and
 # drops it: the full stop behind a link in Chinese, a Thai or Hindi letter in bold. Characters for private use
@@ -58,9 +59,12 @@ def read_page(markup: str, options: Options, language: str | None = None) -> Pag
     ordered = needs_order(markup, options.maths, code is not None)
     if ordered:
         put_in_order(tree, marks, options.maths, code)
+    if options.engine == "resiliparse" and options.markdown and options.tables and "<table" in markup.lower():
+        put_tables_in_order(tree, marks, options.links)
     title = " ".join((tree.title or "").replace(_FILLER, "").split()) or None
     if options.engine == "resiliparse":
-        return Page(marks.restore(_by_resiliparse(tree, options)).replace(_FILLER, ""), title)
+        text = marks.restore(_by_resiliparse(tree, options)).replace(_FILLER, "")
+        return Page(markdown.tidy(text) if options.markdown else text, title)
     markup = str(tree) if ordered else markup
     if options.engine == "justext":
         return Page(marks.restore(_by_justext(tree, markup, options, language)), title)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from curator_text.extract.markdown import table as table_lines
+
 HEADING, ITEM, RAW = "\ufdd1", "\ufdd2", "\ufdd3"  # code points that are no characters (Unicode 23.7)
 NO_MARKS = dict.fromkeys(map(ord, (HEADING, ITEM, RAW)))
 TEMPLATES = {"lang": "{2}", "transl": "{3}{2}", "nowrap": "{1}", "nobr": "{1}", "abbr": "{1}", "em": "{1}",
@@ -63,10 +65,7 @@ def table(rows: list[list[str]], markdown: bool) -> str:
         return ""
     if not markdown:
         return "\n" + "\n".join(RAW + " | ".join(row) for row in rows) + "\n"
-    width = max(map(len, rows))
-    lines = ["| " + " | ".join([*(c.replace("|", "\\|") for c in row), *[""] * (width - len(row))]) + " |"
-             for row in rows]
-    return "\n" + "\n".join(RAW + line for line in [lines[0], "|" + " --- |" * width, *lines[1:]]) + "\n"
+    return "\n" + "\n".join(RAW + line for line in table_lines(rows)) + "\n"
 
 
 def put_together(marked: str, notes: list[str], wishes: Wishes) -> str:
