@@ -182,8 +182,8 @@ LINES = {
     "testing": 1271,
     "runtime": 1094,
     "run": 2735,
-    "results": 621,
-    "cli": 439,
+    "results": 1319,
+    "cli": 492,
     ".": 146,
 }
 
@@ -201,7 +201,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 12881
-    assert sum(LINES.values()) <= 30888
+    assert sum(LINES.values()) <= 31639
 
 
 def test_nothing_names_a_machine():

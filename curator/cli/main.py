@@ -12,6 +12,7 @@ import click
 
 from curator.api.errors import CuratorError, FirstError
 from curator.cli.lists import COMMANDS
+from curator.cli.what_if import what_if
 from curator.registry import packs
 
 RAY_HERE = "local or RAY_ADDRESS"
@@ -219,8 +220,8 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for listing in COMMANDS:
-    main.add_command(listing)
+for command in (what_if, *COMMANDS):
+    main.add_command(command)
 
 if __name__ == "__main__":
     sys.exit(main())

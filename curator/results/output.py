@@ -130,6 +130,10 @@ class RunOutput:
         """
         return self._tables.connect()
 
+    def columns(self, place: Place) -> dict[str, str]:
+        """The columns that the files of a place have, with their types in SQL; none of one that is unread."""
+        return self._tables.columns(place)
+
     @property
     def unread(self) -> tuple[Place, ...]:
         """Places whose records are not in `records`: their files are no tables."""

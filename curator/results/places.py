@@ -91,7 +91,9 @@ def _files_of(record: Record) -> Iterator[tuple[_Of, str, int]]:
     """The files of a unit."""
     for name, stage in record.stages.items():
         port, slash, of = name.partition("/")
-        for file in stage.files if port != "spool" else ():
+        for file in stage.files:
+            if file.path.startswith(f"{RUN}/"):
+                continue  # spools and checkpoints: rows on their way
             if slash:
                 yield (port, of, False), file.path, file.rows
             elif file.path.startswith(f"{CLUSTERS}/"):

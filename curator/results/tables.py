@@ -48,6 +48,7 @@ class Tables:
         self._places = [place for place in places if place.kind != CLUSTERS and place.is_read]
         self._scratch = ""  # our own folder, for what memory does not hold and for tables of archives
         self._view = ""
+        self._columns: dict[Place, dict[str, str]] = {}
         self._remote = None if folder.is_local else folder.fsspec()
         self._root = self._written(folder.path_of(""))
 
@@ -78,7 +79,10 @@ class Tables:
             if not self._view:
                 found = [branch for place, files in tables.items()
                          for branch in _branches(db, place, files, self._folder.storage_options)]
-                self._view = " UNION ALL BY NAME ".join([_empty(), *map(self._selected, _settled(found))])
+                found = _settled(found)
+                for branch in found:
+                    self._columns.setdefault(branch.place, {}).update(branch.columns)
+                self._view = " UNION ALL BY NAME ".join([_empty(), *map(self._selected, found)])
             db.execute(f"CREATE VIEW records AS {self._view}")
         except BaseException as error:
             db.close()
@@ -87,6 +91,12 @@ class Tables:
                                    f"{str(error).splitlines()[0]}") from error
             raise
         return db
+
+    def columns(self, place: Place) -> dict[str, str]:
+        """The columns that the files of a place have, with DuckDB's names of their types."""
+        if not self._view:
+            self.connect().close()
+        return self._columns.get(place, {})
 
     def _tables_of(self, place: Place) -> list[str]:
         """The files to read of a place; of archives without tables, one that is made of what they say."""
@@ -101,21 +111,21 @@ class Tables:
         """The query that gives the rows of a branch."""
         columns = []
         for name, kind in branch.columns.items():
-            value = _name(name)
+            value = sql_name(name)
             if branch.reader == "csv" and kind != "VARCHAR":
                 value = f"TRY_CAST({value} AS {kind})"
             if name in branch.as_text:
                 value = f"CAST({value if _sort(kind) == 'plain' else f'to_json({value})'} AS VARCHAR)"
-            columns.append(f"{value} AS {_name(name)}")
+            columns.append(f"{value} AS {sql_name(name)}")
         file = "_file"
         if not branch.indexed:
-            file = (f"CASE WHEN starts_with(_file, {_text(self._root)}) "
+            file = (f"CASE WHEN starts_with(_file, {sql_text(self._root)}) "
                     f"THEN substr(_file, {len(self._root) + 1}) ELSE _file END")
         given = branch.columns | ({"_file": "VARCHAR"} if branch.indexed else {})
-        types = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in given.items())
+        types = ", ".join(f"{sql_text(name)}: {sql_text(kind)}" for name, kind in given.items())
         call = branch.call + {"json": f", columns = {{{types}}})", "csv": ", all_varchar = true)",
                               "parquet": ")"}[branch.reader]
-        columns += [f"{_text(branch.place.kind)} AS _place", f"{_text(branch.place.stage)} AS _stage",
+        columns += [f"{sql_text(branch.place.kind)} AS _place", f"{sql_text(branch.place.stage)} AS _stage",
                     f"{file} AS _file"]
         return f"SELECT {', '.join(columns)} FROM {call}"
 
@@ -128,7 +138,7 @@ def _branches(db: Any, place: Place, files: list[str], storage: dict[str, Any] |
         yield from _parquet(db, place, files)
         return
     if place.format == "csv":
-        options = (f"delim = {_text(_delimiter(files[0], storage))}, quote = '\"', escape = '\"', "
+        options = (f"delim = {sql_text(_delimiter(files[0], storage))}, quote = '\"', escape = '\"', "
                    "header = true, union_by_name = true, filename = '_file', "
                    f"max_line_size = {OBJECT_BYTES >> 2}")
         call = f"read_csv({_list(files)}, {options}"
@@ -219,13 +229,15 @@ def _empty() -> str:
     return f"SELECT {', '.join(columns)} WHERE false"
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
+    """A text in SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
-def _name(column: str) -> str:
+def sql_name(column: str) -> str:
+    """The name of a column in SQL."""
     return '"' + column.replace('"', '""') + '"'
 
 
 def _list(values: Iterable[str]) -> str:
-    return f"CAST([{', '.join(map(_text, values))}] AS VARCHAR[])"
+    return f"CAST([{', '.join(map(sql_text, values))}] AS VARCHAR[])"

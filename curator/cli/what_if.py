@@ -1,0 +1,52 @@
+"""`curator what-if` and `curator recut`: other thresholds, told and made."""
+
+from __future__ import annotations
+
+import click
+
+from curator.api.errors import CuratorError
+
+RULES = click.option("--rules", multiple=True, metavar="[STEP=]FILE",
+                     help="A rule set (YAML) in place of all conditions of a drop step.")
+SET = click.option("--set", "settings", multiple=True, metavar="PATH=CONDITION",
+                   help="Another condition, for example steps.quality.too_short='word_count < 40'; `false` "
+                        "drops nothing.")
+
+
+@click.command("what-if", short_help="Show what other thresholds would have done to a run.")
+@click.argument("folder", metavar="RUN")
+@SET
+@RULES
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def what_if(folder: str, settings: tuple[str, ...], rules: tuple[str, ...], as_json: bool) -> None:
+    """Show what other conditions of drop steps would have done to the run in the folder RUN: both funnels,
+    what changes hands, and examples. It is told from what the run wrote; nothing runs or is written.
+    """
+    from curator.results.what_if import what_if as ask
+    from curator.results.what_if_text import show_what_if
+
+    out, overrides = opened(folder, settings, rules)
+    answer = ask(out, overrides)
+    if not as_json:
+        show_what_if(answer)
+        return
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(answer, enc_hook=str)))
+
+
+def opened(folder: str, settings: tuple[str, ...], rules: tuple[str, ...]):
+    """The output of the run, and what is to be another value in its recipe."""
+    from curator.results import RunOutput
+    from curator.results.edits import with_rules
+
+    out, overrides = RunOutput.open(folder), {}
+    for one in rules:
+        overrides |= with_rules(out, one)
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise CuratorError(f"--set {setting!r}: write it as PATH=CONDITION, for example "
+                               "steps.quality.too_short='word_count < 40'")
+        overrides[key.strip()] = value
+    return out, overrides

@@ -1,0 +1,135 @@
+"""What other rules would have done, as text of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from curator.api.format import count, plural, short_path, shorten
+from curator.results.what_if import Row, WhatIf
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDTH_MAX = 100
+PLAIN_WIDTH = 80
+MOVES_MAX = 12
+EXCERPT = 160
+
+
+def show_what_if(answer: WhatIf, file: IO[str] | None = None) -> None:
+    """Print it: both funnels, what changes hands, examples, and what is not told."""
+    from rich.console import Console
+
+    console = Console(file=file, highlight=False)
+    width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
+    with console.capture() as captured:
+        for part in (*_rules(answer), "", _funnel(answer), *_moves(answer), *_shares(answer),
+                     *_examples(answer), *_notes(answer)):
+            console.print(part, width=width, markup=False)
+    text = captured.get()
+    if not console.is_terminal:
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    console.file.write(text)
+    console.file.flush()
+
+
+def _table(**options: Any) -> Table:
+    from rich.table import Table
+
+    return Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim", **options)
+
+
+def _rules(answer: WhatIf) -> Iterator[str]:
+    for edit in answer.edits:
+        for reason, before, after in edit.changes:
+            where = f"{edit.stage}: {reason}: "
+            yield (f"{where}{before} -> {after}" if before is not None and after is not None
+                   else f"{where}{after} (new)" if before is None else f"{where}{before} -> gone")
+
+
+def _funnel(answer: WhatIf) -> Table:
+    """The stages from the first edited one on; of reasons those whose number changes."""
+    first = min(at for at, row in enumerate(answer.funnel) if row.stage in {e.stage for e in answer.edits})
+    table = _table(expand=True)
+    table.add_column("go on from", no_wrap=True, overflow="ellipsis", ratio=1)
+    for title in ("before", "after", ""):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in answer.funnel[first:]:
+        table.add_row(row.stage, count(row.before), _after(row), _signed(row.after - row.before, row.open))
+        for reason, (before, after) in row.reasons.items():
+            if before != after:
+                table.add_row(f"    dropped: {reason}", count(before), count(after), _signed(after - before),
+                              style="yellow")
+    return table
+
+
+def _after(row: Row) -> str:
+    return f"{count(row.after)} to {count(row.after + row.open)}" if row.open else count(row.after)
+
+
+def _signed(change: int, more: int = 0) -> str:
+    text = f"{change:+,}" if change else "" if more else "="
+    return f"{text}{f' +{more:,}?' if more else ''}".strip()
+
+
+def _moves(answer: WhatIf) -> Iterator[Any]:
+    if not answer.moves:
+        yield "\nno record would end elsewhere"
+        return
+    table = _table()
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("before", overflow="fold")
+    table.add_column("after", overflow="fold")
+    for move in answer.moves[:MOVES_MAX]:
+        table.add_row(count(move.records), str(move.before), str(move.after))
+    if rest := answer.moves[MOVES_MAX:]:
+        table.add_row(count(sum(move.records for move in rest)), f"in {plural(len(rest), 'other way')}", "")
+    yield from ("", table)
+
+
+def _shares(answer: WhatIf) -> Iterator[Any]:
+    for column, shares in answer.by.items():
+        if len(shares) > 1 or (shares and column == "source"):
+            table = _table()
+            for title, side in ((column, "left"), ("back", "right"), ("lost", "right")):
+                table.add_column(title, justify=side, no_wrap=True)
+            for share in shares:
+                table.add_row(short_path(share.value, 50) or "none", count(share.back), count(share.lost))
+            yield from ("", table)
+
+
+def _examples(answer: WhatIf) -> Iterator[Any]:
+    for title, examples in (("brought back", answer.back), ("lost", answer.lost)):
+        if examples:
+            yield f"\n{title}, for example"
+        for example in examples:
+            rest = dict(example)
+            record, before, after = rest.pop("id"), rest.pop("before"), rest.pop("after")
+            rest.pop("source", None)
+            values = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                      for name, value in rest.items() if value is not None and not isinstance(value, str)]
+            texts = [value for value in rest.values() if isinstance(value, str)]
+            yield _indented(2, shorten(_plain(str(record)), 200))
+            yield _indented(4, f"{before} -> {after}" + f" ({', '.join(values)})" * bool(values))
+            if texts:
+                yield _indented(4, shorten(_plain(max(texts, key=len)), EXCERPT), "dim")
+
+
+def _indented(by: int, text: str, style: str = "") -> Any:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text, style, overflow="fold"), (0, 0, 0, by))
+
+
+def _plain(text: str) -> str:
+    """Without what a terminal would obey."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _notes(answer: WhatIf) -> Iterator[str]:
+    if answer.notes:
+        yield ""
+    for note in answer.notes:
+        yield f"note: {note}"
