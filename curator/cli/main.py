@@ -117,10 +117,12 @@ def main() -> None:
 @click.option("--metrics-port", metavar="PORT",
               help="Serve metrics to Prometheus: a port, or HOST:PORT to let others in.")
 @mode_option
+@click.option("--stages", is_flag=True,
+              help="Show a line for each stage: rows in and out, rate, queue, workers, busy cores.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
 def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None,
         prune: bool, yes: bool,
-        replace: bool, mode: Any, metrics_port: str | None, quiet: bool) -> None:
+        replace: bool, mode: Any, metrics_port: str | None, stages: bool, quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
@@ -134,7 +136,7 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     if not quiet and pipeline.settings.out is not None:
         for folder in elsewhere(pipeline):
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
-    progress = None if quiet else Progress()
+    progress = None if quiet else Progress(stages=stages)
     try:
         result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
                               prune=(lambda lost: click.echo(lost, err=True)) if prune else False,

@@ -35,6 +35,7 @@ def check(state: State) -> None:
             if call.kind == "read" and state.units[call.units[0][0]].attempt == call.units[0][1]:
                 live[call.units[0][0]] += 1
     assert live.keys() <= state.units.keys(), "rows of a unit that has ended"
+    assert state.read_bytes == sum(unit.read_bytes for unit in state.units.values())
     came: Counter[tuple] = Counter()  # rows of all units, by step
     went: Counter[tuple] = Counter()  # and port
     for unit in state.units.values():

@@ -268,6 +268,7 @@ class UnitState:
     # restarts that the unit itself was to blame for, by operator
     blames: dict[int, int] = field(default_factory=dict)
     live: int = 0  # slices of this attempt in queues, groups and calls, plus its read
+    read_bytes: int = 0  # so far its source has come in this attempt
     counts: dict[tuple[int, int], Counts] = field(default_factory=dict)  # by operator and step
     touched: dict[int, int] = field(default_factory=dict)  # sticky operators that saw it, and the queue there
     flushing: int = 0  # flush calls not yet answered

@@ -88,10 +88,12 @@ class Output:
 
 @dataclass(slots=True, frozen=True)
 class UnitInfo:
-    """What a worker is told of a unit: what to read, and how its files are called."""
+    """What a worker is told of a unit: what to read, how its files are called, and as how many bytes it
+    counts (what is read in its place may have others)."""
 
     unit: Unit
     name: str
+    size_bytes: int = 0
 
 
 CallKind = Literal["read", "process", "flush"]
@@ -130,15 +132,17 @@ CountsByUnit = Mapping[int, Mapping[int, Counts]]  # by unit and step
 @dataclass(slots=True)
 class Emitted:
     """A part of a call's answer; the worker waits for `Resume` before it sends the next. `counts`: since the
-    part before. `errors`: the first of each step that this worker met."""
+    part before. `errors`: the first of each step that this worker met. `read_bytes`: of the unit that a read
+    has come to."""
 
     call: int
     outputs: tuple[Output, ...] = ()
     counts: CountsByUnit = field(default_factory=dict)
     errors: tuple[FirstError, ...] = ()
+    read_bytes: int = 0
 
     def __reduce__(self) -> tuple:
-        return Emitted, (self.call, self.outputs, self.counts, self.errors)
+        return Emitted, (self.call, self.outputs, self.counts, self.errors, self.read_bytes)
 
 
 @dataclass(slots=True, frozen=True)
@@ -164,8 +168,8 @@ class Refitted:
 
 @dataclass(slots=True)
 class Done:
-    """A call's answer, or the last part of it. `outputs`, `counts`, `errors`: as in `Emitted`. `exhausted`:
-    the operator's stage wants no more rows. `flushed`: what a flush gave."""
+    """A call's answer, or the last part of it. `outputs`, `counts`, `errors`, `read_bytes`: as in `Emitted`.
+    `exhausted`: the operator's stage wants no more rows. `flushed`: what a flush gave."""
 
     call: int
     outputs: tuple[Output, ...] = ()
@@ -175,10 +179,11 @@ class Done:
     flushed: Flushed | None = None
     refitted: tuple[Refitted, ...] = ()
     errors: tuple[FirstError, ...] = ()
+    read_bytes: int = 0
 
     def __reduce__(self) -> tuple:
         return Done, (self.call, self.outputs, self.counts, self.seconds, self.exhausted, self.flushed,
-                      self.refitted, self.errors)
+                      self.refitted, self.errors, self.read_bytes)
 
 
 @dataclass(slots=True, frozen=True)

@@ -221,6 +221,7 @@ class Scheduler:
             self.state.pause(call)
             self._answers(call, event.outputs)
             self._count_call(call, event.counts)
+            self._has_read(call, event.read_bytes)
 
     def _must_be_repeatable(self, call: CallState) -> bool:
         """These rows have killed before: nothing of the answer is sent on before its end."""
@@ -238,6 +239,7 @@ class Scheduler:
         self._answers(call, call.kept + event.outputs if call.kept else event.outputs)
         for counts in (*call.kept_counts, event.counts):
             self._count_call(call, counts)
+        self._has_read(call, event.read_bytes)
         if call.kind == "process" and not call.emitted_early:
             gap_s = state.now - call.began - event.seconds
             state.gap_s += 0.1 * ((gap_s if gap_s > 0 else 0.0) - state.gap_s)
@@ -264,11 +266,18 @@ class Scheduler:
         if call.kind == "read":
             call.read += sum(c.rows_in for by_step in counts.values() for c in by_step.values())
 
+    def _has_read(self, call: CallState, nbytes: int) -> None:
+        if call.kind == "read":
+            unit = self.state.units[call.units[0][0]]
+            if unit.attempt == call.units[0][1]:
+                self.state.has_read(unit, nbytes)
+
     def _answers(self, call: CallState, outputs: Sequence[Output]) -> None:
         operator = self.state.operators[call.operator]
         self.state.unreserve(call)
         delivered = self.state.deliver(operator, call, outputs)
-        if call.kind != "flush":
+        # a part without rows only says how far a read is: what the next one brings is as unknown as before
+        if call.kind != "flush" and (outputs or not call.paused):
             operator.learn(delivered, call.nbytes)
 
     def _ignore(self, outputs: Sequence[Output]) -> None:

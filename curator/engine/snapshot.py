@@ -25,3 +25,9 @@ def snapshot_of(state: State) -> dict[str, Any]:
               "gpus_used": n.node.gpus - sum(n.gpu_free)} for n in state.nodes.values()]
     budget = sum(n.node.budget_bytes for n in state.nodes.values())
     return {"operators": operators, "nodes": nodes, "live_bytes": state.live_bytes, "budget_bytes": budget}
+
+
+def running_s(state: State, now: float) -> float:
+    """Seconds that calls have worked for which they have not answered."""
+    heads = (worker.calls[0] for worker in state.workers.values() if worker.calls)
+    return sum(now - call.began for call in heads if not call.paused)

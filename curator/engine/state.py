@@ -66,6 +66,7 @@ class State:
         # rows and seconds of units that have not ended, by operator and step
         self.under_way: dict[tuple[int, int], Counts] = {}
         self.read, self.failed = 0, 0  # records of finished units and of those under way
+        self.read_bytes = 0  # of the source, of units under way
         self.errors: dict[str, FirstError] = {}  # the first of each stage
         self.stopped: Stop | None = None  # why the run ends early
         self.repeated = False  # a unit was begun more than once
@@ -225,6 +226,7 @@ class State:
     def take_counts(self, unit: UnitState, void: bool = False) -> dict[tuple[int, int], Counts]:
         """What was counted for a unit, which is under way no longer; or begins again, so that they are
         `void`."""
+        self.has_read(unit, 0)
         counts, unit.counts = unit.counts, {}
         for at, counted in counts.items():
             self.under_way[at].shift(counted, -1)
@@ -232,6 +234,11 @@ class State:
                 self.failed -= counted.failed
                 self.read -= counted.rows_in if at[0] == unit.source else 0
         return counts
+
+    def has_read(self, unit: UnitState, nbytes: int) -> None:
+        """So far the source of a unit under way has come."""
+        self.read_bytes += nbytes - unit.read_bytes
+        unit.read_bytes = nbytes
 
     def saw(self, *errors: FirstError) -> None:
         for error in errors:

@@ -27,6 +27,7 @@ from curator.api.errors import CuratorError, InputError, RecipeError
 from curator.api.keys import shard_of
 from curator.api.stage import Sink, Source, SourceRange, Unit, Writer, WrittenFile, setting
 from curator.io.files.folder import FileInfo, Folder, Output
+from curator.io.files.reading import has_read
 from curator.io.payloads import LENGTH, pack, unpack
 from curator.io.units import plan_units
 
@@ -113,7 +114,7 @@ class FromSpool(Source):
         shards = range(unit.first, unit.stop) if isinstance(unit, Shard) else None
         for part in unit.parts:
             with folder.open_file(part.uri) as file:
-                yield from _read_file(file, folder.path_of(part.uri), shards, columns, kind)
+                yield from _read_file(file, folder.path_of(part.uri), part.uri, shards, columns, kind)
 
 
 @dataclass(kw_only=True)
@@ -223,10 +224,12 @@ def to_table(batch: Batch) -> pa.Table:
     return table
 
 
-def _read_file(file: Any, uri: str, shards: range | None, columns: Collection[str] | None,
+def _read_file(file: Any, uri: str, name: str, shards: range | None, columns: Collection[str] | None,
                kind: type[Batch]) -> Iterator[Batch]:
+    """`name`: what the unit calls the file."""
     for segment in _index(file, uri):
         if (shards is None or segment["shard"] in shards) and issubclass(kind_of(segment["kind"]), kind):
+            has_read(name, segment["at"])
             window = pa.PythonFile(_Window(file, segment["at"], segment["bytes"]), mode="r")
             try:
                 yield from _segment(window, kind_of(segment["kind"]), columns)

@@ -15,12 +15,14 @@ from curator.api.stage import Stateful, Unit
 from curator.engine.events import Action, Commit, Evidence, Report, StartWorker, Stop
 from curator.engine.protocol import UnitInfo
 from curator.engine.scheduler import Scheduler
+from curator.engine.state import State
 from curator.io.files.folder import Folder
 from curator.observe.live.observer import Observer
 from curator.pipeline.plan import Phase
 from curator.run.folder.ledger import Ledger, begins_behind, kept
 from curator.run.folder.lock import Lock
 from curator.run.profiles import load_profiles, save_profiles
+from curator.run.reading import Reading, described
 from curator.runtime.local import InlineRuntime, LocalRuntime
 from curator.runtime.workers import Job
 from curator.worker.processes import Processes
@@ -113,10 +115,7 @@ class Loop:
         self.units = [unit for _, unit, _ in todo] + done
         alike: dict[tuple, tuple] = {}  # most units need the same
         self.todo = [alike.setdefault(task, task) for task in ((source, need) for source, _, need in todo)]
-        self.sizes = array("q", (u.size_bytes for u in self.units))
-        self.bytes_total = sum(self.sizes)
-        self.bytes_done = sum(self.sizes[len(self.todo):])  # of finished units
-        self.bytes_unread = 0, 0  # so many units that stay unread, as they were last counted, and their bytes
+        self.reading = Reading(array("q", (u.size_bytes for u in self.units)), len(self.todo))
         self.sidecars: dict[str, dict[int, str]] = {}  # by step and unit
         index_of: dict[str, int] = {}
         for step in phase.steps:
@@ -204,7 +203,7 @@ class Loop:
     def _commit(self, commit: Commit) -> None:
         unit = self.units[commit.unit]
         self.ledger.add(self.phase, unit, commit, self.units)
-        self.bytes_done += self.sizes[commit.unit]
+        self.reading.done += self.reading.sizes[commit.unit]
         for step, name in commit.snapshots.items():
             self.sidecars.setdefault(step, {})[commit.unit] = name
 
@@ -218,7 +217,8 @@ class Loop:
         given = self.units[unit]
         source, need = self.todo[unit]
         read = self.ledger.kept_of(self.phase, given, need) if source == self.phase.replay else given
-        return UnitInfo(read, self.ledger.part_name(given, attempt))
+        return UnitInfo(read, self.ledger.part_name(given, attempt),
+                        given.size_bytes)
 
     def _restore(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
         """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""
@@ -247,13 +247,18 @@ class Loop:
             return self.busy
         return {o.plan.name: o.busy_s for o in self.scheduler.state.operators}
 
+    @property
+    def state(self) -> State | None:
+        """What the scheduler knows; None when nothing is to do."""
+        return None if self.scheduler is None else self.scheduler.state
+
     def progress(self) -> dict[str, int]:
-        """How far it is: units and bytes, done and in all."""
-        if self.scheduler is None:
-            return {"units_done": len(self.units), "units_total": len(self.units),
-                    "bytes_done": self.bytes_total, "bytes_total": self.bytes_total}
-        unread = self.scheduler.state.units.unread
-        if len(unread) != self.bytes_unread[0]:
-            self.bytes_unread = len(unread), sum(self.sizes[unit] for unit in unread)
-        return {"units_done": len(self.units) - self.scheduler.state.open, "units_total": len(self.units),
-                "bytes_done": self.bytes_done + self.bytes_unread[1], "bytes_total": self.bytes_total}
+        """How far it is: units and bytes, done and in all, and bytes that were read."""
+        units, state = len(self.units), self.state
+        return {"units_done": units - (state.open if state else 0), "units_total": units,
+                **self.reading.bytes(state)}
+
+    def being_read(self, most: int) -> list[dict[str, Any]]:
+        """Units that are being read, the first `most`: how they are called, bytes and records so far."""
+        return [described(unit, self.units[unit.index].label, self.reading.sizes[unit.index])
+                for unit in self.reading.units(self.state)[:most]]

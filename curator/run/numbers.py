@@ -29,8 +29,9 @@ from curator.observe.stats import (
     summarise,
     with_parts,
 )
-from curator.pipeline.plan import Plan
+from curator.pipeline.plan import Operator, Plan
 from curator.run.loop import Loop
+from curator.run.pace import Pace
 
 ALLOCATE_S = 2.0  # the best allocation is asked for this often, to tell what limits the run
 SHORT_S = 5.0  # a run shorter than this says little about what limits it
@@ -44,6 +45,7 @@ class Numbers:
 
     def __init__(self, plan: Plan, loops: Sequence[Loop], cores: float, about: Mapping[str, Any]) -> None:
         self.plan, self.loops, self.cores, self.about = plan, loops, cores, about
+        self.pace = Pace(plan, loops)
         self.began = time.monotonic()
         steps = plan.steps
         self.steps = {step.name: step for phase in plan.phases for step in phase.steps}
@@ -53,20 +55,21 @@ class Numbers:
         self.reports = {s.name: s.stage.reports for s in steps if s.part_of}
         # asked once: a stage may read them from files
         self.reasons = {s.name: s.stage.reasons() for s in steps}
-        self.read_before = 0  # records, in earlier attempts
         self.errors_before = _errors_in(plan.out.sub("_run"))
         self.best: Allocation | None = None  # the best allocation, when it was asked for last,
-        self.operators: list[str] = []  # of these operators,
+        self.operators: Sequence[Operator] = ()  # of these operators,
         self.allocate_at = 0.0  # and when to ask again
 
     def totals(self) -> dict[str, Counts]:
         """Counts of finished units and of those under way, by stage."""
-        return with_parts(self._by_step(), self.part_of, self.reports)
+        return with_parts(self._shown(self._by_step()), self.part_of, self.reports)
 
     def _by_step(self, lasting: bool = False) -> dict[str, Counts]:
-        """The same by step. `lasting`: not what open units wrote."""
-        found = ((name, counts) for loop in self.loops for name, counts in loop.totals(lasting).items())
-        return {n: c for n, c in found if not (self.steps[n].implicit or self.steps[n].spool)}
+        """The same by step, with the sinks that the plan added. `lasting`: not what open units wrote."""
+        return {name: counts for loop in self.loops for name, counts in loop.totals(lasting).items()}
+
+    def _shown(self, by_step: Mapping[str, Counts]) -> dict[str, Counts]:
+        return {n: c for n, c in by_step.items() if not (self.steps[n].implicit or self.steps[n].spool)}
 
     def read_and_failed(self) -> tuple[int, int]:
         """Records so far."""
@@ -80,17 +83,17 @@ class Numbers:
 
     def snapshot(self) -> dict[str, Any]:
         """The run at this moment, for who watches it."""
-        totals, loop = self.totals(), self.loops[-1]
-        read = sum(c.rows_in for n, c in totals.items() if n in self.sources)
-        seconds = max(1e-3, time.monotonic() - self.began)
-        return {**loop.progress(), "phase": loop.phase.number + 1, "phases": len(self.plan.phases),
-                "records_in": read,
+        by_step, loop = self._by_step(), self.loops[-1]
+        totals = with_parts(self._shown(by_step), self.part_of, self.reports)
+        return {**self.pace.look(by_step, self._cores(), self.sources),
+                "phase": loop.phase.number + 1, "phases": len(self.plan.phases),
+                "seconds": time.monotonic() - self.began,
+                "records_in": sum(c.rows_in for n, c in totals.items() if n in self.sources),
                 "written": sum(c.out.get(WRITTEN, 0) for n, c in totals.items() if n in self.sinks),
                 "dropped": sum(sum(c.dropped.values()) for c in totals.values()),
                 "duplicate": sum(c.duplicate for c in totals.values()),
                 "failed": sum(c.failed for c in totals.values()),
-                "rate": None if loop.phase.number or loop.behind else (read - self.read_before) / seconds,
-                "workers": len(loop.scheduler.state.workers), "limit": self._limit()}
+                "workers": len(loop.scheduler.state.workers), "limit": self._limit(by_step)}
 
     def running(self) -> dict[str, Any]:
         """The stats of a run that works, for `curator show`; without files."""
@@ -98,6 +101,7 @@ class Numbers:
         loop.ledger.elapsed[loop.ledger.run] = time.monotonic() - loop.began
         stats = self._summary("running", "", ())
         stats["first_errors"] = self._first_errors(stats, None)
+        stats["live"] = self.snapshot()
         stats["alive"] = {"host": socket.gethostname(), "pid": os.getpid(), "time": round(time.time(), 3)}
         return stats
 
@@ -116,7 +120,8 @@ class Numbers:
 
     def _summary(self, status: str, message: str,
                  files: Iterator[dict[str, Any]] | tuple[()]) -> dict[str, Any]:
-        by_step = self._by_step(lasting=True)
+        found = self._by_step(lasting=True)
+        by_step = self._shown(found)
         counts = with_parts(by_step, self.part_of, self.reports)
         shown = {name: kind for step in self.plan.steps
                  for name, kind in step.stage.example_columns().items()}
@@ -125,7 +130,7 @@ class Numbers:
                  for loop in self.loops]
         seconds = [sum(loop.ledger.elapsed.values()) for loop in self.loops]
         info = RunInfo(name=self.plan.pipeline.name, status=status, message=message, seconds=sum(seconds),
-                       out=self.plan.out.uri, limit=self._limit(), files=files,
+                       out=self.plan.out.uri, limit=self._limit(found), files=files,
                        units=units[0] if units else {}, example_columns=shown, amounts=summed,
                        about=self.about)
         stats = summarise(info, self._infos(), counts, self._findings(by_step | counts))
@@ -200,20 +205,35 @@ class Numbers:
 
     # -- what limits it --------------------------------------------------------------------------------------
 
-    def _limit(self) -> str:
-        """What holds the run up, in words. Empty before anything was measured."""
-        busy = {(loop.phase.number, name): s for loop in self.loops for name, s in loop.busy_s().items()}
-        total = sum(busy.values())
-        if not total:
+    def _busy_s(self, by_step: Mapping[str, Counts]) -> dict[str, float]:
+        """Seconds of work by stage: parts count for the stage that they are parts of, and all that is written
+        is one."""
+        busy: dict[str, float] = {}
+        for name, counts in by_step.items():
+            writes = isinstance(self.steps[name].stage, Sink) and name not in self.part_of
+            stage = "write" if writes else self.part_of.get(name, name)
+            busy[stage] = busy.get(stage, 0.0) + counts.busy_s
+        return busy
+
+    def _name(self, operator: Operator, by_step: Mapping[str, Counts]) -> str:
+        """An operator by the step that works most."""
+        busy = {step.name: by_step.get(step.name, Counts()).busy_s for step in operator.steps}
+        return operator.name if operator.kind == "sink" else max(busy, key=lambda name: busy[name])
+
+    def _limit(self, by_step: Mapping[str, Counts]) -> str:
+        """What holds the run up, in words. Empty before anything was measured. `by_step`: counts."""
+        total = sum(sum(loop.busy_s().values()) for loop in self.loops)
+        busy = self._busy_s(by_step)
+        if not total or not any(busy.values()):
             return ""
-        busiest = max(busy, key=lambda o: busy[o])
+        busiest = max(busy, key=lambda name: busy[name])
         seconds, cores = time.monotonic() - self.began, self._ask_allocation()
-        name, share = f"{busiest[1]} ({busy[busiest] / total:.0%} of the work)", min(1.0,
-                                                                                     total / seconds / cores)
+        name = f"{busiest} ({busy[busiest] / sum(busy.values()):.0%} of the work)"
+        share = min(1.0, total / seconds / cores)
         if seconds < SHORT_S:
             return f"{name}; in so short a run, starting the workers counts most"
         if self.best is not None and (self.best.sharing or self.best.binding == "gpus"):
-            return in_words(self.best, self.operators)
+            return in_words(self.best, [self._name(operator, by_step) for operator in self.operators])
         if share > 0.7:
             gain = self.best.gains.get("cpu", 0.0) if self.best is not None else 0.0
             more = (f"one more would make the run {gain:.0%} faster" if gain >= 0.01
@@ -225,14 +245,18 @@ class Numbers:
     def _ask_allocation(self) -> float:
         """The cores that there are. Now and then, while everything works, finds the best allocation too."""
         scheduler, now = self.loops[-1].scheduler, time.monotonic()
-        if scheduler is None or not scheduler.state.nodes:
-            return self.cores
-        if not scheduler.finished and now > self.allocate_at:
+        going = scheduler is not None and scheduler.state.nodes and not scheduler.finished
+        if going and now > self.allocate_at:
             best = allocation_of(scheduler.state)
             self.best = best if best.slowest >= 0 or best.sharing else self.best
-            self.operators = [o.plan.name for o in scheduler.state.operators]
+            self.operators = [o.plan for o in scheduler.state.operators]
             self.allocate_at = time.monotonic() + ALLOCATE_S + 50 * (time.monotonic() - now)
-        return sum(n.node.cpus for n in scheduler.state.nodes.values())
+        return self._cores()
+
+    def _cores(self) -> float:
+        scheduler = self.loops[-1].scheduler if self.loops else None
+        nodes = scheduler.state.nodes.values() if scheduler else ()
+        return sum(n.node.cpus for n in nodes) or self.cores
 
 
 def _errors_in(folder: Folder) -> dict[str, FirstError]:

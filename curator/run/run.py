@@ -48,9 +48,9 @@ from curator.run.loop import Labels, Loop, RunContext
 from curator.run.numbers import Numbers
 from curator.worker.imports import modules_of
 
-WATCH_S = 0.2  # watchers are told this often,
-STATS_S = 2.0  # and the numbers of a run are written this often, for `curator show` or after a kill,
-STATS_SHARE = 0.01  # or so seldom that it costs no more than this share of the time
+WATCH_S = 0.2  # watchers are told this often, and
+STATS_S = 2.0  # the numbers of a run are written this often, for `curator show` or after a kill,
+STATS_SHARE = 0.01  # or so seldom that each costs no more than this share of the time
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class _Run:
         self.numbers = Numbers(plan, self.loops, context.machine.cpus, about)
         self.spools = {s.name: (phase.number, s) for phase in plan.phases
                        for s in phase.operators[-1].steps if s.spool}  # who fills them
-        self.watched = self.saved_until = 0.0
+        self.watch_at = self.saved_until = 0.0
 
     def go(self) -> Result:
         folder, observer = self.out.sub("_run"), self.context.observer
@@ -218,7 +218,7 @@ class _Run:
             self.loops.append(loop)
             observer, machine = self.context.observer, self.context.machine
             if not begun:  # the first phase may come again, when a spool is gone
-                observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=loop.bytes_total,
+                observer.begin(units=len(loop.units), skipped=loop.skipped, bytes=loop.reading.total,
                                cores=machine.cpus, gpus=machine.gpus)
                 begun = True
             observer.phase(phase.operators, Labels(loop.units), phase.number + 1, len(self.plan.phases))
@@ -229,7 +229,6 @@ class _Run:
     def _go_through(self, loop: Loop) -> Stop | None:
         limit, before = self.plan.pipeline.settings.max_failed, self.numbers.read_and_failed()
         if not loop.phase.number:
-            self.numbers.read_before = before[0]
             return loop.go(self.context, before, limit)
         # From here on nothing is read that was not counted, so a share of the records is a number.
         stopped = loop.go(self.context, before, failures_allowed(limit, max(before[0], SHARE_OF)))
@@ -276,9 +275,10 @@ class _Run:
         """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which the observer
         is told."""
         observer, scheduler = self.context.observer, self.loops[-1].scheduler
-        if now is not None and self.watch is not None and now - self.watched > WATCH_S:
+        if now is not None and self.watch is not None and now >= self.watch_at:
             self.watch(self.numbers.snapshot())
-            self.watched = now
+            watched = time.monotonic()
+            self.watch_at = now + max(WATCH_S, (watched - now) / STATS_SHARE)
         if scheduler is not None and (now is None or observer.due()):
             began = time.monotonic()
             observer.update(self.numbers.snapshot(), self.numbers.rows(), snapshot_of(scheduler.state), began)

@@ -38,6 +38,7 @@ from curator.api.stage import (
 from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
 from curator.io.files.folder import Folder
+from curator.io.files.reading import Way
 from curator.pipeline.plan import Operator, Step
 from curator.worker.account import count_amounts, count_answer, count_port
 from curator.worker.answer import Answer
@@ -48,6 +49,7 @@ from curator.worker.steps import FULL, WorkingStep
 # a source sends what it has this often, so that the stages after it need not wait:
 READ_PARTS_S = (0.01, 0.2)
 READ_PART_SHARE = 0.05  # as often as makes waiting for leave to go on this share of its time
+ABSORBED_S = 1.0  # a reduction that learns says this often how far it is
 
 Once = Callable[[str, Callable[[], None]], None]
 
@@ -72,6 +74,7 @@ class Runner:
         self.stage: Any = self.steps[0].stage
         self.writers: dict[tuple[int, int], dict[int, Writer]] = {}  # by (unit, attempt) and step
         self.step = 0  # that is at work
+        self.read_share: Callable[[], float] = lambda: 0.0  # of the unit that is read
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -128,12 +131,14 @@ class Runner:
         for step in self.steps:
             step.waiting = Waiting()
         began, paused_s = perf_counter(), 0.0
+        size = call.infos[call.units[0][0]].size_bytes if call.kind == "read" else 0
         try:
             if call.kind == "flush":
                 yield self._flush(call, began)
                 return
             for _ in self._work(call):
-                part = Emitted(call.id, answer.take_rows(), answer.take_counts(), answer.errors.take())
+                part = Emitted(call.id, answer.take_rows(), answer.take_counts(), answer.errors.take(),
+                               int(size * self.read_share()))
                 paused = perf_counter()
                 yield part
                 del part  # where nothing is put elsewhere, these are the batches themselves
@@ -147,10 +152,11 @@ class Runner:
         refitted = answer.take_refitted(call.units[0][0])
         seconds = perf_counter() - began - paused_s
         yield Done(call.id, outputs, answer.take_counts(), seconds, self.exhausted, None, refitted,
-                   answer.errors.take())
+                   answer.errors.take(), size)
 
     def _work(self, call: Call) -> Iterator[None]:
         """What a call of this operator is; yields when a part of the answer should leave."""
+        self.read_share = lambda: 0.0
         if call.kind == "process":
             return self._write(call) if self.operator.kind == "sink" else self._process(call)
         return self._read_internal(call) if self.operator.internal else self._read(call)
@@ -240,6 +246,7 @@ class Runner:
         (index, _), = call.units
         unit, step, answer = call.infos[index].unit, self.steps[0], self.answer
         sent, pause = perf_counter(), READ_PARTS_S[0]
+        self.read_share = Way(unit.parts).share
         counts = answer.count(index, 0)
         try:
             began = sent
@@ -282,8 +289,10 @@ class Runner:
         try:
             if isinstance(self.stage, Reduce):
                 for shard in unit.alone():
-                    yield from self._reduce(index, shard)
+                    before = (shard.first - unit.first) / (unit.stop - unit.first)
+                    yield from self._reduce(index, shard, before, 1 / (unit.stop - unit.first))
             else:
+                self.read_share = Way(unit.parts).share
                 yield from self._read_spool(unit)
         except (StageError, GeneratorExit):
             raise
@@ -304,13 +313,22 @@ class Runner:
                     yield
                     sent = perf_counter()
 
-    def _reduce(self, index: int, shard: Unit) -> Iterator[None]:
-        """A shard: all rows once to learn from, what is made of that, and all rows again to answer them."""
+    def _reduce(self, index: int, shard: Unit, before: float, share: float) -> Iterator[None]:
+        """A shard: all rows once to learn from, what is made of that, and all rows again to answer them.
+        `before`: the share of the unit that is done, `share`: that this shard is."""
         stage, step, reader, began = self.stage, self.steps[0], self.operator.reader, perf_counter()
+        way, passes = Way(shard.parts), 0
+        self.read_share = lambda: before + share * (passes + way.share()) / 2
         stage.clear()
         for batch in gathered(reader.rows(shard, stage.columns, stage.absorbs)):
             self.progress()
             stage.absorb(batch)
+            del batch
+            if perf_counter() - began > ABSORBED_S:  # to say how far it is
+                self.answer.count(index, 0).busy_s += perf_counter() - began
+                yield
+                began = perf_counter()
+        passes = 1
         self.progress()
         for outputs in parts(stage.finish() or ()):
             for port, batch in step.ports(outputs):

@@ -113,8 +113,13 @@ class Clock:
         return self.now
 
 
-SNAPSHOT = {"units_done": 2, "units_total": 8, "bytes_done": 50_000_000, "bytes_total": 200_000_000, "records_in": 12_345, "written": 9_000,
-            "dropped": 3_000, "failed": 3, "duplicate": 0, "rate": 1234.5, "workers": 4, "limit": "waiting for html"}
+STAGES = [{"name": "jsonl", "in": 12_345, "out": 12_345, "failed": 0, "rate": 1234.5, "busy": 0.2, "workers": 1, "operator": 0},
+          {"name": "html", "in": 12_000, "out": 11_000, "failed": 3, "rate": 1200, "busy": 2.71, "workers": 4, "operator": 1,
+           "queue_rows": 345, "queue_bytes": 9_000, "queue_limit": 1 << 20},
+          {"name": "rules", "in": 11_000, "out": 9_000, "failed": 0, "rate": 1100, "busy": 0.04, "workers": 4, "operator": 1}]
+SNAPSHOT = {"share": 0.25, "seconds_left": 32.4, "seconds": 10.0, "units_done": 2, "units_total": 8, "bytes_read": 50_000_000,
+            "bytes_total": 200_000_000, "records_in": 12_345, "written": 9_000, "dropped": 3_000, "failed": 3, "duplicate": 0,
+            "rate": 1234.5, "bytes_rate": 5_000_000, "workers": 4, "limit": "waiting for html", "stages": STAGES}
 
 
 def test_a_log_gets_a_plain_line_every_ten_seconds_and_a_last_one():
@@ -122,26 +127,62 @@ def test_a_log_gets_a_plain_line_every_ten_seconds_and_a_last_one():
     progress = Progress(out, clock)
     for second in range(26):
         clock.now = 100 + second
-        progress.update({**SNAPSHOT, "bytes_done": second * 4_000_000, "units_done": 0})
+        progress.update({**SNAPSHOT, "share": second / 50, "seconds": second, "seconds_left": 50.4 - second})
     progress.close()
     progress.close()
-    told = "12,345 read; 9,000 written; 3,000 dropped; 3 failed; 1,234 records/s; 4 workers"
+    told = ("2 of 8 units, 50.0 MB of 200.0 MB read; 12,345 read; 9,000 written; 3,000 dropped; 3 failed; 1,234 records/s; 5.0 MB/s; "
+            "4 workers")
     assert out.getvalue() == (
-        f"20%; 0 of 8 units, 40.0 MB of 200.0 MB; {told}; 10.0 s so far; about 40.0 s left; waiting for html\n"
-        f"40%; 0 of 8 units, 80.0 MB of 200.0 MB; {told}; 20.0 s so far; about 30.0 s left; waiting for html\n"
-        f"50%; 0 of 8 units, 100.0 MB of 200.0 MB; {told}; 25.0 s so far; about 25.0 s left; waiting for html\n")
+        f"20%; {told}; 10.0 s so far; about 40.0 s left; waiting for html\n"
+        f"40%; {told}; 20.0 s so far; about 30.0 s left; waiting for html\n"
+        f"50%; {told}; 25.0 s so far; about 25.0 s left; waiting for html\n")
 
 
-def test_what_a_resumed_run_began_with_does_not_count_as_speed():
+def test_a_line_for_each_stage():
+    out = io.StringIO()
+    progress = Progress(out, Clock(), stages=True)
+    progress.update(SNAPSHOT)
+    progress.close()
+    assert out.getvalue().split("\n", 1)[1] == """\
+  stage      in     out  rows/s  queue  workers  busy
+  jsonl  12,345  12,345   1,234               1   0.2
+  html   12,000  11,000   1,200    345        4   2.7
+  rules  11,000   9,000   1,100               "   0.0
+"""
+
+
+def test_a_notebook_gets_one_display_that_is_written_over(monkeypatch):
+    import sys
+    from types import ModuleType
+
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data)
+
+    def display(data, raw, display_id):
+        shown.append(data)
+        return Handle()
+
+    class ZMQInteractiveShell:
+        pass
+
+    module, inner = ModuleType("IPython"), ModuleType("IPython.display")
+    module.get_ipython, module.display, inner.display = ZMQInteractiveShell, inner, display
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    monkeypatch.setitem(sys.modules, "IPython.display", inner)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
     clock = Clock()
-    progress = Progress(io.StringIO(), clock)
-    progress.update({"units_done": 5, "units_total": 10})
-    assert progress.seconds_left() is None
-    clock.now += 10
-    progress.update({"units_done": 6, "units_total": 10})
-    progress.update({"units_done": 6, "units_total": 10})
-    assert progress.share() == pytest.approx(0.6)
-    assert progress.seconds_left() == pytest.approx(40)
+    progress = Progress(clock=clock)
+    for second in range(5):
+        clock.now = 100 + second / 2
+        progress.update({**SNAPSHOT, "share": second / 10, "limit": "<script>alert(1)</script>"})
+    progress.close()
+    assert [data["text/plain"][:3] for data in shown] == ["0%;", "20%", "40%", "40%"]
+    assert "<script>" not in shown[-1]["text/html"]
+    assert "&lt;script&gt;" in shown[-1]["text/html"]
+    assert sys.stderr.getvalue() == ""
 
 
 def test_a_terminal_gets_a_panel_at_most_five_times_a_second(monkeypatch):

@@ -13,6 +13,7 @@ from curator.io.files.compression import decompressed, resolve_codec
 from curator.io.files.faults import explained
 from curator.io.files.listing import HIDDEN, expand
 from curator.io.files.local import TEMPORARY, FileInfo, LocalFiles, Output
+from curator.io.files.reading import opened
 from curator.io.files.remote import RemoteFiles
 
 __all__ = ["FileInfo", "Folder", "Output", "list_files", "open_input"]
@@ -186,4 +187,6 @@ def open_input(uri: str, storage_options: dict[str, Any] | None = None,
     """
     codec = resolve_codec(uri, compression)
     with _files("read", uri, storage_options) as files:
-        return decompressed(files.read(files.full(uri)), codec, uri)
+        raw = files.read(files.full(uri))
+        opened(uri, raw)
+        return decompressed(raw, codec, uri)

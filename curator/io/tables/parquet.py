@@ -15,6 +15,7 @@ from curator.api.errors import InputError
 from curator.api.stage import Outputs, SourceRange
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, Output, open_input
+from curator.io.files.reading import has_read
 from curator.io.sink import Encoder, FileSink
 from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen, conform
@@ -73,11 +74,15 @@ class Parquet(FileSource):
         row_bytes = max(1, described.total_byte_size // max(1, described.num_rows))
         step = min(PIECE_ROWS, max(1, PIECE_BYTES // row_bytes))
         wanted, done = self.wanted(), first
+        begin, size = _begin(described), _stored_bytes(described)
         try:
             for batch in file.iter_batches(step, row_groups=[group], columns=wanted, use_threads=False):
                 rows = pa.Table.from_batches([batch])
-                yield from self._records(rows, part, np.arange(done, done + len(rows)))
+                positions = np.arange(done, done + len(rows))
                 done += len(rows)
+                # the columns of a group are read in turns, so the place in the file says little
+                has_read(part.uri, begin + size * (done - first) // described.num_rows)
+                yield from self._records(rows, part, positions)
         except _BROKEN as error:
             if getattr(error, "errno",
                        None) is not None or isinstance(error, (ConnectionError, TimeoutError)):
@@ -118,6 +123,10 @@ def _begin(group: Any) -> int:
         return 0
     column = group.column(0)
     return column.dictionary_page_offset or column.data_page_offset
+
+
+def _stored_bytes(group: Any) -> int:
+    return sum(group.column(i).total_compressed_size for i in range(group.num_columns))
 
 
 @dataclass(kw_only=True)

@@ -1,121 +1,145 @@
-"""How far a run is, while it runs: a live panel on a terminal, a plain line now and then in a log."""
+"""How far a run is, while it runs: a live panel on a terminal, a display in a notebook, a plain line now and
+then in a log."""
 
 from __future__ import annotations
 
+import html
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-from curator.api.format import count, duration, rate, size
+from curator.observe.live.words import Snapshot, line, percent, table, words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LIVE_EVERY_S = 0.2  # five times a second is as fast as one reads
+NOTEBOOK_EVERY_S = 1.0  # each time goes to the browser, and may be kept in the file
 LOG_EVERY_S = 10.0
 BAR_WIDTH = 24
 
 
 class Progress:
-    """Shows the snapshots it is given. Nothing is drawn between them: no thread, no timer.
+    """Shows the snapshots it is given (see `words`). Nothing is drawn between them: no thread, no timer.
 
-    A snapshot holds, where known, `units_done`, `units_total`, `bytes_done`, `bytes_total` (of the source;
-    with several phases of the phase), `records_in`, `written`, `dropped`, `duplicate`, `failed`, `rate`
-    (records read a second), `workers`, `limit` (a sentence: what the run waits for), `phase` and `phases`.
-    `clock` gives seconds.
+    `stages`: a line for each stage too. `clock` gives seconds.
     """
 
-    def __init__(self, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic,
+                 stages: bool = False) -> None:
         self.stream = sys.stderr if stream is None else stream
-        self.clock = clock
-        self._terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._began = self._phase_began = clock()
-        self._share_at_begin: float | None = None  # a resumed run begins with units that are done
-        self._shown_at = -LIVE_EVERY_S if self._terminal else self._began
-        self._snapshot: Mapping[str, Any] = {}
-        self._live: Any = None
+        self.clock, self.stages = clock, stages
+        terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._display = (_Terminal(self.stream, stages) if terminal
+                         else _Notebook(stages) if stream is None and in_notebook()
+                         else _Log(self.stream, stages))
+        self._shown_at = clock() - (0.0 if isinstance(self._display, _Log) else self._display.every_s)
+        self._snapshot: Snapshot = {}
 
-    def update(self, snapshot: Mapping[str, Any]) -> None:
+    def update(self, snapshot: Snapshot) -> None:
         """Take a snapshot; it is shown if the last one has been seen long enough. Cheap when it is not."""
-        if snapshot.get("phase") != self._snapshot.get("phase"):
-            self._share_at_begin, self._phase_began = None, self.clock()
         self._snapshot = snapshot
-        if self._share_at_begin is None:
-            self._share_at_begin = self.share()
-        if self.clock() - self._shown_at >= (LIVE_EVERY_S if self._terminal else LOG_EVERY_S):
-            self._show()
+        if self.clock() - self._shown_at >= self._display.every_s:
+            self._shown_at = self.clock()
+            self._display.show(snapshot)
 
     def close(self) -> None:
         """Take the panel off the terminal, or write the last line of the log. May be called twice."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-        elif self._snapshot and not self._terminal:
-            self._show()
+        if self._snapshot:
+            self._display.close(self._snapshot)
         self._snapshot = {}
 
-    def share(self) -> float:
-        """The part of the source that is done, 0 to 1: of its bytes if they are known, else of its units."""
-        for kind in ("bytes", "units"):
-            if total := self._snapshot.get(f"{kind}_total"):
-                return min(1.0, self._snapshot[f"{kind}_done"] / total)
-        return 0.0
 
-    def seconds_left(self) -> float | None:
-        """Of this phase, at the speed since its start in this attempt; None before anything is done."""
-        gained = self.share() - (self._share_at_begin or 0.0)
-        return (self.clock() - self._phase_began) * (1 - self.share()) / gained if gained > 0 else None
+class _Log:
+    """Lines, without any control character."""
 
-    def _words(self) -> list[list[str]]:
-        """How far; what became of the records; how fast; what the run waits for. Each may be empty."""
-        shot, left = self._snapshot, self.seconds_left()
-        amount = [f"phase {shot['phase']} of {shot['phases']}"] if shot.get("phases", 1) > 1 else []
-        amount += ([f"{count(shot['units_done'])} of {count(shot['units_total'])} units"]
-                   if shot.get("units_total") else [])
-        amount += ([f"{size(shot['bytes_done'])} of {size(shot['bytes_total'])}"] if shot.get("bytes_total")
-                   else [])
-        records = [f"{count(shot.get('records_in', 0))} read", f"{count(shot.get('written', 0))} written"]
-        records += [f"{count(shot[name])} {name}" for name in ("dropped", "duplicate", "failed")
-                    if shot.get(name)]
-        speed = [f"{rate(shot['rate'])} records/s"] if shot.get("rate") else []
-        speed += [f"{count(shot['workers'])} workers"] if shot.get("workers") else []
-        speed += [f"{duration(self.clock() - self._began)} so far"]
-        speed += [f"about {duration(left)} left"] if left and self.share() < 1 else []
-        return [amount, records, speed, [shot["limit"]] if shot.get("limit") else []]
+    every_s = LOG_EVERY_S
 
-    def _line(self) -> str:
-        amount, *others = self._words()
-        parts = [f"{100 * self.share():.0f}%", ", ".join(amount),
-                 *(word for words in others for word in words)]
-        return "; ".join(part for part in parts if part)
+    def __init__(self, stream: IO[str], stages: bool) -> None:
+        self.stream, self.stages = stream, stages
 
-    def _panel(self) -> RenderableType:
-        """The same in up to four lines for a terminal."""
-        from rich.console import Group
-        from rich.text import Text
+    def show(self, shot: Snapshot) -> None:
+        lines = [line(shot), *(f"  {row}" for row in (table(shot) if self.stages else ()))]
+        self.stream.write("\n".join(lines) + "\n")
+        self.stream.flush()
 
-        share, (amount, *others, limit) = self.share(), self._words()
-        filled = int(share * BAR_WIDTH)
-        bar = Text.assemble(("#" * filled, "bold green"), ("-" * (BAR_WIDTH - filled), "dim"),
-                            (f" {100 * share:3.0f}%", "bold"),
-                            f"  {', '.join(amount)}", no_wrap=True)
-        lines = [Text(", ".join(words), no_wrap=True, overflow="ellipsis") for words in others]
-        return Group(bar, *lines,
-                     *(Text(text, style="cyan", no_wrap=True, overflow="ellipsis") for text in limit))
+    close = show
 
-    def _show(self) -> None:
-        self._shown_at = self.clock()
-        if not self._terminal:
-            self.stream.write(self._line() + "\n")
-            self.stream.flush()
-            return
+
+class _Terminal:
+    """Up to four lines that are drawn over, and with `stages` a table; the funnel takes their place."""
+
+    every_s = LIVE_EVERY_S
+
+    def __init__(self, stream: IO[str], stages: bool) -> None:
+        self.stream, self.stages = stream, stages
+        self._live: Any = None
+
+    def show(self, shot: Snapshot) -> None:
         if self._live is None:
             from rich.console import Console
             from rich.live import Live
 
-            # transient: the funnel takes the panel's place
             self._live = Live(console=Console(file=self.stream), auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(self._panel(), refresh=True)
+        self._live.update(self._panel(shot), refresh=True)
+
+    def close(self, shot: Snapshot) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _panel(self, shot: Snapshot) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        amount, *others, limit = words(shot)
+        filled = int(shot.get("share", 0.0) * BAR_WIDTH)
+        bar = Text.assemble(("#" * filled, "bold green"), ("-" * (BAR_WIDTH - filled), "dim"),
+                            (f" {percent(shot):>4}", "bold"),
+                            f"  {', '.join(amount)}", no_wrap=True)
+        lines = [Text(", ".join(some), no_wrap=True, overflow="ellipsis") for some in others]
+        lines += [Text(text, style="cyan", no_wrap=True, overflow="ellipsis") for text in limit]
+        if self.stages:
+            head, *rows = table(shot)
+            lines += [Text(head, style="dim", no_wrap=True), *(Text(row, no_wrap=True) for row in rows)]
+        return Group(bar, *lines)
+
+
+class _Notebook:
+    """A display of IPython that is written over: text for who keeps the notebook, HTML for who looks."""
+
+    every_s = NOTEBOOK_EVERY_S
+
+    def __init__(self, stages: bool) -> None:
+        self.stages = stages
+        self._handle: Any = None
+
+    def show(self, shot: Snapshot) -> None:
+        from IPython.display import display
+
+        shown = {"text/plain": line(shot), "text/html": as_html(shot, self.stages)}
+        if self._handle is None:
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+    close = show
+
+
+def in_notebook() -> bool:
+    """Whether this is a kernel that shows displays; IPython on a terminal is a terminal."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    return shell is not None and type(shell).__name__ != "TerminalInteractiveShell"
+
+
+def as_html(shot: Mapping[str, Any], stages: bool = False) -> str:
+    """A bar and the lines of the panel; colours are those of the notebook."""
+    amount, *others = words(shot)
+    lines = "".join(f"<div>{html.escape(', '.join(some))}</div>" for some in others if some)
+    more = f"<pre>{html.escape(chr(10).join(table(shot)))}</pre>" if stages else ""
+    return (f'<div><progress max="1" value="{shot.get("share", 0.0):.4f}" style="width:20em"></progress> '
+            f"<b>{percent(shot)}</b> {html.escape(', '.join(amount))}</div>{lines}{more}")

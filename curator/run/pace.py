@@ -1,0 +1,145 @@
+"""How fast a run is and how far: of the whole, of each stage, and of the units that are being read."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from curator.api.counts import Counts
+from curator.api.stage import Reduce
+from curator.engine.parts import OperatorState
+from curator.engine.placement import Profile
+from curator.engine.snapshot import running_s
+from curator.engine.state import State
+from curator.observe.live.estimate import Estimate, Work
+from curator.pipeline.plan import Operator, Phase, Plan
+from curator.run.loop import Loop
+from curator.run.profiles import load_profiles
+
+LATELY_S = 10.0  # rates are those of the last seconds
+SAMPLE_S = 1.0
+READING_MAX = 20  # units that are named as being read
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at: float
+    bytes: int
+    counts: Mapping[str, tuple[int, float]]  # rows in and seconds of work, by step
+
+
+class Pace:
+    """Looks at the loops of a run now and then. `loops`: of the phases that were begun."""
+
+    def __init__(self, plan: Plan, loops: Sequence[Loop]) -> None:
+        self.plan, self.loops = plan, loops
+        self.estimate = Estimate()
+        self.samples: deque[_Sample] = deque()
+        self.before_s: float | None = None  # seconds of work of earlier attempts
+        folder = plan.out.sub("_run")
+        self.before = [load_profiles(folder, phase.operators) for phase in plan.phases]
+
+    def look(self, counts: Mapping[str, Counts], cores: float, sources: set[str]) -> dict[str, Any]:
+        """The run at this moment; `counts` by step, of all phases.
+
+        `share` of the work that is done, `seconds_left` (None while nobody can tell), `bytes_read` and what
+        is read in the last seconds: `rate` (records a second), `bytes_rate`; the same of each stage in
+        `stages`; `reading`: the units that are being read.
+        """
+        loop, now = self.loops[-1], time.monotonic()
+        if self.before_s is None:
+            self.before_s = sum(c.busy_s for c in counts.values())
+        progress = loop.progress()
+        state, read = loop.state, loop.reading.share(loop.state)
+        works = works_of(self.plan.phases, counts, state, loop.phase.number, self.before)
+        # What begins at a checkpoint was read before: so many records come as the source gave then.
+        outlook = self.estimate(now, works, loop.phase.number, 1.0 if loop.behind else read, cores,
+                                running_s(state, now) * self._worked(counts) if state else 0.0,
+                                sum(o.starting for o in state.operators) if state else 0.0)
+        left = outlook.seconds_left
+        if left is not None and state and not loop.phase.number:
+            left = max(left, loop.reading.longest_s(state, outlook.read_s, left))
+        sample = _Sample(now, progress["bytes_read"], {n: (c.rows_in, c.busy_s) for n, c in counts.items()})
+        since = self._since(sample)
+        seconds = max(1e-3, now - since.at)
+
+        def lately(name: str, at: int) -> float:
+            before = since.counts.get(name, (0, 0.0))
+            return max(0.0, sample.counts.get(name, (0, 0.0))[at] - before[at]) / seconds
+
+        return {**progress, "share": min(1.0, outlook.share), "seconds_left": left,
+                "rate": sum(lately(name, 0) for name in sources),
+                "bytes_rate": max(0, sample.bytes - since.bytes) / seconds,
+                "stages": [self._stage(step.name, counts.get(step.name, Counts()), lately)
+                           for step in self.plan.steps if not (step.implicit or step.part_of)],
+                "reading": loop.being_read(READING_MAX)}
+
+    def _worked(self, counts: Mapping[str, Counts]) -> float:
+        """The share of the seconds of calls that stages work; the rest is between them."""
+        calls_s = sum(sum(loop.busy_s().values()) for loop in self.loops)
+        steps_s = sum(c.busy_s for c in counts.values()) - self.before_s
+        return min(1.0, max(0.5, steps_s / calls_s)) if calls_s else 1.0
+
+    def _since(self, sample: _Sample) -> _Sample:
+        """The sample to compare this one with; it is kept if it is time to."""
+        samples = self.samples
+        if not samples or sample.at - samples[-1].at >= SAMPLE_S:
+            samples.append(sample)
+        while len(samples) > 2 and sample.at - samples[1].at >= LATELY_S:
+            samples.popleft()
+        return samples[0]
+
+    def _stage(self, name: str, counts: Counts, lately: Any) -> dict[str, Any]:
+        """A line of a stage. Of neighbours that share workers, the first has the queue."""
+        line = {"name": name, "in": counts.rows_in, "out": sum(counts.out.values()), "failed": counts.failed,
+                "rate": lately(name, 0), "busy": lately(name, 1)}
+        for loop in self.loops[-1:]:
+            for operator in loop.phase.operators:
+                names = [step.name for step in operator.steps]
+                if name in names and loop.scheduler is not None:
+                    state = loop.scheduler.state.operators[operator.index]
+                    line |= {"workers": len(state.workers), "operator": operator.index}
+                    if name == names[0] and operator.kind != "source":
+                        line |= {"queue_rows": state.rows, "queue_bytes": int(state.nbytes),
+                                 "queue_limit": int(state.limit)}
+        return line
+
+
+def works_of(phases: Sequence[Phase], counts: Mapping[str, Counts], state: State | None, now: int,
+             before: Sequence[Mapping[int, Profile]]) -> list[Work]:
+    """What each step has done; `now`: the phase that `state` is of; `before`: what earlier runs know, by
+    phase."""
+    works = []
+    for phase in phases:
+        states = state.operators if state is not None and phase.number == now else ()
+        for operator in phase.operators:
+            known = before[phase.number].get(operator.index)
+            row_s = known.busy_s / known.rows if known and known.rows else None
+            most = _most(operator, states[operator.index] if states else None)
+            for at, step in enumerate(operator.steps):
+                if not step.spool:
+                    c = counts.get(step.name, Counts())
+                    # what is known of neighbours that share workers is the time of all
+                    works.append(Work(step.name, phase.number, operator.index, step.after, c.rows_in,
+                                      _ports(c), c.busy_s, row_s if not at or row_s is None else 0.0, most,
+                                      isinstance(step.stage, Reduce)))
+    return works
+
+
+def _ports(counts: Counts) -> dict[str, int]:
+    return {**counts.out, "dropped": sum(counts.dropped.values()), "duplicate": counts.duplicate,
+            "failed": counts.failed}
+
+
+def _most(operator: Operator, state: OperatorState | None) -> float:
+    """How many workers of an operator work at a time."""
+    stage = operator.steps[0].stage
+    if operator.kind == "stateful" or (isinstance(stage, Reduce) and stage.key is None):
+        return 1
+    if state is None:
+        return inf
+    return max(1, len(state.workers) if state.exclusive else state.workers_max)
