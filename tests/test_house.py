@@ -27,7 +27,7 @@ LAYERS = {
     "curator.worker": 5, "curator.stages": 5, "curator.observe": 5, "curator.testing": 5,
     "curator.runtime": 6,
     "curator.run": 7,
-    "curator.front": 8, "curator.results": 8, "curator.cli": 8, "curator.__main__": 8, "curator": 8,
+    "curator.front": 8, "curator.results": 8, "curator.explore": 8, "curator.cli": 8, "curator.__main__": 8, "curator": 8,
 }
 FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
 FOLDER_FILES = 13  # "about ten", and with more a folder has rooms
@@ -181,9 +181,10 @@ LINES = {
     "observe": 2951,
     "testing": 1271,
     "runtime": 1094,
-    "run": 3254,
+    "run": 2997,
+    "explore": 1336,
     "results": 1319,
-    "cli": 494,
+    "cli": 532,
     ".": 146,
 }
 
@@ -200,8 +201,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13447
-    assert sum(LINES.values()) <= 32545
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13190
+    assert sum(LINES.values()) <= 33662
 
 
 def test_nothing_names_a_machine():

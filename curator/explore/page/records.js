@@ -1,0 +1,156 @@
+// Records as a list of texts or a gallery, a page at a time, and which of them is open.
+
+import { $, PLACES, ask, blob, count, h, short } from "./dom.js";
+import { showRecord } from "./record.js";
+import { asked, set, state } from "./state.js";
+
+const PAGE = 48;
+const AHEAD = 900; // pixels from the end at which the next page is asked for
+
+let list = null; // {rows, next, element, run, busy, key}
+let latest = 0;
+
+// What a person would call a record.
+export function name(row) {
+  return row.title || (row._text ?? "").trim().slice(0, 120) || row.url || row.key || (row.source ?? "").split("/").pop() || row.id || "no name";
+}
+
+export function open(row) {
+  set({ open: [row.id, row._place, row._stage] });
+}
+
+export function close() {
+  if (state.open) set({ open: null });
+}
+
+export async function showRecords(main, run) {
+  const number = ++latest;
+  const columns = Object.keys(run.columns).filter((column) => ["number", "text", "bool"].includes(run.columns[column]) && !column.startsWith("_"));
+  const sort = h("select", { "aria-label": "Order by", onchange: () => set({ sort: sort.value }) }, h("option", { value: "" }, "id"),
+    columns.filter((column) => column !== "id").map((column) => h("option", { value: column, selected: column === state.sort }, column)));
+  const way = h("button", { onclick: () => set({ descending: !state.descending }) }, state.descending ? "largest first" : "smallest first");
+  const total = h("span", { class: "muted small", id: "total" });
+  const gallery = Object.values(run.media).length > 0 || run.archives;
+  const element = h("div", { class: gallery ? "gallery" : "list", id: "list" });
+  const end = h("div", { class: "end" });
+  main.replaceChildren(h("div", { class: "tools" }, h("label", {}, "Order by ", sort), way, total), element, end);
+  list = { run, rows: [], next: null, element, end, busy: false, number, gallery, key: { filter: asked(), sort: state.sort, descending: state.descending } };
+  await more(list, true);
+  try {
+    const { rows } = await ask("counts", { by: "_place", filter: asked() });
+    if (number === latest) total.textContent = `${count(rows.reduce((sum, row) => sum + row.all, 0))} records`;
+  } catch { /* the list says what is wrong */ }
+}
+
+async function more(into, first = false) {
+  if (into.busy || !(first || into.next)) return;
+  into.busy = true;
+  into.end.replaceChildren(h("p", { class: "muted" }, "Loading"));
+  try {
+    const found = await ask("page", { ...into.key, after: into.next, limit: PAGE });
+    if (into.number !== latest) return;
+    into.rows.push(...found.rows);
+    into.next = found.next;
+    into.element.append(...found.rows.map((row) => tile(into, row)));
+    into.end.replaceChildren(found.next ? h("button", { id: "more", onclick: () => more(into) }, "More")
+      : h("p", { class: "muted small" }, into.rows.length ? "" : "No record. Take something out of the filter."));
+  } catch (error) {
+    into.next = null;
+    into.end.replaceChildren(h("p", { class: "error" }, error.message));
+  } finally {
+    into.busy = false;
+  }
+}
+
+export function moreRecords() {
+  if (state.tab === "records" && list?.next && scrollY + innerHeight > document.documentElement.scrollHeight - AHEAD) more(list);
+}
+
+function tile(into, row) {
+  const { run, gallery } = into;
+  const picture = gallery ? media(run, row) : null;
+  const facts = [];
+  if (into.key.sort && row[into.key.sort] !== undefined) facts.push(`${into.key.sort} ${typeof row[into.key.sort] === "number" ? short(row[into.key.sort]) : row[into.key.sort]}`);
+  else if (row.reason) facts.push(...why(run, row));
+  if (row.duration !== undefined) facts.push(`${short(row.duration)} s`);
+  if (row.similarity !== undefined) facts.push(`${short(row.similarity)} alike`);
+  const button = h("button", { class: "name break", onclick: () => open(row) }, name(row));
+  return h("article", { class: "tile", onclick: (event) => { if (!event.target.closest("button, audio, video, a") && !getSelection().toString()) open(row); } },
+    picture, h("div", { class: "words" }, button, h("p", { class: "facts small" }, fate(row), facts.length ? h("span", { class: "muted" }, facts.join(", ")) : null),
+      gallery || !row._text ? null : h("p", { class: "excerpt break", dir: "auto" }, excerpt(row)),
+      row.error ? h("p", { class: "failed small break" }, row.error.slice(0, 300)) : null,
+      h("p", { class: "muted small where break" }, row.url ?? row.source ?? "")));
+}
+
+// The text without what already stands above it.
+function excerpt(row) {
+  const text = row._text.trim(), above = name(row);
+  return text.startsWith(above) ? text.slice(above.length).trim() : text;
+}
+
+export function fate(row) {
+  const word = row._place === "data" ? PLACES.data : row.reason ?? PLACES[row._place];
+  return h("span", { class: "fate" }, h("i", { class: `dot ${row._place}` }), h("span", { class: row._place === "data" ? "written" : row._place }, word), row._place === "data" ? null : h("span", { class: "muted" }, ` ${row._stage}`));
+}
+
+// The values that met the rule.
+export function why(run, row) {
+  const rule = run.rules.find((one) => one.stage === row._stage && one.reason === row.reason);
+  return (rule?.columns ?? []).filter((column) => row[column] !== undefined && row[column] !== null)
+    .map((column) => `${column} ${typeof row[column] === "number" ? short(row[column]) : String(row[column]).slice(0, 60)}`);
+}
+
+// A picture of the record, or a player: what its columns hold, or the archive that it lies in.
+function media(run, row) {
+  const of = (kind) => Object.keys(run.media).filter((column) => run.media[column] === kind);
+  const box = h("div", { class: "media" });
+  const sources = [...of("image").sort((a, b) => (b === "thumbnail") - (a === "thumbnail")).map((column) => ({ column }))];
+  if (run.archives && row._place === "data" && row.key) sources.push({ of: "image" });
+  const picture = (left) => {
+    if (!left.length) { box.classList.add("none"); return; }
+    const image = h("img", { src: blob(row, left[0]), alt: "", loading: "lazy", decoding: "async" });
+    image.addEventListener("error", () => { image.remove(); picture(left.slice(1)); });
+    box.prepend(image);
+  };
+  picture(sources);
+  for (const kind of ["audio", "video"]) {
+    const what = of(kind).length ? { column: of(kind)[0] } : null;
+    if (kind === "audio" && run.kinds.includes("audio")) {
+      const inside = run.archives && row._place === "data" && row.key ? { of: "audio" } : what;
+      if (inside) box.append(h("audio", { controls: true, preload: "none", src: blob(row, inside) }));
+    }
+  }
+  return box;
+}
+
+// -- the one that is open -------------------------------------------------------------------------------------
+
+export function move(way) {
+  if (!list?.rows.length) return;
+  const at = list.rows.findIndex((row) => state.open && row.id === state.open[0] && row._place === state.open[1] && row._stage === state.open[2]);
+  const next = list.rows[Math.max(0, Math.min(list.rows.length - 1, at + way))];
+  if (state.tab !== "records" && !state.open) return;
+  if (at + way >= list.rows.length - 3) more(list);
+  set({ open: [next.id, next._place, next._stage] }, { replace: Boolean(state.open) });
+}
+
+export async function openAgain(run) {
+  const dialog = $("record");
+  if (!state.open) {
+    if (dialog.open) dialog.close();
+    return;
+  }
+  const [id, place, stage] = state.open;
+  if (!dialog.dataset.ready) {
+    dialog.dataset.ready = "1";
+    dialog.addEventListener("close", () => { dialog.replaceChildren(); close(); });
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  }
+  if (!dialog.open) dialog.showModal();
+  try {
+    const found = await ask("record", { id, place, stage });
+    if (state.open?.[0] === id && state.open[1] === place) showRecord(dialog, run, found);
+  } catch (error) {
+    dialog.replaceChildren(h("p", { class: "error" }, error.message), h("button", { onclick: () => dialog.close() }, "Close"));
+  }
+}

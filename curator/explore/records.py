@@ -1,0 +1,173 @@
+"""The records of a run as questions ask for them: columns, filters, and queries with a limit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from curator import sql
+from curator.api.errors import CuratorError, RecipeError
+from curator.registry.names import suggestion
+from curator.results.output import RunOutput
+
+SECONDS = 20  # of a query
+AT_ONCE = 2  # queries; others wait
+OWN = {"_place": "kind of place", "_stage": "stage", "_file": "file"}
+FOLDER = "_folder"  # of the source: where every record is a file, sources tell nothing
+DERIVED = {FOLDER: "regexp_replace(source, '[^/]*$', '')"}
+_NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+            "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"}
+_SEARCHED = ("id", "url", "key", "source", "title")
+
+
+def quoted(column: str) -> str:
+    """A column's name as SQL has it."""
+    return '"' + column.replace('"', '""') + '"'
+
+
+class Records:
+    """The view `records` of a run. May be asked by several threads."""
+
+    def __init__(self, output: RunOutput) -> None:
+        self.output = output
+        self._connection = output.connect()
+        self._lock, self._turn = threading.Lock(), threading.BoundedSemaphore(AT_ONCE)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def ask(self, query: str, values: Sequence[Any] = (), seconds: float = SECONDS) -> list[tuple]:
+        """The rows of an answer.
+
+        Raises:
+            CuratorError: the query cannot be answered, or not in time.
+        """
+        import duckdb
+
+        with self._turn:
+            with self._lock:
+                cursor = self._connection.cursor()
+            clock = threading.Timer(seconds, cursor.interrupt)
+            clock.daemon = True
+            clock.start()
+            try:
+                return cursor.execute(query, list(values)).fetchall()
+            except duckdb.InterruptException:
+                raise CuratorError(f"stopped after {seconds:g} s: narrow the filter (a place, a stage, a "
+                                   "source), or ask for less") from None
+            except duckdb.Error as error:
+                raise CuratorError(_first_lines(error)) from error
+            finally:
+                clock.cancel()
+                cursor.close()
+
+    def rows(self, query: str, values: Sequence[Any] = (), *, names: Sequence[str]) -> list[dict[str, Any]]:
+        """As `ask`, each row by these names."""
+        return [dict(zip(names, row, strict=True)) for row in self.ask(query, values)]
+
+    # -- columns ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """What DuckDB calls the type of every column."""
+        return {row[0]: row[1] for row in self.ask("DESCRIBE records")}
+
+    def kind(self, column: str) -> str:
+        """What a column holds: number, text, bool, bytes, or other."""
+        kind = self.types[column]
+        if kind in _NUMBERS or kind.startswith("DECIMAL"):
+            return "number"
+        return {"VARCHAR": "text", "BOOLEAN": "bool", "BLOB": "bytes"}.get(kind, "other")
+
+    def expression(self, column: Any) -> str:
+        """A column as SQL.
+
+        Raises:
+            CuratorError: there is none of this name.
+        """
+        if isinstance(column, str) and column in self.types:
+            return quoted(column)
+        if isinstance(column, str) and column in DERIVED:
+            return DERIVED[column]
+        hint = suggestion(str(column), self.types, "the page lists those there are", quoted=True)
+        raise CuratorError(f"there is no column {str(column)[:80]!r}; {hint}")
+
+    def condition(self, text: Any) -> str:
+        """A condition that somebody wrote, in brackets; it sees one record, as those of recipes do.
+
+        Raises:
+            CuratorError: it is none, or uses a column that is not there.
+        """
+        if not isinstance(text, str):
+            raise CuratorError("a condition is a text")
+        for name in sorted(sql.columns_of(text)):
+            if name not in self.types:
+                hint = suggestion(name, self.types, "the page lists those there are", quoted=True)
+                raise RecipeError(f"`{text}` uses the column {name!r}, which is not there; {hint}")
+        return f"({text}\n)"
+
+    # -- filters ---------------------------------------------------------------------------------------------
+
+    def where(self, given: Any) -> tuple[str, list[Any]]:
+        """A filter as an SQL condition with its values: `{is: {column: [value, …]}, between: {column:
+        [from, below]}, where: condition, search: text}`, all of which must hold. None is no value.
+
+        Raises:
+            CuratorError: it is not of this form.
+        """
+        given = {} if given is None else given
+        if not isinstance(given, Mapping) or not set(given) <= {"is", "between", "where", "search"}:
+            raise CuratorError("a filter has is, between, where, search, and nothing else")
+        parts, values = [], []
+        for column, wanted in _pairs(given.get("is")):
+            some = [str(value) for value in wanted if value is not None]
+            cast = f"CAST({self.expression(column)} AS VARCHAR)"
+            either = [f"{cast} IN ({', '.join('?' * len(some))})"] if some else []
+            either += [f"{cast} IS NULL"] if None in wanted else []
+            parts.append(f"({' OR '.join(either) or 'false'})")
+            values += some
+        for column, wanted in _pairs(given.get("between")):
+            if len(wanted) != 2 or not all(w is None or isinstance(w, (int, float)) for w in wanted):
+                raise CuratorError(f"between: of {column} it wants two numbers, or null for no end")
+            for bound, operator in zip(wanted, (">=", "<"), strict=True):
+                if bound is not None:
+                    parts.append(f"{self.expression(column)} {operator} ?")
+                    values.append(bound)
+        if given.get("where"):
+            parts.append(f"{self.condition(given['where'])} IS TRUE")
+        if given.get("search"):
+            found, asked = self._search(str(given["search"]))
+            parts.append(found)
+            values += asked
+        return " AND ".join(parts) or "true", values
+
+    def _search(self, text: str) -> tuple[str, list[str]]:
+        """Whatever has this piece of text in what names it, or in its text; upper and lower case alike."""
+        columns = [c for c in _SEARCHED if self.types.get(c) == "VARCHAR"]
+        columns += [c for c in (self.text_column,) if c and self.types[c] == "VARCHAR" and c not in columns]
+        return (f"({' OR '.join(f'contains(lower({quoted(c)}), ?)' for c in columns)})",
+                [text.lower()] * len(columns))
+
+    @cached_property
+    def text_column(self) -> str | None:
+        """The column with what people read: `text`, or that which a stage shows in the report."""
+        shown = [c for c, kind in self.output.stats.get("example_columns", {}).items() if kind == "text"]
+        return next((c for c in ("text", *shown, "caption", "transcript", "content", "messages")
+                     if c in self.types), None)
+
+
+def _pairs(given: Any) -> list[tuple[str, list[Any]]]:
+    if given is None:
+        return []
+    if not isinstance(given, Mapping) or not all(isinstance(wanted, list) for wanted in given.values()):
+        raise CuratorError("a filter names columns, each with a list")
+    return list(given.items())
+
+
+def _first_lines(error: BaseException) -> str:
+    """What DuckDB says, without the excerpt of a query that the user did not write."""
+    text = str(error).split("\n\nLINE ")[0].split("\nLINE ")[0].split("\tCandidate functions")[0]
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
