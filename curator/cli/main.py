@@ -13,6 +13,7 @@ import click
 from curator.api.errors import CuratorError, FirstError
 from curator.cli.explore import explore
 from curator.cli.lists import COMMANDS
+from curator.cli.watch import watch
 from curator.cli.what_if import what_if
 from curator.registry import packs
 
@@ -223,7 +224,7 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for command in (explore, what_if, *COMMANDS):
+for command in (watch, explore, what_if, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
              `Counts`), memory (see `MemoryShort`), and its `findings`: lines [text], tables [{title, head,
              rows}]
     units    {done, total, skipped}
+    alive, live  only while it works, or of one that was killed: who writes this, when and how often; and the
+             run at that moment, as `curator.observe.live.words` has it, with `engine`: queues, workers, nodes
     outputs  [{stage, port, folder, files (how many), rows, size_bytes}]; port is "written" or the side output
              that is kept there
     files    [{path, rows, size_bytes, stage, port}]: of each output the first hundred; the ledger names all

@@ -18,6 +18,7 @@ from curator.engine.balance.allocation import Allocation, in_words
 from curator.engine.events import Stop
 from curator.engine.placement import allocation_of
 from curator.engine.scheduler import failures_allowed
+from curator.engine.snapshot import snapshot_of
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS
 from curator.observe.stats import (
@@ -95,14 +96,16 @@ class Numbers:
                 "failed": sum(c.failed for c in totals.values()),
                 "workers": len(loop.scheduler.state.workers), "limit": self._limit(by_step)}
 
-    def running(self) -> dict[str, Any]:
-        """The stats of a run that works, for `curator show`; without files."""
+    def running(self, every_s: float) -> dict[str, Any]:
+        """The stats of a run that works, for `curator show` and `watch`; without files. `every_s`: so often
+        they are written."""
         loop = self.loops[-1]
         loop.ledger.elapsed[loop.ledger.run] = time.monotonic() - loop.began
         stats = self._summary("running", "", ())
         stats["first_errors"] = self._first_errors(stats, None)
-        stats["live"] = self.snapshot()
-        stats["alive"] = {"host": socket.gethostname(), "pid": os.getpid(), "time": round(time.time(), 3)}
+        stats["live"] = self.snapshot() | {"engine": snapshot_of(loop.scheduler.state)}
+        stats["alive"] = {"host": socket.gethostname(), "pid": os.getpid(), "time": round(time.time(), 3),
+                          "every_s": round(every_s, 1)}
         return stats
 
     def final(self, stopped: Stop | None) -> dict[str, Any]:

@@ -173,6 +173,7 @@ class _Run:
         self.spools = {s.name: (phase.number, s) for phase in plan.phases
                        for s in phase.operators[-1].steps if s.spool}  # who fills them
         self.watch_at = self.saved_until = 0.0
+        self.save_s = STATS_S
 
     def go(self) -> Result:
         folder, observer = self.out.sub("_run"), self.context.observer
@@ -283,9 +284,9 @@ class _Run:
             began = time.monotonic()
             observer.update(self.numbers.snapshot(), self.numbers.rows(), snapshot_of(scheduler.state), began)
         if now is not None and now >= self.saved_until:
-            self._save(self.numbers.running())
-            saved = time.monotonic()
-            self.saved_until = now + max(STATS_S, (saved - now) / STATS_SHARE)
+            self._save(self.numbers.running(self.save_s))
+            self.save_s = max(STATS_S, (time.monotonic() - now) / STATS_SHARE)
+            self.saved_until = now + self.save_s
 
     def _save(self, stats: dict[str, Any]) -> None:
         self.context.lock.confirm()

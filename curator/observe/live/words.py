@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from curator.api.format import count, duration, rate, shorten, size
+from curator.api.format import count, duration, plural, rate, short_path, shorten, size
 
 Snapshot = Mapping[str, Any]
 NAME_MAX = 24
@@ -34,7 +34,7 @@ def left(shot: Snapshot) -> str:
 def words(shot: Snapshot) -> list[list[str]]:
     """How far; what became of the records; how fast; what the run waits for. Each may be empty."""
     amount = [f"phase {shot['phase']} of {shot['phases']}"] if shot.get("phases", 1) > 1 else []
-    amount += ([f"{count(shot['units_done'])} of {count(shot['units_total'])} units"]
+    amount += ([f"{count(shot['units_done'])} of {plural(shot['units_total'], 'unit')}"]
                if shot.get("units_total") else [])
     amount += ([f"{size(shot['bytes_read'])} of {size(shot['bytes_total'])} read"] if shot.get("bytes_total")
                else [])
@@ -79,3 +79,15 @@ def table(shot: Snapshot) -> list[str]:
     return ["  ".join(cell.ljust(width) if not at else cell.rjust(width)
                       for at, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
             for row in rows]
+
+
+def where(shot: Snapshot, most: int = 5) -> list[str]:
+    """How far a run is, or was when it was killed, and how far inside the units that it reads."""
+    if not shot:
+        return []
+    amount = words(shot)[0]
+    reading = shot.get("reading", ())
+    lines = [f"{percent(shot)} of the work{', ' if amount else ''}{', '.join(amount)}"]
+    lines += [f"in {short_path(unit['unit'], 60)}: {size(unit['bytes_read'])} of {size(unit['bytes'])}, "
+              f"{count(unit['records'])} records" for unit in reading[:most]]
+    return lines + ([f"and in {plural(len(reading) - most, 'unit')} more"] if len(reading) > most else [])

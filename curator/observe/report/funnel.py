@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from curator.api.format import count, duration, plural, rate, share, short_path, size
 from curator.api.stage import SIDE_OUTPUTS
+from curator.observe.live.words import where
 from curator.observe.report.columns import summed, table_of
 from curator.observe.report.graph import MAIN, Line, lines, losses, origin, ports, takers
 
@@ -137,6 +138,7 @@ def _summary(stats: Stats) -> Iterator[RenderableType]:
                         f"{count(units['done'])} of {plural(units['total'], 'unit')}{skipped}")
     if stats["message"]:
         yield Text(stats["message"])
+    yield from map(Text, where(stats.get("live", {})))
     yield Text(balance(stats))
     if stats["limit"]:
         yield Text(f"limit: {stats['limit']}")
