@@ -164,9 +164,30 @@ def _asked(lost: str) -> bool:
 @main.command(short_help="Show what a recipe would do.")
 @recipe_options
 @mode_option
-def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any) -> None:
+@click.option("--probe", type=click.IntRange(min=1), metavar="RECORDS",
+              help="Run so many records from all over the input, into a folder that is removed, and tell "
+                   "what the whole will take.")
+@click.option("--nodes", metavar="NODES", help="With --probe: where it is to run, such as "
+                                               "'8x(64cpu,8gpu)' [default: here].")
+@click.option("--price-cpu-hour", type=float, default=0.0, help="With --probe: what a core costs an hour.")
+@click.option("--price-gpu-hour", type=float, default=0.0, help="With --probe: what a GPU costs an hour.")
+def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any, probe: int | None,
+         nodes: str | None, price_cpu_hour: float, price_gpu_hour: float) -> None:
     """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and
-    first lines."""
+    first lines, and a sample with --probe."""
+    if probe is not None:
+        from curator.forecast.forecast import forecast
+        from curator.forecast.nodes import parse_nodes
+        from curator.forecast.words import in_words
+
+        there = parse_nodes(nodes) if nodes else None
+        found = forecast(load_recipe(recipe, settings, out), probe, there)
+        click.echo(in_words(found, price_cpu_hour, price_gpu_hour))
+        return
+    for name, given in (("--nodes", nodes), ("--price-cpu-hour", price_cpu_hour),
+                        ("--price-gpu-hour", price_gpu_hour)):
+        if given:
+            raise CuratorError(f"{name} is for a forecast: give --probe 500 too")
     from curator.pipeline.plan import make_plan
     from curator.run.explain import explain
 

@@ -61,7 +61,7 @@ def moved(pipeline: Graph, out: str) -> Graph:
         path = _own(pipeline, node)
         if path is None:
             node = node if node.stage.path is None else replace(node,
-                                                                stage=_with_path(node.stage, None, None))
+                                                                stage=without_path(node.stage))
         elif root is not None and (folder := folder_of(node.stage)).startswith(f"{root}/"):
             node = replace(node, stage=_with_path(node.stage, below(out, folder[len(root) + 1:]), None))
         sinks.append(node)
@@ -144,6 +144,11 @@ def _own(pipeline: Graph, node: Node) -> str | None:
 def _options(pipeline: Graph, first: Node) -> dict[str, Any] | None:
     own = getattr(first.stage, "storage_options", None) if _own(pipeline, first) is None else None
     return dict(pipeline.settings.storage_options) or dict(own or {}) or None
+
+
+def without_path(sink: Sink) -> Sink:
+    """The sink, to be written wherever the run's folder is."""
+    return _with_path(sink, None, None)
 
 
 def _with_path(sink: Sink, path: str | None, options: dict[str, Any] | None) -> Sink:

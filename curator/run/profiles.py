@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from curator.api.resources import Node
-from curator.engine.balance.allocation import Demand, allocate, in_words
+from curator.engine.balance.allocation import Allocation, Demand, allocate, in_words
 from curator.engine.parts import OperatorState
 from curator.engine.placement import Profile, profile_of
 from curator.io.files.folder import Folder
@@ -53,8 +53,16 @@ def save_profiles(folder: Folder, states: Sequence[OperatorState]) -> None:
 def foresee(operators: Sequence[Operator], profiles: Mapping[int, Profile], nodes: Mapping[int, Node]) -> str:
     """What will limit a run on these nodes, in words, if it goes as the one before; empty if too little is
     known."""
+    best = allocation(operators, profiles, nodes)
+    return (f"{in_words(best, [o.name for o in operators])}; at best {best.rate:,.0f} records/s"
+            if best is not None and best.slowest >= 0 else "")
+
+
+def allocation(operators: Sequence[Operator], profiles: Mapping[int, Profile],
+               nodes: Mapping[int, Node]) -> Allocation | None:
+    """The best allocation of these nodes, if a run goes as the one before; None if too little is known."""
     if any(o.index not in profiles for o in operators if o.kind != "sink" and not o.replays):
-        return ""
+        return None
     rows = [0.0] * len(operators)
     demands = []
     for operator in operators:
@@ -67,9 +75,7 @@ def foresee(operators: Sequence[Operator], profiles: Mapping[int, Profile], node
         trust = TRUST if known else 1.0
         demands.append(Demand(operator.resources, rate, rows[operator.index], trust, most,
                               needed=known is not None))
-    best = allocate(demands, nodes)
-    return (f"{in_words(best, [o.name for o in operators])}; at best {best.rate:,.0f} records/s"
-            if best.slowest >= 0 else "")
+    return allocate(demands, nodes)
 
 
 def _read(folder: Folder) -> dict[str, Any]:

@@ -1,0 +1,132 @@
+"""A pipeline over a sample of its input: the first records of units from all over it, written elsewhere."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+
+from curator.api.batch import Batch
+from curator.api.stage import Outputs, Sink, Source, Unit
+from curator.io.files.reading import Way
+from curator.pipeline.graph import End, Graph, Node
+from curator.pipeline.layout import without_path
+
+PARTS_MAX = 64  # of a source that are sampled: files, or ranges of them
+COUNT_BYTES = 64 << 20  # of a source that are read to know how many records there are
+# Counts of a sampled source; `COUNTED`: microseconds of work for that.
+ROWS, BYTES, SQUARES, COUNTED = "sampled_rows", "sampled_bytes", "sampled_squares", "sampled_us"
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A pipeline over a sample. `bytes_in`, `parts`: of the whole input, by the name of the source;
+    `sampled`: parts of the sample."""
+
+    pipeline: Graph
+    bytes_in: Mapping[str, int]
+    parts: Mapping[str, int]
+    sampled: Mapping[str, int]
+
+
+def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
+    """The same pipeline over about so many records, into another folder.
+
+    Every source gives the same share of them, from units at equal distances in bytes. Raises what listing the
+    input raises.
+    """
+    sources = [node for node in pipeline.nodes() if isinstance(node.stage, Source)]
+    names, made = pipeline.names(), dict[Node, Node]()
+    # a part is a unit too: of one that gathers small files not only the first is seen
+    parts = {node: [Unit((part,)) for unit in node.stage.units() for part in unit.parts] for node in sources}
+    most = max(1, min(records // len(sources), PARTS_MAX))
+    chosen = {node: _spread(found, most) for node, found in parts.items()}
+    for node in pipeline.nodes():
+        stage = node.stage
+        if isinstance(stage, Source):
+            each = -(-records // len(sources) // len(chosen[node]))
+            stage = copy.copy(stage)
+            object.__setattr__(stage, "units", partial(list, chosen[node]))
+            count_bytes = COUNT_BYTES // len(chosen[node])
+            object.__setattr__(stage, "read", partial(_read, node.stage, each, count_bytes))
+        elif isinstance(stage, Sink):
+            stage = without_path(stage)
+        made[node] = replace(node, stage=stage, inputs=tuple(End(made[e.node], e.port) for e in node.inputs))
+    settings = replace(pipeline.settings, out=out, storage_options={}, max_failed=float(records))
+    sinks = tuple(made[node] for node in pipeline.sinks)
+    return Sampled(replace(pipeline, sinks=sinks, last=None, settings=settings),
+                   {names[n]: sum(u.size_bytes for u in found) for n, found in parts.items()},
+                   {names[n]: len(found) for n, found in parts.items()},
+                   {names[n]: len(found) for n, found in chosen.items()})
+
+
+def _spread(units: Sequence[Unit], most: int) -> list[Unit]:
+    """Units at equal distances in bytes: each is as likely as it is large."""
+    if len(units) <= most:
+        return list(units)
+    total, along, found = sum(u.size_bytes for u in units), 0, dict[int, Unit]()
+    step = max(1, total) / most
+    for at, unit in enumerate(units):
+        if along <= (len(found) + 0.5) * step < along + max(1, unit.size_bytes):
+            found[at] = unit
+        along += unit.size_bytes
+    return list(found.values()) or list(units[:most])
+
+
+def _read(source: Source, records: int, count_bytes: int, unit: Unit) -> Iterator[Batch | Outputs]:
+    """The first records of a unit, and how many records there are in how many of its bytes.
+
+    Sources read ahead, so what a few records take is not told by how far the file is read: reading goes on
+    for up to `count_bytes`, without the records, and the first place that was seen is left out.
+    """
+    way, rows, left, began, seen = Way(unit.parts), 0, records, 0.0, list[tuple[int, float]]()
+    whole = True
+    for answer in source.read(unit):
+        parts = answer if isinstance(answer, Outputs) else Outputs(out=answer)
+        rows += sum(len(batch) for batch in parts.values())
+        seen.append((rows, way.share() * unit.size_bytes))
+        if left > 0:
+            kept = Outputs(counts=parts.counts)
+            for port, batch in parts.items():
+                kept[port] = batch.slice(0, max(0, left))
+                left -= len(kept[port])
+            yield kept
+            began = perf_counter()
+        elif seen[-1][1] < unit.size_bytes and seen[-1][1] - seen[0][1] > count_bytes:
+            whole = False
+            break
+    density = _density(seen, rows, unit, whole)
+    read = unit.size_bytes if whole else round(seen[-1][1])
+    yield Outputs(counts={ROWS: round(density * read), BYTES: read,
+                          SQUARES: round(1e12 * density * density * read),
+                          COUNTED: round(1e6 * (perf_counter() - began)) if left <= 0 else 0})
+
+
+def _density(seen: Sequence[tuple[int, float]], rows: int, unit: Unit, whole: bool) -> float:
+    """Records a byte of a unit."""
+    if whole:
+        return rows / max(1, unit.size_bytes)
+    (first, begin), (last, end) = seen[0], seen[-1]
+    return (last - first) / (end - begin) if end - begin > 0.2 * end else last / max(1.0, end)
+
+
+def records_in(counts: Mapping[str, Mapping[str, float]], whole: Sampled) -> tuple[float, float]:
+    """How many records the whole input has, and the relative error of that (one standard deviation).
+
+    `counts`: the extra counts of each source of the sample.
+    """
+    total, variance = 0.0, 0.0
+    for name, size in whole.bytes_in.items():
+        extra = counts.get(name, {})
+        rows, read, units = extra.get(ROWS, 0), extra.get(BYTES, 0), whole.sampled[name]
+        if not read:
+            continue
+        mean = rows / read
+        total += size * mean
+        if whole.parts[name] > units or read < size:
+            spread = max(0.0, extra[SQUARES] / 1e12 / read - mean * mean)
+            variance += size * size * spread / max(1, units - 1) if units > 1 else (0.3 * size * mean) ** 2
+    return total, variance ** 0.5 / total if total else 0.0
+
