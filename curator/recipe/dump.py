@@ -75,9 +75,9 @@ def _settings(settings: Settings) -> dict[str, Any]:
     if settings.discard:
         given["discard"] = list(settings.discard)
     if settings.out is not None:
-        given["out"] = _plain(settings.out)
+        given["out"] = plain(settings.out)
     if settings.storage_options:
-        given["storage_options"] = _plain(dict(settings.storage_options), "storage_options")
+        given["storage_options"] = plain(dict(settings.storage_options), "storage_options")
     return given
 
 
@@ -136,23 +136,23 @@ def _entry(stage: Stage, name: str, usual_name: str = "") -> Any:
         if name != (usual_name or factory.name):
             extra["name"] = name
         extra |= _changed(stage, factory(**values))
-    plain = {key.removesuffix("_"): _plain(value, key) for key, value in given.items()}
-    if not plain and not extra:
+    values = {key.removesuffix("_"): plain(value, key) for key, value in given.items()}
+    if not values and not extra:
         return written
-    return {written: plain or None} | ({"with": extra} if extra else {})
+    return {written: values or None} | ({"with": extra} if extra else {})
 
 
-def _changed(stage: Stage, plain: Stage) -> dict[str, Any]:
+def _changed(stage: Stage, usual: Stage) -> dict[str, Any]:
     """What `with_` changed in a stage, compared with what its parameters alone make."""
     changed = {key: getattr(stage, key) for key in ("batch_size", "timeout_s")
-               if getattr(stage, key) not in (None, getattr(plain, key))}
-    if stage.resources != plain.resources:
-        usual, now = dataclasses.asdict(plain.resources), dataclasses.asdict(stage.resources)
-        changed["resources"] = {key: value for key, value in now.items() if value != usual[key]}
+               if getattr(stage, key) not in (None, getattr(usual, key))}
+    if stage.resources != usual.resources:
+        before, now = dataclasses.asdict(usual.resources), dataclasses.asdict(stage.resources)
+        changed["resources"] = {key: value for key, value in now.items() if value != before[key]}
     return changed
 
 
-def _plain(value: Any, key: str = "") -> Any:
+def plain(value: Any, key: str = "") -> Any:
     """A parameter in YAML's own types; secrets are hidden."""
     if isinstance(value, Stage):
         return _entry(value, value.name)
@@ -161,13 +161,13 @@ def _plain(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
         is_options = key == "storage_options"
         return {str(name): HIDDEN if is_options and inner is not None and _SECRET.search(str(name))
-                else _plain(inner, key if is_options else name) for name, inner in value.items()}
+                else plain(inner, key if is_options else name) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner, key) for inner in value]
+        return [plain(inner, key) for inner in value]
     if isinstance(value, (set, frozenset)):
-        return sorted((_plain(inner, key) for inner in value), key=repr)
+        return sorted((plain(inner, key) for inner in value), key=repr)
     if isinstance(value, enum.Enum):
-        return _plain(value.value)
+        return plain(value.value)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return without_secrets(str(value) if isinstance(value, (str, PurePath)) else repr(value))

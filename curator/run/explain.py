@@ -4,10 +4,16 @@ is to read."""
 from __future__ import annotations
 
 from curator.api.format import plural, size
-from curator.api.stage import Reduce, Sink, Stage
+from curator.api.stage import Reduce, Sink, Stage, Unit
+from curator.io.files.listing import RUN
 from curator.machine.detect import this_machine
-from curator.pipeline.plan import SPOOLS, Operator, Phase, Plan, Step, Target
-from curator.run.folder.guard import list_units
+from curator.pipeline.checkpoint import CHECKPOINTS
+from curator.pipeline.plan import CHECKPOINT, SPOOLS, Operator, Phase, Plan, Step, Target
+from curator.run.folder.edits import find_edit
+from curator.run.folder.guard import describe_lost, list_units
+from curator.run.folder.ledger import ledgers_of
+from curator.run.folder.lock import holder
+from curator.run.folder.owner import OWNER
 from curator.run.profiles import foresee, load_profiles
 
 NAMES_MAX = 8  # columns of a stage that are named
@@ -42,8 +48,29 @@ def explain(plan: Plan) -> str:
     if aside:
         lines += ["", f"rows on {', '.join(aside)} are kept, with the reason, under "
                       f"{plan.out.path_of('<port>/<stage>/')}"]
-    limits = _limits(plan)
-    return "\n".join([*lines, "", *limits] if limits else lines)
+    for more in (_limits(plan), _before(plan, units)):
+        lines += ["", *more] if more else []
+    return "\n".join(lines)
+
+
+def _before(plan: Plan, units: list[tuple[int, Unit]]) -> list[str]:
+    """What of the results in the folder stays, and what is done again, if there are any."""
+    if not plan.out.sub(RUN).exists(OWNER):
+        return []
+    if holder(plan.out) is not None:
+        return [f"a run works in {plan.out.uri} now"]
+    ledgers, former = ledgers_of(plan, None)
+    if not any(ledger.records for ledger in (*ledgers, *former)):
+        return []
+    lines = list(find_edit(plan, ledgers, former, units).lines(plan.out.uri))
+    if lost := describe_lost(plan, ledgers[0], units):
+        lines.append(f"{lost}; --prune removes them")
+    kept = [file for ledger in ledgers for name, file in ledger.written() if name.startswith(CHECKPOINT)]
+    if kept:
+        stays = any(step.checkpoint for phase in plan.phases for step in phase.steps)
+        lines.append(f"{plan.out.path_of(CHECKPOINTS)} holds {size(sum(file.size_bytes for file in kept))}"
+                     + ("" if stays else ", which a run removes: the recipe has no checkpoint"))
+    return lines
 
 
 def _limits(plan: Plan) -> list[str]:
@@ -63,6 +90,8 @@ def _operator(phase: Phase, operator: Operator) -> list[str]:
     for at, step in enumerate(operator.steps):
         if step.implicit:
             continue
+        if operator.replays:
+            lines.append("    after an edit, for what is behind a checkpoint only")
         lines.append(f"    {step.name}{'' if step.spool else _contract(step.stage)}")
         lines += [f"        > {name}{_contract(stage)}" for name, stage in step.stage.inner().items()]
         if isinstance(step.stage, Sink) and not step.spool:

@@ -24,13 +24,12 @@ import pyarrow as pa
 from curator.api.errors import CuratorError, FirstError
 from curator.api.format import listing, plural, short_path, size
 from curator.api.resources import Node
-from curator.api.stage import Reduce, Sink, Source, Unit
+from curator.api.stage import Sink, Source, Unit
 from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed
 from curator.engine.snapshot import snapshot_of
 from curator.io.files.folder import FileInfo
 from curator.io.files.listing import CARD
-from curator.io.spool import shard_units, spool_units
 from curator.machine.detect import this_machine
 from curator.observe.live.metrics import Endpoint
 from curator.observe.live.observer import Observer
@@ -41,6 +40,7 @@ from curator.pipeline.layout import folder_of
 from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan, make_plan
 from curator.recipe import dump, without_secrets
 from curator.registry import packs
+from curator.run.folder.edits import later_units, parameters_of
 from curator.run.folder.guard import check, check_free, list_units, paths_of
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
@@ -150,7 +150,8 @@ def _manifest(plan: Plan, machine: Node) -> dict[str, Any]:
     cores = f"{plural(int(machine.cpus), 'core')}, {size(machine.memory_bytes)}"
     gpus = f", {plural(machine.gpus, 'GPU')}" if machine.gpus else ""
     stages = [{"name": s.name, "class": f"{type(s.stage).__module__}.{type(s.stage).__qualname__}",
-               "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key} for s in plan.steps]
+               "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key,
+               "parameters": None if s.implicit else parameters_of(s.stage)} for s in plan.steps]
     program = Path(sys.argv[0])
     program = program.parent if program.name == "__main__.py" else program  # python -m curator
     command = [program.name, *(without_secrets(word) for word in sys.argv[1:])]
@@ -208,7 +209,8 @@ class _Run:
         begun = False
         while len(self.loops) < len(self.plan.phases):
             phase = self.plan.phases[len(self.loops)]
-            loop = Loop(phase, self.ledgers[phase.number], self._units(phase), self.out)
+            units = later_units(self.plan, phase, self.ledgers) if phase.number else self.units
+            loop = Loop(phase, self.ledgers[phase.number], units, self.out)
             if loop.todo and phase.number and (lost := self._lost_files(phase)):
                 first = min(lost)
                 self.ledgers[first].lose(lost[first])
@@ -238,22 +240,6 @@ class _Run:
             return replace(stopped, message=f"{failed} of {before[0]} records failed, more than max_failed = "
                                             f"{limit:g} allows")
         return stopped
-
-    def _units(self, phase: Phase) -> list[tuple[int, Unit]]:
-        """What there is to read: of the first phase the sources' units, of a later one what is spooled for
-        it."""
-        if not phase.number:
-            return self.units
-        units: list[tuple[int, Unit]] = []
-        for operator in phase.operators:
-            if operator.internal:
-                files = [f for name in operator.spools for f in self._spooled(name)]
-                stage = operator.steps[0].stage
-                sharded = isinstance(stage, Reduce)
-                made = shard_units(files, stage.shards if stage.key is not None
-                                   else 1) if sharded else spool_units(files)
-                units += [(operator.index, unit) for unit in made]
-        return units
 
     def _spooled(self, name: str) -> list[FileInfo]:
         number, step = self.spools[name]

@@ -1,6 +1,7 @@
 """The folder of a run: who may write into it, and what an edit does to what is there."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -122,8 +123,9 @@ def test_a_copy_removes_nothing_of_the_original_at_a_place_that_both_know(texts)
 def test_an_edit_that_removes_results_says_what_goes_and_stops(texts):
     made(texts).run(workers=0)
     before = content("out")
-    said = (r"changed: drop\). 1 unit \(10 records\) would be done again .*2 files with 10 rows \(data 7, dropped/drop 3\) "
-            r"removed first\. Go on with --yes \(in Python replace=True\)")
+    said = (r"before an edit: drop \(short: length\(text\) < 5, was length\(text\) < 3\)\. Done again: jsonl, drop, to_parquet "
+            r"\(1 unit, 10 records, .* B\)\. Removed first: 2 files with 10 rows \(data 7, dropped/drop 3\), .* kB\. "
+            r"Go on with --yes \(in Python replace=True\)")
     with pytest.raises(CuratorError, match=said):
         made(texts, least=5).run(workers=0)
     after = content("out")
@@ -160,7 +162,7 @@ def test_on_the_command_line(texts):
     edit = ("--set", "steps.drop.short=length(text) < 5")
     done = run(*edit)
     assert done.exit_code == 2
-    assert "changed: drop" in done.output
+    assert "before an edit: drop (short: length(text) < 5, was length(text) < 3)" in done.output
     assert run(*edit, "--yes").exit_code == 0
     done = run("--set", "name=another", "--yes")
     assert done.exit_code == 2
@@ -178,14 +180,14 @@ def test_what_is_pruned_is_told_before_it_goes(texts):
 
     assert run().exit_code == 0
     Path("in/b.jsonl").unlink()
-    said = ("in/b.jsonl): 2 files with 12 rows (data 8, dropped/drop 4) "
-            "(other inputs of their units among them, which are read again)")
+    said = (r"in/b\.jsonl\): 2 files with 12 rows \(data 8, dropped/drop 4\), [\d.]+ kB "
+            r"\(other inputs of their units among them, which are read again\)")
     before, stopped = data(), run()
     assert stopped.exit_code == 2
-    assert f"{said}. Remove them with --prune" in stopped.output
+    assert re.search(rf"{said}\. Remove them with --prune", stopped.output)
     assert data() == before
     done = run("--prune")
     assert done.exit_code == 0
-    assert f"{said} are removed" in done.output
+    assert re.search(f"{said} are removed", done.output)
     assert len(list(Path("out/data").iterdir())) == 1
     assert "removed" not in run("--prune").output

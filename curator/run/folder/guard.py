@@ -3,21 +3,17 @@ take away."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from curator.api.errors import CuratorError, InputError
 from curator.api.stage import Sink, Source, Stage, Unit
 from curator.io.files.folder import Folder
 from curator.io.files.listing import DATA, RUN
-from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.layout import ASIDE, OURS, folder_of
-from curator.pipeline.plan import CHECKPOINT, Plan
+from curator.pipeline.plan import Plan
+from curator.run.folder.edits import Goes, find_edit
 from curator.run.folder.ledger import Ledger
-from curator.run.folder.ledger_files import counts_of
 from curator.run.folder.owner import OWNER
 
 STARTED = ("lock", "lease/")  # all that a start leaves in `_run/` before the folder is its own
@@ -86,13 +82,13 @@ def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
         would remove.
     """
     _check_sinks(plan, [*ledgers, *former])
-    changes = _find_changes(plan, ledgers, former, units)
+    changes = find_edit(plan, ledgers, former, units)
     if changes.strange:
         raise CuratorError(f"{changes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of "
                            "a folder that "
                            "was moved or copied an edit removes nothing. Write to another folder, or give "
                            "the sink another path")
-    if lost := _describe_lost(plan, ledgers[0], units):
+    if lost := describe_lost(plan, ledgers[0], units):
         if not prune:
             raise CuratorError(f"{lost}. Remove them with --prune (prune=True), or write to another folder.")
         if callable(prune):
@@ -131,104 +127,20 @@ def _check_sinks(plan: Plan, ledgers: Sequence[Ledger]) -> None:
                                    "made. Give the sink another path, or move away what is there")
 
 
-# -- what goes -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Goes:
-    """Files and rows that will be removed, by folder. `strange`: files elsewhere that this folder's former
-    self made."""
-
-    files: Counter[str] = field(default_factory=Counter)
-    rows: Counter[str] = field(default_factory=Counter)
-    strange: list[str] = field(default_factory=list)
-
-    def add(self, ledger: Ledger, path: str, rows: int) -> None:
-        full, root = ledger.removal.full_path(path), ledger.out.path_of("")
-        place = full.rpartition("/")[0]
-        if full.startswith(root):
-            first, _, rest = full.removeprefix(root).partition("/")
-            kept = full.startswith(ledger.out.path_of(CHECKPOINTS) + "/")
-            place = {RUN: "checkpoint" if kept else "between phases",
-                     DATA: DATA}.get(first, f"{first}/{rest.partition('/')[0]}")
-        elif not ledger.owner.names(None, False).search(full):
-            self.strange.append(full)
-        self.files[place] += 1
-        self.rows[place] += rows
-
-    def __str__(self) -> str:
-        count, rows = sum(self.files.values()), sum(self.rows.values())
-        places = ", ".join(f"{place} {self.rows[place]:,}" for place in sorted(self.files))
-        return f"{count:,} {'file' if count == 1 else 'files'} with {rows:,} rows" + (f" ({places})" if places
-                                                                                      else "")
-
-
-@dataclass
-class _Changes(_Goes):
-    """What an edit makes untrue of finished results. `changed`: the first edited step on each way. `units`,
-    `records`: what would be done again. `other`: the recipe that made the results, if it is another one."""
-
-    changed: list[str] = field(default_factory=list)
-    units: int = 0
-    records: int = 0
-    other: str | None = None
-
-    def describe(self, out: str) -> str:
-        """One sentence or two: what it is, and what goes."""
-        if self.other is not None:
-            return f"{out} holds the results of another recipe, {self.other!r}: {self} would be removed"
-        what = (f"changed: {', '.join(self.changed)}" if self.changed
-                else "the recipe writes less, or in another order")
-        units = f"{self.units:,} {'unit' if self.units == 1 else 'units'}"
-        return (f"{out} holds results of this recipe as it was before an edit ({what}). {units} "
-                f"({self.records:,} records) "
-                f"would be done again from there, and {self} removed first")
-
-
-def _find_changes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-                  units: Collection[tuple[int, Unit]]) -> _Changes:
-    """What an edit takes away, in all phases. New and changed inputs are no edit."""
-    found, stale, same = _Changes(), set(), False
-    sources = {s.name for s in plan.steps if isinstance(s.stage, Source)}
-    read: set[str] = set()
-    keys_of = [{step.name: step.key for step in phase.steps} for phase in plan.phases] + [{} for _ in former]
-    outdated = ((ledger, keys, record) for ledger, keys in zip([*ledgers, *former], keys_of, strict=True)
-                for record in ledger.outdated(keys))
-    for ledger, keys, record in outdated:
-        read = read or {part.uri for _, unit in units for part in unit.parts}
-        edited = {name: stage for name, stage in record.stages.items() if stage.key != keys.get(name)}
-        if all(name.startswith(CHECKPOINT) for name in edited):  # they go, and no result does
-            same = True
-            continue
-        same = same or len(edited) < len(record.stages) or not read.isdisjoint(record.uris)
-        stale |= edited.keys()
-        for file in (file for stage in edited.values() for file in stage.files):
-            found.add(ledger, file.path, file.rows)
-        found.units += 1
-        found.records += sum(counts_of(s).rows_in for n, s in record.stages.items() if n in sources)
-    found.changed = [s.name for s in plan.steps if s.name in stale and not s.implicit
-                     and not stale & {n for n, _ in s.after}]
-    folder = plan.out.sub(RUN)
-    before = json.loads(folder.read("manifest.json")).get("name") if folder.exists("manifest.json") else None
-    if before is not None and (before != plan.pipeline.name or not same):
-        found.other = before
-    return found
-
-
-def _describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]]) -> str:
+def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]]) -> str:
     """What there is of inputs that nobody reads any more, in a sentence; empty if there is nothing. Of the
     first phase."""
     gone = ledger.records.keys() - {unit.key for _, unit in units}
     if not gone:
         return ""
-    present, found, inputs = {part.uri for _, unit in units for part in unit.parts}, _Goes(), set()
+    present, found, inputs = {part.uri for _, unit in units for part in unit.parts}, Goes(), set()
     beside = False
     for record in ledger.outdated({}):
         lost = set(record.uris) - present if record.unit in gone else ()
         inputs.update(lost)
         beside = beside or 0 < len(lost) < len(record.uris)
         for file in (file for stage in record.stages.values() for file in stage.files if lost):
-            found.add(ledger, file.path, file.rows)
+            found.add(ledger, file)
     if not inputs:  # they have changed, and are read again
         return ""
     named = f"{', '.join(sorted(inputs)[:3])}{', …' if len(inputs) > 3 else ''}"

@@ -77,14 +77,17 @@ class Brief(NamedTuple):
         return (self.depends[at:at + 8].hex() for at in range(0, len(self.depends), 8))
 
 
-def ledgers_of(plan: Plan, lock: Lock) -> tuple[list[Ledger], list[Ledger]]:
-    """The ledgers of a plan's phases, and of those that it does not have any more. The folder must be
-    ours."""
-    count, owner = len(plan.phases), Owner.of(plan.out)
+def ledgers_of(plan: Plan, lock: Lock | None) -> tuple[list[Ledger], list[Ledger]]:
+    """The ledgers of a plan's phases, and of those that it does not have any more. The folder must be ours.
+
+    `lock`: of the folder; None to look only.
+    """
+    count, owner = len(plan.phases), Owner.of(plan.out, make=lock is not None)
     while plan.out.sub("_run").exists(f"{FOLDER}-{count + 1}"):
         count += 1
     sinks = [step for step in plan.steps if isinstance(step.stage, Sink)]
-    ledgers = [Ledger(plan.out, number, sinks, owner, lock.confirm) for number in range(count)]
+    ledgers = [Ledger(plan.out, number, sinks, owner, lock.confirm if lock else Lock().confirm)
+               for number in range(count)]
     return ledgers[:len(plan.phases)], ledgers[len(plan.phases):]
 
 
@@ -275,10 +278,8 @@ class Ledger:
 
         `units`: the operator that reads it, and the unit.
         """
-        keys = [unit.key for _, unit in units]
+        needs, keys = self.needs(phase, units), [unit.key for _, unit in units]
         gone = self.records.keys() - keys
-        needs = self._needs(phase, units, keys, gone)
-        self._replays(phase, units, needs)
         edits = self._edits(phase, dict(zip(keys, needs, strict=True)))
         if afresh := len(self.elapsed) > 1 and not any(need is True for need in needs):
             self.elapsed = {self.run: 0.0}  # of what earlier attempts did nothing is left
@@ -304,6 +305,13 @@ class Ledger:
         self._tidy_up()
         # from now on this attempt's number is taken
         self.flush(0.0, whole=all(need is True for need in needs))
+        return needs
+
+    def needs(self, phase: Phase, units: Sequence[tuple[int, Unit]]) -> list[Need]:
+        """What each unit needs, as `prepare` says it; nothing is changed."""
+        keys = [unit.key for _, unit in units]
+        needs = self._needs(phase, units, keys, self.records.keys() - keys)
+        self._replays(phase, units, needs)
         return needs
 
     def _needs(self, phase: Phase, units: Sequence[tuple[int, Unit]], keys: Sequence[str],
@@ -335,7 +343,7 @@ class Ledger:
         if not at:
             return
         there = {f"{CHECKPOINTS}/{name}" for name in self.out.sub(CHECKPOINTS).names(recursive=True)}
-        for record in (to_record(line) for _, _, line in self.files.units() if unit_of(line) in at):
+        for record in self.of_units(at):
             index, done = at[record.unit], {n: s.key for n, s in record.stages.items() if not s.replay}
             while lost := [name for name in taken_up(phase, needs[index])
                            if not there.issuperset(f.path for f in record.stages[name].files)]:
@@ -452,6 +460,10 @@ class Ledger:
         return Unit(tuple(SourceRange(uri=f.path.removeprefix(f"{CHECKPOINTS}/"), size_bytes=f.size_bytes)
                           for f in files))
 
+    def of_units(self, units: Container[str]) -> Iterator[Record]:
+        """The records of these units."""
+        return (to_record(line) for line in self._lines() if unit_of(line) in units)
+
     def spooled(self, step: Step) -> list[FileInfo]:
         """The files of a step that spools, of all finished units; `uri` is relative to the folder of all
         spools."""
@@ -466,7 +478,7 @@ class Ledger:
     def outdated(self, keys: Mapping[str, str]) -> Iterator[Record]:
         """Units with steps that have other keys now, or none. `keys`: by step."""
         units = self._outdated(keys)
-        return (to_record(line) for line in self._lines() if unit_of(line) in units) if units else iter(())
+        return self.of_units(units) if units else iter(())
 
     def _outdated(self, keys: Mapping[str, str]) -> set[str]:
         alike = {stages: any(s.key != keys.get(s.name) for s in stages)

@@ -36,8 +36,9 @@ class Owner:
     former: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, out: Folder) -> Owner:
-        """That of a run's folder, made if it has none here yet. Nobody else may be starting there.
+    def of(cls, out: Folder, make: bool = True) -> Owner:
+        """That of a run's folder, made if it has none here yet. Nobody else may be starting there, but where
+        one is not to be made.
 
         Raises:
             CuratorError: its file is damaged.
@@ -57,6 +58,8 @@ class Owner:
                                    "which files here are "
                                    "this run's. Write to another folder") from error
         owner = cls(secrets.token_hex(8), tuple(known))
+        if not make:
+            return owner
         made = {"id": owner.id, "made_at": out.uri, "former": known}
         folder.write(OWNER, json.dumps(made, indent=1).encode())
         return owner
