@@ -31,7 +31,8 @@ LAYERS = {
 }
 FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
 FOLDER_FILES = 13  # "about ten", and with more a folder has rooms
-EXCUSED = {"curator/cli/main.py:run": "an argument for each option of the command line"}
+EXCUSED = {"curator/cli/main.py:run": "an argument for each option of the command line",
+           "curator/run/run.py:run": "an argument for each option of a run"}
 
 
 def module_of(path: Path) -> str:
@@ -165,27 +166,27 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2024,
+    "api": 2039,
     "machine": 433,
-    "io": 4309,
+    "io": 4419,
     "io/tables": 1794,
     "sql": 507,
     "registry": 395,
     "models": 1174,
     "ngrams": 371,
-    "pipeline": 1049,
+    "pipeline": 1087,
     "stages": 2453,
     "engine": 3896,
     "recipe": 1481,
-    "worker": 2135,
+    "worker": 2160,
     "observe": 2967,
     "testing": 1271,
     "runtime": 1094,
-    "run": 3273,
+    "run": 3510,
     "explore": 1336,
     "results": 1405,
     "forecast": 417,
-    "cli": 630,
+    "cli": 723,
     ".": 146,
 }
 
@@ -202,8 +203,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13471
-    assert sum(LINES.values()) <= 34560
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13786
+    assert sum(LINES.values()) <= 35078
 
 
 def test_nothing_names_a_machine():

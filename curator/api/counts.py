@@ -113,6 +113,21 @@ class Counts:
                 if not left:
                     del mine[name]
 
+    def take_away(self, other: Counts) -> None:
+        """What was counted of these rows is true no more: also their values and amounts."""
+        self.shift(other, -1)
+        self.errors = {error: rows for error, rows in self.errors.items() if rows > 0}
+        for mine, more in ((self.by_value, other.by_value), (self.amounts, other.amounts)):
+            for column, groups in more.items():
+                for group, parts in groups.items():
+                    there = mine.get(column, {}).get(group, {})
+                    for part in parts.keys() & there.keys():
+                        there[part] -= parts[part]
+                        if abs(there[part]) <= 1e-9 * abs(parts[part]):
+                            del there[part]
+                    if not there:
+                        mine.get(column, {}).pop(group, None)
+
     def saw_value(self, column: str, value: str, port: str, rows: int) -> None:
         """Count rows with a value that went to a port, if there are not too many values already."""
         values = self.by_value.setdefault(column, {})

@@ -11,15 +11,15 @@ from typing import Any
 import click
 
 from curator.api.errors import CuratorError, FirstError
+from curator.cli.ends import end
 from curator.cli.explore import explore
 from curator.cli.lists import COMMANDS
+from curator.cli.replay import replay
 from curator.cli.watch import watch
 from curator.cli.what_if import what_if
 from curator.registry import packs
 
 RAY_HERE = "local or RAY_ADDRESS"
-# as shells have it: 128 and the number of the signal; anything else gives 2
-EXITS = {"interrupted": 130, "terminated": 143}
 RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
 
@@ -149,11 +149,7 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
             progress.close()
     if not quiet:
         show_funnel(result.stats)
-    if not result.ok:
-        click.echo(f"curator: {result.stats['message']}", err=True)
-        for error in result.first_errors[:1]:
-            click.echo(f"curator: {error}", err=True)
-        sys.exit(EXITS.get(result.stats["stopped_by"], 2))
+    end(result)
 
 
 def _asked(lost: str) -> bool:
@@ -245,7 +241,7 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for command in (watch, explore, what_if, *COMMANDS):
+for command in (watch, explore, what_if, replay, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def check_contracts(nodes: list[Node], names: dict[Node, str],
             after[node] = None if known is None else {"id": pa.string(), "source": pa.string(), **known}
             continue
         ends = tuple(end for end in node.inputs if parts.get(end.node) is not node)
-        before = _columns_at(ends or node.inputs, after, kept, decoded)
+        before = columns_at(ends or node.inputs, after, kept, decoded)
         if before is None:
             after[node] = None
             continue
@@ -82,9 +82,10 @@ def wanted_behind(nodes: list[Node],
     return wanted
 
 
-def _columns_at(ends: tuple[End, ...], after: dict[Node, dict | None], kept: Collection[End],
-                decoded: frozenset[str]) -> dict | None:
-    """The columns that all of these ends carry. `kept`: those that let no `decoded` payloads through."""
+def columns_at(ends: tuple[End, ...], after: dict[Node, dict | None], kept: Collection[End],
+               decoded: frozenset[str]) -> dict | None:
+    """The columns that all of these ends carry; None where that is not known. `kept`: those that let no
+    `decoded` payloads through."""
     if any(after[end.node] is None for end in ends):
         return None
     tables = [{n: kind for n, kind in (after[end.node] | SIDE_COLUMNS.get(end.port, {})).items()

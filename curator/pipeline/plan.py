@@ -12,7 +12,7 @@ operator of the other.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -22,11 +22,12 @@ import pyarrow as pa
 from curator.api.errors import RecipeError
 from curator.api.resources import Resources
 from curator.api.stage import SIDE_OUTPUTS, Reduce, Sink, Source, Stage, Stateful
+from curator.io.failed import FromFailed
 from curator.io.files.folder import Folder
 from curator.io.spool import FORMAT, FromCheckpoint, FromSpool, ToSpool
 from curator.io.tables.parquet import ToParquet
 from curator.pipeline.checkpoint import CHECKPOINTS, payloads
-from curator.pipeline.contracts import check_contracts, place_of, wanted_behind
+from curator.pipeline.contracts import check_contracts, columns_at, place_of, wanted_behind
 from curator.pipeline.expand import expand
 from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import below, folder_of, moved, placed, run_folder
@@ -100,7 +101,7 @@ class Operator:
     def internal(self) -> bool:
         """It reads what an earlier phase wrote: records that were counted before, which no failure may turn
         into one."""
-        return isinstance(self.steps[0].stage, (Reduce, FromSpool))
+        return isinstance(self.steps[0].stage, (Reduce, FromSpool, FromFailed))
 
     @property
     def replays(self) -> bool:
@@ -188,11 +189,12 @@ class Plan:
         return [step for phase in self.phases for step in phase.steps if not step.spool]
 
 
-def make_plan(pipeline: Graph, mode: Mode = "stream", out: str | None = None) -> Plan:
+def make_plan(pipeline: Graph, mode: Mode = "stream", out: str | None = None,
+              replay: Collection[str] = ()) -> Plan:
     """Check the graph and its contracts, and fuse it into operators, in phases.
 
     `mode`: "stream", or "batch" to finish each operator before the next one begins. `out`: another folder for
-    the run.
+    the run. `replay`: stages at which rows that failed there before may come in again; no key changes.
 
     Raises:
         RecipeError: no sink, no folder to write to, a port that leads nowhere, two sinks in one folder.
@@ -204,7 +206,7 @@ def make_plan(pipeline: Graph, mode: Mode = "stream", out: str | None = None) ->
         raise RecipeError(f"port {end.port!r} of stage {end.node.stage.name!r} leads nowhere: add a sink or "
                           "discard it")
     pipeline = pipeline if out is None else moved(pipeline, out)
-    planner = _Planner(*expand(placed(pipeline)), mode)
+    planner = _Planner(*expand(placed(pipeline)), mode, replay)
     phases = tuple(planner.phase(number) for number in range(max(planner.level.values()) + 1))
     return Plan(pipeline, planner.out, phases)
 
@@ -217,8 +219,9 @@ class _Planner:
     """What the operators of all phases are made from. `graph`: placed and expanded; `parts`, `kept`: as
     `expand` gives them."""
 
-    def __init__(self, graph: Graph, parts: Mapping[Node, Node], kept: frozenset[End], mode: Mode) -> None:
-        self.parts, self.kept, self.discard = parts, kept, graph.settings.discard
+    def __init__(self, graph: Graph, parts: Mapping[Node, Node], kept: frozenset[End], mode: Mode,
+                 replay: Collection[str]) -> None:
+        self.parts, self.kept, self.discard, self.replay = parts, kept, graph.settings.discard, replay
         self.out, self.folder = run_folder(graph), str(graph.settings.out)
         self.options = dict(graph.settings.storage_options) or None
         self.nodes, self.names = graph.nodes(), graph.names()
@@ -226,6 +229,7 @@ class _Planner:
         for node in self.nodes:
             for end in node.inputs:
                 self.takers.setdefault((end.node, end.port), []).append(node)
+        self.parted: list[str] = []  # stages that would be fused to one before, were they not to be replayed
         self._check_ports()
         self.columns = check_contracts(self.nodes, self.names, parts, kept)
         self.wanted = wanted_behind(self.nodes, self.takers)
@@ -287,7 +291,11 @@ class _Planner:
         if node.inputs[0] in self.kept:
             return False
         plain = not any(isinstance(n.stage, (Source, Stateful, Reduce)) for n in (last, node))
-        return plain and last.stage.resources == node.stage.resources
+        fusible = plain and last.stage.resources == node.stage.resources
+        if fusible and self.names[node] in self.replay:
+            self.parted.append(self.names[node])
+            return False
+        return fusible
 
     def _levels(self, mode: Mode) -> dict[Node, int]:
         """The phase of each node: the barriers on the longest way to it. A sink stands with the last of its
@@ -310,7 +318,8 @@ class _Planner:
         read = list(dict.fromkeys((end.node, end.port) for n in here if not isinstance(n.stage, Reduce)
                                   for end in n.inputs if self.level[end.node] < number))
         replays = any(end.node in here for end in self.kept)
-        first = len(read) + replays  # of the operators of stages
+        again = [n for n in here if self._takes_again(n)]
+        first = len(read) + replays + bool(again)  # of the operators of stages
         write = first + len(groups)  # the index of the operator of all sinks
         place = {n: Target(first + g, s) for g, group in enumerate(groups) for s, n in enumerate(group)}
         place |= {n: Target(write, s) for s, n in enumerate(sinks)}
@@ -319,9 +328,11 @@ class _Planner:
         for index, end in enumerate(read):
             takers = [n for n in self.takers[end] if n in place and not isinstance(n.stage, Reduce)]
             operators.append(self._reader(index, end, tuple(place[n] for n in takers)))
-        for index, group in enumerate(groups, first):
-            operators.append(self._operator(index, group, self._routes(group, place, write, sink_steps)))
-        operators.append(Operator(write, "sink", tuple(sink_steps)))
+        behind = [self._operator(index, group, self._routes(group, place, write, sink_steps))
+                  for index, group in enumerate(groups, first)]
+        if again:
+            behind.insert(0, self._failed_reader(first - 1, again, place, write, sink_steps))
+        operators += [*behind, Operator(write, "sink", tuple(sink_steps))]
         if replays:
             operators.insert(len(read), self._replay(len(read), operators))
         return Phase(number, tuple(operators))
@@ -431,3 +442,29 @@ class _Planner:
         step = self._spool(*end, next(n for n in self.takers[end] if not isinstance(n.stage, Reduce)))
         read = Step(f"read {step.name}", self._from_spool(), step.key, spool=True)
         return Operator(index, "source", (read,), (), {(0, "out"): targets}, spools=(step.name,))
+
+    # -- failed rows, once more ------------------------------------------------------------------------------
+
+    def _takes_again(self, node: Node) -> bool:
+        """Whether a stage is one to replay, and its failed rows are kept and can come to it alone."""
+        alone = not isinstance(node.stage, (Source, Sink, Reduce))
+        return (alone and self.names[node] in self.replay and (node, "failed") not in self.takers
+                and not self._discarded(node, "failed"))
+
+    def _failed_reader(self, index: int, nodes: list[Node], place: Mapping[Node, Target], write: int,
+                       sink_steps: list[Step]) -> Operator:
+        """The source of rows that failed before; those that are not asked for stay in `failed/`."""
+        routes, needs = {}, {}
+        at = {step.name: Target(write, i) for i, step in enumerate(sink_steps)}
+        for node in nodes:
+            name, wanted = self.names[node], self.wanted[node]
+            known = columns_at(node.inputs, self.columns, self.kept, payloads(lasting=False))
+            # what is not known to be needed may be: all that there is
+            needs[name] = wanted if wanted is not None else None if known is None else frozenset(known)
+            kept = f"failed/{name}"
+            routes |= {(0, name): (place[node],), (0, kept): (at[kept],)}
+        stage = FromFailed(path=self.folder, needs=needs, behind=tuple(self.parted),
+                           storage_options=self.options,
+                           counted={self.names[n]: tuple(n.stage.count_by) for n in nodes})
+        return Operator(index, "source", (Step("read failed", stage, "", spool=True, amounts=self.amounts),),
+                        (), routes)

@@ -16,6 +16,7 @@ from curator.engine.events import Action, Commit, Evidence, Report, StartWorker,
 from curator.engine.protocol import UnitInfo
 from curator.engine.scheduler import Scheduler
 from curator.engine.state import State
+from curator.io.failed import FromFailed
 from curator.io.files.folder import Folder
 from curator.observe.live.observer import Observer
 from curator.pipeline.plan import Phase
@@ -23,6 +24,7 @@ from curator.run.folder.ledger import Ledger, begins_behind, kept
 from curator.run.folder.lock import Lock
 from curator.run.profiles import load_profiles, save_profiles
 from curator.run.reading import Reading, described
+from curator.run.replay import Replay
 from curator.runtime.local import InlineRuntime, LocalRuntime
 from curator.runtime.workers import Job
 from curator.worker.processes import Processes
@@ -101,16 +103,28 @@ class Loop:
     """Does what is to do in a phase. `units`: the operator that reads each, and the unit; those to do come
     first.
 
-    `skipped`: units that were finished before. `workers`: the most at a time, by operator.
+    `replay`: records that failed before and run again. `skipped`: units that were finished before. `workers`:
+    the most at a time, by operator.
     """
 
-    def __init__(self, phase: Phase, ledger: Ledger, units: Sequence[tuple[int, Unit]], out: Folder) -> None:
+    def __init__(self, phase: Phase, ledger: Ledger, units: Sequence[tuple[int, Unit]], out: Folder,
+                 replay: Replay | None = None) -> None:
         self.phase, self.ledger, self.out = phase, ledger, out
-        needs = ledger.prepare(phase, units)
+        alone, whole = replay.choose(phase, ledger, {u.key: u for _, u in units}) if replay else ({}, ())
+        needs = ledger.prepare(phase, units, whole, nothing=not alone)
         todo = [(phase.replay if begins_behind(phase, need) else source, unit, need)
                 for (source, unit), need in zip(units, needs, strict=True) if need is not True]
         self.behind = any(source == phase.replay for source, _, _ in todo)  # some begin at checkpoints
         done = [unit for (_, unit), need in zip(units, needs, strict=True) if need is True]
+        again = [unit for unit in done if unit.key in alone]
+        # units of which rows that failed run again, and nothing else
+        self.replayed = frozenset(range(len(todo), len(todo) + len(again)))
+        if again:
+            ledger.expect_replayed({unit.key for unit in again})
+            reader = next(o.index for o in phase.operators if isinstance(o.steps[0].stage, FromFailed))
+            todo += [(reader, alone[unit.key], None) for unit in again]
+            done = [unit for unit in done if unit.key not in alone]
+        self.failed_before = sum(alone[unit.key].rows for unit in again)
         self.skipped = len(done)
         self.units = [unit for _, unit, _ in todo] + done
         alike: dict[tuple, tuple] = {}  # most units need the same
@@ -137,7 +151,7 @@ class Loop:
         folder, operators = self.out.sub("_run"), self.phase.operators
         # A limit that was reached must let through again what an edit does again, so then everything is read;
         # and so is what an earlier phase has counted.
-        may_stop = not self.ledger.unfinished and not self.phase.number
+        may_stop = not (self.ledger.unfinished or self.replayed or self.phase.number)
         short_circuits = frozenset(o.index for o in operators
                                    if may_stop and o.kind == "stateful" and self.phase.short_circuit(o.index))
         whole = False
@@ -154,7 +168,8 @@ class Loop:
             finally:
                 runtime.close()
             # All is done, and no file was begun that the ledger does not name.
-            whole = not (self.scheduler.stopped or self.scheduler.state.repeated or context.lock.after_kill)
+            whole = not (self.scheduler.stopped or self.scheduler.state.repeated or context.lock.after_kill
+                         or self.replayed)
         finally:
             self.ledger.flush(time.monotonic() - self.began, whole)
         if not whole:
@@ -193,7 +208,8 @@ class Loop:
         if isinstance(action, Commit):
             self._commit(action)
         elif isinstance(action, Evidence):
-            self.ledger.add_evidence(action.files)
+            if action.unit not in self.replayed:  # of these the rows are in `failed/` as they were
+                self.ledger.add_evidence(action.files)
         elif not isinstance(action, Report):
             runtime.execute(action)
         if isinstance(action, StartWorker):
@@ -227,6 +243,7 @@ class Loop:
         behind = {task for task in set(self.todo)
                   if task[0] == self.phase.replay and step in kept(self.phase, task[1])}
         done |= {unit for unit, task in enumerate(self.todo) if task in behind} if behind else set()
+        done |= self.replayed  # what these taught stays, and more is added
         return [(unit, name, unit not in done) for unit, name in self.sidecars.get(step, {}).items()]
 
     # -- in numbers ------------------------------------------------------------------------------------------
@@ -235,6 +252,8 @@ class Loop:
         """The counts of finished units and of those under way (of these rows and seconds), by stage.
         `lasting`: what open units wrote does not count."""
         totals = self.ledger.counts()
+        if lasting and self.replayed:  # what is under way has failed before, and counts as that
+            return totals
         for (index, step), counts in self.scheduler.state.under_way.items() if self.scheduler else ():
             operator = self.phase.operators[index]
             if not (lasting and operator.kind == "sink"):

@@ -46,6 +46,7 @@ from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.loop import Labels, Loop, RunContext
 from curator.run.numbers import Numbers
+from curator.run.replay import Replay
 from curator.worker.imports import modules_of
 
 WATCH_S = 0.2  # watchers are told this often, and
@@ -89,7 +90,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False,
         mode: Mode = "stream",
         watch: Callable[[Mapping[str, Any]], None] | None = None,
-        metrics_port: int | str | None = None) -> Result:
+        metrics_port: int | str | None = None, replay: Replay | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
     `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for
@@ -100,7 +101,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     function is asked, for an edit only, and told what would be done again and removed. `mode`: "batch"
     finishes each operator before the next one begins, and spools what is between them. `watch`: called now
     and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on
-    this port of this machine (0: any free one), or "HOST:PORT" to let others in.
+    this port of this machine (0: any free one), or "HOST:PORT" to let others in. `replay`: records that
+    failed before run again.
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
@@ -109,6 +111,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             port is taken.
     """
     plan = make_plan(pipeline, mode, out)
+    if replay is not None:
+        plan = make_plan(pipeline, mode, out, replay.stages(plan.out))
     units = list_units(plan)
     check_free(plan.out)
     with contextlib.ExitStack() as stack:
@@ -117,6 +121,11 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(
             Endpoint(metrics_port)))
         ledgers, former = ledgers_of(plan, lock)
+        if replay is not None:
+            replay.check(plan)
+            replace = replay.refuse
+            for phase, ledger in zip(plan.phases, ledgers, strict=True) if replay.keep_passed else ():
+                ledger.adopt(phase)
         check(plan, ledgers, former, units, prune, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
@@ -132,7 +141,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
                              None if inline else _ray_address(ray), workers)
         stack.callback(context.close)
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
-        return _Run(plan, units, ledgers, former, context, watch, about).go()
+        return _Run(plan, units, ledgers, former, context, watch, about, replay).go()
 
 
 def _ray_address(asked: str | bool | None) -> str | None:
@@ -166,9 +175,9 @@ class _Run:
 
     def __init__(self, plan: Plan, units: list[tuple[int, Unit]], ledgers: list[Ledger], former: list[Ledger],
                  context: RunContext, watch: Callable[[Mapping[str, Any]], None] | None,
-                 about: Mapping[str, Any]) -> None:
+                 about: Mapping[str, Any], replay: Replay | None = None) -> None:
         self.plan, self.units, self.out, self.ledgers, self.former = plan, units, plan.out, ledgers, former
-        self.context, self.watch = context, watch
+        self.context, self.watch, self.replay = context, watch, replay
         self.loops: list[Loop] = []  # of the phases that were begun
         self.numbers = Numbers(plan, self.loops, context.machine.cpus, about)
         self.spools = {s.name: (phase.number, s) for phase in plan.phases
@@ -210,7 +219,7 @@ class _Run:
         while len(self.loops) < len(self.plan.phases):
             phase = self.plan.phases[len(self.loops)]
             units = later_units(self.plan, phase, self.ledgers) if phase.number else self.units
-            loop = Loop(phase, self.ledgers[phase.number], units, self.out)
+            loop = Loop(phase, self.ledgers[phase.number], units, self.out, self.replay)
             if loop.todo and phase.number and (lost := self._lost_files(phase)):
                 first = min(lost)
                 self.ledgers[first].lose(lost[first])
@@ -230,7 +239,8 @@ class _Run:
         return None
 
     def _go_through(self, loop: Loop) -> Stop | None:
-        limit, before = self.plan.pipeline.settings.max_failed, self.numbers.read_and_failed()
+        limit, (read, failed) = self.plan.pipeline.settings.max_failed, self.numbers.read_and_failed()
+        before = read, failed - loop.failed_before
         if not loop.phase.number:
             return loop.go(self.context, before, limit)
         # From here on nothing is read that was not counted, so a share of the records is a number.

@@ -182,3 +182,11 @@ def count_answer(counts: Counts, port: str, rows: pa.Table, adds: tuple[str, ...
             for found in pc.value_counts(rows.column(name)).to_pylist():
                 if found["values"] is not None:
                     counts.saw_value(name, str(found["values"]), port, found["counts"])
+
+
+def count_failed(counts: Counts, rows: pa.Table, count_by: Iterable[str], amounts: Iterable[str]) -> None:
+    """Count rows that came into a stage and failed for good before it answered them."""
+    counts.rows_in += rows.num_rows
+    count_answer(counts, "failed", rows, (), count_by)
+    for way in ("in", "failed"):
+        count_amounts(counts, way, rows, amounts)

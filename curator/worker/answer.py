@@ -13,7 +13,7 @@ from curator.api.counts import Counts, MemoryShort
 from curator.api.errors import ERROR_CHARS, FirstError, first_error
 from curator.engine.protocol import Output, Ref, Refitted
 from curator.pipeline.plan import Operator
-from curator.worker.account import adjacent, count_port, rows_by_unit
+from curator.worker.account import adjacent, count_failed, rows_by_unit
 from curator.worker.rows import joined
 
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
@@ -68,10 +68,9 @@ class Answer:
     def failed(self, step: int, batch: Batch) -> None:
         """Count a row that failed for good before its stage answered it."""
         unit = self.only_unit if self.only_unit is not None else batch.rows.column(UNIT)[0].as_py()
-        counts = self.count(unit, step)
-        counts.rows_in += 1
-        count_port(counts, "failed", batch.rows)
-        self.errors.saw(self.operator.steps[step].name, batch)
+        of = self.operator.steps[step]
+        count_failed(self.count(unit, step), batch.rows, of.stage.count_by, of.amounts)
+        self.errors.saw(of.name, batch)
 
     def refit(self, step: int, ran_out: int, rows_max: int | None) -> None:
         """A step's size changed: `ran_out` rows were too many, or 0 and it has grown."""

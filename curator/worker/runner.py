@@ -37,10 +37,11 @@ from curator.api.stage import (
 )
 from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
+from curator.io.failed import WHY, FromFailed, killed
 from curator.io.files.folder import Folder
 from curator.io.files.reading import Way
 from curator.pipeline.plan import Operator, Step
-from curator.worker.account import count_amounts, count_answer, count_port
+from curator.worker.account import count_amounts, count_answer, count_failed, count_port
 from curator.worker.answer import Answer
 from curator.worker.imports import bring_for
 from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Waiting, failed_unit, gathered, joined, parts
@@ -291,6 +292,8 @@ class Runner:
                 for shard in unit.alone():
                     before = (shard.first - unit.first) / (unit.stop - unit.first)
                     yield from self._reduce(index, shard, before, 1 / (unit.stop - unit.first))
+            elif isinstance(self.stage, FromFailed):
+                yield from self._read_failed(index, unit)
             else:
                 self.read_share = Way(unit.parts).share
                 yield from self._read_spool(unit)
@@ -312,6 +315,21 @@ class Runner:
                 if self.answer.nbytes >= CHUNK_BYTES // 4 or perf_counter() - sent > READ_PARTS_S[1]:
                     yield
                     sent = perf_counter()
+
+    def _read_failed(self, index: int, unit: Unit) -> Iterator[None]:
+        """Rows that failed before go to where they did. What they counted there, as a row that came in and
+        failed, is told by stage in `Counts.inner`: it is true no more."""
+        for outputs in self.stage.read(unit):
+            for port, batch in outputs.items():
+                if port in self.stage.needs:
+                    counts, dead = Counts(), killed(batch.rows)
+                    count_failed(counts, batch.filter(~dead).rows, self.stage.counted[port],
+                                 self.steps[0].amounts)
+                    counts.add(Counts(rows_in=int(dead.sum()), failed=int(dead.sum())))
+                    self.answer.count(index, 0).add(Counts(inner={port: counts}))
+                    batch = batch.without(WHY)
+                self.answer.collect(0, port, self._stamped(batch))
+            yield
 
     def _reduce(self, index: int, shard: Unit, before: float, share: float) -> Iterator[None]:
         """A shard: all rows once to learn from, what is made of that, and all rows again to answer them.

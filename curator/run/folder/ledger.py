@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from curator.api.counts import Counts
 from curator.api.stage import Sink, SourceRange, Stateful, Unit, WrittenFile
 from curator.engine.events import Commit
+from curator.io.failed import FailedRows
 from curator.io.files.folder import FileInfo, Folder
 from curator.io.files.local import ATTEMPT
 from curator.pipeline.checkpoint import CHECKPOINTS
@@ -47,6 +48,7 @@ from curator.run.folder.ledger_files import (
 )
 from curator.run.folder.lock import Lock
 from curator.run.folder.owner import Owner, Removal
+from curator.run.folder.replayed import take_in
 
 Need = frozenset[Target] | bool | None  # the steps to run; True for nothing, None for everything
 
@@ -99,6 +101,7 @@ class Ledger:
     run's meanwhile.
 
     `unfinished`: units whose record is not whole any more, because an edit does some of their steps again.
+    `replayed`: finished units of which rows that failed are on their way again, and where their lines are.
 
     Raises:
         CuratorError: a file of the ledger is damaged, or of a later version.
@@ -112,6 +115,7 @@ class Ledger:
         self.folder = out.sub("_run").sub(f"{FOLDER}-{number + 1}" if number else FOLDER)
         # of this attempt, with the name of the stage that wrote it
         self.evidence: list[tuple[str, FileRecord]] = []
+        self.replayed: dict[str, tuple[str, int, int]] = {}
         self.files = LedgerFiles(self.folder)
         # of what is kept of units that are done again from their checkpoints: rows, and no columns
         self._ahead: dict[str, Counts] = {}
@@ -149,7 +153,7 @@ class Ledger:
         else:  # somebody has removed a file of the ledger
             for _, _, line in self.files.units():
                 self._count(line)
-        self._doomed = newest.remove
+        self._doomed, self._replaced = [*newest.remove, *newest.replaced], list[str]()
         self._tidy = newest.whole and newest.done == len(self.records)
         self._pinned = max((name for name, _, _ in self.unfinished.values()), default="")
         # sidecars: the old ones are there until the next attempt begins
@@ -180,6 +184,8 @@ class Ledger:
 
         Its line says what ran now, and for the rest what its line said before.
         """
+        if isinstance(unit, FailedRows):
+            return self._add_replayed(phase, unit, commit, units)
         place = self.unfinished.pop(unit.key, None)
         before = None if place is None else to_record(self.files.line_at(*place))
         stages, counts = {}, {}
@@ -212,6 +218,19 @@ class Ledger:
         add_counts(self._totals, counts)
         self._pending.append(to_line(record))
 
+    def _add_replayed(self, phase: Phase, unit: FailedRows, commit: Commit, units: Sequence[Unit]) -> None:
+        record = to_record(self.files.line_at(*self.replayed.pop(unit.key)))
+        record.depends = tuple(sorted({*record.depends, *(units[i].key for i in commit.depends)}))
+        self._replaced += take_in(record, phase, unit, commit, self._file, self._totals)
+        self.records[unit.key] = self._brief(record)
+        self._pending.append(to_line(record))
+
+    def expect_replayed(self, units: Collection[str]) -> None:
+        """Rows of these finished units, which failed, are on their way again."""
+        self.replayed = {unit: (name, offset, len(line)) for name, offset, line in self.files.units()
+                         if (unit := unit_of(line)) in units}
+        self._pinned = max((self._pinned, *(name for name, _, _ in self.replayed.values())))
+
     def _file(self, file: WrittenFile) -> FileRecord:
         return FileRecord(self.removal.relative(file.path), file.rows, file.size_bytes)
 
@@ -225,7 +244,7 @@ class Ledger:
         self.elapsed[self.run] = elapsed
         self.confirm()
         state = self._state(whole=whole and not self._replaces,
-                            remove=[file.path for _, file in self.evidence])
+                            remove=[file.path for _, file in self.evidence], replaced=self._replaced)
         self.files.add(self._pending, lambda: state)
         self._pending = []
         self.files.merge(state, behind=self._pinned)  # lines that will be asked for stay where they are
@@ -272,14 +291,17 @@ class Ledger:
 
     # -- what is to do ---------------------------------------------------------------------------------------
 
-    def prepare(self, phase: Phase, units: Sequence[tuple[int, Unit]]) -> list[Need]:
+    def prepare(self, phase: Phase, units: Sequence[tuple[int, Unit]],
+                again: Collection[str] = (), nothing: bool = True) -> list[Need]:
         """What each unit needs. Results that are not true any more are cleared, also those of units that are
-        not there.
+        not there, and of those that are done `again`.
 
-        `units`: the operator that reads it, and the unit.
+        `units`: the operator that reads it, and the unit. `nothing`: where they need nothing, nothing will be
+        written.
         """
         needs, keys = self.needs(phase, units), [unit.key for _, unit in units]
         gone = self.records.keys() - keys
+        needs = [None if key in again else need for key, need in zip(keys, needs, strict=True)]
         edits = self._edits(phase, dict(zip(keys, needs, strict=True)))
         if afresh := len(self.elapsed) > 1 and not any(need is True for need in needs):
             self.elapsed = {self.run: 0.0}  # of what earlier attempts did nothing is left
@@ -304,7 +326,7 @@ class Ledger:
                 self.records[key] = self._alike.setdefault(bare, bare)
         self._tidy_up()
         # from now on this attempt's number is taken
-        self.flush(0.0, whole=all(need is True for need in needs))
+        self.flush(0.0, whole=nothing and all(need is True for need in needs))
         return needs
 
     def needs(self, phase: Phase, units: Sequence[tuple[int, Unit]]) -> list[Need]:
@@ -435,8 +457,9 @@ class Ledger:
         attempts."""
         assert not self._pending  # its files are not named yet
         self.confirm()
-        self.removal.sweep(self._doomed, chain(self.named(), (file.path for _, file in self.evidence)))
-        self._doomed = []
+        evidence = (file.path for _, file in self.evidence)
+        self.removal.sweep([*self._doomed, *self._replaced], chain(self.named(), evidence))
+        self._doomed, self._replaced = [], []
 
     # -- what was done ---------------------------------------------------------------------------------------
 
@@ -459,6 +482,18 @@ class Ledger:
         files = (f for name in sorted(taken_up(phase, need)) for f in record.stages[name].files)
         return Unit(tuple(SourceRange(uri=f.path.removeprefix(f"{CHECKPOINTS}/"), size_bytes=f.size_bytes)
                           for f in files))
+
+    def adopt(self, phase: Phase) -> None:
+        """Take what was done under other keys for what the phase's steps of the same name would do."""
+        keys = {step.name: step.key for step in phase.steps}
+
+        def edit(record: Record) -> Record:
+            for name, stage in record.stages.items():
+                stage.key = keys.get(name, stage.key)
+            return record
+
+        if touched := self._outdated(keys):
+            self._rewrite(edit, touched)
 
     def of_units(self, units: Container[str]) -> Iterator[Record]:
         """The records of these units."""

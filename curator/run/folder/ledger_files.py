@@ -83,8 +83,8 @@ class State(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_o
     `elapsed`: how many seconds each attempt has worked. `totals`: the counts of the `done` finished units by
     stage, so that nobody has to read a million of them; with another number of units they are counted anew.
     `whole`: the attempt has ended, and left no file unnamed. `remove`: files to be deleted when the next
-    attempt begins: results that were cleared, and what shows why a run stopped early. `reset`: older files
-    count no more.
+    attempt begins: results that were cleared, and what shows why a run stopped early; so is `replaced`, files
+    whose rows are in others now. `reset`: older files count no more.
     """
 
     elapsed: dict[int, float] = {}
@@ -92,6 +92,7 @@ class State(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_o
     done: int = 0
     whole: bool = False
     remove: list[str] = []
+    replaced: list[str] = []
     reset: bool = False
 
 
