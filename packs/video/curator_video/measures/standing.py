@@ -94,17 +94,14 @@ class Still:
 
     def boxes(self) -> list[Box]:
         """Boxes around sharp edges that do not move, beside which the picture does."""
-        edges = self.edges.view(np.uint8)
-        joined = cv2.morphologyEx(edges, cv2.MORPH_CLOSE, np.ones(CLOSE[::-1], np.uint8))
+        joined = cv2.morphologyEx(self.edges.view(np.uint8), cv2.MORPH_CLOSE, np.ones(CLOSE[::-1], np.uint8))
         count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
-        held = np.bincount(labels.ravel(), weights=edges.ravel(), minlength=count)
-        found = []
-        for number in range(1, count):
-            left, top, width, height = (int(one) for one in stats[number, :4])
-            area, box = width * height, (left, top, left + width, top + height)
-            if held[number] >= max(LEAST_EDGES, LEAST_FILL * area) and area <= LARGE * edges.size and _framed(box, self.moving):
-                found.append(box)
-        return found
+        left, top, width, height = stats[:, :4].T
+        held, area = np.bincount(labels[self.edges], minlength=count), width * height
+        likely = (held >= np.maximum(LEAST_EDGES, LEAST_FILL * area)) & (area <= LARGE * self.edges.size)
+        likely[0] = False  # what is no edge
+        boxes = np.stack([left, top, left + width, top + height], axis=1)[likely].tolist()
+        return [(left, top, right, bottom) for left, top, right, bottom in boxes if _framed((left, top, right, bottom), self.moving)]
 
 
 def _framed(box: Box, moving: np.ndarray) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import av
+import cv2
 import numpy as np
 
 from curator_video.read.pixels import planes_of
@@ -53,18 +54,19 @@ def combed(frame: Any) -> float | None:
     if plane.dtype != np.uint8:
         lines = lines >> max(0, frame.format.components[0].bits - 8)
     lines = lines.astype(np.int16)
-    return max(0.0, _striped(lines) - _striped(np.ascontiguousarray(lines.T)))
+    across = _striped(lines)
+    return max(0.0, across - _striped(np.ascontiguousarray(lines.T))) if across else 0.0
 
 
 def _striped(lines: np.ndarray) -> float:
-    """Of int16, and in the order in which they are looked at: a tenth of the time."""
-    here, above, below = lines[2:-2], lines[1:-3], lines[3:-1]
-    up, down = here - above, here - below
-    half = np.abs(up + down) >> 1
-    found = np.multiply(up, down, dtype=np.int32) > STEP
-    for one, other in ((above, below), (here, lines[:-4]), (here, lines[4:])):
-        found &= np.abs(one - other) < half
-    return float(found.mean())
+    """Of int16, and in the order in which they are looked at: a tenth of the time. Few differ from both neighbours, and only these are
+    asked the rest."""
+    here, width = lines[2:-2], lines.shape[1]
+    found = np.flatnonzero(cv2.multiply(cv2.subtract(here, lines[1:-3]), cv2.subtract(here, lines[3:-1])) > STEP)  # it saturates
+    pixels = lines.ravel()
+    top, above, level, below, bottom = (pixels[found + rows * width] for rows in range(5))
+    half = np.abs(2 * level - above - below) >> 1
+    return np.count_nonzero((np.abs(above - below) < half) & (np.abs(level - top) < half) & (np.abs(level - bottom) < half)) / here.size
 
 
 def deinterlaced(pictures: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, Any]]:
