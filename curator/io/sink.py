@@ -87,6 +87,10 @@ class FileSink(Sink):
         """Whether a file with so many rows and bytes is finished."""
         return written_bytes >= self.target_bytes
 
+    def is_enough(self, rows: int, nbytes: int) -> bool:
+        """Whether so many rows and bytes, which were gathered, are to be encoded."""
+        return nbytes >= self.buffer_bytes
+
     def prepare(self, rows: pa.Table) -> pa.Table:
         """The rows with what the format cannot hold turned into what it can."""
         return rows
@@ -139,7 +143,7 @@ class FileWriter(Writer):
         # of the file that is open, or will be opened for what is gathered
         self._schema: pa.Schema | None = None
         self._gathered: list[pa.Table] = []
-        self._gathered_bytes = 0
+        self._gathered_rows = self._gathered_bytes = 0
         self._count = 0  # of the files that were begun
         self._open: list[Output] = []  # side by side; they appear when all of them are written
         self._encoder: Encoder | None = None
@@ -202,8 +206,9 @@ class FileWriter(Writer):
         if self._sink.buffer_bytes:
             rows = own(rows)
         self._gathered.append(rows)
+        self._gathered_rows += rows.num_rows
         self._gathered_bytes += rows.nbytes
-        if self._gathered_bytes >= self._sink.buffer_bytes:
+        if self._sink.is_enough(self._gathered_rows, self._gathered_bytes):
             self._encode()
 
     def _encode(self) -> None:
@@ -213,7 +218,7 @@ class FileWriter(Writer):
         tables = self._gathered
         if self._sink.fixed_columns:
             tables = [pa.concat_tables([_as(table, self._schema) for table in tables])]
-        self._gathered, self._gathered_bytes = [], 0
+        self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
         if self._encoder is None:
             self._encoder = self._sink.begin(self, f"{self._name}-{self._count:03d}", self._schema)
             self._count += 1

@@ -166,14 +166,16 @@ class SpoolWriter(Writer):
         places = shard_of(batch.rows.column(self.key),
                           self.shards) if sharded else np.zeros(len(batch), np.int64)
         schema = table.schema.serialize().to_pybytes()
-        for shard in np.unique(places).tolist():
-            # `take` copies: what the batch refers to may be shared memory that others wait for.
-            rows = table.take(pa.array(np.flatnonzero(places == shard)))
-            self._waiting.setdefault((shard, kind, schema), []).append(rows)
-            self._bytes += rows.nbytes
+        for piece in table.to_batches():  # of several, `take` would make one each time
+            here, places = np.split(places, [len(piece)])
+            for shard in np.unique(here).tolist():
+                # `take` copies: what the batch refers to may be shared memory that others wait for.
+                rows = pa.Table.from_batches([piece.take(pa.array(np.flatnonzero(here == shard)))])
+                self._waiting.setdefault((shard, kind, schema), []).append(rows)
+                self._bytes += rows.nbytes
+            if self._bytes >= SEGMENTS_BYTES:
+                self._write_segments()
         self._rows += len(batch)
-        if self._bytes >= SEGMENTS_BYTES:
-            self._write_segments()
 
     def _write_segments(self) -> None:
         if self._output is None:

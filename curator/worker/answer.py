@@ -14,7 +14,7 @@ from curator.api.errors import ERROR_CHARS, FirstError, first_error
 from curator.engine.protocol import Output, Ref, Refitted
 from curator.pipeline.plan import Operator
 from curator.worker.account import adjacent, count_failed, rows_by_unit
-from curator.worker.rows import joined
+from curator.worker.rows import together
 
 SMALL_BYTES = 16 << 10  # buffers up to this are not measured exactly
 
@@ -92,10 +92,11 @@ class Answer:
         outputs: list[Output] = []
         while self.rows:  # one after the other: what was put elsewhere is not kept here until all is
             (step, port, unit), batches = self.rows.popitem()
-            for batch in joined(batches):
-                outputs.append(Output(step, port, unit, Ref(self.put(batch), len(batch), batch.nbytes)))
+            # not one large one, all of which its reader would have to hold
+            outputs[:0] = [Output(step, port, unit, Ref(self.put(batch), len(batch), batch.nbytes))
+                           for batch in together(batches)]
         self.nbytes = 0
-        return tuple(outputs[::-1])
+        return tuple(outputs)
 
     def take_counts(self) -> dict[int, dict[int, Counts]]:
         counts, self.counts = self.counts, {}

@@ -12,6 +12,7 @@ from curator.api.stage import Outputs, Unit
 
 JOIN_ROWS = 256  # small batches are joined to about this, for stages that leave the size to the engine
 JOIN_BYTES = 4 << 20  # or to this
+PART_BYTES = 8 << 20  # of rows that are worked on, or put elsewhere, at once
 
 
 class Waiting:
@@ -61,6 +62,22 @@ def joined(batches: list[Batch]) -> list[Batch]:
             one.rows = one.rows.combine_chunks()
         found.append(one)
     return found
+
+
+def together(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The same rows in the same order, joined to `PART_BYTES`: who is done with one lets it go before the
+    next comes."""
+    waiting: list[Batch] = []
+    nbytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        nbytes += batch.nbytes
+        del batch
+        if nbytes >= PART_BYTES:
+            some, waiting, nbytes = joined(waiting)[::-1], [], 0
+            while some:
+                yield some.pop()
+    yield from joined(waiting)
 
 
 def gathered(batches: Iterable[Batch], rows: int | None = None) -> Iterator[Batch]:

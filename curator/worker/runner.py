@@ -44,7 +44,17 @@ from curator.pipeline.plan import Operator, Step
 from curator.worker.account import count_amounts, count_answer, count_failed, count_port
 from curator.worker.answer import Answer
 from curator.worker.imports import bring_for
-from curator.worker.rows import JOIN_BYTES, JOIN_ROWS, Waiting, failed_unit, gathered, joined, parts
+from curator.worker.rows import (
+    JOIN_BYTES,
+    JOIN_ROWS,
+    PART_BYTES,
+    Waiting,
+    failed_unit,
+    gathered,
+    joined,
+    parts,
+    together,
+)
 from curator.worker.steps import FULL, WorkingStep
 
 # a source sends what it has this often, so that the stages after it need not wait:
@@ -183,9 +193,12 @@ class Runner:
     # -- rows through the steps ------------------------------------------------------------------------------
 
     def _process(self, call: Call) -> Iterator[None]:
-        for batch in joined([self._load(s) for s in call.slices]):
-            for some in self.steps[0].cut(batch):
-                yield from self._push(self.steps[0], some)
+        first, batches = self.steps[0], map(self._load, call.slices)
+        for batch in together(batches) if first.size is None else joined(list(batches)):
+            for some in first.cut(batch):
+                yield from self._push(first, some)
+                del some
+            del batch  # before the next is read
         for step in self.steps[1:]:
             yield from self._drain(step)
 
@@ -229,7 +242,7 @@ class Runner:
         waiting, step.waiting = step.waiting, Waiting()
         # More than one only where a step answered so much at once. A few rows at a time stay in the cache,
         # and so does what is made of them on their way through the steps behind.
-        calls = ceil(waiting.nbytes / (2 * JOIN_BYTES if step.size is None else CALL_BYTES))
+        calls = ceil(waiting.nbytes / (PART_BYTES if step.size is None else CALL_BYTES))
         for one in joined(waiting.batches):
             done = 0
             for some in step.cut(one, ceil(len(one) / calls) if calls > 1 else None, full):

@@ -14,6 +14,7 @@ from curator import Batch, Context, Outputs, Source, Stage, stage
 from curator.api.stage import SIDE_OUTPUTS, Reduce, SourceRange, Unit
 from curator.engine.protocol import Call, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
+from curator.io.spool import Shard
 from curator.pipeline.plan import Operator, Step, Target
 from curator.worker.runner import Runner
 
@@ -107,6 +108,27 @@ def test_what_a_later_step_makes_of_it_is_let_go_too():
     held, rows = most_held(runner(streams, grows), process(given(PARTS)))
     assert rows == PARTS
     assert held < 8 * MB + 4 * PART_BYTES
+
+
+def test_what_a_call_is_given_is_read_and_put_elsewhere_in_parts():
+    """20 batches of 4 MB, which a stage passes on: two are read at a time, and two are put into one batch."""
+    held, sent = [], []
+
+    @stage
+    def passes(batch):
+        held.append(pa.default_memory_pool().bytes_allocated())
+        return batch
+
+    made = runner(passes)
+    made.get = lambda number: Batch(pa.table({"id": [str(number)], "source": ["s"], "blob": blobs(), "_unit": pa.array([0], pa.int32())}))
+    gc.collect()
+    with counted():
+        for part in made.run(process([Slice(Ref(n, 1, PART_BYTES), 0, 0, 0, 1) for n in range(20)])):
+            sent += [output.ref for output in part.outputs]
+            del part
+    assert [ref.rows for ref in sent] == [2] * 10
+    assert max(ref.nbytes for ref in sent) < 9 * MB
+    assert max(held) < 8 * MB + 3 * PART_BYTES, "what was worked on waits to leave, and no more"
 
 
 def test_a_source_that_streams_holds_one_part(monkeypatch):
@@ -227,8 +249,7 @@ def test_a_reduction_that_makes_many_rows_holds_one_part():
             for number in range(PARTS):
                 yield Batch(pa.table({"id": [str(number)], "source": ["s"], "blob": blobs()}))
 
-    shard = SimpleNamespace(alone=lambda: [unit], label="shard")
-    unit = Unit((SourceRange(uri="u", size_bytes=1),))
+    shard = Shard(parts=(SourceRange(uri="u", size_bytes=1),), first=0, stop=1, shards=1, digest="d")
     made = runner(Makes(), kind="source", reader=SimpleNamespace(rows=lambda *_: iter(())))
     held, rows = most_held(made, Call(1, 0, "read", units=((0, 0),), infos={0: UnitInfo(shard, "u")}))
     assert rows == PARTS

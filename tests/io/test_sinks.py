@@ -9,6 +9,7 @@ import os
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.io.files.folder import Folder, open_input
+from curator.io.files.local import LocalOutput
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
@@ -308,6 +310,31 @@ def test_objects_without_keys_are_json_text_in_parquet(place, write_all, read_al
 def test_a_type_that_parquet_does_not_have_is_named(place, write_all):
     with pytest.raises(InputError, match=r"cannot write .*: Parquet has no such type: .*month_day_nano"):
         write_all(ToParquet(path=place), table(v=pa.array([(1, 2, 3)], pa.month_day_nano_interval())))
+
+
+def test_rows_with_files_in_them_leave_in_small_pages(tmp_path, write_all):
+    """Parquet's writer holds a page several times, and by itself would make one of a thousand rows."""
+    sizes, write = [], LocalOutput.write
+    rows = pa.table({"id": [str(i) for i in range(200)], "bytes": [np.random.default_rng(i).bytes(100_000) for i in range(200)]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalOutput, "write", lambda self, data: sizes.append(memoryview(data).nbytes) or write(self, data))
+        write_all(ToParquet(path=str(tmp_path)), *[rows.slice(at, 10) for at in range(0, 200, 10)])
+    path, = tmp_path.iterdir()
+    assert pq.read_table(path).equals(rows)
+    assert max(sizes) < 2 << 20
+    assert row_groups(path) == [90, 90, 20]
+
+
+def test_small_rows_make_row_groups_of_32_mb(tmp_path, write_all):
+    text = np.random.default_rng(0).bytes(4_000).hex()
+    write_all(ToParquet(path=str(tmp_path)), *[pa.table({"id": [str(i) for i in range(1000)], "text": [text] * 1000})] * 6)
+    path, = tmp_path.iterdir()
+    assert row_groups(path) == [5000, 1000]
+
+
+def row_groups(path: Path) -> list[int]:
+    about = pq.ParquetFile(path).metadata
+    return [about.row_group(i).num_rows for i in range(about.num_row_groups)]
 
 
 @pytest.mark.parametrize(("compression", "suffix"), [("zst", ".jsonl.zst"), ("zstd", ".jsonl.zst"), ("gz", ".jsonl.gz"),

@@ -169,6 +169,22 @@ def test_much_is_written_in_parts_and_read_in_small_batches(tmp_path):
     assert texts == {t for b in given for t in b.rows.column("text").to_pylist()}
 
 
+def test_rows_are_copied_once_into_many_shards(tmp_path):
+    blobs = [pa.table({"id": [f"{part}:{i}" for i in range(8)], "source": ["s"] * 8, "blob": ["x" * (64 << 10)] * 8})
+             for part in range(4)]
+    given, before = Batch(pa.concat_tables(blobs)), pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        writer = ToSpool(path=str(tmp_path), key="id", shards=16).open("part")
+        writer.write(given)
+        copied = pool.total_bytes_allocated()
+    finally:
+        pa.set_memory_pool(before)
+    writer.abort()
+    assert given.nbytes <= copied < 2 * given.nbytes
+
+
 def test_what_has_no_plain_form_is_refused_by_name(tmp_path):
     for thing in (object(), np.array([object()]), {1: "x"}, {1, 2}, 1j):
         with pytest.raises(CuratorError, match="payload 'things' of a OddBatch cannot be spooled"):

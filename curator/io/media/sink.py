@@ -16,7 +16,7 @@ from curator.api.errors import RecipeError
 from curator.api.stage import Contract
 from curator.io.files.folder import Output
 from curator.io.sink import Encoder, FileSink, own
-from curator.io.tables.parquet import ParquetFile, ToParquet, storable
+from curator.io.tables.parquet import ParquetFile, is_row_group, storable
 
 SCAFFOLD_BYTES = 2048  # counted for each record beside its values: headers and padding of its members
 _NAME_BYTES = 120  # of a name; filesystems take 255 with the ending and what goes before it
@@ -110,13 +110,13 @@ def safe(text: str) -> str:
 
 
 class MediaFiles(Encoder):
-    """The media of one file of records, which is Parquet and has all but them, in row groups of some 32
-    MB."""
+    """The media of one file of records, which is Parquet and has all but them, in row groups as `ToParquet`
+    makes them."""
 
     def __init__(self, described: Output | None) -> None:
         self._described, self._parquet = described, None
         self._gathered: list[pa.Table] = []
-        self._gathered_bytes = 0
+        self._gathered_rows = self._gathered_bytes = 0
         self.names = Names()
 
     def put(self, rows: pa.Table) -> pa.Table:
@@ -127,8 +127,9 @@ class MediaFiles(Encoder):
         about = self.put(rows)
         if self._described is not None:
             self._gathered.append(own(storable(about)))
+            self._gathered_rows += rows.num_rows
             self._gathered_bytes += self._gathered[-1].nbytes
-            if self._gathered_bytes >= ToParquet.buffer_bytes:
+            if is_row_group(self._gathered_rows, self._gathered_bytes):
                 self._describe()
         return int(sizes(rows).sum())
 
@@ -145,6 +146,6 @@ class MediaFiles(Encoder):
     def _describe(self) -> None:
         if self._gathered:
             rows = pa.concat_tables(self._gathered)
-            self._gathered, self._gathered_bytes = [], 0
+            self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
             self._parquet = self._parquet or ParquetFile(self._described, rows.schema, "zstd")
             self._parquet.write(rows)

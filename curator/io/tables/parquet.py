@@ -23,6 +23,9 @@ from curator.io.tables.plain import as_json_text
 from curator.io.tables.records import EXCERPT, PIECE_BYTES, PIECE_ROWS, Failure, as_records, pieces
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+# of rows this large, which have files in them, a larger row group is no smaller on the disk
+LARGE_ROW_BYTES, LARGE_ROWS_BYTES = 16 << 10, 8 << 20
+PAGE_BYTES = 1 << 20
 # larger row groups are not read at once, but through buffers
 GROUP_BYTES_MAX, BUFFER_BYTES = 64 << 20, 1 << 20
 _BROKEN = (pa.ArrowException, OSError, ValueError)  # what pyarrow raises for a file that is damaged
@@ -134,7 +137,7 @@ class ToParquet(FileSink):
     """Write Parquet files, compressed with zstd unless `compression` says snappy, gzip, lz4, brotli or none.
 
     Every type comes back as it was, but for objects without any key, which Parquet does not have: a column
-    with such is written as JSON text. A row group holds about 32 MB of data.
+    with such is written as JSON text. A row group holds about 32 MB of data, or 8 MB of large rows.
     """
 
     compression: str | None = "zstd"  # zstd, snappy, gzip, lz4, brotli or none
@@ -148,6 +151,9 @@ class ToParquet(FileSink):
         if (self.compression or "none") not in CODECS:
             raise ValueError(f"compression must be one of {', '.join(CODECS)}, got {self.compression!r}")
 
+    def is_enough(self, rows: int, nbytes: int) -> bool:
+        return is_row_group(rows, nbytes)
+
     def prepare(self, rows: pa.Table) -> pa.Table:
         return storable(rows)
 
@@ -155,16 +161,33 @@ class ToParquet(FileSink):
         return ParquetFile(output, schema, self.compression or "none")
 
 
+def is_row_group(rows: int, nbytes: int) -> bool:
+    """Whether so much is enough for a row group."""
+    large = nbytes >= max(LARGE_ROWS_BYTES, rows * LARGE_ROW_BYTES)
+    return large or nbytes >= ToParquet.buffer_bytes
+
+
 class ParquetFile(Encoder):
     def __init__(self, output: Output, schema: pa.Schema, compression: str) -> None:
+        self._output, self._schema, self._compression = output, schema, compression
+        self._writer: Any = None
+
+    def _begin(self, rows: pa.Table) -> Any:
+        """A writer that looks after as many values as are a page whether one is full. By itself it looks
+        after 1024, and holds a page several times."""
         import pyarrow.parquet as pq
 
+        row_bytes = max(1, rows.nbytes // max(1, rows.num_rows))
         try:
-            self._writer = pq.ParquetWriter(pa.PythonFile(output, mode="w"), schema, compression=compression)
+            return pq.ParquetWriter(pa.PythonFile(self._output, mode="w"), self._schema,
+                                    compression=self._compression,
+                                    write_batch_size=min(1024, max(1, PAGE_BYTES // row_bytes)))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InputError(f"cannot write {output.uri}: Parquet has no such type: {error}") from error
+            told = f"cannot write {self._output.uri}: Parquet has no such type: {error}"
+            raise InputError(told) from error
 
     def write(self, rows: pa.Table) -> int:
+        self._writer = self._writer or self._begin(rows)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         pa.default_memory_pool().release_unused()  # it keeps several times what a row group takes
         return rows.nbytes
@@ -173,7 +196,8 @@ class ParquetFile(Encoder):
         self._writer.close()
 
     def abandon(self) -> None:
-        self._writer.is_open = False  # or its destructor would write the end of the file
+        if self._writer is not None:
+            self._writer.is_open = False  # or its destructor would write the end of the file
 
 
 def storable(rows: pa.Table) -> pa.Table:

@@ -16,7 +16,7 @@ from curator_audio.read.sound import Piece, Wanted
 from curator_audio.sound.channels import MODES
 from curator_audio.sound.resampler import RATES
 
-ANSWER_BYTES = 32 << 20  # of samples in one answer: what follows works on it while the next is decoded
+ANSWER_BYTES = 8 << 20  # of samples in one answer: what follows works on it while the next is decoded
 COLUMNS = {"sample_rate": pa.int32(), "source_rate": pa.int32(), "channels": pa.int32(), "duration": pa.float64(),
            "start_s": pa.float64(), "end_s": pa.float64(), "declared_duration": pa.float64(), "format": pa.string(),
            "codec": pa.string(), "bits": pa.int32(), "decode_note": pa.string()}
