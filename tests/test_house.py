@@ -185,8 +185,8 @@ LINES = {
     "run": 3510,
     "explore": 1336,
     "results": 1405,
-    "forecast": 417,
-    "cli": 723,
+    "trial": 708,
+    "cli": 830,
     ".": 146,
 }
 
@@ -204,7 +204,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13817
-    assert sum(LINES.values()) <= 35141
+    assert sum(LINES.values()) <= 35539
 
 
 def test_nothing_names_a_machine():

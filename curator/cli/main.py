@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -14,6 +13,8 @@ from curator.api.errors import CuratorError, FirstError
 from curator.cli.ends import end
 from curator.cli.explore import explore
 from curator.cli.lists import COMMANDS
+from curator.cli.loading import load_recipe, recipe_options
+from curator.cli.profile import call, profile
 from curator.cli.replay import replay
 from curator.cli.watch import watch
 from curator.cli.what_if import what_if
@@ -39,19 +40,6 @@ class Commands(click.Group):
             ctx.exit(2)
 
 
-def recipe_options(command: Callable) -> Callable:
-    """RECIPE, `--set` and `--out`, which `run`, `plan` and `preview` share."""
-    for option in (
-        click.option("--out", metavar="FOLDER",
-                     help="Write everything here instead of into the folder that the recipe names."),
-        click.option("--set", "settings", multiple=True, metavar="PATH=VALUE",
-                     help="Change a value of the recipe, for example read.path='crawl/*.warc.gz'."),
-        click.argument("recipe"),
-    ):
-        command = option(command)
-    return command
-
-
 class RunCommand(click.Command):
     """`--ray` takes an address or none: what follows it is one only if it looks like one, and not like a
     recipe."""
@@ -61,22 +49,6 @@ class RunCommand(click.Command):
         if at + 1 < len(args) and not RAY_ADDRESS.fullmatch(args[at + 1]):
             args = [*args[:at], f"--ray={RAY_HERE}", *args[at + 1:]]
         return super().parse_args(ctx, args)
-
-
-def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
-    from curator.recipe import load
-    from curator.worker.imports import hold_back
-
-    hold_back()
-    overrides = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise CuratorError(f"--set {setting!r}: write it as PATH=VALUE, for example read.path=docs/")
-        overrides[key.strip()] = value
-    if out is not None:
-        overrides["out"] = out
-    return load(recipe, overrides)
 
 
 mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream",
@@ -172,9 +144,9 @@ def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any, pro
     """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and
     first lines, and a sample with --probe."""
     if probe is not None:
-        from curator.forecast.forecast import forecast
-        from curator.forecast.nodes import parse_nodes
-        from curator.forecast.words import in_words
+        from curator.trial.forecast import forecast
+        from curator.trial.forecast_text import in_words
+        from curator.trial.nodes import parse_nodes
 
         there = parse_nodes(nodes) if nodes else None
         found = forecast(load_recipe(recipe, settings, out), probe, there)
@@ -241,7 +213,7 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for command in (watch, explore, what_if, replay, *COMMANDS):
+for command in (watch, explore, what_if, replay, profile, call, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

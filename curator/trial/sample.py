@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,8 +35,8 @@ class Sampled:
 def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
     """The same pipeline over about so many records, into another folder.
 
-    Every source gives the same share of them, from units at equal distances in bytes. Raises what listing the
-    input raises.
+    Every source gives the same share of them, from parts at equal distances in bytes, the more of a part the
+    larger it is. Raises what listing the input raises.
     """
     sources = [node for node in pipeline.nodes() if isinstance(node.stage, Source)]
     names, made = pipeline.names(), dict[Node, Node]()
@@ -46,11 +47,12 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
     for node in pipeline.nodes():
         stage = node.stage
         if isinstance(stage, Source):
-            each = -(-records // len(sources) // len(chosen[node]))
             stage = copy.copy(stage)
             object.__setattr__(stage, "units", partial(list, chosen[node]))
+            among = sum(unit.size_bytes for unit in chosen[node])
+            density = records / len(sources) / max(1, among)
             count_bytes = COUNT_BYTES // len(chosen[node])
-            object.__setattr__(stage, "read", partial(_read, node.stage, each, count_bytes))
+            object.__setattr__(stage, "read", partial(_read, node.stage, density, count_bytes))
         elif isinstance(stage, Sink):
             stage = without_path(stage)
         made[node] = replace(node, stage=stage, inputs=tuple(End(made[e.node], e.port) for e in node.inputs))
@@ -75,13 +77,14 @@ def _spread(units: Sequence[Unit], most: int) -> list[Unit]:
     return list(found.values()) or list(units[:most])
 
 
-def _read(source: Source, records: int, count_bytes: int, unit: Unit) -> Iterator[Batch | Outputs]:
-    """The first records of a unit, and how many records there are in how many of its bytes.
+def _read(source: Source, density: float, count_bytes: int, unit: Unit) -> Iterator[Batch | Outputs]:
+    """The first records of a unit, `density` for each of its bytes, and how many there are in how many bytes.
 
     Sources read ahead, so what a few records take is not told by how far the file is read: reading goes on
     for up to `count_bytes`, without the records, and the first place that was seen is left out.
     """
-    way, rows, left, began, seen = Way(unit.parts), 0, records, 0.0, list[tuple[int, float]]()
+    left = max(1, math.ceil(density * unit.size_bytes))
+    way, rows, began, seen = Way(unit.parts), 0, 0.0, list[tuple[int, float]]()
     whole = True
     for answer in source.read(unit):
         parts = answer if isinstance(answer, Outputs) else Outputs(out=answer)
@@ -97,10 +100,10 @@ def _read(source: Source, records: int, count_bytes: int, unit: Unit) -> Iterato
         elif seen[-1][1] < unit.size_bytes and seen[-1][1] - seen[0][1] > count_bytes:
             whole = False
             break
-    density = _density(seen, rows, unit, whole)
+    found = _density(seen, rows, unit, whole)
     read = unit.size_bytes if whole else round(seen[-1][1])
-    yield Outputs(counts={ROWS: round(density * read), BYTES: read,
-                          SQUARES: round(1e12 * density * density * read),
+    yield Outputs(counts={ROWS: round(found * read), BYTES: read,
+                          SQUARES: round(1e12 * found * found * read),
                           COUNTED: round(1e6 * (perf_counter() - began)) if left <= 0 else 0})
 
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import Contract, CuratorError, Stage, read, write
-from curator.forecast.forecast import Forecast, forecast
-from curator.forecast.nodes import parse_nodes
-from curator.forecast.words import in_words
 from curator.stages import Drop
+from curator.trial.forecast import Forecast, forecast
+from curator.trial.forecast_text import in_words
+from curator.trial.nodes import parse_nodes
 
 RECORD_S = 0.002
 

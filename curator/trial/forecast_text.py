@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from curator.api.format import count, duration, plural, share, size
-from curator.forecast.forecast import Forecast
+from curator.trial.forecast import Forecast
 
 NAME, FOLDERS_MAX = 30, 6
 

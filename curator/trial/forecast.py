@@ -14,12 +14,12 @@ from typing import Any
 from curator.api.errors import CuratorError
 from curator.api.resources import Node
 from curator.engine.balance.allocation import in_words
-from curator.forecast.sample import COUNTED, Sampled, records_in, sampled
 from curator.machine.detect import this_machine
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import Operator, Plan, make_plan
 from curator.run.profiles import allocation, load_profiles
 from curator.run.run import run
+from curator.trial.sample import COUNTED, Sampled, records_in, sampled
 
 SHARE_ERROR = 0.15  # relative error of a rate that a short run measures, beside that of the input
 START = 4  # the first sample has so many times fewer records: it tells what starting takes

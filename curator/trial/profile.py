@@ -1,0 +1,193 @@
+"""Where the time of one stage goes: its calls over a sample of the input, in this process."""
+
+from __future__ import annotations
+
+import copy
+import cProfile
+import itertools
+import pstats
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from time import perf_counter, process_time
+from typing import Any
+
+from curator.api.batch import Batch
+from curator.api.errors import CuratorError
+from curator.api.stage import Context, Outputs, Reduce, Sink, Source, Stage
+from curator.pipeline.graph import End, Graph, Node
+from curator.registry.names import suggestion
+from curator.run.run import run
+from curator.trial.calls import RecordedCalls
+from curator.trial.sample import sampled
+
+
+@dataclass
+class Call:
+    """One call of a stage: rows in, seconds by the clock and of the processor."""
+
+    rows: int
+    seconds: float
+    cpu_s: float
+
+
+@dataclass
+class StageProfile:
+    """What a stage's calls took. `functions`: (place, calls, own seconds, seconds with what it calls), most
+    own time first. `memory`: bytes by which the process grew at its highest."""
+
+    stage: str
+    setup_s: float = 0.0
+    calls: list[Call] = field(default_factory=list)
+    memory: int = 0
+    functions: list[tuple[str, int, float, float]] = field(default_factory=list)
+    recorded: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(call.rows for call in self.calls)
+
+    @property
+    def seconds(self) -> float:
+        return sum(call.seconds for call in self.calls)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(call.cpu_s for call in self.calls)
+
+
+def profile(pipeline: Graph, stage: str, records: int = 500,
+            record: RecordedCalls | None = None) -> StageProfile:
+    """Run a pipeline over about `records` records from all over its input, and watch one stage.
+
+    Everything works in this process, so that a debugger and a profiler see it. `stage`: as the pipeline calls
+    it. `record`: where its batches are kept, so that its calls can be made again alone.
+
+    Raises:
+        CuratorError: there is no such stage, or it is a sink or a reduction; or the sample cannot run.
+    """
+    node = find(pipeline, stage)
+    if isinstance(node.stage, (Sink, Reduce)):
+        raise CuratorError(f"{stage} is a {'sink' if isinstance(node.stage, Sink) else 'reduction'}: what is "
+                           "watched is a source, or a stage with a `process`")
+    with tempfile.TemporaryDirectory(prefix="curator-profile-") as folder, _Watch(stage, record) as watch:
+        whole = sampled(_watched(pipeline, node, watch.token), records, folder)
+        result = run(whole.pipeline, workers=0)
+        if not result.ok or not watch.found.calls:
+            first = "".join(f"\n{error}" for error in result.first_errors[:1])
+            why = result.stats["message"] or "no record came to it"
+            raise CuratorError(f"no call of {stage} ended: {why}{first}")
+    return watch.found
+
+
+def find(pipeline: Graph, stage: str) -> Node:
+    """The node of the stage that is called so.
+
+    Raises:
+        CuratorError: there is none.
+    """
+    by_name = {name: node for node, name in pipeline.names().items()}
+    if stage not in by_name:
+        hint = suggestion(stage, by_name, f"there are {', '.join(by_name)}")
+        raise CuratorError(f"there is no stage {stage!r} in this pipeline; {hint}")
+    return by_name[stage]
+
+
+class _Watch:
+    """Measures the calls of a stage. The stage is copied on its way to where it works, so it finds this by
+    its token."""
+
+    tokens = itertools.count()
+    open: dict[int, _Watch] = {}
+
+    def __init__(self, stage: str, record: RecordedCalls | None) -> None:
+        self.found, self.record, self.token = StageProfile(stage), record, next(self.tokens)
+        self.profiler, self.began_at = cProfile.Profile(), 0
+
+    def __enter__(self) -> _Watch:
+        self.open[self.token] = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        del self.open[self.token]
+        self.found.functions = _functions(self.profiler)
+
+    def set_up(self, setup: Callable[[Context], None], ctx: Context) -> None:
+        began = perf_counter()
+        setup(ctx)
+        self.found.setup_s += perf_counter() - began
+        self.began_at = _memory()
+
+    def process(self, process: Callable[[Batch], Any], batch: Batch) -> Any:
+        if self.record is not None:
+            self.found.recorded += self.record.add(batch)
+        return self.measure(lambda: _whole(process(batch)), len(batch))
+
+    def measure(self, work: Callable[[], Any], rows: int = 0) -> Any:
+        began, cpu = perf_counter(), process_time()
+        self.profiler.enable()
+        try:
+            answer = work()
+        finally:
+            self.profiler.disable()
+        if rows == 0 and answer is not None:  # of a source: the rows that it gives
+            rows = sum(map(len, answer.values())) if isinstance(answer, Outputs) else len(answer)
+        self.found.calls.append(Call(rows, perf_counter() - began, process_time() - cpu))
+        self.found.memory = max(self.found.memory, _memory() - self.began_at)
+        return answer
+
+
+def _whole(answer: Any) -> Any:
+    """What a generator gives is part of the call."""
+    return answer if isinstance(answer, (Batch, Outputs)) else list(answer)
+
+
+def _watched(pipeline: Graph, watched: Node, token: int) -> Graph:
+    made = dict[Node, Node]()
+    for node in pipeline.nodes():
+        stage = _spied(node.stage, token) if node is watched else node.stage
+        made[node] = replace(node, stage=stage, inputs=tuple(End(made[e.node], e.port) for e in node.inputs))
+    return replace(pipeline, sinks=tuple(made[n] for n in pipeline.sinks), last=None)
+
+
+def _spied(stage: Stage, token: int) -> Stage:
+    kind = type(stage)
+
+    def setup(self: Any, ctx: Context) -> None:
+        _Watch.open[token].set_up(lambda ctx: kind.setup(self, ctx), ctx)
+
+    def process(self: Any, batch: Batch) -> Any:
+        return _Watch.open[token].process(lambda batch: kind.process(self, batch), batch)
+
+    def read(self: Any, unit: Any) -> Iterator[Any]:
+        answers, watch = iter(kind.read(self, unit)), _Watch.open[token]
+        while (answer := watch.measure(lambda: next(answers, None))) is not None:
+            yield answer
+
+    methods = {"setup": setup, "read": read} if isinstance(stage, Source) else {"setup": setup,
+                                                                                "process": process}
+    spied = copy.copy(stage)
+    object.__setattr__(spied, "__class__", type(kind.__name__, (kind,), {**methods, "name": stage.name}))
+    return spied
+
+
+def _memory() -> int:
+    """The most memory that this process had, in bytes."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most << 10
+
+
+def _functions(profiler: cProfile.Profile) -> list[tuple[str, int, float, float]]:
+    try:
+        table = pstats.Stats(profiler).stats
+    except TypeError:  # nothing was called
+        return []
+    found = []
+    for (path, line, name), (_, calls, own, whole, _) in table.items():
+        own_file = "/".join(PurePath(path).parts[-2:])
+        place = name if path == "~" else f"{own_file}:{line} {name}"
+        found.append((place, calls, own, whole))
+    return sorted(found, key=lambda one: -one[2])
