@@ -33,8 +33,8 @@ def profile(recipe: str, settings: tuple[str, ...], out: str | None, stage: str,
     """
     from curator.recipe import dump
     from curator.trial.calls import RecordedCalls
-    from curator.trial.profile import find
     from curator.trial.profile import profile as watch
+    from curator.trial.sample import find
 
     pipeline = load_recipe(recipe, settings, out)
     find(pipeline, stage)

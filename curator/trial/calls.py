@@ -18,6 +18,7 @@ from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Outputs, Stage
 from curator.io.spool import from_table, kind_of, to_table
+from curator.trial.sample import find
 
 BYTES_MAX = 256 << 20  # of batches that are kept
 
@@ -61,7 +62,6 @@ def stage_of(path: str) -> tuple[Stage, list[Batch]]:
         CuratorError: it is no such file, or its recipe cannot be loaded here.
     """
     from curator import recipe
-    from curator.trial.profile import find
 
     try:
         with zipfile.ZipFile(path) as file:

@@ -19,10 +19,9 @@ from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Outputs, Reduce, Sink, Source, Stage
 from curator.pipeline.graph import End, Graph, Node
-from curator.registry.names import suggestion
 from curator.run.run import run
 from curator.trial.calls import RecordedCalls
-from curator.trial.sample import sampled
+from curator.trial.sample import find, sampled
 
 
 @dataclass
@@ -81,19 +80,6 @@ def profile(pipeline: Graph, stage: str, records: int = 500,
             why = result.stats["message"] or "no record came to it"
             raise CuratorError(f"no call of {stage} ended: {why}{first}")
     return watch.found
-
-
-def find(pipeline: Graph, stage: str) -> Node:
-    """The node of the stage that is called so.
-
-    Raises:
-        CuratorError: there is none.
-    """
-    by_name = {name: node for node, name in pipeline.names().items()}
-    if stage not in by_name:
-        hint = suggestion(stage, by_name, f"there are {', '.join(by_name)}")
-        raise CuratorError(f"there is no stage {stage!r} in this pipeline; {hint}")
-    return by_name[stage]
 
 
 class _Watch:

@@ -10,10 +10,12 @@ from functools import partial
 from time import perf_counter
 
 from curator.api.batch import Batch
+from curator.api.errors import CuratorError
 from curator.api.stage import Outputs, Sink, Source, Unit
 from curator.io.files.reading import Way
 from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import without_path
+from curator.registry.names import suggestion
 
 PARTS_MAX = 64  # of a source that are sampled: files, or ranges of them
 COUNT_BYTES = 64 << 20  # of a source that are read to know how many records there are
@@ -62,6 +64,19 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
                    {names[n]: sum(u.size_bytes for u in found) for n, found in parts.items()},
                    {names[n]: len(found) for n, found in parts.items()},
                    {names[n]: len(found) for n, found in chosen.items()})
+
+
+def find(pipeline: Graph, stage: str) -> Node:
+    """The node of the stage that is called so.
+
+    Raises:
+        CuratorError: there is none.
+    """
+    by_name = {name: node for node, name in pipeline.names().items()}
+    if stage not in by_name:
+        hint = suggestion(stage, by_name, f"there are {', '.join(by_name)}")
+        raise CuratorError(f"there is no stage {stage!r} in this pipeline; {hint}")
+    return by_name[stage]
 
 
 def _spread(units: Sequence[Unit], most: int) -> list[Unit]:
