@@ -13,6 +13,8 @@ from curator.api.errors import CuratorError, FirstError
 from curator.cli.ends import end
 from curator.cli.explore import explore
 from curator.cli.lists import COMMANDS
+from curator.cli.live import END_S, LiveCommand, served
+from curator.cli.live import option as dashboard_option
 from curator.cli.loading import load_recipe, recipe_options
 from curator.cli.profile import call, profile
 from curator.cli.replay import replay
@@ -40,7 +42,7 @@ class Commands(click.Group):
             ctx.exit(2)
 
 
-class RunCommand(click.Command):
+class RunCommand(LiveCommand):
     """`--ray` takes an address or none: what follows it is one only if it looks like one, and not like a
     recipe."""
 
@@ -93,10 +95,12 @@ def main() -> None:
 @mode_option
 @click.option("--stages", is_flag=True,
               help="Show a line for each stage: rows in and out, rate, queue, workers, busy cores.")
+@dashboard_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
 def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None,
         prune: bool, yes: bool,
-        replace: bool, mode: Any, metrics_port: str | None, stages: bool, quiet: bool) -> None:
+        replace: bool, mode: Any, metrics_port: str | None, stages: bool,
+        dashboard: int | None, quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
@@ -111,14 +115,19 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
         for folder in elsewhere(pipeline):
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
     progress = None if quiet else Progress(stages=stages)
-    try:
-        result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
-                              prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
-                              replace=replace or (lambda lost: yes or _asked(lost)),
-                              metrics_port=metrics_port, watch=progress.update if progress else None)
-    finally:
-        if progress:
-            progress.close()
+    with served(str(pipeline.settings.out), dashboard) as board:
+        tellers = [tell for tell in (progress and progress.update, board and board.feed) if tell]
+        try:
+            result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
+                                  prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
+                                  replace=replace or (lambda lost: yes or _asked(lost)),
+                                  metrics_port=metrics_port,
+                                  watch=(lambda shot: [tell(shot) for tell in tellers]) if tellers else None)
+        finally:
+            if progress:
+                progress.close()
+        if board:
+            board.end(result.stats, END_S)
     if not quiet:
         show_funnel(result.stats)
     end(result)

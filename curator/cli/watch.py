@@ -9,17 +9,22 @@ from typing import Any
 
 import click
 
+from curator.cli.live import END_S, LiveCommand, served
+from curator.cli.live import option as dashboard_option
+
 EVERY_S = 2.0
 
 
-@click.command(short_help="Follow a run from another terminal or machine.")
+@click.command(cls=LiveCommand, short_help="Follow a run from another terminal or machine.")
 @click.argument("folder", metavar="RUN")
 @click.option("--once", is_flag=True, help="Say how it is now, and end.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON each time the numbers change.")
 @click.option("--stages", is_flag=True, help="A line for each stage too.")
+@dashboard_option
 @click.option("--every", type=click.FloatRange(min=0.1), default=EVERY_S, show_default=True,
               metavar="SECONDS", help="Look so often.")
-def watch(folder: str, once: bool, as_json: bool, stages: bool, every: float) -> None:
+def watch(folder: str, once: bool, as_json: bool, stages: bool, dashboard: int | None,
+          every: float) -> None:
     """Follow the run in the folder RUN (a path or URL), which another process writes, by what it writes
     there; nothing is locked or changed. Shows the funnel when the run has ended.
 
@@ -30,18 +35,11 @@ def watch(folder: str, once: bool, as_json: bool, stages: bool, every: float) ->
 
     watching = Watching(folder)
     progress = None if once or as_json else Progress(stages=stages)
-    shown: Any = None
     try:
-        while True:
-            state = watching.look()
-            if as_json and (told := told_of(watching, state)) != shown:
-                click.echo(json.dumps(told, ensure_ascii=False))
-                shown = told
-            elif progress and (shot := watching.snapshot()):
-                progress.update(shot)
-            if once or state in ("dead", "ended"):
-                break
-            time.sleep(every)
+        with served(folder, dashboard):
+            state = _follow(watching, progress, as_json, 0.0 if once else every)
+            if dashboard is not None and not once:
+                time.sleep(END_S)
     except KeyboardInterrupt:
         return
     finally:
@@ -51,6 +49,21 @@ def watch(folder: str, once: bool, as_json: bool, stages: bool, every: float) ->
         _show(watching, state, once, stages)
     if state == "dead" or (state == "ended" and watching.stats["status"] != "finished"):
         sys.exit(2)
+
+
+def _follow(watching: Any, progress: Any, as_json: bool, every: float) -> str:
+    """Tell how the run is until it has ended; once, if `every` is 0. Gives how it is at last."""
+    shown: Any = None
+    while True:
+        state = watching.look()
+        if as_json and (told := told_of(watching, state)) != shown:
+            click.echo(json.dumps(told, ensure_ascii=False))
+            shown = told
+        elif progress and (shot := watching.snapshot()):
+            progress.update(shot)
+        if not every or state in ("dead", "ended"):
+            return state
+        time.sleep(every)
 
 
 def told_of(watching: Any, state: str) -> dict[str, Any]:

@@ -17,16 +17,16 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from curator.api.errors import CuratorError
 from curator.explore.blobs import Blob
-from curator.explore.questions import Questions
 
 HOSTS = {"127.0.0.1", "localhost", "::1"}
 QUESTION_BYTES = 1 << 20
@@ -45,20 +45,28 @@ HEADERS = {
 }
 
 
+class Asked(Protocol):
+    """What a page asks."""
+
+    def answer(self, name: str, given: Mapping[str, Any]) -> Any: ...
+
+    def blob(self, asked: Mapping[str, str]) -> AbstractContextManager[Blob]: ...
+
+
 class Server(ThreadingHTTPServer):
     """Answers until `shutdown`. `url` is the address with the token."""
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, questions: Questions, port: int = 0) -> None:
-        """Port 0 is any free one.
+    def __init__(self, questions: Asked, port: int = 0, page: str = "page") -> None:
+        """Port 0 is any free one. `page`: the folder with its index.html.
 
         Raises:
             CuratorError: the port is taken.
         """
         self.questions, self.token = questions, secrets.token_urlsafe(24)
-        self.page = _page_files()
+        self.page = _page_files("page") | _page_files(page)
         try:
             super().__init__(("127.0.0.1", port), Handler)
         except (OSError, OverflowError) as error:
@@ -86,10 +94,10 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _page_files() -> dict[str, tuple[str, bytes]]:
-    """The files of the page by address: nothing else is ever served by a name."""
+def _page_files(folder: str) -> dict[str, tuple[str, bytes]]:
+    """The files of a page by address: nothing else is ever served by a name."""
     found = {}
-    for file in (resources.files("curator.explore") / "page").iterdir():
+    for file in (resources.files("curator.explore") / folder).iterdir():
         ending = file.name[file.name.rfind("."):]
         if ending in TYPES:
             found[f"/{file.name}"] = (TYPES[ending], file.read_bytes())
@@ -171,8 +179,7 @@ class Handler(BaseHTTPRequestHandler):
         elif not self._is_own_page():
             self._complain(HTTPStatus.FORBIDDEN, "another page may not ask here")
         elif not self._has_token(token):
-            self._complain(HTTPStatus.FORBIDDEN, "open the address that curator explore printed, with its "
-                                                 "token")
+            self._complain(HTTPStatus.FORBIDDEN, "open the address that was printed, with its token")
         else:
             return False
         return True

@@ -280,7 +280,9 @@ class _Run:
             began = time.monotonic()
             observer.update(self.numbers.snapshot(), self.numbers.rows(), snapshot_of(scheduler.state), began)
         if now is not None and now >= self.saved_until:
-            self._save(self.numbers.running(self.save_s))
+            stats = self.numbers.running(self.save_s)
+            stats["live"]["events"] = list(observer.log.recent)
+            self._save(stats)
             self.save_s = max(STATS_S, (time.monotonic() - now) / STATS_SHARE)
             self.saved_until = now + self.save_s
 

@@ -26,7 +26,7 @@ export async function ask(name, given = {}, signal = undefined) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("curator explore does not answer: it was ended, or the tunnel to it is closed");
+    throw new Error("curator does not answer: it was ended, or the tunnel to it is closed");
   }
   const told = await answer.json();
   if (!answer.ok) throw new Error(told.error);

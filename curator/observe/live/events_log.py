@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ NAME = "events.jsonl"
 BURST = 1000  # lines of one kind that are written as they come; after that
 LINES_PER_S = 1.0  # so many a second, each of which says how many it stands for
 TEXT_MAX = 1000  # characters; an error may be as long as it likes
+RECENT = 20
+USUAL = {"unit_read", "unit_commit", "worker_start", "worker_ready", "worker_stop", "worker_end", "plan"}
 REWRITE_S = 10.0  # where a file cannot grow, it is written again so often, or
 REWRITE_SHARE = 0.01  # so seldom that this costs no more than this share of the time
 
@@ -57,6 +60,7 @@ class EventLog:
     def __init__(self, folder: Folder, run: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.folder, self.run, self.clock, self.trouble = folder, run, clock, ""
         self._kinds: dict[str, _Kind] = {}
+        self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT)  # lines, but for what goes as it should
         self._pending = bytearray()
         self._began = self._rewrite_at = clock()
         self._fd: int | None = None
@@ -120,6 +124,8 @@ class EventLog:
         line = {"time": at, "t": round(now - self._began, 3), "run": self.run, "event": event,
                 **{name: value for name, value in fields.items() if value is not None},
                 "text": text[:TEXT_MAX]}
+        if event not in USUAL:
+            self.recent.append(line)
         self._pending += json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
 
     def _write(self) -> None:
