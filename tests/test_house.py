@@ -166,7 +166,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2039,
+    "api": 2045,
     "machine": 433,
     "io": 4427,
     "io/tables": 1818,
@@ -184,9 +184,9 @@ LINES = {
     "runtime": 1094,
     "run": 3512,
     "explore": 1438,
-    "results": 1405,
+    "results": 1517,
     "trial": 709,
-    "cli": 908,
+    "cli": 972,
     ".": 146,
 }
 
@@ -203,8 +203,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13819
-    assert sum(LINES.values()) <= 35728
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13825
+    assert sum(LINES.values()) <= 35910
 
 
 def test_nothing_names_a_machine():

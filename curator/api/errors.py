@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 # of a `FirstError`, which goes from process to process and into `stats.json`
@@ -81,18 +81,24 @@ def first_error(stage: str, error: BaseException, record: str = "") -> FirstErro
 
 
 def _raised_at(error: BaseException) -> tuple[str, int]:
-    """The innermost line of the traceback that is in nobody's library; where there is none, in none of
-    Python's or ours."""
+    """Where it was raised; see `innermost`."""
     frames = [(f.filename, f.lineno or 0) for one in _causes(error)
               for f in reversed(traceback.extract_tb(one.__traceback__))]
+    at = innermost([file for file, _ in frames])
+    return ("", 0) if at is None else frames[at]
+
+
+def innermost(files: Sequence[str]) -> int | None:
+    """Of the files of a traceback, the innermost first: the first that is in nobody's library; where there is
+    none, in none of Python's or ours; or None."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     paths = sysconfig.get_paths()
     libraries = tuple(paths[name] + os.sep for name in ("purelib", "platlib"))
     python = (paths["stdlib"] + os.sep, paths["platstdlib"] + os.sep)
-    foreign = [at for at in frames if not at[0].startswith((ours, "<frozen"))
-               and (at[0].startswith(libraries) or not at[0].startswith(python))]
-    own = [at for at in foreign if not at[0].startswith(libraries)]
-    return next(iter(own or foreign), ("", 0))
+    foreign = [at for at, file in enumerate(files) if not file.startswith((ours, "<frozen"))
+               and (file.startswith(libraries) or not file.startswith(python))]
+    own = [at for at in foreign if not files[at].startswith(libraries)]
+    return next(iter(own or foreign), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -12,6 +12,7 @@ import click
 from curator.api.errors import CuratorError, FirstError
 from curator.cli.ends import end
 from curator.cli.explore import explore
+from curator.cli.failures import failures
 from curator.cli.lists import COMMANDS
 from curator.cli.live import END_S, LiveCommand, served
 from curator.cli.live import option as dashboard_option
@@ -222,7 +223,7 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for command in (watch, explore, what_if, replay, profile, call, *COMMANDS):
+for command in (watch, explore, what_if, failures, replay, profile, call, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":
