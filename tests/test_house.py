@@ -184,9 +184,9 @@ LINES = {
     "runtime": 1094,
     "run": 3512,
     "explore": 1438,
-    "results": 1517,
+    "results": 1774,
     "trial": 709,
-    "cli": 972,
+    "cli": 1003,
     ".": 146,
 }
 
@@ -204,7 +204,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13825
-    assert sum(LINES.values()) <= 35910
+    assert sum(LINES.values()) <= 36198
 
 
 def test_nothing_names_a_machine():

@@ -1,9 +1,9 @@
-"""How a command ends that runs a recipe."""
+"""What commands share that run a recipe: what they show, what they ask, and how they end."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,29 @@ if TYPE_CHECKING:
 
 # as shells have it: 128 and the number of the signal; anything else gives 2
 EXITS = {"interrupted": 130, "terminated": 143}
+
+
+def shown(pipeline: Any, *, quiet: bool = False, stages: bool = False, **options: Any) -> Result:
+    """Run a pipeline with progress, and show the funnel; nothing with `quiet`. `options`: as `run` takes
+    them."""
+    from curator.observe.live.progress import Progress
+    from curator.observe.report.funnel import show_funnel
+    from curator.run.run import run
+
+    progress = None if quiet else Progress(stages=stages)
+    try:
+        result = run(pipeline, watch=progress.update if progress else None, **options)
+    finally:
+        if progress:
+            progress.close()
+    if not quiet:
+        show_funnel(result.stats)
+    return result
+
+
+def asked(lost: str) -> bool:
+    """Whether somebody sits there and says yes."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{lost}. Go on?", err=True)
 
 
 def end(result: Result) -> None:

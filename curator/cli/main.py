@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from curator.api.errors import CuratorError, FirstError
-from curator.cli.ends import end
+from curator.cli.ends import asked, end
 from curator.cli.explore import explore
 from curator.cli.failures import failures
 from curator.cli.lists import COMMANDS
@@ -20,7 +20,7 @@ from curator.cli.loading import load_recipe, recipe_options
 from curator.cli.profile import call, profile
 from curator.cli.replay import replay
 from curator.cli.watch import watch
-from curator.cli.what_if import what_if
+from curator.cli.what_if import recut, what_if
 from curator.registry import packs
 
 RAY_HERE = "local or RAY_ADDRESS"
@@ -121,7 +121,7 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
         try:
             result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
                                   prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
-                                  replace=replace or (lambda lost: yes or _asked(lost)),
+                                  replace=replace or (lambda lost: yes or asked(lost)),
                                   metrics_port=metrics_port,
                                   watch=(lambda shot: [tell(shot) for tell in tellers]) if tellers else None)
         finally:
@@ -132,11 +132,6 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     if not quiet:
         show_funnel(result.stats)
     end(result)
-
-
-def _asked(lost: str) -> bool:
-    """Whether somebody sits there and says yes."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{lost}. Go on?", err=True)
 
 
 @main.command(short_help="Show what a recipe would do.")
@@ -223,7 +218,7 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for command in (watch, explore, what_if, failures, replay, profile, call, *COMMANDS):
+for command in (watch, explore, what_if, recut, failures, replay, profile, call, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from curator.cli.ends import end
+from curator.cli.ends import end, shown
 
 if TYPE_CHECKING:
     from curator.run.replay import Replay
@@ -29,12 +29,9 @@ def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe
     The numbers of the run are then those of one in which they had not failed; what fails again stays in
     failed/ with its new error. A run that is not finished is continued first.
     """
-    from curator.observe.live.progress import Progress
-    from curator.observe.report.funnel import show_funnel
     from curator.recipe import load
     from curator.results.output import RunOutput
     from curator.run.replay import Replay
-    from curator.run.run import run
     from curator.worker.imports import hold_back
 
     hold_back()
@@ -42,15 +39,7 @@ def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe
     if stage is not None and not output.folder.exists(f"failed/{stage}"):
         output.stage(stage)  # it says which there are
     asked = Replay(stage=stage, error=error, keep_passed=keep_passed)
-    progress = None if quiet else Progress()
-    try:
-        result = run(load(recipe or output.recipe, {"out": folder}), workers=workers, replay=asked,
-                     watch=progress.update if progress else None)
-    finally:
-        if progress:
-            progress.close()
-    if not quiet:
-        show_funnel(result.stats)
+    result = shown(load(recipe or output.recipe, {"out": folder}), quiet=quiet, workers=workers, replay=asked)
     for line in told(asked, result.records["failed"], folder):
         click.echo(line)
     end(result)

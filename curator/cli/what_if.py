@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from curator.api.errors import CuratorError
+from curator.cli.ends import asked, end, shown
 
 RULES = click.option("--rules", multiple=True, metavar="[STEP=]FILE",
                      help="A rule set (YAML) in place of all conditions of a drop step.")
@@ -33,6 +34,29 @@ def what_if(folder: str, settings: tuple[str, ...], rules: tuple[str, ...], as_j
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(answer, enc_hook=str)))
+
+
+@click.command("recut", short_help="Make a run's data set anew, with other thresholds.")
+@click.argument("folder", metavar="RUN")
+@click.option("--to", required=True, metavar="FOLDER", help="Where the new data set goes.")
+@SET
+@RULES
+@click.option("--workers", type=click.IntRange(min=0),
+              help="Cores to use [default: all]. 0: work in this process, to debug.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit removes results in FOLDER.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+def recut(folder: str, to: str, settings: tuple[str, ...], rules: tuple[str, ...], workers: int | None,
+          yes: bool, quiet: bool) -> None:
+    """Write the data set that the run in the folder RUN would have made with other conditions of drop steps.
+    It begins with the records that reached the first of them, as RUN has them; what stands before is not done
+    again. RUN stays as it is, and FOLDER is a run like any other: the same command continues it.
+    """
+    from curator.results.recut import recut as prepare
+
+    made = prepare(*opened(folder, settings, rules), to)
+    if not quiet:
+        click.echo(made, err=True)
+    end(shown(made.pipeline, quiet=quiet, workers=workers, replace=lambda lost: yes or asked(lost)))
 
 
 def opened(folder: str, settings: tuple[str, ...], rules: tuple[str, ...]):

@@ -120,7 +120,8 @@ class RunOutput:
 
         Columns are joined by name, and widened where types differ, to text if nothing else holds all. `id`,
         `source`, `reason`, `duplicate_of` and `error` are always there; `_place` is the kind, `_stage` the
-        stage, `_file` the file as `places` has it. Columns that a query does not name are not read.
+        stage, `_file` the file as `places` has it, `_row` the row of a Parquet file, from 0. Columns that a
+        query does not name are not read, and of Parquet no row groups that a condition on `_row` leaves out.
 
         The connection reads the files of the run and no others, loads no extension, and takes a quarter of
         the memory at most. SQL that a stranger wrote goes through `curator.sql.columns_of` before.

@@ -127,6 +127,8 @@ class Tables:
                               "parquet": ")"}[branch.reader]
         columns += [f"{sql_text(branch.place.kind)} AS _place", f"{sql_text(branch.place.stage)} AS _stage",
                     f"{file} AS _file"]
+        if branch.reader == "parquet" and "file_row_number" not in map(str.lower, branch.columns):
+            columns.append("file_row_number AS _row")
         return f"SELECT {', '.join(columns)} FROM {call}"
 
 
@@ -226,6 +228,7 @@ def _delimiter(file: str, storage: dict[str, Any] | None) -> str:
 def _empty() -> str:
     """No row, with what is always there."""
     columns = [f"CAST(NULL AS VARCHAR) AS {name}" for name in (*ALWAYS, "_place", "_stage", "_file")]
+    columns.append("CAST(NULL AS BIGINT) AS _row")
     return f"SELECT {', '.join(columns)} WHERE false"
 
 

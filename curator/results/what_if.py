@@ -80,10 +80,10 @@ def what_if(out: RunOutput, overrides: Mapping[str, str]) -> WhatIf:
     graph, edits = edited(out, overrides)
     question = Question(out, Flow.of(graph), edits)
     with out.connect() as db:
-        return _Answer(question, db).whole()
+        return Answer(question, db).whole()
 
 
-class _Answer:
+class Answer:
     """Asks the question, and counts."""
 
     def __init__(self, question: Question, db: Any) -> None:
@@ -116,8 +116,8 @@ class _Answer:
             way = (f"CASE WHEN {drops} THEN 0 ELSE 1 END" if place.kind == "dropped"
                    else f"CASE WHEN {drops} THEN 2 ELSE 0 END" if place.kind == "data" else "0")
             where = f"_place = {sql_text(place.kind)} AND _stage = {sql_text(place.stage)}"
-            parts.append(f"SELECT {at} AS place, id, {', '.join(self.by)}, reason, code, {way} AS way, _file "
-                         f"FROM (SELECT *, {tried(case)} AS code FROM records WHERE {where}) "
+            parts.append(f"SELECT {at} AS place, id, {', '.join(self.by)}, reason, code, {way} AS way, "
+                         f"_file, _row FROM (SELECT *, {tried(case)} AS code FROM records WHERE {where}) "
                          "WHERE code IS NOT NULL")
         return " UNION ALL ".join(parts)
 
@@ -220,8 +220,8 @@ class _Answer:
         return tuple(Share("" if value is None else str(value), back, lost) for value, back, lost in rows)
 
     def _examples(self, way: int) -> tuple[dict[str, Any], ...]:
-        chosen = self.db.execute(f"SELECT id, _file, place, reason, code FROM moved WHERE way = {way} "
-                                 f"ORDER BY _file, id LIMIT {EXAMPLES}").fetchall()
+        chosen = self.db.execute(f"SELECT id, _file, _row, place, reason, code FROM moved WHERE way = {way} "
+                                 f"ORDER BY _file, _row, id LIMIT {EXAMPLES}").fetchall()
         if not chosen:
             return ()
         columns = sorted(set().union(*(sql.columns_of(condition) for edit in self.q.edits
@@ -229,15 +229,19 @@ class _Answer:
         text = self._text_column()
         shown = [f"left({sql_name(text)}, 400) AS {sql_name(text)}" if c == text else sql_name(c)
                  for c in dict.fromkeys([*columns, *([text] if text else [])]) if c not in ("id", "source")]
+        places = {self.q.groups[row[3]][0] for row in chosen}
+        where = " OR ".join(f"(_place = {sql_text(p.kind)} AND _stage = {sql_text(p.stage)})" for p in places)
+        known = [str(row[2]) for row in chosen if row[2] is not None]
+        near = f"AND _row IN ({', '.join(known)})" if len(known) == len(chosen) else ""
         found = self.db.execute(
-            f"SELECT id, source{''.join(f', {s}' for s in shown)} FROM records WHERE _file IN (SELECT "
-            "unnest($1)) AND id IN (SELECT unnest($2))",
-            [list({row[1] for row in chosen}), [row[0] for row in chosen]])
+            f"SELECT id, source{''.join(f', {s}' for s in shown)} FROM records WHERE ({where}) {near} "
+            f"AND _file IN ({', '.join({sql_text(row[1]) for row in chosen})}) "
+            f"AND id IN ({', '.join(sql_text(row[0]) for row in chosen)})")
         names = [d[0] for d in found.description]
         rows = {row[0]: dict(zip(names, row, strict=True)) for row in found.fetchall()}
         return tuple(rows.get(id, {"id": id}) | {
             "before": str(self.q.old_end(self.q.groups[place][0], reason)), "after": str(self.q.ends[code])}
-            for id, _, place, reason, code in chosen)
+            for id, _, _, place, reason, code in chosen)
 
     def _text_column(self) -> str | None:
         """The column that shows what a record is."""
