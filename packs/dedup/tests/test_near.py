@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,6 +105,16 @@ def test_the_best_stays(rows, files, tmp_path):
 def test_none_stays_of_those_that_are_alike(rows, files, tmp_path):
     run(files, tmp_path / "out", keep="none")
     assert sorted(r["family"] for r in written(tmp_path / "out").values()) == list(range(30, 70))
+
+
+def test_who_stays_tells_how_many_were_alike(rows, files, tmp_path):
+    run(files, tmp_path / "out", copies="copies", shards=3)
+    sizes = Counter(row["family"] for row in rows)
+    stay = written(tmp_path / "out").values()
+    assert {row["family"]: row["copies"] for row in stay} == sizes
+    assert max(sizes.values()) > 2
+    with pytest.raises(RecipeError, match="copies needs all records"):
+        DedupNear(copies="copies", mode="stream")
 
 
 def test_records_meet_within_their_scope_only(rows, files, tmp_path):

@@ -12,6 +12,7 @@ from curator_text.code.parse import CodeParse
 from curator_text.code.secrets import CodeSecrets
 from curator_text.code.signals import CodeSignals
 from curator_text.copies.minhash import Minhash
+from curator_text.copies.rehydrate import Rehydrate
 from curator_text.extract.extract_html import ExtractHtml
 from curator_text.extract.pdf import Pdf
 from curator_text.get.arxiv import Arxiv
@@ -20,6 +21,7 @@ from curator_text.get.extract_latex import ExtractLatex
 from curator_text.get.extract_wiki import ExtractWiki
 from curator_text.get.wikipedia import Wikipedia
 from curator_text.language.language import Language
+from curator_text.language.own_words import OwnWords
 from curator_text.lists.alphabet import Alphabet
 from curator_text.lists.bad_words import BadWords
 from curator_text.lists.stop_words import StopWords
@@ -50,8 +52,8 @@ __all__ = [
     "STAGES", "Alphabet", "Arxiv", "BadWords", "C4Lines", "Chat", "ChatTemplate", "ChatTurns", "Chunk",
     "Classify", "Clean", "CodeFiles", "CodeLicense", "CodeParse", "CodeSecrets", "CodeSignals",
     "CommonCrawl", "Embed", "ExtractHtml", "ExtractLatex", "ExtractWiki", "Fasttext", "Join", "Language",
-    "Llm", "Minhash", "NoiseLines", "PackTokens", "Pdf", "Perplexity", "Pii", "Signals", "Split",
-    "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize",
+    "Llm", "Minhash", "NoiseLines", "OwnWords", "PackTokens", "Pdf", "Perplexity", "Pii", "Rehydrate",
+    "Signals", "Split", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize",
     "TrainClassifier", "Translate", "UrlLists", "Warc", "Wikipedia", "ZeroShot",
 ]
 
@@ -60,5 +62,5 @@ STAGES: tuple[type, ...] = (
     Classify, Embed, Perplexity, Pii, Tokenize, PackTokens, ToMegatron, ToNanotron, Llm, UrlLists, BadWords,
     StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
     Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet, Chat, ChatTemplate,
-    ChatTurns, TrainClassifier, ZeroShot, CodeParse,
+    ChatTurns, TrainClassifier, ZeroShot, CodeParse, OwnWords, Rehydrate,
 )

@@ -53,6 +53,28 @@ def test_pages_by_the_steps_of_a_published_set(tmp_path, monkeypatch, name):
     assert (SENTENCES[0] if name != "multilingual" else FRENCH[:60]) in row["text"]
 
 
+def test_fineweb_2_repeats_what_was_found_often_and_drops_what_has_no_word_of_its_language(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    french = f"<p>{FRENCH}</p>"
+    spanish = ("El museo del puerto viejo ha abierto sus puertas a los visitantes de toda la región esta primavera. Muestra cómo los "
+               "marineros vivían con el mar, y que su trabajo era más duro de lo que la mayoría de la gente piensa. Un guía explica las "
+               "herramientas de los carpinteros, que han cambiado poco a lo largo de los siglos. Los niños hacen allí un pequeño barco.")
+    (tmp_path / "a.warc.gz").write_bytes(archive(french, french, french, f"<p>{spanish}</p>"))
+    (tmp_path / "own").mkdir()
+    for name, words in {"fra_Latn": "charpentiers", "spa_Latn": "zanahoria", "deu_Latn": "Schreiner"}.items():
+        (tmp_path / "own" / f"{name}.txt").write_text(f"{words}\n")
+    (tmp_path / "weights.json").write_text('{"fra_Latn": {"1": 1, "3": 4, "9": 1}}')
+    done, stats, out = run(tmp_path, "text/multilingual", "--set", f"read.path={tmp_path}/a.warc.gz", "--set",
+                           f"steps.own_words.lists={tmp_path}/own", "--set", f"steps.rehydrate.weights={tmp_path}/weights.json",
+                           "--set", "steps.repeat.column=weight")
+    assert done.exit_code == 0, done.output
+    rows = pq.read_table(out / "data").to_pylist()
+    assert [(row["language"], row["copies"], row["weight"], row["own_words"]) for row in rows] == [("fr", 3, 4, 1)] * 4
+    assert sum(row["copy_of"] is None for row in rows) == 1
+    assert sum(stage["dropped"].get("other_language", 0) for stage in stats["stages"]) == 1
+    assert stats["records"]["duplicate"] == 2
+
+
 def reason(rules, texts, language, **columns):
     given = TextBatch(pa.table({"id": [f"r{n}" for n in range(len(texts))], "source": ["s"] * len(texts), "text": texts,
                                 "language": [language] * len(texts)} | {name: [value] * len(texts) for name, value in columns.items()}))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pyarrow as pa
 import pytest
-from curator_text import BadWords, StopWords, Thresholds
+from curator_text import BadWords, OwnWords, Rehydrate, StopWords, Thresholds
 from curator_text.lists.bad_words import found_in
 from curator_text.lists.terms import Terms
 from hypothesis import given, settings
@@ -137,3 +138,43 @@ def test_mistakes_are_told_before_a_run(tmp_path):
     (tmp_path / "fra_Latn.yml").write_text("top_n_grams: 5\n")
     with pytest.raises(InputError, match="fra_Latn: a threshold is a number, and the n-grams are pairs"):
         Thresholds(table=str(tmp_path)).contract()
+
+
+def test_words_and_addresses_of_small_languages(tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for name, words in {"nhk_Latn": ["tlakatl", "Sikana"], "fra_Latn": ["charpentier"], "jam_Latn": ["likkle"]}.items():
+        (folder / f"{name}.txt").write_text("\n".join(words))
+    (tmp_path / "names.json").write_text(json.dumps({"nhk": ["isthmus-nahuatl", ".mx", "istmo"], "fra": [".fr"]}))
+    (tmp_path / "shares.json").write_text(json.dumps({"nhk_Latn": 0.4, "jam_Latn": 0.11, "fra_Latn": 0.1}))
+    given = [("tlakatl, tlakatl Sikana", "nhk", None), ("tlakatlan sikana", "nhk_Latn", "https://a.example/x"), ("a", "nhk", "https://a.mx"),
+             ("a", "nhk", "http://a.mx.example/"), ("a", "nhk", "https://a.example/Isthmus-Nahuatl"), ("a", "nhk", "https://a.example/x/nhk/1"),
+             ("a", "nhk", "https://a.example/xnhk"), ("a", "nhk", "http://[x"), ("likkle", "jam", "https://a.example/"),
+             ("charpentier", "fr", "https://a.fr/"), (None, "nhk", "https://a.mx"), ("a", None, None)]
+    texts, languages, urls = zip(*given, strict=True)
+    rows = batch(list(texts), list(languages)).with_columns({"url": pa.array(urls, pa.string())})
+    stage = OwnWords(lists=str(folder), names=str(tmp_path / "names.json"), contamination=str(tmp_path / "shares.json"))
+    out = run_stage(stage, rows)["out"]
+    assert out.column("own_words") == [2, 0, 0, 0, 0, 0, 0, 0, 1, None, None, None]
+    assert out.column("own_url") == [None, False, True, False, True, True, False, False, False, None, None, None]
+    check_stage(stage, rows, skip={"needs"})
+    assert run_stage(OwnWords(lists=str(folder)), rows)["out"].column("own_words")[9] == 1
+    (tmp_path / "shares.json").write_text('{"nhk_Latn": "much"}')
+    with pytest.raises(InputError, match=r"shares.json: an object is expected .* it has much"):
+        stage.check({})
+
+
+def test_pages_are_repeated_by_how_often_they_were_found(tmp_path):
+    copies = [1, 2, 4, 5, 99, 100, 1000, None, 3]
+    rows = batch(["a"] * 9, ["it"] * 8 + ["xx"]).with_columns({"copies": pa.array(copies, pa.int32())})
+    assert run_stage(Rehydrate(), rows)["out"].column("weight") == [1, 2, 3, 5, 5, 8, 1, None, 3]
+    # the beginning of FineWeb-2's own table for Italian
+    (tmp_path / "w.json").write_text('{"ita_Latn": {"1": 1, "2": 3, "3": 4, "4": 5, "5": 6, "7": 7, "145": 1}, "fra_Latn": {"2": 9}}')
+    stage = Rehydrate(weights=str(tmp_path / "w.json"))
+    assert run_stage(stage, rows)["out"].column("weight") == [1, 3, 5, 6, 7, 7, 1, None, 1]
+    check_stage(stage, rows)
+    for wrong, told in [('{"ita_Latn": {"1": 1.5}}', "w.json, ita_Latn: numbers of copies"), ('{"a": []}', "w.json, a: numbers"),
+                        ("[]", "has no weights"), ("{", "is not JSON")]:
+        (tmp_path / "w.json").write_text(wrong)
+        with pytest.raises(InputError, match=told):
+            Rehydrate(weights=str(tmp_path / "w.json")).check({})

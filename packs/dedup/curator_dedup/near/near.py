@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from curator.api.errors import RecipeError
 from curator.api.stage import Composite, Contract, setting
 from curator.io.tables.parquet import ToParquet
@@ -43,7 +45,8 @@ class DedupNear(Composite):
     chains of look-alikes. `verify`: `signature`, or `exact` to compute the Jaccard similarity of each
     candidate from the column `shingles`. `bands`, `rows`: of the search for candidates; by default those that
     find 99 % of the pairs at the threshold. `index`: a folder that keeps what stays, for later runs, with
-    outputs of their own, to compare their records with. `alarm_above`: the shares above which one `cluster`,
+    outputs of their own, to compare their records with. `copies`: a column to add, int32: how many records
+    were alike in all, for upsampling by `repeat`; 1 where one was alone. `alarm_above`: the shares above which one `cluster`,
     or what one `source` loses, raises an alarm.
 
     Beside `duplicate_of` a duplicate has `similarity` and `cluster`; all clusters are in `clusters/<stage>/`
@@ -67,6 +70,7 @@ class DedupNear(Composite):
     bands: int | None = None
     rows: int | None = None
     index: str | None = None
+    copies: str | None = None
     shards: int = setting(default=16)
     alarm_above: Mapping[str, float] = setting(default_factory=lambda: dict(ALARM_ABOVE))
 
@@ -95,7 +99,8 @@ class DedupNear(Composite):
         if self.mode not in ("cluster", "stream"):
             raise RecipeError(f"dedup.near: mode must be cluster or stream, got {self.mode!r}")
         if self.mode == "stream":
-            check_stream(self, keep="first", reference=None, radius=1, verify="signature", index=None)
+            check_stream(self, keep="first", reference=None, radius=1, verify="signature", index=None,
+                         copies=None)
         check_clustering("dedup.near", self.radius, self.shards, self.alarm_above)
         self._keep = Keep.parse(self.keep)
         self._measure = self._measured()
@@ -110,7 +115,8 @@ class DedupNear(Composite):
         return MinHash(column=self.column, threshold=self.threshold, bands=self.bands, rows=self.rows)
 
     def contract(self) -> Contract:
-        return Contract(needs=self._sketch().contract().needs)
+        return Contract(needs=self._sketch().contract().needs,
+                        adds={self.copies: pa.int32()} if self.copies else {})
 
     def _sketch(self) -> Sketch:
         return Sketch(measure=self._measure, keep=self._keep, scope=self.scope, reference=self.reference,
@@ -126,8 +132,8 @@ class DedupNear(Composite):
                                                     scope=self.scope, shards=self.shards)
         verdicts = edges >> Clusters(radius=self.radius, drops_all=self._keep.drops_all)
         verdicts = verdicts.to(ToParquet(path=folder, storage_options=storage_options))
-        survivors = (rows + verdicts) >> Split(measure=self._measure, shards=self.shards,
-                                               alarm_above=self.alarm_above)
+        survivors = (rows + verdicts) >> Split(measure=self._measure, copies=self.copies,
+                                               shards=self.shards, alarm_above=self.alarm_above)
         if place is None:
             return survivors
         indexed = survivors >> IndexRows(measure=self._measure, scope=self.scope) >> ToIndex(

@@ -19,7 +19,7 @@ from curator_dedup.shared.findings import findings_of_duplicates
 from curator_dedup.shared.rows import VERDICT, VerdictBatch, digests
 
 ADDED = ("duplicate_of", "similarity", "cluster")  # columns on the port `duplicate`
-_OF_VERDICT = ["id", "source", "digest", "reference", *ADDED]
+_OF_VERDICT = ["id", "source", "digest", "reference", "cluster_size", *ADDED]
 
 
 @dataclass(kw_only=True)
@@ -28,11 +28,13 @@ class Split(Reduce):
 
     Takes records and `VerdictBatch` rows; absorbs the latter. `measure`: what was compared; a record is known
     again by its id, its source and what was compared of it. Of records that have all three in common the
-    first one that comes goes on; if they are references, all. `alarm_above`: the shares of all records in one
+    first one that comes goes on; if they are references, all. `copies`: a column for how many were alike, the
+    record with them, so 1 of one that was alone. `alarm_above`: the shares of all records in one
     `cluster`, and of a `source` lost, above which the run raises an alarm. Memory: about 100 bytes a verdict.
     """
 
     measure: Any
+    copies: str | None = None
     shards: int = setting(default=16)
     alarm_above: Mapping[str, float] = setting(default_factory=dict)
 
@@ -42,7 +44,7 @@ class Split(Reduce):
     count_by = ("source",)
 
     def contract(self) -> Contract:
-        return Contract(needs=self.measure.needs())
+        return Contract(needs=self.measure.needs(), adds={self.copies: pa.int32()} if self.copies else {})
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         return findings_of_duplicates(step, counts, self.alarm_above)
@@ -62,6 +64,8 @@ class Split(Reduce):
         present, sketches = self.measure.encode(batch)
         found = self._verdicts.find(record_keys(batch), digests(sketches), present)
         same, columns = self._verdicts.duplicates(found, batch.rows.column("id"))
+        if self.copies:
+            batch = batch.with_columns({self.copies: self._verdicts.copies(found)})
         answer = Outputs(out=batch.filter(~same), duplicate=batch.filter(same).with_columns(columns))
         self._verdicts.saw(found)  # last, when nothing can raise: a call that raised is repeated
         return answer
@@ -74,6 +78,7 @@ class _Verdicts:
     tables: list[pa.Table] = field(default_factory=list)
     names: np.ndarray | None = None
     reference: np.ndarray | None = None
+    sizes: np.ndarray | None = None  # of their clusters
     shown: np.ndarray | None = None  # of verdicts to keep: the record has gone on
 
     def add(self, verdicts: pa.Table) -> None:
@@ -96,12 +101,18 @@ class _Verdicts:
         order = np.lexsort((~reference, names))  # of several with one name, that of a reference first
         self.names, self.reference, self.shown = (names[order], reference[order],
                                                   np.zeros(len(order), dtype=bool))
+        self.sizes = table.column("cluster_size").to_numpy()[order]
         self.tables = [table.take(pa.array(order)).select(list(ADDED))]
         self.kept = self.tables[0].column("duplicate_of").is_null().to_numpy(zero_copy_only=False)
 
     def saw(self, found: np.ndarray) -> None:
         """These have been answered: whoever has the same name from now on is there once more."""
         self.shown[found[found >= 0]] = True
+
+    def copies(self, found: np.ndarray) -> pa.Array:
+        """How large the cluster of each record is, 1 where it is in none."""
+        sizes = self.sizes[found] if len(self.sizes) else np.ones(len(found))
+        return pa.array(np.where(found >= 0, sizes, 1), pa.int32())
 
     def duplicates(self, found: np.ndarray,
                    ids: pa.ChunkedArray) -> tuple[np.ndarray, dict[str, pa.ChunkedArray]]:

@@ -65,9 +65,12 @@ def is_code(text: str) -> bool:
 
 
 def short_code(code: str | None) -> str | None:
-    """The code by which lists here name a language: `en` of `eng`, `eng_Latn` and `en-US`; what is unknown
-    stays as it is."""
-    return None if code is None else ALIASES.get(re.split("[-_]", code)[0], code)
+    """The code by which lists here name a language: `en` of `eng`, `eng_Latn` and `en-US`, `nhk` of
+    `nhk_Latn`; what is no code stays as it is."""
+    if code is None:
+        return None
+    first = re.split("[-_]", code)[0]
+    return ALIASES.get(first) or (first if is_code(code) else code)
 
 
 def languages_of(batch: Batch, column: str, language: str | None) -> list[str | None]:
