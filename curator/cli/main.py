@@ -19,6 +19,7 @@ from curator.cli.live import option as dashboard_option
 from curator.cli.loading import load_recipe, recipe_options
 from curator.cli.profile import call, profile
 from curator.cli.replay import replay
+from curator.cli.trace import trace
 from curator.cli.watch import watch
 from curator.cli.what_if import recut, what_if
 from curator.registry import packs
@@ -218,7 +219,7 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for command in (watch, explore, what_if, recut, failures, replay, profile, call, *COMMANDS):
+for command in (watch, explore, what_if, trace, recut, failures, replay, profile, call, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

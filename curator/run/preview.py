@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError, FirstError
@@ -23,9 +24,20 @@ from curator.worker.runner import Runner
 Answers = dict[str, list[Batch]]  # by port
 
 
-def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
-    """What each stage does to the first `records` records of the input, in pipeline order. Nothing is
-    written.
+@dataclass(frozen=True)
+class Wanted:
+    """A record, by id. `unit`: the key of the unit that has it, "" to look into all."""
+
+    id: str
+    unit: str = ""
+
+    def of(self, batch: Batch) -> Batch:
+        return batch.filter(pc.equal(batch.rows.column("id"), self.id))
+
+
+def preview(pipeline: Graph, records: int = 5, wanted: Wanted | None = None) -> list[StagePreview]:
+    """What each stage does to the first `records` records of the input, or to the one that is `wanted`, in
+    pipeline order. Nothing is written.
 
     Raises:
         CuratorError: the plan's errors, and what a stage raised in `setup`.
@@ -41,7 +53,7 @@ def preview(pipeline: Graph, records: int = 5) -> list[StagePreview]:
                 continue
             errors: list[FirstError] = []
             if isinstance(step.stage, Source):
-                before, got = None, _read(step, max(1, records // sources), errors)
+                before, got = None, _read(step, max(1, records // sources), errors, wanted)
             else:
                 batches = [b for end in step.after for b in answers.get(end, ())]
                 before = _table([b for end in step.after if parts.get(end[0]) != step.name
@@ -74,19 +86,21 @@ def _runner(kind: str, step: Step, reader: _InMemory | None = None) -> Runner:
     return runner
 
 
-def _read(step: Step, records: int, errors: list[FirstError]) -> Answers:
+def _read(step: Step, records: int, errors: list[FirstError], wanted: Wanted | None) -> Answers:
     source = step.stage
     assert isinstance(source, Source)
     got: Answers = {}
     runner = _runner("source", step)
     for unit in source.units():
+        if wanted and wanted.unit not in ("", unit.key):
+            continue
         for part in _answers(runner, _read_call(unit)):
             errors += part.errors
             for output in part.outputs:
                 room = records - sum(len(b) for batches in got.values() for b in batches)
-                if room > 0:
-                    got.setdefault(output.port,
-                                   []).append(output.ref.data.slice(0, min(output.ref.rows, room)))
+                batch = wanted.of(output.ref.data) if wanted else output.ref.data
+                if room > 0 and len(batch):
+                    got.setdefault(output.port, []).append(batch.slice(0, min(len(batch), room)))
             if sum(len(b) for batches in got.values() for b in batches) >= records:
                 return got
     return got

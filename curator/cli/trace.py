@@ -1,0 +1,123 @@
+"""The command `trace`."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from curator.cli.failures import shown
+
+if TYPE_CHECKING:
+    from curator.results.trace import Found, Life
+
+WIDTH = 80
+VALUE = 100  # characters of a value
+
+
+@click.command(short_help="Show the life of a record: what each stage did to it, and why it went.")
+@click.argument("folder", metavar="OUT")
+@click.argument("wanted", metavar="ID")
+@click.option("--rerun", is_flag=True,
+              help="Run the record through the recipe again, and show what each stage changes.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
+    """Show what became of a record of the run in OUT: by its id, its URL or path, or a piece of its text. Of
+    several that are meant there is a list.
+    """
+    from curator.results.output import RunOutput
+    from curator.results.trace import FOUND_MAX, find, lives
+    from curator.results.trace import rerun as run_again
+
+    output = RunOutput.open(folder)
+    found = find(output, wanted)
+    if len(found) > 1:
+        if as_json:
+            click.echo(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
+            return
+        many = "Many" if len(found) >= FOUND_MAX else str(len(found))
+        click.echo(f"{many} records are meant; give the id of one:")
+        for one in found:
+            click.echo(f"  {named(one)}")
+            if one.excerpt:
+                click.echo(f"      {shown(one.excerpt, WIDTH)}")
+        return
+    made = lives(output, found[0].id)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in made], indent=1, ensure_ascii=False, default=str))
+        return
+    for one in made:
+        for line in told(one, folder):
+            click.echo(line)
+    if rerun:
+        from curator.observe.preview import show_preview
+
+        show_preview(run_again(output, made[0]))
+
+
+def told(life: Life, folder: str) -> Iterator[str]:
+    """A life, line by line."""
+    yield click.style(shown(life.id, 200), bold=True)
+    yield f"  from {shown(life.source, 200)}"
+    for one in life.parents:
+        yield f"  child of {named(one)}"
+    for one in life.passed:
+        at = one.stage == life.stage and life.place != "data"
+        if at or one.columns or one.rewritten:
+            yield f"  {one.stage}" + (f": {life.place}" if at else "")
+        texts = {name: value for name, value in one.columns.items() if isinstance(value, str)}
+        for name, value in texts.items():
+            yield f"      {name} = {plain(value)}"
+        others = [f"{name}={plain(value)}" for name, value in one.columns.items() if name not in texts]
+        yield from textwrap.wrap(", ".join(others), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        for name, later in one.rewritten.items():
+            yield f"      {name}, which {later} made anew"
+        if at:
+            yield from why(life)
+    row = f", row {life.row}" if life.row is not None else ""
+    yield f"  {life.place} in {shown(life.file, 200)}{row}"
+    for one in life.children:
+        yield f"  parent of {named(one)}"
+    if life.children_count > len(life.children):
+        yield f"  and of {life.children_count - len(life.children)} more"
+    for one in life.copies:
+        yield f"  its duplicate: {named(one)}"
+    if life.copies_count > len(life.copies):
+        yield f"  and {life.copies_count - len(life.copies)} more"
+
+
+def why(life: Life) -> Iterator[str]:
+    """Why a record is not in the data."""
+    if life.place == "duplicate":
+        for one in life.others:
+            yield f"      equal to {named(one)}"
+        return
+    for line in (life.why or "").splitlines()[:3]:
+        yield f"      {shown(line, 300)}"
+    if life.condition:
+        yield f"      when {shown(life.condition, 300)}"
+        for name, value in life.values.items():
+            yield f"      {name} = {plain(value)}"
+    if life.line:
+        yield f"      {shown(life.line, 300)}"
+
+
+def named(one: Found) -> str:
+    """A record and where it lies."""
+    if not one.place:
+        return f"{shown(one.id, 200)} (not kept)"
+    return f"{shown(one.id, 200)} ({one.place}{f', {one.stage}' if one.place != 'data' else ''})"
+
+
+def plain(value: Any) -> str:
+    """A value on one line; of a text how long it is."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        more = f" ({len(value):,} characters)" if len(value) > VALUE else ""
+        return f"{shown(value, VALUE)!r}{more}"
+    return f"{value:.6g}" if isinstance(value, float) else shown(str(value), VALUE)
