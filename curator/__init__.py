@@ -30,6 +30,7 @@ from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBat
 from curator.front import Pipeline, load, read
 
 if TYPE_CHECKING:
+    from curator.outside.elsewhere import StageMap as as_map
     from curator.pipeline.formats import write
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
     "InputError",
     "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Sink", "Snapshot", "Source", "Stage",
     "StageError", "Stateful",
-    "TextBatch", "VideoBatch", "load", "read", "setting", "stage", "write",
+    "TextBatch", "VideoBatch", "as_map", "load", "read", "setting", "stage", "write",
 ]
 
 
@@ -46,4 +47,8 @@ def __getattr__(name: str) -> Any:
         from curator.pipeline.formats import write
 
         return write
+    if name == "as_map":
+        from curator.outside.elsewhere import StageMap
+
+        return StageMap
     raise AttributeError(f"module 'curator' has no attribute {name!r}")

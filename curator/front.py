@@ -11,16 +11,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from curator.api.errors import RunStopped
-from curator.api.stage import Source
+from curator.api.stage import Source, Stage
 from curator.pipeline import graph
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
 class Pipeline(graph.Graph):
     """Stages joined port to stage. `>>` adds a stage or sink, `+` unites, `route` and `port` branch."""
+
+    def __rshift__(self, stage: Stage | str | Mapping[str, Any]) -> Pipeline:
+        """The pipeline with another stage: an object, or as in a recipe, `"text.signals"` or
+        `{"drop": {"rules": "gopher_quality"}}`."""
+        if isinstance(stage, (str, Mapping)):
+            from curator.recipe import stage_of
+
+            stage = stage_of(stage)
+        return self.then(stage)
 
     @classmethod
     def of(cls, made: graph.Graph) -> Pipeline:
@@ -37,18 +49,39 @@ class Pipeline(graph.Graph):
         return self.then(Route(routes=dict(routes))).branches()
 
     def run(self, *, check: bool = True, **options: Any) -> Any:
-        """Run it, or continue it: see `curator.run.run.run` for the options and the result.
+        """Run it, or continue it: see `curator.run.run.run` for the options and the result. Without a sink it
+        is run for its counts: nothing else is kept.
 
         Raises:
             RunStopped: it did not end well (too many records failed, a stage cannot work); with `check=False`
             the result says so.
         """
+        if not self.sinks:
+            from curator.outside.collect import count
+
+            return count(self, **options)
         from curator.run.run import run
 
         result = run(self, **options)
         if check and not result.ok:
             raise RunStopped("\n".join(map(str, (result.stats["message"], *result.first_errors[:1]))))
         return result
+
+    def collect(self, **options: Any) -> pa.Table:
+        """Run it, and give what it makes as an Arrow table; it has no sink. `options`: as for `run`.
+
+        Raises:
+            RunStopped: it did not end well.
+        """
+        from curator.outside.collect import collect
+
+        return collect(self, **options)
+
+    to_arrow = collect
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Run it, and give what it makes as a data frame; it has no sink."""
+        return self.collect(**options).to_pandas()
 
     def preview(self, records: int = 5) -> Any:
         """Try it on the first records and print what each stage does to them; nothing is written."""
@@ -65,15 +98,22 @@ class Pipeline(graph.Graph):
         return explain(make_plan(self, mode, out))
 
 
-def read(source: str | PathLike[str] | list[str] | Source, format: str | None = None,
-         **options: Any) -> Pipeline:
-    """A pipeline that reads these paths, globs or URLs, or this source.
+def read(source: Any, format: str | None = None, **options: Any) -> Pipeline:
+    """A pipeline that reads these paths, globs or URLs, this source, or rows in memory.
 
-    `format`: `jsonl`, `parquet`, `csv`, `webdataset` or `files`; by default what the suffixes say.
-    `options`: the source's parameters.
+    `source`: a path or a list of them, a `Source`; an Arrow table, a data frame, a dataset of Hugging Face, a
+    list of dicts; or a pipeline, which is given back. `format`: `jsonl`, `parquet`, `csv`, `webdataset` or
+    `files`; by default what the suffixes say. `options`: the source's parameters.
     """
+    if isinstance(source, Pipeline):
+        return source
     if isinstance(source, Source):
         return from_source(source)
+    paths = source if isinstance(source, (list, tuple)) else [source]
+    if not all(isinstance(path, (str, PathLike)) for path in paths):
+        from curator.outside.memory import from_memory
+
+        return from_source(from_memory(source, **options))
     from curator.pipeline.formats import source_for
 
     return from_source(source_for(source, format, **options))

@@ -27,7 +27,8 @@ LAYERS = {
     "curator.worker": 5, "curator.stages": 5, "curator.observe": 5, "curator.testing": 5,
     "curator.runtime": 6,
     "curator.run": 7,
-    "curator.front": 8, "curator.results": 8, "curator.explore": 8, "curator.cli": 8, "curator.__main__": 8, "curator": 8,
+    "curator.front": 8, "curator.results": 8, "curator.outside": 8, "curator.explore": 8,
+    "curator.cli": 8, "curator.__main__": 8, "curator": 8,
 }
 FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
 FOLDER_FILES = 13  # "about ten", and with more a folder has rooms
@@ -177,7 +178,7 @@ LINES = {
     "pipeline": 1087,
     "stages": 2453,
     "engine": 3896,
-    "recipe": 1481,
+    "recipe": 1502,
     "worker": 2191,
     "observe": 2973,
     "testing": 1271,
@@ -187,7 +188,7 @@ LINES = {
     "results": 2048,
     "trial": 709,
     "cli": 1127,
-    ".": 146,
+    ".": 191,
 }
 
 
@@ -204,7 +205,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13839
-    assert sum(LINES.values()) <= 36610
+    assert sum(LINES.values()) <= 36676
 
 
 def test_nothing_names_a_machine():

@@ -12,11 +12,13 @@ Whatever is wrong with a recipe is one RecipeError, a line a problem: `file:line
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from curator.api.errors import InputError, RecipeError
+from curator.api.stage import Stage
 from curator.io.files.folder import open_input
 from curator.io.yaml import Item, Problems, parse, scalar
 from curator.pipeline.graph import Graph, Settings
@@ -59,6 +61,25 @@ def load(recipe: str | Path, overrides: Mapping[str, str] | None = None) -> Grap
     pipeline = _Reader(root, problems).pipeline(Path(file).stem)
     problems.check()
     return moved(pipeline, overrides[OUT]) if overrides and OUT in overrides else pipeline
+
+
+def stage_of(step: str | Mapping[str, Any]) -> Stage:
+    """The stage that a step of a recipe says: `"text.signals"`, `{"drop": {"rules": "gopher_quality"}}`, with
+    `with` beside its name if need be.
+
+    Raises:
+        RecipeError: naming what is wrong with it.
+    """
+    problems = Problems()
+    try:
+        text = json.dumps(step)
+    except TypeError as error:
+        raise RecipeError(f"a step in Python is as in a recipe: texts, numbers, lists and mappings; {error}. "
+                          "Make a stage of it yourself, and add that") from None
+    made = read_step("stage", parse(text, "the step", problems), "step", None, problems)
+    problems.check()
+    assert made.stage is not None
+    return made.stage
 
 
 def recipe_text(name: str | Path) -> str:

@@ -1,0 +1,116 @@
+"""Data in memory goes in and comes out; steps are written as in recipes; stages work in other engines."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curator import CuratorError, InputError, RecipeError, as_map, read, stage, write
+from curator.outside.memory import as_table, from_memory
+from curator.stages import Drop, Map, Top
+
+ROWS = [{"text": "word " * n, "words": n} for n in range(30)]
+
+
+def datasets_of(rows):
+    datasets = pytest.importorskip("datasets")
+    return datasets.Dataset.from_list(rows).select(range(len(rows)))
+
+
+def pandas_of(rows):
+    return pytest.importorskip("pandas").DataFrame(rows)
+
+
+def columns_of(rows):
+    return {key: [row[key] for row in rows] for key in rows[0]}
+
+
+@pytest.mark.parametrize("make", [list, pa.Table.from_pylist, pandas_of, datasets_of, columns_of])
+def test_rows_in_memory_are_read_whatever_library_they_are_in(make):
+    table = as_table(make(ROWS))
+    assert table.select(["text", "words"]).to_pylist() == ROWS
+
+
+def test_a_pipeline_over_rows_in_memory_gives_a_table_and_its_ids_are_the_same_again():
+    pipeline = read(ROWS) >> {"drop": {"few": "words < 10"}} >> {"map": {"double": "words * 2"}}
+    made = pipeline.collect(workers=0)
+    assert made.column("double").to_pylist() == [2 * n for n in range(10, 30)]
+    assert set(made.column("source").to_pylist()) == {"memory"}
+    assert (read(list(ROWS)) >> Drop(conditions={"few": "words < 10"})).collect(workers=0).column("id") == made.column("id")
+
+
+def test_a_pipeline_without_a_sink_is_run_for_its_counts():
+    result = (read(ROWS) >> Drop(conditions={"few": "words < 10"})).run(workers=0)
+    assert (result.records["in"], result.records["written"], result.records["dropped"]) == (30, 20, 10)
+
+
+def test_rows_that_are_all_dropped_give_an_empty_table():
+    assert (read(ROWS) >> {"drop": {"all": "words >= 0"}}).collect(workers=0).num_rows == 0
+
+
+def test_a_step_in_python_is_checked_as_one_of_a_recipe():
+    with pytest.raises(RecipeError, match="did you mean drop"):
+        read(ROWS) >> {"drpo": {"few": "words < 10"}}
+    with pytest.raises(RecipeError, match="Make a stage of it yourself"):
+        read(ROWS) >> {"drop": {"few": object()}}
+    with pytest.raises(RecipeError, match="sink"):
+        (read(ROWS) >> write("out")).collect()
+
+
+@pytest.mark.parametrize("data", [[1, 2], 7, object()])
+def test_what_has_no_rows_is_refused(data):
+    with pytest.raises(InputError, match="cannot be read"):
+        read(data)
+
+
+@given(st.lists(st.fixed_dictionaries({"n": st.integers(-2**40, 2**40) | st.none(), "t": st.text(max_size=5)}), min_size=1, max_size=20))
+def test_every_row_comes_back_as_it_was(rows):
+    source = from_memory(rows)
+    found = [row for unit in source.units() for batch in source.read(unit) for row in batch.rows.select(["n", "t"]).to_pylist()]
+    assert found == rows
+
+
+def test_the_file_goes_with_the_process():
+    code = "from curator.outside.memory import from_memory; print(from_memory([{'gone': 'soon'}]).path)"
+    path = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert path.endswith(".parquet")
+    assert not __import__("os").path.exists(path)
+
+
+@stage(needs={"text"}, adds={"length": pa.int64()})
+def length(batch):
+    return batch.with_columns({"length": [len(t) for t in batch.column("text")]})
+
+
+def test_stages_are_called_batch_by_batch_in_the_kind_that_was_given():
+    call = pickle.loads(pickle.dumps(as_map(Map(columns={"half": "words / 2"}), Drop(conditions={"few": "words < 10"}))))
+    table = pa.Table.from_pylist(ROWS)
+    assert call(table).column("half").to_pylist() == [n / 2 for n in range(10, 30)]
+    assert call(table).column_names == ["text", "words", "half"]
+    columns = call({"words": np.arange(20), "text": np.array(["x"] * 20)})
+    assert columns["words"].tolist() == list(range(10, 20))
+    frame = call(pandas_of(ROWS))
+    assert list(frame["words"]) == list(range(10, 30))
+
+
+def test_a_dataset_of_hugging_face_is_mapped():
+    made = datasets_of(ROWS).map(as_map(length, Drop(conditions={"few": "words < 10"})), batched=True, batch_size=7)
+    assert made["length"] == [5 * n for n in range(10, 30)]
+
+
+def test_what_is_dropped_can_be_kept_beside():
+    made = as_map(Drop(conditions={"few": "words < 10"}), keep=True)(pa.Table.from_pylist(ROWS))
+    assert sorted(zip(made.column("words").to_pylist(), made.column("reason").to_pylist(), strict=True)) == [
+        (n, "few" if n < 10 else None) for n in range(30)]
+
+
+def test_a_stage_that_has_to_see_all_rows_is_refused():
+    with pytest.raises(CuratorError, match="collect"):
+        as_map(Top(by="words", n=3))
