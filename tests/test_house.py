@@ -185,7 +185,7 @@ LINES = {
     "runtime": 1094,
     "run": 3526,
     "explore": 1438,
-    "results": 2048,
+    "results": 2060,
     "trial": 709,
     "cli": 1127,
     ".": 191,
@@ -205,7 +205,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13839
-    assert sum(LINES.values()) <= 36676
+    assert sum(LINES.values()) <= 36688
 
 
 def test_nothing_names_a_machine():

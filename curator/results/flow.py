@@ -54,6 +54,12 @@ class Flow:
         """Whether what a stage does with a record depends on the others."""
         return isinstance(self.stages[name], (Stateful, Reduce, Composite))
 
+    def twins(self, sink: str) -> set[str]:
+        """The other sinks that take the same rows as one does."""
+        taken = {end for end, names in self.takers.items() if sink in names}
+        return {name for end in taken for name in self.takers[end] if self.is_sink(name) and name != sink
+                and taken == {other for other, names in self.takers.items() if name in names}}
+
     def is_sink(self, name: str) -> bool:
         return isinstance(self.stages[name], Sink)
 

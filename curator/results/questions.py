@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curator import sql
-from curator.api.errors import CuratorError
+from curator.api.errors import CuratorError, RecipeError
+from curator.registry.names import suggestion
 from curator.results.edits import Edit
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
@@ -36,7 +37,11 @@ class Question:
         self.out, self.flow, self.edits = out, flow, edits
         self.after = {edit.stage: edit.after for edit in edits}
         self.needs = {edit.stage: sql.needs(edit.after) for edit in edits}
+        known = {column for place in out.places for column in out.columns(place)}
         for edit in edits:
+            if missing := sorted(self.needs[edit.stage] - known) if known else ():
+                hint = suggestion(missing[0], known, "another stage would have to make it", quoted=True)
+                raise RecipeError(f"{edit.stage}: the column {missing[0]!r} is nowhere in the output; {hint}")
             if takers := flow.takers.get((edit.stage, "dropped")):
                 raise CuratorError(f"what {edit.stage} drops goes on to {', '.join(takers)}, so it has no "
                                    "other end. `curator run` with the same values does it")
@@ -70,9 +75,8 @@ class Question:
         """Whether another sink wrote the same records, and is asked instead."""
         if place.kind != "data":
             return False
-        ways = {stage["name"]: stage["after"] for stage in self.out.stats["stages"]}
-        twins = [other for other in self.out.places
-                 if other.kind == "data" and ways.get(other.stage) == ways.get(place.stage)]
+        same = {place.stage, *self.flow.twins(place.stage)}
+        twins = [other for other in self.out.places if other.kind == "data" and other.stage in same]
         return place != next((p for p in twins if p.is_read), twins[0])
 
     def _unknown(self, place: Place, steps: Iterable[str], own: bool) -> str:

@@ -111,9 +111,9 @@ class _Rows:
         for place in self.out.places:
             behind = place.stage == self.step or self.step in self.flow.above.get(place.stage, ())
             if place.kind != "clusters" and behind:
-                after = tuple(map(tuple, self.out.stage(place.stage)["after"]))
-                way = ("data", after) if place.kind == "data" else (place.kind, place.stage)
                 # of sinks that write the same records one is read
+                twins = self.flow.twins(place.stage) if place.kind == "data" else ()
+                way = place.kind, min((place.stage, *twins))
                 if way not in found or (place.is_read and not found[way].is_read):
                     found[way] = place
         for place in found.values():

@@ -162,7 +162,9 @@ class Answer:
 
     def _passes(self, end: End, name: str) -> bool:
         """Whether a record with this end went on from a stage."""
-        return name in self.flow.through[end.stage] and (end.stage != name or end.kind == "written")
+        if end.kind == "written":  # to all sinks that take the same rows
+            return name in self.flow.through[end.stage] or name in self.flow.twins(end.stage)
+        return name in self.flow.through[end.stage] and end.stage != name
 
     # -- what is not told ------------------------------------------------------------------------------------
 
