@@ -27,6 +27,8 @@ class Drop(Stage):
     that rule; `false` is a condition that drops nothing.
     """
 
+    batch_size = 256  # a call of DuckDB costs as much as some hundred rows
+
     conditions: dict[str, str] = field(default_factory=dict)
     rules: str | list[str] | None = None
 

@@ -10,6 +10,7 @@ import pytest
 
 from curator import ContractError, CuratorError, Stage, TextBatch, recipe
 from curator.pipeline.plan import make_plan
+from curator.run.replay import Replay
 from curator.stages import Checkpoint, Drop, Limit
 from curator.testing import check_stage
 from tests.engine.composites import Unlike
@@ -30,6 +31,7 @@ from tests.engine.small_stages import (
 from tests.engine.test_ledger import crashes, run_and_crash
 from tests.engine.test_phases import sums_up
 from tests.marks import soaked_after
+from tests.results.fixable import Fixable
 
 CONTENT = {"a": ["same", "x", "bad 1"], "b": ["same", "y", "y"], "c": ["z", "bad 2", "x"], "d": ["bad"], "empty": []}
 ALL = (0, 1, 2)  # the checkpoints of `pipeline`
@@ -259,6 +261,25 @@ def test_in_a_recipe_it_is_a_step_that_a_setting_turns_off(tmp_path, texts):
     off = recipe.load(text, {"steps[0].keep": "false"})
     assert not [s for p in make_plan(off).phases for s in p.steps if s.checkpoint]
     assert [step.key for step in make_plan(off).steps] == keys
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["", "added after the run"])
+def test_records_that_ran_again_are_kept_with_the_others_or_not_at_all(tmp_path, texts, late):
+    out = tmp_path / "out"
+
+    def made(kept, suffix=""):
+        checked = lines(texts) >> Fixable(marks=str(tmp_path))
+        checked = checked >> Checkpoint() if kept else checked
+        return (checked >> Shout(suffix=suffix) >> JsonFiles(path=str(out / "loud"))).named("x", out=str(out), max_failed=0.9)
+
+    (tmp_path / "broken").touch()
+    assert made(kept=not late).run(workers=0).records["failed"] == 3
+    (tmp_path / "broken").unlink()
+    assert made(kept=True).run(workers=0, replay=Replay()).records["written"] == 10
+    result = made(kept=True, suffix="!").run(workers=0, replace=True)
+    assert ("lines" in worked(result)) == late
+    sums_up(result)
+    assert sorted(r["loud"] for r in written(out / "loud")) == sorted(f"{t.upper()}!" for some in CONTENT.values() for t in some)
 
 
 def test_it_keeps_the_rules_of_stages():

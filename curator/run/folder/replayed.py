@@ -24,6 +24,8 @@ def take_in(record: Record, phase: Phase, unit: FailedRows, commit: Commit,
             for stage, counts in commit.counts[name].inner.items()}
     read, replaced = {part.uri for part in unit.parts}, []
     for step in (s for s in steps if s.name not in readers):
+        if step.checkpoint and step.name not in record.stages:  # it would hold these rows, and no others
+            continue
         before = record.stages.get(step.name, StageRecord(step.key))
         new, less = commit.counts.get(step.name, Counts()), gone.get(step.name, Counts())
         files = [file for file in before.files if file.path not in read]
