@@ -167,7 +167,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2045,
+    "api": 2051,
     "machine": 433,
     "io": 4427,
     "io/tables": 1818,
@@ -184,7 +184,7 @@ LINES = {
     "testing": 1271,
     "runtime": 1094,
     "run": 3528,
-    "explore": 1438,
+    "explore": 1460,
     "results": 2060,
     "trial": 709,
     "cli": 1127,
@@ -204,8 +204,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13841
-    assert sum(LINES.values()) <= 36692
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13847
+    assert sum(LINES.values()) <= 36720
 
 
 def test_nothing_names_a_machine():

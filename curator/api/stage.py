@@ -110,7 +110,8 @@ class Stage:
     ports: tuple[str, ...] = ("out",)
     _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s",
                                                             "count_by", "reports", "sparse",
-                                                        "findings", "example_columns", "amounts"})
+                                                        "findings", "example_columns", "amounts",
+                                                        "marks"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -153,6 +154,11 @@ class Stage:
     def example_columns(self) -> Mapping[str, Shown]:
         """Columns by which the report shows records to look at: pictures (JPEG, PNG, GIF, WebP), sounds
         (FLAC, WAV, MP3, Ogg), films (MP4, WebM), texts, numbers."""
+        return {}
+
+    def marks(self) -> Mapping[str, str]:
+        """What columns say of a text, to be marked in it for who looks at a record: by column a regular
+        expression of JavaScript (flags gmu), or `repeated lines`, or `repeated 5 words`."""
         return {}
 
     def amounts(self) -> Mapping[str, Summed]:

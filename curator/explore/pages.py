@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from curator.api.errors import CuratorError
-from curator.explore.blobs import HEAD_BYTES, media_type
+from curator.explore.blobs import HEAD_BYTES, PLAIN, media_type
 from curator.explore.histograms import group_of, measure_of
 from curator.explore.records import Records, quoted
 from curator.explore.rules import Rules
@@ -23,7 +23,7 @@ TEXT_CHARS = 200_000  # of a text of one record
 RELATED = 12  # records that are shown of those that belong to one
 IDENTITY = ("_place", "_stage", "_file")
 BRIEF = ("id", *IDENTITY, "reason", "duplicate_of", "similarity", "error", "source", "key", "url", "title",
-         "language", "extension", "duration", "parent")
+         "language", "extension", "duration", "parent", "start_s", "end_s")
 
 
 def page(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, Any]:
@@ -120,22 +120,16 @@ def _brief(records: Records, rules: Rules, keys: Sequence[tuple], value: str = "
     if text:
         shown.append("_text")
         parts.append(f"substr(CAST({quoted(text)} AS VARCHAR), 1, {EXCERPT})")
-    ids, files = list(dict.fromkeys(key[1] for key in keys)), list(dict.fromkeys(key[4] for key in keys))
-    found = records.rows(
-        f"SELECT {value}, {', '.join(parts)} FROM records WHERE {_within('id', ids)} AND "
-        f"{_within('_file', files)}",
-        [i for i in [*ids, *files] if i is not None], names=["_value", *shown])
+    ids = list(dict.fromkeys(key[1] for key in keys))
+    # a join with the keys reads the other columns of their rows only; `IN (…)` those of all rows
+    own = "id IN (SELECT unnest(?))" + (" OR id IS NULL" if None in ids else "")
+    found = records.rows(f"SELECT {value}, {', '.join(parts)} FROM records WHERE {own}",
+                         [[i for i in ids if i is not None]], names=["_value", *shown])
     by_key: dict[str, list[dict]] = {}
     for row in found:
         by_key.setdefault(repr((row["_value"], row["id"], *(row[c] for c in IDENTITY))), []).append(row)
     return [plain({name: value for name, value in by_key[repr(key)].pop(0).items() if value is not None})
             for key in keys]
-
-
-def _within(column: str, values: list[Any]) -> str:
-    some = [value for value in values if value is not None]
-    either = [f"{column} IN ({', '.join('?' * len(some))})"] if some else []
-    return f"({' OR '.join(either + ([f'{column} IS NULL'] if None in values else []))})"
 
 
 def _short(records: Records, column: str) -> str:
@@ -176,7 +170,11 @@ def record(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, A
     for name in [c for c in row if records.kind(c) == "bytes"]:
         value = row.pop(name)
         if value["n"] is not None:
-            blobs[name] = {"size": value["n"], "type": media_type(bytes(value["head"]))}
+            head = bytes(value["head"])
+            if value["n"] <= HEAD_BYTES and media_type(head) == PLAIN:
+                row[name] = head.hex()  # a hash, most likely
+            else:
+                blobs[name] = {"size": value["n"], "type": media_type(head)}
     return {"row": plain(row), "blobs": blobs, "related": _related(records, rules, row)}
 
 

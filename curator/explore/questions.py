@@ -25,6 +25,8 @@ from curator.results.output import RunOutput
 GROUPS_MAX = 200  # values of a column that are counted for themselves
 SNIFFED = 40  # records by which it is told what a column of bytes holds
 ONE = "id = ? AND _place = ? AND _stage = ?"  # a record
+NO_GROUP = ("id", "source", "parent", "key", "title", "url")
+MORE_FILTERS = 3  # columns of few values that have a filter of their own
 FEW_VALUES = 60  # of a column that is worth a filter of its own
 
 
@@ -79,7 +81,7 @@ class Questions:
                 "stages": list(self.output.order()), "out": stats.get("out"),
                 "columns": kinds, "derived": [d for d in DERIVED if self._sources_are_many],
                 "rules": [rule.told() for rule in self.rules.all], "text": records.text_column,
-                "media": media, "facets": self._facets(kinds), "marks": {},
+                "media": media, "facets": self._facets(kinds), "marks": self.rules.marks,
                 "notes": [*([f"No thresholds: {self.rules.trouble}"] if self.rules.trouble else []),
                           *(f"not shown: {text}" for text in unread)],
             }
@@ -119,9 +121,9 @@ class Questions:
         first = [c for c in ("_place", "_stage", "reason", "error", "language") if c in kinds]
         counted = self.output.stats["stages"]
         others = {name for stage in counted for name, told in stage.get("columns", {}).items()
-                  if 1 < len(told.get("values") or ()) <= FEW_VALUES}
+                  if 1 < len(told.get("values") or ()) <= FEW_VALUES} - {*first, *NO_GROUP}
         return [*first, FOLDER if self._sources_are_many else "source",
-                *(c for c in kinds if c in others and c not in first and kinds[c] == "text")]
+                *[c for c in kinds if c in others and kinds[c] == "text"][:MORE_FILTERS]]
 
     @cached_property
     def _sources_are_many(self) -> bool:
@@ -171,11 +173,13 @@ class Questions:
         members = self.output.media(row["_file"], row["key"]) if inside else ()
         for at, member in enumerate(members):
             found["blobs"][f"{at}:{member.name}"] = {"size": member.size, "type": self._member_type(member)}
-        if self.media_root and "path" in row and "bytes" not in found["blobs"]:
-            with self._reference(row["path"]) as blob:
-                found["blobs"]["path"] = {"size": blob.size, "type": blob.kind}
-        elif "path" in row and not found["blobs"]:
-            found["hint"] = "its media lies outside the run; --media-root FOLDER shows it"
+        played = any(blob["type"].startswith(("audio/", "video/")) for blob in found["blobs"].values())
+        if "path" in row and not played and "bytes" not in found["blobs"]:
+            try:
+                with self._reference(row["path"]) as blob:
+                    found["blobs"]["path"] = {"size": blob.size, "type": blob.kind}
+            except CuratorError as error:
+                found["hint"] = str(error)
         return found
 
     def _member_type(self, member: Media) -> str:

@@ -34,10 +34,18 @@ class Records:
         self.output = output
         self._connection = output.connect()
         self._lock, self._turn = threading.Lock(), threading.BoundedSemaphore(AT_ONCE)
+        self._running: set[Any] = set()  # cursors
+        self._closed = False
 
     def close(self) -> None:
+        """Ends what is being asked."""
         with self._lock:
-            self._connection.close()
+            self._closed = True
+            for cursor in self._running:
+                cursor.interrupt()
+        for _ in range(AT_ONCE):
+            self._turn.acquire(timeout=SECONDS)
+        self._connection.close()
 
     def ask(self, query: str, values: Sequence[Any] = (), seconds: float = SECONDS) -> list[tuple]:
         """The rows of an answer.
@@ -49,7 +57,10 @@ class Records:
 
         with self._turn:
             with self._lock:
+                if self._closed:
+                    raise CuratorError("curator explore has ended")
                 cursor = self._connection.cursor()
+                self._running.add(cursor)
             clock = threading.Timer(seconds, cursor.interrupt)
             clock.daemon = True
             clock.start()
@@ -62,6 +73,8 @@ class Records:
                 raise CuratorError(_first_lines(error)) from error
             finally:
                 clock.cancel()
+                with self._lock:
+                    self._running.remove(cursor)
                 cursor.close()
 
     def rows(self, query: str, values: Sequence[Any] = (), *, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -145,7 +158,10 @@ class Records:
         return " AND ".join(parts) or "true", values
 
     def _search(self, text: str) -> tuple[str, list[str]]:
-        """Whatever has this piece of text in what names it, or in its text; upper and lower case alike."""
+        """The record of this id, or all that have this in what names them or in their text, in capitals or
+        not."""
+        if self.ask("SELECT 1 FROM records WHERE id = ? LIMIT 1", [text]):
+            return "id = ?", [text]  # at once, where texts would be looked through
         columns = [c for c in _SEARCHED if self.types.get(c) == "VARCHAR"]
         columns += [c for c in (self.text_column,) if c and self.types[c] == "VARCHAR" and c not in columns]
         return (f"({' OR '.join(f'contains(lower({quoted(c)}), ?)' for c in columns)})",

@@ -59,8 +59,12 @@ class Rules:
     def __init__(self, output: RunOutput) -> None:
         self.trouble = ""
         self.all: tuple[RunRule, ...] = ()
+        self.marks: dict[str, str] = {}  # what columns say of a text, as the stages of the run tell
         try:
             graph = output.graph()
+            for node in graph.nodes():
+                for stage in (node.stage, *node.stage.inner().values()):
+                    self.marks |= stage.marks()
             steps = {name: node for node, name in graph.names().items()}
             self.all = tuple(rule for stage in output.order()
                              if stage in steps and isinstance(steps[stage].stage, Drop)

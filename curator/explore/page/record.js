@@ -1,7 +1,7 @@
 // One record: what became of it and why, what it is, what belongs to it, and all its columns.
 
-import { PLACES, blob, bytes, count, h, named, short, toast } from "./dom.js";
-import { fate, move, name, open } from "./records.js";
+import { PLACES, blob, bytes, count, h, named, share, short, toast } from "./dom.js";
+import { fate, media as picture, move, name, open } from "./records.js";
 import { player } from "./player.js";
 import { marked } from "./marks.js";
 import { set } from "./state.js";
@@ -24,7 +24,7 @@ export function showRecord(dialog, run, { row, blobs, related, hint }) {
       reason(row, rule), trouble(row),
       hint ? h("p", { class: "muted small" }, hint) : null,
       media(row, blobs),
-      related.map((one) => belongs(one)),
+      related.map((one) => belongs(run, one)),
       text === null ? null : textOf(run, row, text),
       columns(run, row, text, blobs)));
   dialog.scrollTop = 0;
@@ -50,7 +50,8 @@ function media(row, blobs) {
     const what = /^\d+:/.test(column) ? { member: column.split(":")[0] } : { column };
     const label = /^\d+:/.test(column) ? column.replace(/^\d+:/, "") : column;
     const caption = h("figcaption", { class: "muted small break" }, `${label}, ${bytes(size)}`);
-    const source = blob(row, what);
+    const part = column === "path" && row.start_s !== undefined ? `#t=${row.start_s},${row.end_s}` : "";
+    const source = blob(row, what) + part;
     if (type.startsWith("image/")) return [0, h("figure", {}, h("img", { src: source, alt: label }), caption)];
     if (type.startsWith("audio/")) return [1, h("figure", { class: "sound" }, player(source, size), caption)];
     if (type.startsWith("video/")) return [2, h("figure", { class: "film" }, h("video", { src: source, controls: true, loop: true, preload: "metadata" }), caption)];
@@ -73,10 +74,13 @@ function other(source, size, caption) {
   return figure;
 }
 
-function belongs({ title, column, value: of, rows }) {
-  return h("div", { class: "belongs" }, h("h3", {}, title[0].toUpperCase() + title.slice(1)), h("div", { class: "near" },
-    rows.map((row) => h("button", { onclick: () => open(row) }, h("span", { class: `dot ${row._place}`, title: PLACES[row._place] }), h("span", { class: "one" }, name(row)),
-      h("span", { class: "muted" }, row.similarity !== undefined ? `${short(row.similarity)} alike` : "")))),
+function belongs(run, { title, column, value: of, rows }) {
+  const show = Object.keys(run.media).length > 0 || run.archives;
+  return h("div", { class: "belongs" }, h("h3", {}, title[0].toUpperCase() + title.slice(1)), h("div", { class: show ? "gallery small-tiles" : "list" },
+    rows.map((row) => h("article", { class: "tile", onclick: (event) => { if (!event.target.closest("audio, video")) open(row); } }, show ? picture(run, row) : null,
+      h("div", { class: "words" }, h("button", { class: "name break" }, name(row)), h("p", { class: "facts small" }, fate(row),
+        row.similarity !== undefined ? h("span", { class: "muted" }, `${share(row.similarity, 1)} alike`) : null),
+      show || !row._text ? null : h("p", { class: "excerpt break", dir: "auto" }, row._text))))),
   rows.length > 11 ? h("button", { class: "plain small", onclick: () => set({ tab: "records", open: null,
     filter: { is: { [column]: [of] }, between: {}, where: "", search: "" } }) }, "all of them") : null);
 }

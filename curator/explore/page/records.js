@@ -1,6 +1,6 @@
 // Records as a list of texts or a gallery, a page at a time, and which of them is open.
 
-import { $, PLACES, ask, blob, count, h, short } from "./dom.js";
+import { $, PLACES, ask, blob, count, h, share, short } from "./dom.js";
 import { showRecord } from "./record.js";
 import { asked, set, state } from "./state.js";
 
@@ -12,7 +12,7 @@ let latest = 0;
 
 // What a person would call a record.
 export function name(row) {
-  return row.title || (row._text ?? "").trim().slice(0, 120) || row.url || row.key || (row.source ?? "").split("/").pop() || row.id || "no name";
+  return row.title || (row._text ?? "").trim().slice(0, 120) || row.url || (row.source ?? "").split("/").pop() || row.key || row.id || "no name";
 }
 
 export function open(row) {
@@ -72,14 +72,19 @@ function tile(into, row) {
   const facts = [];
   if (into.key.sort && row[into.key.sort] !== undefined) facts.push(`${into.key.sort} ${typeof row[into.key.sort] === "number" ? short(row[into.key.sort]) : row[into.key.sort]}`);
   else if (row.reason) facts.push(...why(run, row));
-  if (row.duration !== undefined) facts.push(`${short(row.duration)} s`);
-  if (row.similarity !== undefined) facts.push(`${short(row.similarity)} alike`);
+  if (row.parent && row.start_s !== undefined) facts.push(`${clock(row.start_s)} to ${clock(row.end_s)}`);
+  else if (row.duration !== undefined) facts.push(`${short(row.duration)} s`);
+  if (row.similarity !== undefined) facts.push(`${share(row.similarity, 1)} alike`);
   const button = h("button", { class: "name break", onclick: () => open(row) }, name(row));
   return h("article", { class: "tile", onclick: (event) => { if (!event.target.closest("button, audio, video, a") && !getSelection().toString()) open(row); } },
     picture, h("div", { class: "words" }, button, h("p", { class: "facts small" }, fate(row), facts.length ? h("span", { class: "muted" }, facts.join(", ")) : null),
       gallery || !row._text ? null : h("p", { class: "excerpt break", dir: "auto" }, excerpt(row)),
       row.error ? h("p", { class: "failed small break" }, row.error.slice(0, 300)) : null,
       h("p", { class: "muted small where break" }, row.url ?? row.source ?? "")));
+}
+
+function clock(seconds) {
+  return `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, "0")}`;
 }
 
 // The text without what already stands above it.
@@ -101,9 +106,9 @@ export function why(run, row) {
 }
 
 // A picture of the record, or a player: what its columns hold, or the archive that it lies in.
-function media(run, row) {
+export function media(run, row) {
   const of = (kind) => Object.keys(run.media).filter((column) => run.media[column] === kind);
-  const box = h("div", { class: "media" });
+  const box = h("div", { class: run.kinds.includes("audio") ? "media sound" : "media" });
   const sources = [...of("image").sort((a, b) => (b === "thumbnail") - (a === "thumbnail")).map((column) => ({ column }))];
   if (run.archives && row._place === "data" && row.key) sources.push({ of: "image" });
   const picture = (left) => {

@@ -8,6 +8,7 @@ import pytest
 from curator_text.clean import c4
 from curator_text.clean.c4 import C4Lines, remove_lines
 from curator_text.measures import joined, signals
+from curator_text.measures.patterns import PATTERNS
 from curator_text.measures.signals import COLUMNS, Signals, measure
 from curator_text.measures.stopwords import STOP_WORDS
 
@@ -224,3 +225,9 @@ def test_a_run_counts_by_language_and_raises_the_alarm(tmp_path):
     result = (read(str(tmp_path / "in.parquet")) >> Signals() >> write(str(tmp_path / "out"))).run(workers=0)
     assert result.stats["stages"][1]["by_value"] == {"language": {"en": {"out": 1}, "german": {"out": 1}}}
     assert any("'german'" in alarm["text"] for alarm in result.stats["alarms"])
+
+
+def test_what_columns_count_can_be_marked_in_the_text():
+    marks = Signals(only=["hash_ratio", "c4_curly_bracket", "char_count", "duplicate_5_gram_char_ratio"]).marks()
+    assert marks == {"hash_ratio": "#", "c4_curly_bracket": "[{}]", "duplicate_5_gram_char_ratio": "repeated 5 words"}
+    assert set(PATTERNS) <= set(COLUMNS)

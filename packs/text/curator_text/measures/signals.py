@@ -70,6 +70,7 @@ from curator_text.measures import characters as ch
 from curator_text.measures.columns.families import COLUMNS, FAMILIES, wanted
 from curator_text.measures.columns.group import MEASURED_CHARS_MAX, Group
 from curator_text.measures.joined import groups
+from curator_text.measures.patterns import PATTERNS
 
 
 @dataclass(kw_only=True)
@@ -118,6 +119,9 @@ class Signals(Stage):
             yield Alarm("warning", f"Column {self.language_column} before stage {step} holds "
                                    f"{listing(unknown)}, unknown as a language code: use ISO 639 codes, "
                                    "such as en or deu, or no stop words are counted.")
+
+    def marks(self) -> dict[str, str]:
+        return {column: PATTERNS[column] for column in self._columns if column in PATTERNS}
 
     def setup(self, ctx: Context) -> None:
         ch.kind_table()
