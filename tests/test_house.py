@@ -185,9 +185,9 @@ LINES = {
     "runtime": 1094,
     "run": 3528,
     "explore": 1460,
-    "results": 2060,
+    "results": 2286,
     "trial": 709,
-    "cli": 1127,
+    "cli": 1227,
     ".": 191,
 }
 
@@ -205,7 +205,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13847
-    assert sum(LINES.values()) <= 36720
+    assert sum(LINES.values()) <= 37046
 
 
 def test_nothing_names_a_machine():

@@ -21,7 +21,7 @@ def failures(folder: str, everything: bool, as_json: bool) -> None:
     stands in quotation marks are folded, so that what failed alike is together.
     """
     from curator.api.format import count, plural, shorten
-    from curator.results.failures import failures as find
+    from curator.results.look.failures import failures as find
     from curator.results.output import RunOutput
 
     output = RunOutput.open(folder)

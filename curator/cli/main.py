@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from curator.api.errors import CuratorError, FirstError
+from curator.cli.compare import compare
 from curator.cli.ends import asked, end
 from curator.cli.explore import explore
 from curator.cli.failures import failures
@@ -219,7 +220,8 @@ def dashboard() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-for command in (watch, explore, what_if, trace, recut, failures, replay, profile, call, *COMMANDS):
+for command in (watch, explore, what_if, recut, trace, failures, replay, compare, profile,
+                call, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import click
 from curator.cli.failures import shown
 
 if TYPE_CHECKING:
-    from curator.results.trace import Found, Life
+    from curator.results.look.trace import Found, Life
 
 WIDTH = 80
 VALUE = 100  # characters of a value
@@ -29,9 +29,9 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
     """Show what became of a record of the run in OUT: by its id, its URL or path, or a piece of its text. Of
     several that are meant there is a list.
     """
+    from curator.results.look.trace import FOUND_MAX, find, lives
+    from curator.results.look.trace import rerun as run_again
     from curator.results.output import RunOutput
-    from curator.results.trace import FOUND_MAX, find, lives
-    from curator.results.trace import rerun as run_again
 
     output = RunOutput.open(folder)
     found = find(output, wanted)

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from curator.cli.main import main
 from curator.results import RunOutput
-from curator.results.failures import failures, folded, own_line
+from curator.results.look.failures import failures, folded, own_line
 from tests.engine.small_stages import write_lines
 from tests.results.fixable import Fixable
 from tests.results.test_replay import go, pipeline

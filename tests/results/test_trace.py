@@ -9,7 +9,7 @@ from curator import CuratorError
 from curator.cli.main import main
 from curator.front import load
 from curator.results import RunOutput
-from curator.results.trace import find, lives, rerun
+from curator.results.look.trace import find, lives, rerun
 
 TEXTS = {"a": "one thing that is said here", "b": "one thing that is said here", "c": "short", "d": "one thing that is said here",
          "e\n/../<script>": "another thing that is said 'here' \x1b[31m"}

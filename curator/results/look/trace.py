@@ -13,7 +13,7 @@ from curator.api.format import shorten
 from curator.io.files.listing import DATA
 from curator.observe.preview import StagePreview
 from curator.pipeline.graph import Graph
-from curator.results.failures import UNIT, own_line
+from curator.results.look.failures import UNIT, own_line
 from curator.results.output import RunOutput
 from curator.results.tables import sql_name, sql_text
 from curator.run.preview import Wanted, preview

@@ -1,0 +1,98 @@
+"""The command `compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from curator.cli.failures import shown
+
+if TYPE_CHECKING:
+    from curator.results.look.compare import Comparison, Score
+
+LINES = 40  # of a diff
+INPUTS = 5  # that are named of each kind
+SCORES = 30
+EXAMPLES = 3
+MOVES = 12
+
+
+@click.command(short_help="Show what differs between two runs, and why.")
+@click.argument("one", metavar="OUT1")
+@click.argument("two", metavar="OUT2")
+@click.option("--all", "everything", is_flag=True, help="All that differs, and ten examples of each.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def compare(one: str, two: str, everything: bool, as_json: bool) -> None:
+    """Show what differs between the runs in OUT1 and OUT2: recipe, code, input, funnel, scores and records;
+    at the end, in one sentence, whether they have the same records.
+    """
+    from curator.results.look.compare import compare as ask
+    from curator.results.output import RunOutput
+
+    answer = ask(RunOutput.open(one), RunOutput.open(two))
+    if as_json:
+        click.echo(json.dumps(asdict(answer), indent=1, ensure_ascii=False))
+        return
+    for line in told(answer, everything):
+        click.echo(line)
+
+
+def told(answer: Comparison, everything: bool) -> Iterator[str]:
+    """A comparison, line by line."""
+    if answer.recipe:
+        yield "recipe"
+        for line in _some(answer.recipe, LINES, everything):
+            yield "  " + "".join(c if c.isprintable() else " " for c in line[:200])
+    if answer.code:
+        yield "code"
+        yield from (f"  {shown(name, 40)}: {a} -> {b}" for name, (a, b) in answer.code.items())
+    for what, files in answer.inputs.items():
+        if files:
+            yield f"input {what}: {len(files):,}"
+            yield from (f"  {shown(file, 200)}" for file in _some(files, INPUTS, everything))
+    yield from _funnel(answer)
+    yield from _scores(answer, everything)
+    if answer.moved:
+        yield "records"
+    for moved in answer.moved if everything else answer.moved[:MOVES]:
+        ends = [shown("not there" if end is None else end, 120) for end in (moved.before, moved.after)]
+        yield f"  {moved.count:,}: {ends[0]} -> {ends[1]}"
+        yield from (f"      {shown(one, 100)}" for one in moved.examples[:None if everything else EXAMPLES])
+    if not everything and len(answer.moved) > MOVES:
+        yield f"  … and {len(answer.moved) - MOVES:,} more kinds: --all"
+    yield answer.verdict
+
+
+def _funnel(answer: Comparison) -> Iterator[str]:
+    yield f"{'funnel':<48}{'first':>12}{'second':>12}"
+    for stage, what, a, b in answer.funnel:
+        if what == "in" or a != b:
+            name = shown(stage, 46) if what == "in" else f"    {shown(what, 40)}"
+            numbers = "".join(f"{'-' if n is None else f'{n:,}':>12}" for n in (a, b))
+            yield f"  {name:<46}{numbers}{'' if a == b else '  *'}"
+
+
+def _scores(answer: Comparison, everything: bool) -> Iterator[str]:
+    found = [s for s in answer.scores if s.moved or s.means != s.means[::-1]]
+    if found:
+        yield f"{'scores':<32}{'mean':>18}{'half below':>18}{'moved':>8}"
+    for score in found if everything else found[:SCORES]:
+        moved = "" if score.moved is None else f"{score.moved:.1%}"
+        yield f"  {shown(score.column, 29):<30}{_pair(score, None):>18}{_pair(score, 1):>18}{moved:>8}"
+    if not everything and len(found) > SCORES:
+        yield f"  … and {len(found) - SCORES} more: --all"
+
+
+def _pair(score: Score, at: int | None) -> str:
+    values = score.means if at is None else [q[at] if q else None for q in score.quantiles]
+    return " ".join("-" if value is None else f"{value:.4g}" for value in values)
+
+
+def _some(lines: list[str], most: int, everything: bool) -> Iterator[str]:
+    yield from lines if everything else lines[:most]
+    if not everything and len(lines) > most:
+        yield f"… and {len(lines) - most:,} more: --all"
