@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import random
 import struct
+import zlib
 
 # log10 of probability and of back-off
 TOY = {("<unk>",): (-1.2, 0), ("<s>",): (0, -0.30103), ("</s>",): (-0.9, 0), ("the",): (-0.7, -0.2), ("fox",): (-0.8, -0.25),
@@ -114,3 +116,39 @@ def probing(model: dict, multiplier: float = 1.5) -> bytes:
         body += table({key_of([ids[word] for word in ngram]): pair(ngram)[:8 if n < longest else 4]
                        for ngram in model if len(ngram) == n}, counts[n - 1])
     return head + body + b"".join(word.encode() + b"\0" for word in words)
+
+# Files of KenLM 0.3.0 (`build_binary -s [-q 5 -b 3] [-a 22] trie`) of TOY, and of random_model(3, 5, gaps=True), behind the mark.
+TRIES = {
+    "toy, trie": (
+        'c-muT0D%McOhA$mirE+-07f%2AOI_rE~r!7YuQ%HV7sh8!)Ve~#;c*X&-;DSO5w`+{;{_BLALgyr&4Rwt(U;`&6+uLKagrbGKyig!mND=Uc>&gXU^<}@y?#{'
+        '0jh7<#|Y)8rKN%OGeP;r#>PPPKKoc0PyrhQc5wO3nIE=X*S`k=&4@QP4$cQU=qt$ZU1@2{<bm{q%(S#`K>Wkb*myHg#pL%etvoQs)iY<lES)*?<o2|*XL87f'
+        '+mz;I+cDS_+c9L7<`xt)q~%vI*ysbfB^jv<0F(Ys_y'
+    ),
+    "toy, quantised": (
+        'c-muT0D%Mc%s`S6irE+-07f%2AOI_rE~r!7YuQ%HV7sh8!)Ve~#;c*X&-;DSO5w`+{;{_BLALgyr&4Rwt(U;`F|oo-Y50$h)6&xRqvNw@d@%5=nUYvB&`=C~'
+        '_RN`m=-AkJ^FELRVD12#xeurxjQbCL-3#RJ#pXV2c-G9B`-sILdx*nl_5#)KN4OCJW-H9vhu}4U{I(ay1BDAvY#$?(4+=YwA|@!`*w`2pcKcWuPyrhQcJO)e'
+        'dd~ZfvahxqA(Vu!{0*14Db35aW3VZ<W5_DaEhuJ4%dcRt(Fbx%GEx};kJHY+'
+    ),
+    "toy, arrays": (
+        'c-muT0D%McEI^VGirE+-07f%2AOI_rE~r!7YuQ%HV7sh8!)Ve~#;c*X&-;DSO5w`+{;{_BLALgyr&4Rwt(U;`&6+uLKagrbGKyig!mND=Uc>&gXU^<}@y?#{'
+        '0jh7<#|Y)8rKN%OGeP;r#>PPPKKoc0PyrhQ4j_hA^zxZAKWw?Ke-8p09dB$LoDX#8SCE~%($bd61L+5uX=&ep_=lab@n)ck$?suWd0>pIXU=?CI&<d9?P+Px'
+        '<d6-wDb35aW3VZ<W5_DaEhuJ4%dcRt(Fbx%GEx};K8jBe'
+    ),
+    "toy, quantised with arrays": (
+        'c-muT0D%MctU!_xirE+-07f%2AOI_rE~r!7YuQ%HV7sh8!)Ve~#;c*X&-;DSO5w`+{;{_BLALgyr&4Rwt(U;`F|oo-Y50$h)6&xRqvNw@d@%5=nUYvB&`=C~'
+        '_RN`m=-AkJ^FELRVD12#xeurxjQbCL-3#RJ#pXV2c-G9B`-sILdx*nl_5#)KN4OCJW-H9vhu}4U{I(ay1BDAvY#$?(4+=YwA|@!`*w`2pcKcWuPyrhQ4j_hA'
+        '^z-8NocA4NUu`!+=nP%?8!m5CnwM?IU{h?zkX4#nP|T2)U%_Cb59F3)q%r^i!J*F9'
+    ),
+    "pruned, arrays": (
+        'c-muO0D%McEI^VGirE<;KmbbfLTNSz1c0#%>J;}{wv{rRvpH_8WpvPrE9d*i+TsV<NfMW=IZ|75KNbf3ye;)?qo<OYNAgmIyD<HhTP*f(4B*}m<1e}2x8HE4'
+        ')P5!?e?_?0-n6tZI6w5@hy8a|+V-+S`ApjO2Q*KA*vARww~Kl14}X)tj~i~j!hy}NKJVjWKm`H}IDi;d(HfCFMy*3`f0`z*G^&TF``s-Mq!L6_G%kSxN@LkI'
+        'lOLc^<9p%3){t^0cfUxqlTbo;&i(w0ZR(6ORyIA2ZvAb=0P;vwfAE|JAl;Czb45=9WLi_P+gFe&6H47g{(wwb^^n^cY|(7d9tMRs2Rie^XRczYV95V|8|Eex'
+        '0&Z5_S@V1AiL!5pbiRq(1NjaNP^ZpVaBT^Lso=Ld*S^xP@jL&tug^I=nE@2@Qy%W)13T<<VV5u{h$gHxJ^Mp6(fRkZW_=zzA(8d>4@m}o02y*)$1Se^Dc1k%'
+        '?z&`tjt^3ISkDNx*8t{#qd{W7CjR7q8{Xh?JbtVBiTd8Yls|zjy-Xa)&a^4b%eG^%DYj!MH$1$O!A2j*dfq(&f+`rwjevsXCO`rJcHplS'
+    ),
+}
+MARK = b"mmap lm http://kheafield.com/code format version 5\n\0".ljust(56, b"\0") + struct.pack("<fffIIIQ", 0, 1, -0.5, 1, 2**32 - 1, 0, 1)
+
+
+def trie(name: str) -> bytes:
+    return MARK + zlib.decompress(base64.b85decode(TRIES[name]))

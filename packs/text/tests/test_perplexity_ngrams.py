@@ -46,7 +46,8 @@ def opened(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("models"), []
     for model, kinds in MODELS.values():
         found += [(model, NgramModel(READERS[kind](save(folder, model, kind)))) for kind in kinds]
-    return found
+    (folder / "trie").write_bytes(ngram_models.trie("pruned, arrays"))
+    return [*found, (MODELS["pruned"][0], NgramModel(read_kenlm(folder / "trie")))]
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -54,6 +55,13 @@ def test_the_toy_has_the_scores_of_kenlm(kind, tmp_path):
     path = save(tmp_path, ngram_models.TOY, kind)
     assert kind == "arpa" or path.stat().st_size == 529
     found = NgramModel(READERS[kind](path)).scores([text.encode().split() for text in KNOWN])
+    assert found == pytest.approx(list(KNOWN.values()), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in ngram_models.TRIES if "toy" in name])
+def test_tries_have_the_scores_of_kenlm(name, tmp_path):
+    (tmp_path / "m.bin").write_bytes(ngram_models.trie(name))
+    found = NgramModel(read_kenlm(tmp_path / "m.bin")).scores([text.encode().split() for text in KNOWN])
     assert found == pytest.approx(list(KNOWN.values()), abs=1e-6)
 
 
@@ -69,8 +77,11 @@ def test_any_sentence_has_the_probability_that_back_off_gives(opened, sentences)
 @given(st.data())
 @settings(max_examples=60)
 def test_a_damaged_file_is_an_error_or_a_model_and_never_a_crash(tmp_path_factory, data):
-    kind = data.draw(st.sampled_from(list(READERS)))
-    whole = {"arpa": ngram_models.arpa, "bin": ngram_models.probing}[kind](ngram_models.TOY)
+    kind = data.draw(st.sampled_from(["arpa", "bin", *ngram_models.TRIES]))
+    if kind in ngram_models.TRIES:
+        kind, whole = "bin", ngram_models.trie(kind)
+    else:
+        whole = {"arpa": ngram_models.arpa, "bin": ngram_models.probing}[kind](ngram_models.TOY)
     broken = bytearray(whole[:data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))])
     for _ in range(data.draw(st.integers(0, 3))):
         if broken:
@@ -102,7 +113,8 @@ def test_what_is_wrong_with_an_arpa_file_is_told_with_its_line(change, told, tmp
 
 def test_what_is_wrong_with_a_binary_file_is_told(tmp_path):
     whole, path = ngram_models.probing(ngram_models.TOY), tmp_path / "m.bin"
-    for at, value, told in [(96, b"\2", "its type is trie, and probing is known"), (40, b"7", "KenLM's mark"),
+    for at, value, told in [(96, b"\1", "its type is probing with rest costs, and"), (96, b"\6", "its type is number 6"),
+                            (40, b"7", "KenLM's mark"),
                             (108, b"\xff" * 8, "18,446,744,073,709,551,615 n-grams"),
                             (116, b"\xff\0", "ends at byte 529, before a table of 382 rows")]:
         path.write_bytes(whole[:at] + value + whole[at + len(value):])

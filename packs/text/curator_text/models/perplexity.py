@@ -40,9 +40,9 @@ class Perplexity(Stage):
     with the model's mark for that, or where it has none for the end of a text.
 
     Known difference: CCNet takes a text apart as a whole, so that its lines are glued together: `lines:
-    false` does as it does. It rounds to one decimal. Of KenLM's files the type `probing` is read, and with
-    `pip install 'curator-text[kenlm]'` its tries as well. Source: Heafield 2011
-    (KenLM); Wenzek et al. 2020, arXiv 1911.00359 (CCNet), section 4.3.
+    false` does as it does. It rounds to one decimal. Of KenLM's files all types are read but probing with
+    rest costs; with `pip install 'curator-text[kenlm]'` its library reads them, at twice the speed. Source:
+    Heafield 2011 (KenLM); Wenzek et al. 2020, arXiv 1911.00359 (CCNet), section 4.3.
     """
 
     resources = MODEL_RESOURCES

@@ -33,7 +33,12 @@ class SortedTable:
     def __init__(self, keys: np.ndarray, values: np.ndarray) -> None:
         self._keys, self._values = keys, values
 
-    def find(self, keys: np.ndarray) -> np.ndarray:
+    def find(self, keys: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        keys = longer_keys(keys, words)
+        return self.places(keys), keys
+
+    def places(self, keys: np.ndarray) -> np.ndarray:
+        """The place of each key, -1 where it is not."""
         if not len(self._keys):
             return np.full(len(keys), -1, np.int64)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -101,7 +106,7 @@ def _read(lines: _Lines) -> Ngrams:
         for place in range(length - 2, -1, -1):
             shorter, keys = keys, longer_keys(keys, ids[:, place])
         order = np.argsort(keys, kind="stable")
-        gaps = gaps or bool(length > 2 and len(keys) and (tables[-1].find(shorter) < 0).any())
+        gaps = gaps or bool(length > 2 and len(keys) and (tables[-1].places(shorter) < 0).any())
         tables.append(SortedTable(keys[order], values[order]))
     if next((row for row in rows if row), b"") != b"\\end\\":
         raise Damaged("\\end\\ should stand here")

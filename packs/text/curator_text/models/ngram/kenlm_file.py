@@ -1,4 +1,4 @@
-"""The binary files of KenLM, of its type `probing`, which its build_binary makes by default.
+"""The binary files of KenLM: of its type `probing`, which its build_binary makes by default, and its tries.
 
 Ours because the library comes as a source only, and needs a compiler; it is not needed here. Everything is
 little endian; sizes are compared with that of the file before anything is made of them. Tables stay in the
@@ -19,13 +19,13 @@ import numpy as np
 
 from curator.api.errors import CuratorError
 from curator_text.models.ngram.arpa import Damaged
-from curator_text.models.ngram.hashes import word_hashes
+from curator_text.models.ngram.hashes import longer_keys, word_hashes
 from curator_text.models.ngram.model import BEGIN, END, UNKNOWN, Ngrams
+from curator_text.models.ngram.trie import read_trie
 
 MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
 _CHECK = MAGIC.ljust(56, b"\0") + struct.pack("<fffIIIQ", 0, 1, -0.5, 1, 0xFFFFFFFF, 0, 1)
-_TYPES = ("probing", "probing with rest costs", "trie", "quantised trie", "array trie",
-          "quantised array trie")
+_PROBING, _REST, _TRIE, _LAST = 0, 1, 2, 5  # types; from the third on tries, also quantised and with arrays
 _WORD = np.dtype([("key", "<u8"), ("id", "<u4")])
 _UNIGRAM = np.dtype([("probability", "<f4"), ("backoff", "<f4")])
 _MIDDLE = np.dtype([("key", "<u8"), ("probability", "<f4"), ("backoff", "<f4")])
@@ -39,7 +39,11 @@ class ProbingTable:
     def __init__(self, rows: np.ndarray) -> None:
         self.rows = rows
 
-    def find(self, keys: np.ndarray) -> np.ndarray:
+    def find(self, keys: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        keys = longer_keys(keys, words)
+        return self.places(keys), keys
+
+    def places(self, keys: np.ndarray) -> np.ndarray:
         """The place of each key, int64; -1 where it is not.
 
         Raises:
@@ -70,7 +74,7 @@ def read_kenlm(path: str | Path) -> Ngrams:
     """The model in a file on this machine.
 
     Raises:
-        CuratorError: it is no binary file of KenLM of the type `probing`, or it is damaged; says what is
+        CuratorError: it is no binary file of KenLM of a type that is read, or it is damaged; says what is
         wrong.
     """
     try:
@@ -89,26 +93,38 @@ def _read(data: mmap.mmap) -> Ngrams:
     if data[:len(_CHECK)] != _CHECK:
         raise Damaged("it does not begin with KenLM's mark and numbers of version 5")
     order, multiplier, kind, _, version = struct.unpack_from("<B3xfI?3xI", data, 88)
-    if kind != 0:
-        name = _TYPES[kind] if kind < len(_TYPES) else f"number {kind}"
-        raise Damaged(f"its type is {name}, and probing is known: make one by "
+    if kind == _REST or not _PROBING <= kind <= _LAST:
+        name = "probing with rest costs" if kind == _REST else f"number {kind}"
+        raise Damaged(f"its type is {name}, and probing and tries are known: make one by "
                       "`build_binary probing model.arpa model.bin`")
-    if version != 0 or order < 2 or not 1 <= multiplier <= 1000:
+    if version != (kind >= _TRIE) or order < 2 or not (kind >= _TRIE or 1 <= multiplier <= 1000):
         raise Damaged(f"its numbers make no sense: version {version}, order {order}, multiplier {multiplier}")
     counts = struct.unpack_from(f"<{order}Q", data, 108)
-    if max(counts) > len(data):
+    if max(counts) > 8 * len(data):
         raise Damaged(f"it is said to hold {max(counts):,} n-grams, and has {len(data):,} bytes")
     taken = _Taken(data, -(-(108 + 8 * order) // 8) * 8)
-    if struct.unpack_from("<I", data, taken.at)[0] != 0:
+    ngrams = read_trie(taken, counts, kind - _TRIE) if kind >= _TRIE else _probing(taken, counts, multiplier)
+    try:
+        known = ngrams.ids([BEGIN, END])
+    except ValueError as error:
+        raise Damaged(str(error)) from error
+    if not known.all():
+        raise Damaged("it does not know the beginning and the end of a sentence, <s> and </s>")
+    return ngrams
+
+
+def _probing(taken: _Taken, counts: Sequence[int], multiplier: float) -> Ngrams:
+    if struct.unpack_from("<I", taken.data, taken.at)[0] != 0:
         raise Damaged("its vocabulary is of another version")
     taken.at += 8
     words = ProbingTable(taken.rows(_WORD, _buckets(counts[0], multiplier)))
     unigrams = taken.rows(_UNIGRAM, counts[0] + 1)
-    tables = [ProbingTable(taken.rows(_MIDDLE if length < order else _LONGEST, _buckets(count, multiplier)))
+    tables = [ProbingTable(taken.rows(_MIDDLE if length < len(counts) else _LONGEST,
+                                      _buckets(count, multiplier)))
               for length, count in enumerate(counts[1:], 2)]
 
     def ids(asked: Sequence[bytes]) -> np.ndarray:
-        places = words.find(word_hashes(asked))
+        places = words.places(word_hashes(asked))
         found = np.where(places >= 0, words.rows["id"][places], UNKNOWN).astype(np.int64)
         if found.max(initial=0) >= len(unigrams):
             raise ValueError("the language model gives a word a number that it does not have: the file is "
@@ -119,12 +135,6 @@ def _read(data: mmap.mmap) -> Ngrams:
         found = unigrams[numbers]
         return -np.abs(found["probability"].astype(np.float64)), found["backoff"].astype(np.float64)
 
-    try:
-        known = ids([BEGIN, END])
-    except ValueError as error:
-        raise Damaged(str(error)) from error
-    if not known.all():
-        raise Damaged("it does not know the beginning and the end of a sentence, <s> and </s>")
     return Ngrams(ids, values, tables)
 
 

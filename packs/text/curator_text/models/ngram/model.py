@@ -9,8 +9,6 @@ from typing import Protocol
 
 import numpy as np
 
-from curator_text.models.ngram.hashes import longer_keys
-
 BEGIN, END = b"<s>", b"</s>"
 UNKNOWN = 0  # the number of a word that the model does not know
 _WORDS_MAX = 1_000_000  # whose numbers are kept before all are forgotten: some 0.1 GB
@@ -19,8 +17,10 @@ _WORDS_MAX = 1_000_000  # whose numbers are kept before all are forgotten: some 
 class Table(Protocol):
     """N-grams of one length."""
 
-    def find(self, keys: np.ndarray) -> np.ndarray:
-        """The place of each key, int64; -1 where there is no such n-gram."""
+    def find(self, keys: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The place of each n-gram, int64, -1 where it is not there, and its key, uint64. `keys`: of the
+        n-grams without their first words, of a word alone its number; `words`: the numbers of these first
+        words."""
 
     def probabilities(self, places: np.ndarray) -> np.ndarray:
         """log10, float64."""
@@ -79,8 +79,7 @@ class NgramModel:
         keys = ids.astype(np.uint64)
         for length, table in enumerate(self._ngrams.tables, 2):
             at = at[before[at] >= length - 1]
-            keys[at] = longer_keys(keys[at], ids[at - length + 1])
-            places = table.find(keys[at])
+            places, keys[at] = table.find(keys[at], ids[at - length + 1])
             there = places >= 0
             best[at[there]] = table.probabilities(places[there])
             longest[at[there]] = length

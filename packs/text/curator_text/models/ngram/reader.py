@@ -74,7 +74,7 @@ def _scorer(path: Path) -> Callable[[Sequence[Sequence[bytes]]], Sequence[float]
         library = None
     if library is None or begin.startswith(b"\x1f\x8b"):
         return NgramModel((read_kenlm if binary else read_arpa)(path)).scores
-    if binary and begin.endswith(b"\0"):  # of the type that we read: it is looked at more closely than there
+    if binary and not begin.endswith(b"\1"):  # of a type that we read, which looks more closely
         read_kenlm(path)
     config = library.Config()
     config.show_progress, config.arpa_complain = False, library.ARPALoadComplain.NONE
