@@ -7,7 +7,7 @@ from typing import Any
 
 from curator import sql
 from curator.api.errors import CuratorError
-from curator.explore.records import Records
+from curator.explore.records import Records, text
 from curator.explore.rules import FAR, Rules, RunRule
 from curator.sql.thresholds import moved
 
@@ -121,7 +121,7 @@ def group_of(records: Records, rules: Rules, rule: RunRule | None, at: int) -> s
         later = [_true(records, other.when) for other in rules.after(rule)]
         caught = " OR ".join(later) or "false"
     return (f"CASE WHEN _place = 'data' THEN CASE WHEN {kept} THEN 1 ELSE 0 END "
-            f"WHEN _place = 'dropped' AND _stage = {_text(rule.stage)} AND reason = {_text(rule.reason)} "
+            f"WHEN _place = 'dropped' AND _stage = {text(rule.stage)} AND reason = {text(rule.reason)} "
             f"THEN CASE WHEN {fixed} THEN 2 WHEN {caught} THEN 4 ELSE 3 END ELSE 5 END")
 
 
@@ -139,7 +139,3 @@ def _true(records: Records, when: str) -> str:
     if not all(name in records.types for name in sql.columns_of(when)):
         return "false"
     return f"coalesce(TRY(({when}\n)), false)"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -17,14 +17,15 @@ from curator.explore.effects import effects
 from curator.explore.histograms import histogram
 from curator.explore.pages import near, page, record
 from curator.explore.records import DERIVED, FOLDER, Records, quoted
+from curator.explore.records import text as sql_text
 from curator.explore.rules import Rules
 from curator.io.files.folder import open_input
 from curator.results.archives import Media
 from curator.results.output import RunOutput
+from curator.results.places import full_path
 
 GROUPS_MAX = 200  # values of a column that are counted for themselves
 SNIFFED = 40  # records by which it is told what a column of bytes holds
-ONE = "id = ? AND _place = ? AND _stage = ?"  # a record
 NO_GROUP = ("id", "source", "parent", "key", "title", "url")
 MORE_FILTERS = 3  # columns of few values that have a filter of their own
 FEW_VALUES = 60  # of a column that is worth a filter of its own
@@ -220,24 +221,36 @@ class Questions:
         raise CuratorError("its sample has no such member")
 
     def _row(self, given: Mapping[str, str], *columns: str) -> tuple:
+        """Columns of a record. Its `file`, if that is said and Parquet, is the only one looked into."""
         if not all(column in self.records.types for column in columns):
             raise CuratorError("no record has that")
-        found = self.records.ask(f"SELECT {', '.join(map(quoted, columns))} FROM records WHERE {ONE} LIMIT 1",
-                                 [given.get(name, "") for name in ("id", "place", "stage")])
+        relation, where, values = "records", "id = ?", [given.get("id", "")]
+        if "file" in given and given["file"] in self._parquet and "_file" not in columns:
+            relation = f"read_parquet({sql_text(full_path(self.output.folder, given['file']))})"
+        else:
+            for name in ("place", "stage"):
+                where += f" AND _{name} = ?"
+                values.append(given.get(name, ""))
+        found = self.records.ask(f"SELECT {', '.join(map(quoted, columns))} FROM {relation} "
+                                 f"WHERE {where} LIMIT 1", values)
         if not found or found[0][0] is None:
             raise CuratorError("there is no such record, or it has none")
         return found[0]
 
+    @cached_property
+    def _parquet(self) -> frozenset[str]:
+        """The run's files of Parquet that are looked at."""
+        return frozenset(file for place in self.output.places for file in place.tables
+                         if file.endswith(".parquet"))
+
     def _value(self, given: Mapping[str, str], column: str) -> bytes:
         def read() -> bytes:
-            [(size,)] = self.records.ask(
-                f"SELECT max(octet_length({quoted(column)})) FROM records WHERE {ONE}",
-                [given.get(name, "") for name in ("id", "place", "stage")])
-            if size is not None and size > VALUE_BYTES:
-                raise CuratorError(f"it has {size:,} bytes; up to {VALUE_BYTES:,} are shown")
-            return bytes(self._row(given, column)[0])
+            value = bytes(self._row(given, column)[0])
+            if len(value) > VALUE_BYTES:
+                raise CuratorError(f"it has {len(value):,} bytes; up to {VALUE_BYTES:,} are shown")
+            return value
 
-        return self._kept.get((given.get("id"), given.get("place"), given.get("stage"), column), read)
+        return self._kept.get((*(given.get(name) for name in ("id", "place", "stage", "file")), column), read)
 
     @contextmanager
     def _reference(self, path: Any) -> Iterator[Blob]:

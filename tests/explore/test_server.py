@@ -120,6 +120,9 @@ def test_bytes_are_given_out_as_what_they_are_whole_or_by_range(server):
     assert get(server, blob + "id=r012&column=sound", Range="bytes=0-1,5-6")[2] == sound
     assert get(server, blob + "id=r012&column=sound", "HEAD")[2] == b""
     assert get(server, blob + "id=r013&column=sound")[0] == 400  # it has none
+    file = server.questions.output.places[0].files[0]
+    assert get(server, f"{blob}id=r010&column=picture&file={file}")[2] == png()
+    assert get(server, f"{blob}id=r010&column=picture&file=../in.parquet")[2] == png()  # a file that is none of the run's is not opened
 
 
 @pytest.mark.parametrize("where", ["n <", "n < 5; DROP TABLE x", "1 = (SELECT 1)", "nothing < 5", "random() < 0.5", "count(*) > 1",

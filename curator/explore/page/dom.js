@@ -34,7 +34,7 @@ export async function ask(name, given = {}, signal = undefined) {
 }
 
 export function blob(row, what) {
-  return "/blob?" + new URLSearchParams({ id: row.id ?? "", place: row._place, stage: row._stage, ...what });
+  return "/blob?" + new URLSearchParams({ id: row.id ?? "", place: row._place, stage: row._stage, file: row._file, ...what });
 }
 
 export function toast(text) {

@@ -190,9 +190,10 @@ class RuleCard {
       const here = ["this", "this_movable", "this_caught"].reduce((sum, name) => sum + (this.data.counts[name] ?? []).reduce((a, b) => a + b, 0), 0);
       const parts = [here ? `drops ${count(here)}` : "drops none"];
       if (this.key in state.changes || dragging) {
-        if (back) parts.push(h("span", { class: "back" }, `${count(back)} come back`));
-        if (caught) parts.push(`${count(caught)} go on to a later rule`);
-        if (lost) parts.push(h("span", { class: "failed" }, `${count(lost)} more go`));
+        const about = this.data.scale.whole && this.data.scale.kind === "linear" ? "" : "about "; // the line may cross a bin
+        if (back) parts.push(h("span", { class: "back" }, `${about}${count(back)} come back`));
+        if (caught) parts.push(`${about}${count(caught)} go on to a later rule`);
+        if (lost) parts.push(h("span", { class: "failed" }, `${about}${count(lost)} more go`));
         if (!back && !caught && !lost) parts.push("nothing changes hands");
       } else if (here) parts.push(filtered ? "of those in the filter" : share(drops, this.run.total));
       this.says.replaceChildren(...parts.flatMap((part, i) => (i ? [", ", part] : [part])));
