@@ -143,7 +143,7 @@ def _reckoned(plan: Plan, whole: Sampled, stats: Mapping[str, Any], nodes: dict[
         stages=[{"name": s["name"], "in": s["in"] * more, "out": sum(s["out"].values()) * more,
                  "core_s": s["busy_s"] * more} for s in stats["stages"]],
         outputs={group["folder"].removeprefix(stats["out"] + "/").rstrip("/"): group["size_bytes"] * more
-                 for group in stats["outputs"]})
+                 for group in (*stats["outputs"], *stats.get("checkpoints", ()))})
 
 
 def _rows_read(operators: Sequence[Operator], stages: Mapping[str, Mapping[str, Any]]) -> float:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import Contract, CuratorError, Stage, read, write
-from curator.stages import Drop
+from curator.stages import Checkpoint, Drop
 from curator.trial.forecast import Forecast, forecast
 from curator.trial.forecast_text import in_words
 from curator.trial.nodes import parse_nodes
@@ -45,7 +45,8 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def told(corpus):
     elsewhere = corpus.parent / "elsewhere"
-    pipeline = (read(f"{corpus}/*.jsonl") >> Slow() >> Drop(conditions={"short": "length < 100"}) >> write(str(elsewhere)))
+    scored = read(f"{corpus}/*.jsonl") >> Slow() >> Checkpoint()
+    pipeline = scored >> Drop(conditions={"short": "length < 100"}) >> write(str(elsewhere))
     found = forecast(pipeline, 400, parse_nodes("2x4cpu"))
     assert not elsewhere.exists()  # nothing is written but the sample, which is gone
     return found
@@ -69,7 +70,7 @@ def test_work_grows_with_the_records_and_starting_counts_once(told):
 
 
 def test_bytes_out_are_those_of_the_whole(told):
-    assert set(told.outputs) == {"data", "dropped/drop"}
+    assert set(told.outputs) == {"data", "dropped/drop", "_run/checkpoint/slow.out"}
     assert 4000 * 2 / 3 * 2 < told.outputs["data"] < 4000 * 400
 
 
