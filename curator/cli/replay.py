@@ -40,13 +40,13 @@ def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe
         output.stage(stage)  # it says which there are
     asked = Replay(stage=stage, error=error, keep_passed=keep_passed)
     result = shown(load(recipe or output.recipe, {"out": folder}), quiet=quiet, workers=workers, replay=asked)
-    for line in told(asked, result.records["failed"], folder):
+    for line in told(asked, result.records["failed"], folder, result.ok):
         click.echo(line)
     end(result)
 
 
-def told(asked: Replay, failed: int, folder: str) -> Iterator[str]:
-    """What was done, in sentences."""
+def told(asked: Replay, failed: int, folder: str, ok: bool) -> Iterator[str]:
+    """What was done, in sentences. `ok`: the run has ended well."""
     from curator.api.format import plural
 
     for stage, rows in asked.rows.items():
@@ -55,7 +55,7 @@ def told(asked: Replay, failed: int, folder: str) -> Iterator[str]:
         yield f"{plural(rows, 'record')} that had failed in {stage} were read again with their unit: {why}."
     if asked.units:
         yield f"{plural(asked.units, 'unit')} were read again."
-    if not asked.rows and not asked.whole:
+    if not asked.rows and not asked.whole and ok:
         which = "".join([f" in {asked.stage}" if asked.stage else "",
                          f" with {asked.error!r} in its error" if asked.error else ""])
         yield f"Nothing{which or ' in failed/'} is left to run again."

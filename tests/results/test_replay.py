@@ -3,10 +3,12 @@
 import os
 
 import pytest
+from click.testing import CliRunner
 from curator_dedup import DedupExact
 
 from curator import CuratorError
-from curator.front import from_source
+from curator.cli.main import main
+from curator.front import from_source, load
 from curator.run.replay import Replay
 from curator.stages import Drop, Top
 from tests.engine.small_stages import JsonFiles, kept_aside, lines, write_lines, written
@@ -171,3 +173,27 @@ def test_results_of_code_that_has_changed_are_kept_on_request_only(tmp_path, tex
     edited = pipeline(texts, tmp_path / "out", *two_that_fail(tmp_path)[:-1], DedupExact(column="length"))
     with pytest.raises(CuratorError, match="recipe is not that of the run"):
         go(edited, Replay(keep_passed=True))
+
+
+def test_the_command_says_what_ran_again_and_what_is_left(tmp_path):
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"id": "{text}", "text": "{text}"}}\n' for text in ("1", "x", "3", "y")))
+    out = tmp_path / "out"
+    load(f"""
+read: {{jsonl: {{path: {tmp_path}/in.jsonl}}}}
+steps: [{{map: {{number: CAST(text AS INTEGER)}}}}]
+write: jsonl
+max_failed: 90%
+out: {out}
+""").run(workers=0)
+
+    def told(*options):
+        answer = CliRunner().invoke(main, ["replay", str(out), "-q", "--workers", "0", *options])
+        return answer.exit_code, answer.output
+
+    code, said = told()
+    assert code == 0
+    assert "2 records ran again from map, where they had failed." in said
+    assert f"2 records have failed now: curator failures {out}" in said
+    assert "Nothing in map with 'no such' in its error is left" in told("--stage", "map", "--error", "no such")[1]
+    assert told("--stage", "nowhere")[0] == 2
+    assert sorted(r["id"] for r in kept_aside(out, "failed")) == ["x", "y"]

@@ -204,10 +204,12 @@ def _passed(output: RunOutput, row: Mapping[str, Any], stage: str, place: str) -
             todo += [before for before, _ in stages[name]["after"]]
     names = [name for name in output.order() if name in ways]
     filled = {name: list(stages[name].get("columns", ())) for name in names}
+    made_by = {column for columns in filled.values() for column in columns}
     if place != DATA:
         filled[stage] = []  # it was not to answer this record
     last = {column: name for name in names for column in filled.get(name, ())}
-    first = [column for column in row if column not in last and column not in WHY]
+    first = [column for column in row if column not in made_by and column not in WHY
+             and (place != "failed" or row[column] is not None)]  # what a stage gave that never answered
     made = []
     for name in names:
         columns = first if stages[name]["kind"] == "source" else filled.get(name, ())
