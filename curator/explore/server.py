@@ -37,7 +37,8 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
                                "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-                               "frame-ancestors 'none'",
+                               "frame-ancestors 'none'; require-trusted-types-for 'script'; "
+                               "trusted-types 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",

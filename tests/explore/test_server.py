@@ -182,3 +182,12 @@ def test_a_port_that_is_taken_and_a_folder_that_is_not_there_are_errors(server):
         Server(server.questions, server.port)
     with pytest.raises(CuratorError, match="no such folder"):
         Questions(server.questions.output, media_root="/no/such/folder")
+
+
+def test_the_command_says_what_is_wrong_with_a_folder(tmp_path):
+    from click.testing import CliRunner
+
+    from curator.cli.main import main
+
+    told = CliRunner().invoke(main, ["explore", str(tmp_path), "--no-browser"])
+    assert (told.exit_code, "holds no run" in told.output) == (2, True)

@@ -15,7 +15,7 @@ export function showBar(run) {
         onchange: (event) => { if (event.target.value !== state.filter.search) filter({ search: event.target.value }); } }),
       h("button", { class: "fold", onclick: (event) => event.target.parentNode.classList.toggle("open") }, "Filters"),
       run.facets.map((column) => chooser(run, column)),
-      h("input", { class: "where", placeholder: "Condition: word_count > 100 AND language = 'en'", value: state.filter.where, spellcheck: false,
+      h("input", { class: "where", placeholder: `Condition in SQL: ${run.rules[0]?.when ?? "length(id) > 3"}`, value: state.filter.where, spellcheck: false,
         autocapitalize: "off", autocomplete: "off", "aria-label": "Condition in SQL", list: "columns", title: `Columns: ${Object.keys(run.columns).join(", ")}`,
         onchange: (event) => where(event.target) })),
     h("p", { class: "error", id: "wrong" }),
