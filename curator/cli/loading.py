@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -23,12 +24,16 @@ def recipe_options(command: Callable) -> Callable:
     return command
 
 
-def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
+inputs_argument = click.argument("inputs", nargs=-1, metavar="[INPUT]...")
+
+
+def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tuple[str, ...] = ()) -> Any:
+    """The pipeline of a recipe with other values. `inputs`: paths that it reads instead of its own."""
     from curator.recipe import load
     from curator.worker.imports import hold_back
 
     hold_back()
-    overrides = {}
+    overrides = _reads(recipe, inputs) if inputs else {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
@@ -37,3 +42,22 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None) -> Any:
     if out is not None:
         overrides["out"] = out
     return load(recipe, overrides)
+
+
+def _reads(recipe: str, inputs: tuple[str, ...]) -> dict[str, str]:
+    """What makes a recipe read these paths. Of the readers of tables it is the one for the first of them."""
+    import yaml
+
+    from curator.pipeline.formats import TABLES, format_of
+    from curator.recipe import recipe_text
+
+    paths = json.dumps(list(inputs) if len(inputs) > 1 else inputs[0])
+    read = (yaml.safe_load(recipe_text(recipe)) or {}).get("read")
+    if isinstance(read, list):
+        raise CuratorError(f"{recipe} has {len(read)} readers, so it is not clear which one reads "
+                           f"{inputs[0]}: use --set read[0].path=… and so on")
+    name = read if isinstance(read, str) else next(iter(read or {}), "")
+    found = format_of(inputs[0])
+    if name in TABLES and found in TABLES and found != name:
+        return {"read": f"{{{found}: {{path: {paths}}}}}"}
+    return {"read.path": paths}

@@ -17,7 +17,7 @@ from curator.cli.failures import failures
 from curator.cli.lists import COMMANDS
 from curator.cli.live import END_S, LiveCommand, served
 from curator.cli.live import option as dashboard_option
-from curator.cli.loading import load_recipe, recipe_options
+from curator.cli.loading import inputs_argument, load_recipe, recipe_options
 from curator.cli.profile import call, profile
 from curator.cli.replay import replay
 from curator.cli.trace import trace
@@ -82,6 +82,7 @@ def main() -> None:
 
 @main.command(cls=RunCommand, short_help="Run a recipe, or continue it where it was interrupted.")
 @recipe_options
+@inputs_argument
 @click.option("--workers", type=click.IntRange(min=0),
               help="Cores to use [default: all]. 0: work in this process, to debug.")
 @click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
@@ -100,11 +101,11 @@ def main() -> None:
               help="Show a line for each stage: rows in and out, rate, queue, workers, busy cores.")
 @dashboard_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
-def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | None, ray: str | None,
-        prune: bool, yes: bool,
-        replace: bool, mode: Any, metrics_port: str | None, stages: bool,
-        dashboard: int | None, quiet: bool) -> None:
+def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: str | None,
+        workers: int | None, ray: str | None, prune: bool, yes: bool, replace: bool, mode: Any,
+        metrics_port: str | None, stages: bool, dashboard: int | None, quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
+    It reads the INPUTs, paths or globs or URLs, instead of what it names itself.
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
     """
@@ -113,7 +114,7 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
     from curator.pipeline.layout import elsewhere
     from curator.run.run import run as run_pipeline
 
-    pipeline = load_recipe(recipe, settings, out)
+    pipeline = load_recipe(recipe, settings, out, inputs)
     if not quiet and pipeline.settings.out is not None:
         for folder in elsewhere(pipeline):
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
@@ -138,6 +139,7 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
 
 @main.command(short_help="Show what a recipe would do.")
 @recipe_options
+@inputs_argument
 @mode_option
 @click.option("--probe", type=click.IntRange(min=1), metavar="RECORDS",
               help="Run so many records from all over the input, into a folder that is removed, and tell "
@@ -146,8 +148,8 @@ def run(recipe: str, settings: tuple[str, ...], out: str | None, workers: int | 
                                                "'8x(64cpu,8gpu)' [default: here].")
 @click.option("--price-cpu-hour", type=float, default=0.0, help="With --probe: what a core costs an hour.")
 @click.option("--price-gpu-hour", type=float, default=0.0, help="With --probe: what a GPU costs an hour.")
-def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any, probe: int | None,
-         nodes: str | None, price_cpu_hour: float, price_gpu_hour: float) -> None:
+def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: str | None, mode: Any,
+         probe: int | None, nodes: str | None, price_cpu_hour: float, price_gpu_hour: float) -> None:
     """Show what RECIPE would do: operators, contracts, units and bytes. Nothing is read but listings and
     first lines, and a sample with --probe."""
     if probe is not None:
@@ -156,7 +158,7 @@ def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any, pro
         from curator.trial.nodes import parse_nodes
 
         there = parse_nodes(nodes) if nodes else None
-        found = forecast(load_recipe(recipe, settings, out), probe, there)
+        found = forecast(load_recipe(recipe, settings, out, inputs), probe, there)
         click.echo(in_words(found, price_cpu_hour, price_gpu_hour))
         return
     for name, given in (("--nodes", nodes), ("--price-cpu-hour", price_cpu_hour),
@@ -166,7 +168,7 @@ def plan(recipe: str, settings: tuple[str, ...], out: str | None, mode: Any, pro
     from curator.pipeline.plan import make_plan
     from curator.run.explain import explain
 
-    click.echo(explain(make_plan(load_recipe(recipe, settings, out), mode)))
+    click.echo(explain(make_plan(load_recipe(recipe, settings, out, inputs), mode)))
 
 
 @main.command(short_help="Try a recipe on a few records.")

@@ -16,6 +16,7 @@ from curator.io.tables.parquet import Parquet, ToParquet
 
 SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "webdataset": WebDataset, "files": Files}
 SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "webdataset": ToWebDataset, "files": ToFiles}
+TABLES = ("jsonl", "parquet", "csv")  # what any pipeline over tables can read instead of another
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",
             ".csv": "csv",
             ".tsv": "csv", ".tar": "webdataset"}
@@ -24,7 +25,7 @@ SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet":
 def source_for(source: str | PathLike[str] | list[str], format: str | None = None, **options: Any) -> Source:
     """The source that reads these paths; see `curator.front.read`."""
     first = source if isinstance(source, (str, PathLike)) else next(iter(source), "")
-    kind = format or _format_of(fspath(first))
+    kind = format or format_of(fspath(first))
     if kind not in SOURCES:
         raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with "
                           "one of "
@@ -44,7 +45,8 @@ def write(path: str | PathLike[str] | None = None, format: str = "jsonl", **opti
     return SINKS[format](path=path, **options)
 
 
-def _format_of(path: str) -> str | None:
+def format_of(path: str) -> str | None:
+    """The format that a file's name says, None if it says none; a suffix of a compression is no matter."""
     name = path.lower()
     for packed in (".gz", ".zst", ".bz2", ".xz"):
         name = name.removesuffix(packed)

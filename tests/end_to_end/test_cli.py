@@ -4,6 +4,8 @@ import errno
 import json
 import os
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -41,12 +43,16 @@ def run(*words: str):
     return curator("run", "recipe.yaml", "--workers", "0", *words)
 
 
+def written(folder):
+    return [json.loads(line) for p in (folder / "out/data").glob("part-*") for line in p.read_text().splitlines()]
+
+
 def test_run_ends_with_the_funnel(folder):
     done = run()
     assert done.exit_code == 0, done.output
     for told in ("records in", "too_short", "duplicate", "records written", "4 in = 2 written + 1 dropped + 1 duplicate"):
         assert told in done.output
-    rows = [json.loads(line) for p in (folder / "out/data").glob("part-*") for line in p.read_text().splitlines()]
+    rows = written(folder)
     assert {r["id"] for r in rows} == {"a", "d"}
     assert rows[0].keys() == {"id", "source", "text", "length"}
 
@@ -63,6 +69,20 @@ def test_out_and_set_change_the_recipe(folder):
     assert done.exit_code == 0, done.output
     assert "4 in = 3 written + 1 duplicate" in done.output
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["lines", "columns"])
+def test_inputs_after_the_recipe_are_read_instead_of_its_own_by_the_reader_that_fits(folder, columns):
+    for name in ("x", "y"):
+        table = pa.Table.from_pylist([{"id": name, "text": f"the long text of {name}"}])
+        if columns:
+            pq.write_table(table, folder / f"{name}.parquet")
+        else:
+            (folder / f"{name}.jsonl").write_text(json.dumps(table.to_pylist()[0]) + "\n")
+    suffix = "parquet" if columns else "jsonl"
+    done = run(f"x.{suffix}", f"y.{suffix}")
+    assert done.exit_code == 0, done.output
+    assert sorted(row["id"] for row in written(folder)) == ["x", "y"]
 
 
 def test_plan_reads_nothing_and_says_what_would_run(folder):
