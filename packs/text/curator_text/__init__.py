@@ -31,9 +31,11 @@ from curator_text.llm.llm import Llm
 from curator_text.llm.translate import Translate
 from curator_text.measures.signals import Signals
 from curator_text.models.classify import Classify
+from curator_text.models.dsir import Dsir
 from curator_text.models.embed import Embed
 from curator_text.models.fasttext import Fasttext
 from curator_text.models.perplexity import Perplexity
+from curator_text.models.static_embed import StaticEmbed
 from curator_text.models.train.train_classifier import TrainClassifier
 from curator_text.models.zero_shot import ZeroShot
 from curator_text.pieces.chunk import Chunk
@@ -51,9 +53,9 @@ from curator_text.tokens.tokenize import Tokenize
 __all__ = [
     "STAGES", "Alphabet", "Arxiv", "BadWords", "C4Lines", "Chat", "ChatTemplate", "ChatTurns", "Chunk",
     "Classify", "Clean", "CodeFiles", "CodeLicense", "CodeParse", "CodeSecrets", "CodeSignals",
-    "CommonCrawl", "Embed", "ExtractHtml", "ExtractLatex", "ExtractWiki", "Fasttext", "Join", "Language",
+    "CommonCrawl", "Dsir", "Embed", "ExtractHtml", "ExtractLatex", "ExtractWiki", "Fasttext", "Join", "Language",
     "Llm", "Minhash", "NoiseLines", "OwnWords", "PackTokens", "Pdf", "Perplexity", "Pii", "Rehydrate",
-    "Signals", "Split", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize",
+    "Signals", "Split", "StaticEmbed", "StopWords", "TextFiles", "Thresholds", "ToMds", "ToMegatron", "ToNanotron", "Tokenize",
     "TrainClassifier", "Translate", "UrlLists", "Warc", "Wikipedia", "ZeroShot",
 ]
 
@@ -63,4 +65,5 @@ STAGES: tuple[type, ...] = (
     StopWords, Thresholds, CodeSignals, NoiseLines, Pdf, Translate, Wikipedia, ExtractWiki, CodeSecrets,
     Chunk, Split, Join, ToMds, CodeFiles, CodeLicense, Arxiv, ExtractLatex, Alphabet, Chat, ChatTemplate,
     ChatTurns, TrainClassifier, ZeroShot, CodeParse, OwnWords, Rehydrate,
+    StaticEmbed, Dsir,
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
+
+import numpy as np
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "fox", "sea", "ship", "is", "a", "good", "bad", "##s", "x", "."]
@@ -98,3 +101,25 @@ def save_chat_model(folder: Path, *, template: str | None = CHAT, length: int = 
         torch.nn.init.normal_(weights, std=0.35)
     model.save_pretrained(folder)
     return str(folder)
+
+
+def save_static(folder: Path, kind: str = "F32", **more: np.ndarray) -> str:
+    """A table of vectors for the words the, fox, jumps and ?, the last for what is unknown; `more`: weights, mapping."""
+    folder.mkdir()
+    vocabulary = {"the": 0, "fox": 1, "jumps": 2, "?": 3}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "?"},
+        "pre_tokenizer": {"type": "Whitespace"}, "normalizer": None, "post_processor": None, "decoder": None}))
+    (folder / "config.json").write_text('{"normalize": true}')
+    arrays = {"embeddings": TABLE.astype({"F32": "<f4", "F16": "<f2"}[kind]), **more}
+    head, body = {}, b""
+    for name, values in arrays.items():
+        dtype = {"f4": "F32", "f2": "F16", "i8": "I64"}[values.dtype.str[1:]]
+        head[name] = {"dtype": dtype, "shape": values.shape, "data_offsets": [len(body), len(body) + values.nbytes]}
+        body += values.tobytes()
+    told = json.dumps(head).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(told)) + told + body)
+    return str(folder)
+
+
+TABLE = np.array([[1, 0, 2], [0, 3, 1], [-1, 0.5, 0], [9, 9, 9]])

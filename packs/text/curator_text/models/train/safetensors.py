@@ -1,4 +1,4 @@
-"""Arrays of float32 in a safetensors file.
+"""Arrays in a safetensors file: of float32, and read of float16, float64 and whole numbers as well.
 
 Ours because a base install has no safetensors, and the format is a head in JSON and the numbers. Source:
 github.com/huggingface/safetensors, README.
@@ -16,6 +16,7 @@ import numpy as np
 from curator.api.errors import CuratorError
 
 _HEAD_MAX = 1 << 20
+_KINDS = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
 
 
 def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -34,7 +35,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file by name.
 
     Raises:
-        CuratorError: it is no such file, or holds other numbers than float32, or it is damaged.
+        CuratorError: it is no such file, or holds numbers of another kind, or it is damaged.
     """
     try:
         data = path.read_bytes()
@@ -47,7 +48,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
                 found[name] = _array(body, told)
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise CuratorError(f"{str(path)!r} cannot be read as safetensors of float32: {error}") from error
+        raise CuratorError(f"{str(path)!r} cannot be read as safetensors: {error}") from error
 
 
 def _array(body: bytes, told: Mapping[str, object]) -> np.ndarray:
@@ -56,7 +57,9 @@ def _array(body: bytes, told: Mapping[str, object]) -> np.ndarray:
     values = 1
     for length in shape:
         values *= length
-    if (told["dtype"] != "F32" or min(shape, default=1) < 0 or not 0 <= begin <= end <= len(body)
-        or end - begin != 4 * values):
+    kind = np.dtype(_KINDS[told["dtype"]])
+    if (min(shape, default=1) < 0 or not 0 <= begin <= end <= len(body)
+            or end - begin != kind.itemsize * values):
         raise ValueError(f"{told} is not what a file of {len(body):,} bytes can hold")
-    return np.frombuffer(body[begin:end], "<f4").reshape(shape)
+    found = np.frombuffer(body[begin:end], kind).reshape(shape)
+    return found.astype(np.float32) if kind.kind == "f" else found
