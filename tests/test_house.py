@@ -169,7 +169,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2051,
     "machine": 433,
-    "io": 4427,
+    "io": 4497,
     "io/tables": 1818,
     "sql": 507,
     "registry": 395,
@@ -185,7 +185,7 @@ LINES = {
     "runtime": 1094,
     "run": 3528,
     "explore": 1475,
-    "results": 2288,
+    "results": 2289,
     "trial": 709,
     "cli": 1253,
     ".": 191,
@@ -205,7 +205,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13849
-    assert sum(LINES.values()) <= 37091
+    assert sum(LINES.values()) <= 37162
 
 
 def test_nothing_names_a_machine():

@@ -214,7 +214,8 @@ class _Rows:
             files = [self.out.path_of(file) for place in self.places if place.format == form
                      for file in (place.tables if form != "webdataset" else place.files)
                      if form != "webdataset" or file.endswith(".tar")]
-            found.append(SOURCES[form](path=files, select=self.columns or None,
+            more = {"metadata": True} if form == "webdataset" else {}
+            found.append(SOURCES[form](path=files, select=self.columns or None, **more,
                                        storage_options=self.out.folder.storage_options))
         if not found:
             raise CuratorError(f"no record came to {self.step}")

@@ -114,7 +114,8 @@ def test_a_stage_that_only_measures_is_spared_where_nobody_comes_to_it_anew(firs
 
 
 def rules(folder, more="", write="parquet", end=""):
-    pq.write_table(pa.table({"id": [str(i) for i in range(20)], "n": list(range(20)), "bytes": [bytes([i]) * 9 for i in range(20)]}),
+    pq.write_table(pa.table({"id": [str(i) for i in range(20)], "n": list(range(20)), "bytes": [bytes([i]) * 9 for i in range(20)],
+                             "small": [b"s" * i for i in range(20)]}),
                    folder / "in.parquet")
     load(f"read: {{parquet: {{path: {folder}/in.parquet}}}}\nsteps:\n- drop: {{low: n < 5}}\n{more}\nwrite: {write}\n"
          f"out: {folder}/out\n{end}").run(workers=0)
@@ -122,13 +123,15 @@ def rules(folder, more="", write="parquet", end=""):
 
 
 def test_samples_of_archives_come_back_with_their_bytes(tmp_path):
-    made = recut(rules(tmp_path, write="webdataset"), {"steps.drop.low": "n < 3"}, str(tmp_path / "recut"))
+    output = rules(tmp_path, write="{webdataset: {metadata_only: [small]}}")  # columns that no shard gives back
+    made = recut(output, {"steps.drop.low": "n < 3"}, str(tmp_path / "recut"))
     run(made.pipeline, workers=0)
     again = RunOutput.open(str(tmp_path / "recut"))
     with again.connect() as db:
-        rows = db.execute("SELECT id, key, _file FROM records WHERE _place = 'data' ORDER BY n").fetchall()
+        rows = db.execute("SELECT id, key, _file, small FROM records WHERE _place = 'data' ORDER BY n").fetchall()
     assert [row[0] for row in rows] == [str(i) for i in range(3, 20)]
-    for id, key, file in rows:
+    for id, key, file, small in rows:
+        assert small == b"s" * int(id)
         part = again.media(file, key)[0]
         assert (tmp_path / "recut" / file).with_suffix(".tar").read_bytes()[part.offset:part.offset + part.size] == bytes([int(id)]) * 9
 

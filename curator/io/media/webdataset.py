@@ -13,6 +13,7 @@ from curator.api.errors import InputError
 from curator.api.stage import Outputs, SourceRange
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, open_input
+from curator.io.media.beside import Beside, of_shards
 from curator.io.media.files import ARROW_BYTES
 from curator.io.media.sample_table import Sample, SampleTable
 from curator.io.media.tar import Damage, Member, TarReader
@@ -47,10 +48,13 @@ class WebDataset(FileSource):
     WebDataset's own `__name__` are no samples. With `select`, parts that are not wanted are passed over. An
     archive is read as one unit, however big it is.
 
-    `media`: the endings that may become `bytes` (`[jpg, png]`), None for whichever comes first.
+    `media`: the endings that may become `bytes` (`[jpg, png]`), None for whichever comes first. `metadata`:
+    also read `name.parquet` beside `name.tar`, as the sink `webdataset` writes it, for columns that the shard
+    does not have (its `metadata_only`); samples are found there by their `key`.
     """
 
     media: list[str] | None = None
+    metadata: bool = False
     max_record_bytes: int = 256 << 20  # a larger sample fails
 
     name = "webdataset"
@@ -66,10 +70,15 @@ class WebDataset(FileSource):
         self._media = None if self.media is None else {ending.lower().lstrip(".") for ending in self.media}
 
     def read_part(self, part: SourceRange) -> Iterator[Batch | Outputs]:
-        table = SampleTable(part.uri, self.seen, self.max_record_bytes, self.wanted())
+        table = SampleTable(part.uri, of_shards(self.seen), self.max_record_bytes, self.wanted())
+        beside = Beside(part.uri, self.storage_options) if self.metadata else None
         for gathered, damages in self._gathered(part.uri):
             made = table.make(gathered)
-            yield from pieces(as_records(made.rows, part.uri, made.positions, self.id_column))
+            rows = made.rows
+            if beside is not None:
+                keys = {sample.offset: sample.key for sample in gathered}
+                rows = beside.filled(rows, [keys[at] for at in made.positions.tolist()], self.seen)
+            yield from pieces(as_records(rows, part.uri, made.positions, self.id_column))
             bad = made.failures + [_damaged(part.uri, damage) for damage in damages]
             if bad:
                 yield failures(part, sorted(bad, key=lambda failure: failure.offset))
@@ -88,7 +97,10 @@ class WebDataset(FileSource):
         if made.failures and not len(made.positions):
             raise InputError(f"{file.uri}: none of its first {len(gathered)} samples can be read. "
                              f"{made.failures[0].error}")
-        return [(column.name, Seen(column.type, file.uri)) for column in made.rows.schema]
+        found = [(column.name, Seen(column.type, file.uri)) for column in made.rows.schema]
+        if self.metadata:
+            found += Beside(file.uri, self.storage_options).columns(made.rows.column_names)
+        return found
 
     # -- from members to samples -----------------------------------------------------------------------------
 
