@@ -181,7 +181,7 @@ LINES = {
     "recipe": 1502,
     "worker": 2191,
     "observe": 2973,
-    "testing": 1271,
+    "testing": 1276,
     "runtime": 1094,
     "run": 3528,
     "explore": 1475,
@@ -205,7 +205,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13849
-    assert sum(LINES.values()) <= 37162
+    assert sum(LINES.values()) <= 37167
 
 
 def test_nothing_names_a_machine():

@@ -39,21 +39,26 @@ def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Col
     _check_given(stage, batch)
     with raising(named(stage), "for the batch given to check_stage"):
         answered = run.answers(stage, batch)
-    subject = Subject(stage, batch, answered, tolerance)
+    working = None if isinstance(stage, (Stateful, Reduce)) else fresh(stage)
+    subject = Subject(stage, batch, answered, tolerance, working)
     for name, check in CHECKS.items():
         if name not in skip:
             check(subject)
+    if working is not None:
+        working.close()
 
 
 @dataclass
 class Subject:
     """A stage under test, and what it answers to the whole batch, with which every other way to ask is
-    compared."""
+    compared. `working`: one that is set up already, for checks that blame no difference; None where a stage
+    learns from what it is asked."""
 
     stage: Stage
     batch: Batch
     answers: Answers
     tolerance: float
+    working: Stage | None
 
     @property
     def who(self) -> str:
@@ -70,9 +75,9 @@ class Subject:
         assert different is None, f"{self.who} answers differently {when}: {different}. {remedy}"
 
     def answer(self, batch: Batch, when: str) -> Answers:
-        """What the stage answers to another batch, which it must not raise for."""
+        """What a stage that was asked already answers to another batch, which it must not raise for."""
         with raising(self.who, when):
-            return run.answers(self.stage, batch)
+            return run.answers(self.stage, batch, working=self.working)
 
 
 # -- the checks ----------------------------------------------------------------------------------------------
@@ -154,13 +159,13 @@ def _check_needs(subject: Subject) -> None:
     others = {*batch.columns, *batch.payloads()} - subject.needs - set(IDENTITY)
     if others:
         words, remedy = f"without {', '.join(sorted(others))}", "Name what it reads in the contract's `needs`"
-        got = subject.answer(run.without(batch, others),
-                             f"{words}, which its contract does not need. {remedy}")
+        with raising(subject.who, f"{words}, which its contract does not need. {remedy}"):
+            got = run.answers(stage, run.without(batch, others))
         subject.expect(_but(subject.answers, others - set(stage.contract().adds)), got, words, remedy)
     sharded = {stage.key} if isinstance(stage, Reduce) else set()  # by the engine, whether it reads it or not
     for name in sorted(subject.needs - sharded):
         try:
-            got = run.answers(stage, run.without(batch, {name}))
+            got = run.answers(stage, run.without(batch, {name}), working=subject.working)
         except AssertionError:
             raise
         except Exception:
