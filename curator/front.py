@@ -48,9 +48,11 @@ class Pipeline(graph.Graph):
 
         return self.then(Route(routes=dict(routes))).branches()
 
-    def run(self, *, check: bool = True, **options: Any) -> Any:
+    def run(self, *, check: bool = True, progress: bool | None = None, **options: Any) -> Any:
         """Run it, or continue it: see `curator.run.run.run` for the options and the result. Without a sink it
         is run for its counts: nothing else is kept.
+
+        `progress`: show how far it is, unless `watch` is given; None: in a notebook.
 
         Raises:
             RunStopped: it did not end well (too many records failed, a stage cannot work); with `check=False`
@@ -60,9 +62,18 @@ class Pipeline(graph.Graph):
             from curator.outside.collect import count
 
             return count(self, **options)
+        from curator.observe.live.progress import Progress, in_notebook
         from curator.run.run import run
 
-        result = run(self, **options)
+        wanted = in_notebook() if progress is None else progress
+        shown = Progress() if wanted and "watch" not in options else None
+        if shown is not None:
+            options["watch"] = shown.update
+        try:
+            result = run(self, **options)
+        finally:
+            if shown is not None:
+                shown.close()
         if check and not result.ok:
             raise RunStopped("\n".join(map(str, (result.stats["message"], *result.first_errors[:1]))))
         return result

@@ -180,7 +180,7 @@ LINES = {
     "engine": 3896,
     "recipe": 1502,
     "worker": 2191,
-    "observe": 2973,
+    "observe": 2983,
     "testing": 1276,
     "runtime": 1094,
     "run": 3528,
@@ -188,7 +188,7 @@ LINES = {
     "results": 2289,
     "trial": 709,
     "cli": 1253,
-    ".": 191,
+    ".": 202,
 }
 
 
@@ -205,7 +205,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13849
-    assert sum(LINES.values()) <= 37167
+    assert sum(LINES.values()) <= 37188
 
 
 def test_nothing_names_a_machine():

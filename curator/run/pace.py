@@ -121,12 +121,12 @@ def works_of(phases: Sequence[Phase], counts: Mapping[str, Counts], state: State
             row_s = known.busy_s / known.rows if known and known.rows else None
             most = _most(operator, states[operator.index] if states else None)
             for at, step in enumerate(operator.steps):
-                if not step.spool:
+                if not step.spool or operator.kind == "sink":
                     c = counts.get(step.name, Counts())
                     # what is known of neighbours that share workers is the time of all
                     works.append(Work(step.name, phase.number, operator.index, step.after, c.rows_in,
                                       _ports(c), c.busy_s, row_s if not at or row_s is None else 0.0, most,
-                                      isinstance(step.stage, Reduce)))
+                                      isinstance(step.stage, Reduce), bool(step.part_of)))
     return works
 
 

@@ -269,13 +269,13 @@ class _Run:
     # -- what is told and kept -------------------------------------------------------------------------------
 
     def _tell(self, now: float | None) -> None:
-        """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which the observer
-        is told."""
+        """Tell who watches how far it is, each in its time. `now` None: a phase has ended, which all
+        are told."""
         observer, scheduler = self.context.observer, self.loops[-1].scheduler
-        if now is not None and self.watch is not None and now >= self.watch_at:
+        if self.watch is not None and (now is None or now >= self.watch_at):
+            began = time.monotonic()
             self.watch(self.numbers.snapshot())
-            watched = time.monotonic()
-            self.watch_at = now + max(WATCH_S, (watched - now) / STATS_SHARE)
+            self.watch_at = began + max(WATCH_S, (time.monotonic() - began) / STATS_SHARE)
         if scheduler is not None and (now is None or observer.due()):
             began = time.monotonic()
             observer.update(self.numbers.snapshot(), self.numbers.rows(), snapshot_of(scheduler.state), began)

@@ -139,22 +139,6 @@ def errors(told: Told) -> list[tuple[float, float]]:
             for when, left, share in told.said if share >= 0.1 and told.now - when >= 1.0]
 
 
-def measure(seeds: int = 5) -> None:
-    """Prints the table of docs/observe.md."""
-    print("| run | seconds | error at 10% | at 25% | at 50% | at 75% | worst | within a third |\n| --- " + "| ---: " * 7 + "|")
-    for name, shape in SHAPES.items():
-        runs = [shape.run(seed) for seed in range(seeds)]
-        found = [errors(told) for told in runs]
-        cells = []
-        for at in (0.1, 0.25, 0.5, 0.75):
-            near = [min(one, key=lambda e, at=at: abs(e[0] - at))[1] for one in found]
-            cells.append(f"{100 * max(near, key=abs):+.0f} %")
-        every = [e for one in found for _, e in one]
-        within = sum(abs(e) <= 1 / 3 for e in every) / len(every)
-        print(f"| {name} | {sum(t.now for t in runs) / len(runs):.0f} | {' | '.join(cells)} | {100 * max(every, key=abs):+.0f} % "
-              f"| {within:.0%} |")
-
-
 FAST = ["a large unit at the end", "one GPU", "workers that take 20 s to start"]
 
 
@@ -188,5 +172,14 @@ def test_what_a_row_took_of_late_counts_more_than_what_the_first_ones_took():
     assert work_left([read, step], 0, 1.0, {"step": (49, 5.0)})[0]["step"] == 30.0, "one row says little"
 
 
-if __name__ == "__main__":
-    measure()
+def test_what_comes_behind_a_barrier_is_guessed_by_its_rows():
+    read = Work("read", 0, 0, (), rows=100, out={"out": 100}, busy_s=1.0)
+    pairs = Work("near.pairs", 1, 0, (("read", "out"),), reduces=True, part=True)
+    near = Work("near", 2, 0, (("read", "out"), ("near.pairs", "out")), reduces=True)
+    write = Work("write", 2, 1, (("near", "out"),))
+    left, known = work_left([read, pairs, near, write], 0, 1.0, {})
+    assert known
+    assert left == pytest.approx({"read": 0, "near.pairs": 100 * 5e-5, "near": 110 * 0.01, "write": 110 * 0.01})
+    pairs.rows, pairs.busy_s, pairs.out = 40, 2.0, {"out": 2}
+    left, _ = work_left([read, pairs, near, write], 1, 0.25, {})
+    assert left == pytest.approx({"read": 0, "near.pairs": 6.0, "near": 105 * 0.01, "write": 105 * 0.01})

@@ -151,7 +151,9 @@ def test_a_line_for_each_stage():
 """
 
 
-def test_a_notebook_gets_one_display_that_is_written_over(monkeypatch):
+@pytest.fixture
+def notebook(monkeypatch):
+    """What is displayed in an IPython that is none."""
     import sys
     from types import ModuleType
 
@@ -172,17 +174,33 @@ def test_a_notebook_gets_one_display_that_is_written_over(monkeypatch):
     module.get_ipython, module.display, inner.display = ZMQInteractiveShell, inner, display
     monkeypatch.setitem(sys.modules, "IPython", module)
     monkeypatch.setitem(sys.modules, "IPython.display", inner)
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    return shown
+
+
+def test_a_notebook_gets_one_display_that_is_written_over(notebook, capsys):
     clock = Clock()
     progress = Progress(clock=clock)
     for second in range(5):
         clock.now = 100 + second / 2
         progress.update({**SNAPSHOT, "share": second / 10, "limit": "<script>alert(1)</script>"})
     progress.close()
-    assert [data["text/plain"][:3] for data in shown] == ["0%;", "20%", "40%", "40%"]
-    assert "<script>" not in shown[-1]["text/html"]
-    assert "&lt;script&gt;" in shown[-1]["text/html"]
-    assert sys.stderr.getvalue() == ""
+    assert [data["text/plain"][:3] for data in notebook] == ["0%;", "20%", "40%", "40%"]
+    assert "<script>" not in notebook[-1]["text/html"]
+    assert "&lt;script&gt;" in notebook[-1]["text/html"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_run_in_a_notebook_shows_how_far_it_is(notebook, tmp_path, capsys):
+    from curator import read, write
+
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n' * 20)
+    (read(str(tmp_path / "in.jsonl")) >> write(str(tmp_path / "out"))).run(workers=0)
+    assert notebook
+    assert notebook[-1]["text/plain"].startswith("100%; 1 of 1 unit, 280 B of 280 B read; 20 read; 20 written")
+    assert capsys.readouterr() == ("", "")
+    notebook.clear()
+    (read(str(tmp_path / "in.jsonl")) >> write(str(tmp_path / "other"))).run(workers=0, progress=False)
+    assert notebook == []
 
 
 def test_a_terminal_gets_a_panel_at_most_five_times_a_second(monkeypatch):

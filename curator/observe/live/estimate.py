@@ -20,6 +20,7 @@ FIRST_S = 1.0  # so long all cores are taken to work, before much is measured
 # seconds a row of a step behind a barrier of which nothing is known: reading it from the disk and on
 LATER_ROW_S = 5e-5
 LATE = 0.2  # share of its rows from which on a step is judged by the last of them
+FOUND = 0.1  # share of copies, pairs and the like
 FEW = 0.02  # steps that this share of the records comes to, or less, do not matter
 
 
@@ -27,7 +28,8 @@ FEW = 0.02  # steps that this share of the records comes to, or less, do not mat
 class Work:
     """A step, and what it has done. `rows`: that came in; `out`: that it sent to each port; `busy_s`: seconds
     of work; `before_s`: what a row took in an earlier run, None if there was none. `operator`: in which it
-    runs, of which at most `most` workers work at a time. `reduces`: it reads all rows twice."""
+    runs, of which at most `most` workers work at a time. `reduces`: it reads all rows twice. `part`: of
+    another stage: its rows are no records."""
 
     name: str
     phase: int
@@ -39,6 +41,7 @@ class Work:
     before_s: float | None = None
     most: float = inf
     reduces: bool = False
+    part: bool = False
 
 
 class _Sample(NamedTuple):
@@ -65,7 +68,7 @@ class Estimate:
 
     def __init__(self) -> None:
         self.samples: list[_Sample] = []
-        self.starting_s, self.asked_at = 0.0, 0.0
+        self.starting_s = self.asked_at = self.share = 0.0
 
     def __call__(self, now: float, works: Sequence[Work], phase: int, read: float, cores: float,
                  running_s: float = 0.0, starting: float = 0.0) -> Outlook:
@@ -84,7 +87,7 @@ class Estimate:
         total = done + sum(left.values())
         running_s = min(running_s, sum(left[w.name] for w in works if w.phase == phase))
         if not known or not total:
-            return Outlook()
+            return Outlook(self.share)
         seconds = 0.0
         for number in range(phase, 1 + max(w.phase for w in works)):
             work, by_operator = 0.0, dict.fromkeys((w.operator for w in works), 0.0)
@@ -97,7 +100,8 @@ class Estimate:
             seconds += max(spread, *by_operator.values(), work / cores)
         unread = max(1e-9, 1 - read)
         read_s = sum(left[w.name] for w in works if not w.after) / unread
-        return Outlook((done + running_s) / total, seconds, read_s)
+        self.share = (done + running_s) / total
+        return Outlook(self.share, seconds, read_s)
 
     def _since(self, now: float, done: float, works: Sequence[Work]) -> _Sample:
         """What was done by the middle of the time since the first work."""
@@ -121,11 +125,14 @@ def work_left(works: Sequence[Work], phase: int, read: float,
     rows: dict[str, float] = {}  # that will have come to each step
     left: dict[str, float] = {}
     known = True
+    sources = [w for w in works if not w.after]
+    # to write a record takes about as long as to read it
+    whole_s = sum(w.busy_s for w in sources) / max(1, sum(w.rows for w in sources))
     for w in works:
         if w.after:
             rows[w.name] = sum(_sent(step[of], rows[of], port) for of, port in w.after if of in rows)
         else:
-            rows[w.name] = w.rows / read if read else w.rows
+            rows[w.name] = w.rows / read if read and w.phase == phase else w.rows
         rows[w.name] = expected = max(rows[w.name], w.rows)
         most = max(rows.values())
         if w.phase < phase:
@@ -136,7 +143,7 @@ def work_left(works: Sequence[Work], phase: int, read: float,
             row_s = _price(w, *since.get(w.name, (0, 0.0)))
             if row_s is None:
                 known = known and (w.phase > phase or expected <= FEW * most)
-                row_s = LATER_ROW_S if w.phase > phase else 0.0
+                row_s = max(LATER_ROW_S, 0.0 if w.part else whole_s) if w.phase > phase else 0.0
             left[w.name] = (expected - w.rows) * row_s
     return left, known
 
@@ -150,5 +157,8 @@ def _price(work: Work, rows: int, busy_s: float) -> float | None:
 
 
 def _sent(step: Work, rows: float, port: str) -> float:
-    """How many of so many rows go out on a port; before any has, all on the main one."""
-    return rows * step.out.get(port, 0) / step.rows if step.rows else rows if port == "out" else 0.0
+    """How many of so many rows go out on a port; before any has, all on the main one, but few of a part that
+    looks for what belongs together."""
+    if step.rows:
+        return rows * step.out.get(port, 0) / step.rows
+    return (rows * FOUND if step.reduces and step.part else rows) if port == "out" else 0.0
