@@ -267,11 +267,16 @@ def test_what_a_killed_run_leaves_while_the_next_one_works_is_removed_at_its_end
     folder.sub("_run").write("lock", replace(Holder.me(), **ELSEWHERE).to_json())
     late = out / "data" / f"part-{'0' * 16}-{Owner.of(folder).id}-0-1-0.json"
 
+    told = []
+
     def watch(snapshot):
-        late.parent.mkdir(exist_ok=True)
-        late.touch()
+        if not told:  # once while it works: the last time it is told is at its end
+            late.parent.mkdir(exist_ok=True)
+            late.touch()
+        told.append(snapshot)
 
     assert (lines(texts, batch=2, delay_s=0.05) >> JsonFiles(path=str(out))).run(workers=1, watch=watch).ok
+    assert len(told) > 1
     assert not late.exists()
     assert len(written(out)) == 40
 
