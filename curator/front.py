@@ -97,14 +97,14 @@ class Pipeline(graph.Graph):
     def preview(self, records: int = 5) -> Any:
         """Try it on the first records and print what each stage does to them; nothing is written."""
         from curator.observe.preview import show_preview
-        from curator.run.preview import preview
+        from curator.trial.preview import preview
 
         return show_preview(preview(self, records), records_max=records)
 
     def plan(self, mode: Literal["stream", "batch"] = "stream", out: str | None = None) -> str:
         """What it would do, in words."""
         from curator.pipeline.plan import make_plan
-        from curator.run.explain import explain
+        from curator.trial.explain import explain
 
         return explain(make_plan(self, mode, out))
 

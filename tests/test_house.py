@@ -27,7 +27,7 @@ LAYERS = {
     "curator.worker": 5, "curator.stages": 5, "curator.observe": 5, "curator.testing": 5,
     "curator.runtime": 6,
     "curator.run": 7,
-    "curator.front": 8, "curator.results": 8, "curator.outside": 8, "curator.explore": 8,
+    "curator.front": 8, "curator.results": 8, "curator.outside": 8, "curator.explore": 8, "curator.trial": 8,
     "curator.cli": 8, "curator.__main__": 8, "curator": 8,
 }
 FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
@@ -169,7 +169,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2051,
     "machine": 433,
-    "io": 4497,
+    "io": 4506,
     "io/tables": 1818,
     "sql": 507,
     "registry": 395,
@@ -183,10 +183,10 @@ LINES = {
     "observe": 2983,
     "testing": 1276,
     "runtime": 1094,
-    "run": 3528,
+    "run": 3264,
     "explore": 1475,
     "results": 2289,
-    "trial": 709,
+    "trial": 990,
     "cli": 1253,
     ".": 202,
 }
@@ -204,8 +204,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13849
-    assert sum(LINES.values()) <= 37188
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13585
+    assert sum(LINES.values()) <= 37214
 
 
 def test_nothing_names_a_machine():

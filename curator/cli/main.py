@@ -166,7 +166,7 @@ def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: s
         if given:
             raise CuratorError(f"{name} is for a forecast: give --probe 500 too")
     from curator.pipeline.plan import make_plan
-    from curator.run.explain import explain
+    from curator.trial.explain import explain
 
     click.echo(explain(make_plan(load_recipe(recipe, settings, out, inputs), mode)))
 
@@ -181,7 +181,7 @@ def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> 
     Ends with 2 when all records failed in some stage.
     """
     from curator.observe.preview import show_preview
-    from curator.run.preview import preview as preview_pipeline
+    from curator.trial.preview import preview as preview_pipeline
 
     stages = preview_pipeline(load_recipe(recipe, settings, out), n)
     show_preview(stages, records_max=n)

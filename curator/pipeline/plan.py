@@ -35,7 +35,7 @@ from curator.pipeline.layout import below, folder_of, moved, placed, run_folder
 Kind = Literal["source", "map", "stateful", "sink"]
 Mode = Literal["stream", "batch"]
 Ports = Mapping[tuple[int, str], tuple["Target", ...]]  # where the rows of (step, port) go
-CHECKPOINT = "checkpoint/"  # the names of steps that keep rows for later runs begin so
+CHECKPOINT_PREFIX = "checkpoint/"  # the names of steps that keep rows for later runs begin so
 SPOOLS = "_run/spool"  # the folder of all spools, in the run's folder
 
 
@@ -419,7 +419,7 @@ class _Planner:
         step, lasting = self.steps[node], sorted(self._lasting(node, port))
         name = f"{step.name}.{port}"
         sink = ToSpool(path=below(self.folder, f"{CHECKPOINTS}/{name}"), storage_options=self.options)
-        return Step(CHECKPOINT + name, sink, _key(f"checkpoint {FORMAT}", step.key, port, *lasting),
+        return Step(CHECKPOINT_PREFIX + name, sink, _key(f"checkpoint {FORMAT}", step.key, port, *lasting),
                     ((step.name, port),), spool=True, checkpoint=True)
 
     def _replay(self, index: int, operators: list[Operator]) -> Operator:

@@ -41,7 +41,7 @@ from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan, make_plan
 from curator.recipe import dump, without_secrets
 from curator.registry import packs
 from curator.run.folder.edits import later_units, parameters_of
-from curator.run.folder.guard import check, check_free, list_units, paths_of
+from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.loop import Labels, Loop, RunContext
@@ -121,12 +121,13 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(
             Endpoint(metrics_port)))
         ledgers, former = ledgers_of(plan, lock)
+        check(plan, ledgers, former, units, prune)
         if replay is not None:
             replay.check(plan)
             replace = replay.refuse
             for phase, ledger in zip(plan.phases, ledgers, strict=True) if replay.keep_passed else ():
                 ledger.adopt(phase)
-        check(plan, ledgers, former, units, prune, replace)
+        check_edit(plan, ledgers, former, units, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
         machine = this_machine(workers or None)

@@ -1,1 +1,2 @@
-"""A pipeline tried on a sample: what the whole will take, and where a stage spends its time."""
+"""A pipeline before its run: its plan in words, a few records or a sample tried, what the whole will take,
+and where a stage spends its time."""

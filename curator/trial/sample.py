@@ -12,7 +12,7 @@ from time import perf_counter
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Outputs, Sink, Source, Unit
-from curator.io.files.reading import Way
+from curator.io.files.reading import UnitProgress
 from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import without_path
 from curator.registry.names import suggestion
@@ -99,12 +99,12 @@ def _read(source: Source, density: float, count_bytes: int, unit: Unit) -> Itera
     for up to `count_bytes`, without the records, and the first place that was seen is left out.
     """
     left = max(1, math.ceil(density * unit.size_bytes))
-    way, rows, began, seen = Way(unit.parts), 0, 0.0, list[tuple[int, float]]()
+    progress, rows, began, seen = UnitProgress(unit.parts), 0, 0.0, list[tuple[int, float]]()
     whole = True
     for answer in source.read(unit):
         parts = answer if isinstance(answer, Outputs) else Outputs(out=answer)
         rows += sum(len(batch) for batch in parts.values())
-        seen.append((rows, way.share() * unit.size_bytes))
+        seen.append((rows, progress.share() * unit.size_bytes))
         if left > 0:
             kept = Outputs(counts=parts.counts)
             for port, batch in parts.items():

@@ -39,7 +39,7 @@ from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
 from curator.io.failed import WHY, FromFailed, killed
 from curator.io.files.folder import Folder
-from curator.io.files.reading import Way
+from curator.io.files.reading import UnitProgress
 from curator.pipeline.plan import Operator, Step
 from curator.worker.account import count_amounts, count_answer, count_failed, count_port
 from curator.worker.answer import Answer
@@ -260,7 +260,7 @@ class Runner:
         (index, _), = call.units
         unit, step, answer = call.infos[index].unit, self.steps[0], self.answer
         sent, pause = perf_counter(), READ_PARTS_S[0]
-        self.read_share = Way(unit.parts).share
+        self.read_share = UnitProgress(unit.parts).share
         counts = answer.count(index, 0)
         try:
             began = sent
@@ -308,7 +308,7 @@ class Runner:
             elif isinstance(self.stage, FromFailed):
                 yield from self._read_failed(index, unit)
             else:
-                self.read_share = Way(unit.parts).share
+                self.read_share = UnitProgress(unit.parts).share
                 yield from self._read_spool(unit)
         except (StageError, GeneratorExit):
             raise
@@ -348,8 +348,8 @@ class Runner:
         """A shard: all rows once to learn from, what is made of that, and all rows again to answer them.
         `before`: the share of the unit that is done, `share`: that this shard is."""
         stage, step, reader, began = self.stage, self.steps[0], self.operator.reader, perf_counter()
-        way, passes = Way(shard.parts), 0
-        self.read_share = lambda: before + share * (passes + way.share()) / 2
+        reading, passes = UnitProgress(shard.parts), 0
+        self.read_share = lambda: before + share * (passes + reading.share()) / 2
         stage.clear()
         for batch in gathered(reader.rows(shard, stage.columns, stage.absorbs)):
             self.progress()

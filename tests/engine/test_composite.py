@@ -8,7 +8,7 @@ import pytest
 from curator import ContractError, RecipeError, read
 from curator.api.stage import Composite
 from curator.pipeline.plan import make_plan
-from curator.run.preview import preview
+from curator.trial.preview import preview
 from tests.engine.composites import Unlike
 from tests.engine.small_stages import JsonFiles, kept_aside, lines, write_lines, written
 

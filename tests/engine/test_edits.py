@@ -7,8 +7,8 @@ import pytest
 from curator import CuratorError, Stage, stage
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import make_plan
-from curator.run.explain import explain
 from curator.stages import Checkpoint
+from curator.trial.explain import explain
 from tests.engine.reductions import CountText
 from tests.engine.small_stages import DropWord, JsonFiles, Shout, lines, write_lines
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from curator import Stage
 from curator.api.errors import RunStopped
 from curator.cli.main import main
-from curator.run.preview import preview
+from curator.trial.preview import preview
 from tests.engine.small_stages import Loses, NoSetup, Trouble, kept_aside, lines, sink_in, wait_until, write_lines, written
 
 MODES = pytest.mark.parametrize("workers", [0, 2])

@@ -481,7 +481,7 @@ def test_the_plan_tells_of_phases(tmp_path, texts):
 
 
 def test_a_preview_goes_over_a_barrier_without_writing(tmp_path, texts):
-    from curator.run.preview import preview
+    from curator.trial.preview import preview
 
     shown = {p.name: p for p in preview(counted(texts, tmp_path / "out"), 5)}
     assert shown["count_text"].outputs["out"].column("count").to_pylist()[0] == 2

@@ -436,6 +436,17 @@ def test_columns_that_are_only_metadata(place, write_all, read_all, select):
             ToWebDataset(path=place, **parameters)
 
 
+def test_the_table_beside_a_shard_is_read_on_request_and_one_that_cannot_be_read_is_an_error(place, write_all, read_all):
+    files = write_all(ToWebDataset(path=place, metadata_only=["small"]), table(w=[1, 2], small=[b"x", b"y"]))
+    assert [r["small"] for r in read_all(WebDataset(path=place, metadata=True)).good] == [b"x", b"y"]
+    beside, = [f.path.rpartition("/")[2] for f in files if f.path.endswith(".parquet")]
+    Folder.open(place).write(beside, b"PAR1 half a file")
+    with pytest.raises(InputError, match=r"\.parquet, beside its shard, cannot be read.*without `metadata`"):
+        read_all(WebDataset(path=place, metadata=True))
+    Folder.open(place).delete([beside])
+    assert all("small" not in r for r in read_all(WebDataset(path=place, metadata=True)).good)
+
+
 def test_parameters_are_checked(tmp_path):
     for name, value in [("records", 0), ("extension", "JPG"), ("extension", "json"), ("target_bytes", 0)]:
         with pytest.raises(ValueError, match=f"{name} must be"):

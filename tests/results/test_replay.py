@@ -164,6 +164,12 @@ def test_results_of_code_that_has_changed_are_kept_on_request_only(tmp_path, tex
     made = pipeline(texts, tmp_path / "out", *two_that_fail(tmp_path))
     with pytest.raises(CuratorError, match=r"fixable .version 2 of its code.*--keep-passed"):
         go(made, Replay())
+    (texts / "c.txt").rename(tmp_path / "c.txt")
+    with pytest.raises(CuratorError, match="no longer reads"):
+        go(made, Replay(keep_passed=True))
+    (tmp_path / "c.txt").rename(texts / "c.txt")
+    with pytest.raises(CuratorError, match="version 2 of its code"):  # what was refused has changed nothing
+        go(made, Replay())
     replay = Replay(keep_passed=True)
     assert go(made, replay).records["failed"] == 0
     assert sum(replay.rows.values()) == 5

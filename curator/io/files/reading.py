@@ -37,7 +37,7 @@ def has_read(uri: str, position: int) -> None:
     _Last.uri, _Last.ask = uri, lambda: position
 
 
-class Way:
+class UnitProgress:
     """How far a unit is read."""
 
     def __init__(self, parts: Sequence[SourceRange]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,11 @@ def of_shards(columns: dict[str, Seen]) -> dict[str, Seen]:
 
 class Beside:
     """The table beside a shard; one without columns where there is none. Columns are read as they are asked
-    for, and kept."""
+    for, and kept.
+
+    Raises:
+        InputError: it cannot be read.
+    """
 
     def __init__(self, shard: str, storage_options: dict[str, Any] | None) -> None:
         import pyarrow.parquet as pq
@@ -31,8 +34,14 @@ class Beside:
         self._file: Any = None
         self._columns: dict[str, pa.ChunkedArray] = {}
         if shard.endswith(".tar"):
-            with suppress(InputError, pa.ArrowInvalid):
+            try:
                 self._file = pq.ParquetFile(open_input(self.uri, storage_options))
+            except InputError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+            except pa.ArrowException as error:
+                raise InputError(f"{self.uri}, beside its shard, cannot be read: {error}. Remove it, or read "
+                                 "without `metadata`") from error
         self.schema: pa.Schema = self._file.schema_arrow if self._file is not None else pa.schema([])
         if "key" not in self.schema.names:
             self.schema = pa.schema([])

@@ -16,7 +16,7 @@ from curator.pipeline.graph import Graph
 from curator.results.look.failures import UNIT, own_line
 from curator.results.output import RunOutput
 from curator.results.tables import sql_name, sql_text
-from curator.run.preview import Wanted, preview
+from curator.trial.preview import Wanted, preview
 
 FOUND_MAX = 20  # records that are listed where several are meant
 KIN_MAX = 10  # children and copies that are named

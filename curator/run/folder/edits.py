@@ -16,7 +16,7 @@ from curator.api.stage import SIDE_OUTPUTS, Reduce, Stage, Unit
 from curator.io.files.listing import CLUSTERS, DATA, RUN
 from curator.io.spool import shard_units, spool_units
 from curator.pipeline.checkpoint import CHECKPOINTS
-from curator.pipeline.plan import CHECKPOINT, Phase, Plan, Step
+from curator.pipeline.plan import CHECKPOINT_PREFIX, Phase, Plan, Step
 from curator.recipe.dump import plain
 from curator.run.folder.ledger import Ledger, Need, begins_behind, taken_up
 from curator.run.folder.ledger_files import FileRecord, counts_of
@@ -124,24 +124,31 @@ class Edit(Goes):
             yield f"removed first: {self}"
 
 
-def find_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-              units: Collection[tuple[int, Unit]]) -> Edit:
-    """What an edit does again and takes away, in all phases. New and changed inputs are no edit.
+def find_what_goes(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
+                   units: Collection[tuple[int, Unit]]) -> Edit:
+    """What an edit takes away, in all phases, and no more: all that a run has to know which nobody asks.
 
     `former`: ledgers of phases that the plan does not have any more.
     """
     found = Edit(total=len(units))
-    manifest = _manifest(plan)
-    before = manifest.get("name")
     same = _count_what_goes(found, plan, ledgers, former, units)
-    if before is not None and found.files and (before != plan.pipeline.name or not same):
+    before = _manifest(plan).get("name") if found.files else None
+    if before is not None and (before != plan.pipeline.name or not same):
         found.other = before
+    return found
+
+
+def find_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
+              units: Collection[tuple[int, Unit]]) -> Edit:
+    """What an edit does again, too. New and changed inputs are no edit."""
+    found = find_what_goes(plan, ledgers, former, units)
+    if found.other is not None:
         return found
     stale, again = _count_what_is_done(found, plan, ledgers, units)
     whole = {s.name: s.part_of or s.name for s in plan.steps if not s.implicit}
     found.again = list(dict.fromkeys(name for s, name in whole.items() if s in again))
     found.rest = [name for name in dict.fromkeys(whole.values()) if name not in found.again]
-    was = {stage["name"]: stage for stage in manifest.get("stages", ())}
+    was = {stage["name"]: stage for stage in _manifest(plan).get("stages", ())}
     first = [s for s in plan.steps if s.name in stale and not s.implicit
              and stale.isdisjoint(n for n, _ in s.after)]
     found.changed = list(dict.fromkeys(whole[s.name] + _why(s, was) for s in first))
@@ -164,7 +171,7 @@ def _count_what_goes(found: Edit, plan: Plan, ledgers: Sequence[Ledger], former:
         read = read or {part.uri for _, unit in units for part in unit.parts}
         edited = {name: stage for name, stage in record.stages.items() if stage.key != keys.get(name)}
         same = same or not read.isdisjoint(record.uris)
-        if all(name.startswith(CHECKPOINT) for name in edited):  # they go, and no result does
+        if all(name.startswith(CHECKPOINT_PREFIX) for name in edited):  # they go, and no result does
             continue
         for file in (file for stage in edited.values() for file in stage.files):
             found.add(ledger, file)

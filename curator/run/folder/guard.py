@@ -12,7 +12,7 @@ from curator.io.files.folder import Folder
 from curator.io.files.listing import DATA, RUN
 from curator.pipeline.layout import ASIDE, OURS, folder_of
 from curator.pipeline.plan import Plan
-from curator.run.folder.edits import Goes, find_edit
+from curator.run.folder.edits import Goes, find_edit, find_what_goes
 from curator.run.folder.ledger import Ledger
 from curator.run.folder.owner import OWNER
 
@@ -70,33 +70,40 @@ def check_free(out: Folder) -> None:
 
 
 def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
-          units: Collection[tuple[int, Unit]],
-          prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False) -> None:
-    """Nothing is in the way of a run in a folder that is its own; see `curator.run.run.run` for `prune` and
-    `replace`.
+          units: Collection[tuple[int, Unit]], prune: bool | Callable[[str], Any] = False) -> None:
+    """Nothing but an edit is in the way of a run in a folder that is its own; see `curator.run.run.run` for
+    `prune`.
 
     `former`: ledgers of phases that the plan does not have any more.
 
     Raises:
-        CuratorError: files of others in a sink's folder, results of vanished inputs, or results that an edit
-        would remove.
+        CuratorError: files of others in a sink's folder, or results of vanished inputs.
     """
     _check_sinks(plan, [*ledgers, *former])
-    changes = find_edit(plan, ledgers, former, units)
-    if changes.strange:
-        raise CuratorError(f"{changes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of "
-                           "a folder that "
-                           "was moved or copied an edit removes nothing. Write to another folder, or give "
-                           "the sink another path")
     if lost := describe_lost(plan, ledgers[0], units):
         if not prune:
             raise CuratorError(f"{lost}. Remove them with --prune (prune=True), or write to another folder.")
         if callable(prune):
             prune(f"{lost} are removed")
-    if not changes.files or replace is True:
+
+
+def check_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
+               units: Collection[tuple[int, Unit]], replace: bool | Callable[[str], bool] = False) -> None:
+    """What an edit would remove may go; see `curator.run.run.run` for `replace`.
+
+    Raises:
+        CuratorError: it may not.
+    """
+    goes = find_what_goes(plan, ledgers, former, units)
+    if goes.strange:
+        raise CuratorError(f"{goes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of "
+                           "a folder that "
+                           "was moved or copied an edit removes nothing. Write to another folder, or give "
+                           "the sink another path")
+    if not goes.files or replace is True:
         return
-    described = changes.describe(plan.out.uri)
-    if changes.other is not None:
+    described = find_edit(plan, ledgers, former, units).describe(plan.out.uri)
+    if goes.other is not None:
         raise CuratorError(f"{described}. Write to another folder (--out, out=), or say --replace "
                            "(replace=True)")
     if not (callable(replace) and replace(described)):

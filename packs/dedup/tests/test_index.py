@@ -83,8 +83,8 @@ def test_another_measure_is_refused(snapshots, tmp_path):
 
 def test_a_plan_and_a_preview_write_nothing(snapshots, tmp_path):
     from curator.front import from_source
-    from curator.run.preview import preview
     from curator.stages import Parquet, ToParquet
+    from curator.trial.preview import preview
 
     made = from_source(Parquet(path=str(snapshots[0] / "*.parquet"))) >> DedupNear(index=str(tmp_path / "index"))
     made = made >> ToParquet(path=str(tmp_path / "out"))

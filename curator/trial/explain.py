@@ -8,7 +8,7 @@ from curator.api.stage import Reduce, Sink, Stage, Unit
 from curator.io.files.listing import RUN
 from curator.machine.detect import this_machine
 from curator.pipeline.checkpoint import CHECKPOINTS
-from curator.pipeline.plan import CHECKPOINT, SPOOLS, Operator, Phase, Plan, Step, Target
+from curator.pipeline.plan import CHECKPOINT_PREFIX, SPOOLS, Operator, Phase, Plan, Step, Target
 from curator.run.folder.edits import find_edit
 from curator.run.folder.guard import describe_lost, list_units
 from curator.run.folder.ledger import ledgers_of
@@ -65,7 +65,8 @@ def _before(plan: Plan, units: list[tuple[int, Unit]]) -> list[str]:
     lines = list(find_edit(plan, ledgers, former, units).lines(plan.out.uri))
     if lost := describe_lost(plan, ledgers[0], units):
         lines.append(f"{lost}; --prune removes them")
-    kept = [file for ledger in ledgers for name, file in ledger.written() if name.startswith(CHECKPOINT)]
+    kept = [file for ledger in ledgers for name, file in ledger.written()
+            if name.startswith(CHECKPOINT_PREFIX)]
     if kept:
         stays = any(step.checkpoint for phase in plan.phases for step in phase.steps)
         lines.append(f"{plan.out.path_of(CHECKPOINTS)} holds {size(sum(file.size_bytes for file in kept))}"
