@@ -77,19 +77,21 @@ def _funnel(answer: Comparison) -> Iterator[str]:
 
 
 def _scores(answer: Comparison, everything: bool) -> Iterator[str]:
-    found = [s for s in answer.scores if s.moved or s.means != s.means[::-1]]
+    # Means of the same values differ in their last digits when they are added in another order.
+    found = [s for s in answer.scores if s.moved or any(len(set(_pair(s, at))) > 1 for at in (None, 1))]
     if found:
-        yield f"{'scores':<32}{'mean':>18}{'half below':>18}{'moved':>8}"
+        yield f"{'scores':<28}{'mean':>21}{'half below':>21}{'moved':>8}"
     for score in found if everything else found[:SCORES]:
         moved = "" if score.moved is None else f"{score.moved:.1%}"
-        yield f"  {shown(score.column, 29):<30}{_pair(score, None):>18}{_pair(score, 1):>18}{moved:>8}"
+        pairs = "".join(f"{' '.join(_pair(score, at)):>21}" for at in (None, 1))
+        yield f"  {shown(score.column, 25):<26}{pairs}{moved:>8}"
     if not everything and len(found) > SCORES:
         yield f"  … and {len(found) - SCORES} more: --all"
 
 
-def _pair(score: Score, at: int | None) -> str:
+def _pair(score: Score, at: int | None) -> list[str]:
     values = score.means if at is None else [q[at] if q else None for q in score.quantiles]
-    return " ".join("-" if value is None else f"{value:.4g}" for value in values)
+    return ["-" if value is None else f"{value:.4g}" for value in values]
 
 
 def _some(lines: list[str], most: int, everything: bool) -> Iterator[str]:

@@ -29,6 +29,7 @@ def failures(folder: str, everything: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
         return
+    script = "__main__." in output.recipe  # a stage of a script: no other process has its code
     lost = output.stats["records"]["failed"] - sum(one.count for one in found)
     for one in found if everything else found[:MOST]:
         first, *more = [line for line in one.pattern.splitlines() if line.strip()][:LINES] or ["no message"]
@@ -40,8 +41,7 @@ def failures(folder: str, everything: bool, as_json: bool) -> None:
         click.echo(f"    for example {shorten(shown(one.example['id'] or '', 200), 66, keep_end=True)}")
         if one.line:
             click.echo(f"    {shown(one.line, 300)}")
-        error = f" --error {shlex.quote(one.text)}" if one.text else ""
-        click.echo(f"    curator replay {shlex.quote(folder)} --stage {shlex.quote(one.stage)}{error}\n")
+        click.echo(f"    {_again(folder, script, one.stage, one.text)}\n")
     if not everything and len(found) > MOST:
         click.echo(f"{plural(len(found) - MOST, 'group')} more: --all\n")
     if lost > 0:
@@ -53,7 +53,17 @@ def failures(folder: str, everything: bool, as_json: bool) -> None:
         click.echo("The run has stopped early: the same `curator run` does again what was not finished; then "
                    "replay what is left.")
     elif found:
-        click.echo(f"All of it, after a fix: curator replay {shlex.quote(folder)}")
+        click.echo(f"All of it, after a fix: {_again(folder, script)}")
+
+
+def _again(folder: str, script: bool, stage: str = "", error: str = "") -> str:
+    """What runs a group again, or all that failed."""
+    if script:
+        given = {"stage": stage, "error": error}
+        values = ", ".join(f"{name}={value!r}" for name, value in given.items() if value)
+        return f"in its script: pipeline.run(replay=Replay({values}))"
+    return (f"curator replay {shlex.quote(folder)}" + (f" --stage {shlex.quote(stage)}" if stage else "")
+            + (f" --error {shlex.quote(error)}" if error else ""))
 
 
 def shown(text: str, most: int) -> str:

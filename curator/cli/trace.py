@@ -62,6 +62,7 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
 def told(life: Life, folder: str) -> Iterator[str]:
     """A life, line by line."""
     yield click.style(shown(life.id, 200), bold=True)
+    yield f"  {end(life)}"
     yield f"  from {shown(life.source, 200)}"
     for one in life.parents:
         yield f"  child of {named(one)}"
@@ -88,6 +89,17 @@ def told(life: Life, folder: str) -> Iterator[str]:
         yield f"  its duplicate: {named(one)}"
     if life.copies_count > len(life.copies):
         yield f"  and {life.copies_count - len(life.copies)} more"
+
+
+def end(life: Life) -> str:
+    """What became of a record, in a line."""
+    if life.place == "data":
+        return "written"
+    if life.place == "duplicate":
+        return f"duplicate in {life.stage}" + (f" of {named(life.others[0])}" if life.others else "")
+    why = shown(next(iter((life.why or "").splitlines()), ""), 100)
+    word = "by" if life.place == "dropped" else "in"
+    return f"{life.place} {word} {life.stage}" + (f": {why}" if why else "")
 
 
 def why(life: Life) -> Iterator[str]:

@@ -110,7 +110,7 @@ def _choose(entries: list[Item], path: str, key: str) -> tuple[Item, str]:
                           + " or ".join(f"{key}[{at}]" for at in found))
     if key != "steps" and len(entries) == 1:
         return entries[0], path
-    written = [own[0] for own in names if own]
+    written = [_given(entry) or own[0] for entry, own in zip(entries, names, strict=True) if own]
     hint = suggestion(head, written, f"there are {', '.join(written)}" if written else "there is none")
     raise LookupError(f"nothing under {key} is named {head!r}; {hint}")
 
@@ -134,10 +134,15 @@ def _names(entry: Item) -> list[str]:
     """What a path may call a step: as it is written, without its pack, by the name it is given."""
     written = [key for key in entry.value
                if key != "with"][:1] if entry.is_map else [entry.text] if entry.text else []
+    return [*written, *(name.partition(".")[2] for name in written if "." in name),
+            *([given] if (given := _given(entry)) else [])]
+
+
+def _given(entry: Item) -> str:
+    """The name that a step is given, if it is."""
     extra = entry.value.get("with") if entry.is_map else None
     given = extra.value.get("name") if extra is not None and extra.is_map else None
-    return [*written, *(name.partition(".")[2] for name in written if "." in name),
-            *([given.text] if given else [])]
+    return given.text if given else ""
 
 
 def _longest(path: str, names: Iterable[str]) -> tuple[str | None, str]:

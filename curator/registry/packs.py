@@ -269,6 +269,9 @@ def resource(kind: str, name: str) -> Path:
 def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
     """The message for a stage, source or sink that no pack has; says so where there is not even the pack."""
     prefix, dot, _ = name.partition(".")
+    if prefix == "__main__":
+        return (f"{word} {name!r} is code of a script, which only that script can run: do it there, for "
+                "example pipeline.run(replay=Replay()) for `curator replay`")
     there = {pack.name for pack in installed()} | {known.partition(".")[0] for known in all_stages()}
     if prefix in there:
         return unknown(word, name, known)

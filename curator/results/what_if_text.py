@@ -90,7 +90,8 @@ def _moves(answer: WhatIf) -> Iterator[Any]:
 
 def _shares(answer: WhatIf) -> Iterator[Any]:
     for column, shares in answer.by.items():
-        if len(shares) > 1 or (shares and column == "source"):
+        alone = len(shares) > 1 and all(share.back + share.lost == 1 for share in shares)  # a source each
+        if not alone and (len(shares) > 1 or (shares and column == "source")):
             table = _table()
             for title, side in ((column, "left"), ("back", "right"), ("lost", "right")):
                 table.add_column(title, justify=side, no_wrap=True)
@@ -106,11 +107,12 @@ def _examples(answer: WhatIf) -> Iterator[Any]:
         for example in examples:
             rest = dict(example)
             record, before, after = rest.pop("id"), rest.pop("before"), rest.pop("after")
-            rest.pop("source", None)
+            source = rest.pop("source", None)
             values = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
                       for name, value in rest.items() if value is not None and not isinstance(value, str)]
             texts = [value for value in rest.values() if isinstance(value, str)]
-            yield _indented(2, shorten(_plain(str(record)), 200))
+            named = "" if texts or not source else f"  {short_path(_plain(str(source)), 50)}"
+            yield _indented(2, shorten(_plain(str(record)), 200) + named)
             yield _indented(4, f"{before} -> {after}" + f" ({', '.join(values)})" * bool(values))
             if texts:
                 yield _indented(4, shorten(_plain(max(texts, key=len)), EXCERPT), "dim")

@@ -2,14 +2,16 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+from curator.cli.compare import _scores
 from curator.cli.main import main
 from curator.front import load
 from curator.results import RunOutput
-from curator.results.look.compare import compare
+from curator.results.look.compare import Score, compare
 
 RECIPE = """
 read: {{jsonl: {{path: {here}/in}}}}
@@ -84,3 +86,11 @@ def test_the_command_says_it_in_text_and_as_json(run):
     assert "1: written -> dropped by drop: short" in told.output
     assert all(len(line) <= 80 for line in told.output.splitlines()[:-1])
     assert json.loads(CliRunner().invoke(main, ["compare", one, two, "--json"]).output)["same"] == 3
+
+
+def test_scores_that_moved_by_the_order_of_adding_alone_are_not_shown():
+    same = {"quantiles": ((1.0, 2.0, 3.0),) * 2, "moved": 0.0}
+    scores = [Score(column="sum", means=(0.3, 0.1 + 0.2), **same), Score(column="other", means=(12345678.0, 2345678.9), **same)]
+    told = "\n".join(_scores(SimpleNamespace(scores=scores), everything=False))
+    assert "sum" not in told
+    assert " 1.235e+07 2.346e+06 " in told

@@ -1,6 +1,8 @@
 """What failed is grouped as a person would."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -59,3 +61,23 @@ def test_groups_have_counts_units_an_example_and_the_command_that_replays_them(t
     go(pipeline(texts, tmp_path / "whole", Fixable(marks=str(tmp_path))))
     assert "Nothing failed" in CliRunner().invoke(main, ["failures", str(tmp_path / "whole")]).output
     assert CliRunner().invoke(main, ["failures", str(tmp_path / "in")]).exit_code == 2
+
+
+def test_what_failed_in_code_of_a_script_is_replayed_by_the_script(tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"id": "a", "text": null}\n{"id": "b", "text": "b"}\n')
+    (tmp_path / "script.py").write_text("""
+from curator import read, stage, write
+
+@stage(needs={"text"}, adds={"text": str})
+def upper(batch):
+    return batch.with_columns({"text": [t.upper() for t in batch.column("text")]})
+
+(read("in.jsonl") >> upper >> write("out/")).run(workers=0)
+""")
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=False, capture_output=True)
+    told = CliRunner().invoke(main, ["failures", str(tmp_path / "out")]).output
+    assert "in its script: pipeline.run(replay=Replay(stage='upper', error=" in told
+    assert "curator replay" not in told
+    refused = CliRunner().invoke(main, ["replay", str(tmp_path / "out")])
+    assert "is code of a script" in refused.output
+    assert "pip install" not in refused.output

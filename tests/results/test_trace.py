@@ -37,11 +37,15 @@ def test_a_record_is_found_by_id_address_or_a_piece_of_its_text(output):
     assert [one.id for one in find(output, "a")] == ["a"]
     assert [one.id for one in find(output, "https://x.org/c")] == ["c"]
     assert [one.id for one in find(output, "x.org/c")] == ["c"]
+    by_end = find(output, ".org/a")
+    assert [(one.id, one.excerpt) for one in by_end] == [("a", "https://x.org/a")]  # what tells several apart
     several = find(output, "THING THAT IS SAID")
     assert [one.id for one in several] == sorted(set(TEXTS) - {"c"})
     assert all("THING" in one.excerpt for one in several)
     with pytest.raises(CuratorError, match="no record of the run"):
         find(output, "not' there")
+    with pytest.raises(CuratorError, match="named by nothing"):
+        find(output, " ")
 
 
 def test_a_dropped_record_tells_its_rule_and_the_values_that_met_it(output):
@@ -75,5 +79,7 @@ def test_the_command_shows_hostile_names_and_texts_as_text(output):
     assert "ANOTHER THING" in told.output
     assert "when words < 3" in CliRunner().invoke(main, ["trace", folder, "c", "--rerun"]).output
     assert json.loads(CliRunner().invoke(main, ["trace", folder, "c", "--json"]).output)[0]["why"] == "short"
+    ends = {name: CliRunner().invoke(main, ["trace", folder, name]).output.splitlines()[1].strip() for name in "acd"}
+    assert ends == {"a": "written", "c": "dropped by drop: short", "d": "duplicate in dedup.exact of a (data)"}
     assert "records are meant" in CliRunner().invoke(main, ["trace", folder, "THING"]).output
     assert CliRunner().invoke(main, ["trace", folder, "nowhere"]).exit_code == 2

@@ -27,7 +27,7 @@ export function showThresholds(main, run) {
 
 export function showScores(main, run) {
   const ruled = new Set(run.rules.flatMap((rule) => rule.thresholds.map((one) => one.column)));
-  const numbers = Object.keys(run.columns).filter((column) => run.columns[column] === "number");
+  const numbers = Object.keys(run.columns).filter((column) => run.columns[column] === "number" && column !== "_row"); // _row: where it lies
   const order = [...numbers.filter((column) => !ruled.has(column)), ...numbers.filter((column) => ruled.has(column))];
   begin();
   build(main, [

@@ -87,13 +87,15 @@ def find(output: RunOutput, wanted: str) -> list[Found]:
     Raises:
         CuratorError: there is none.
     """
+    if not wanted.strip():
+        raise CuratorError("no record is named by nothing: give an id, a URL or path, or a piece of the text")
     with output.connect() as db:
         columns = _columns(db)
         for name in (n for n in NAMES if n in columns):
             if found := _some(db, f"{sql_name(name)} = ?", [wanted]):
                 return found
         for name in (n for n in ("path", "url", "source", "id") if n in columns):
-            if found := _some(db, f"ends_with({sql_name(name)}, ?)", [wanted]):
+            if found := _some(db, f"ends_with({sql_name(name)}, ?)", [wanted], name, wanted):
                 return found
         texts = [name for name, kind in columns.items() if kind == "VARCHAR" and name not in (*BESIDE, *WHY)]
         texts.sort(key=lambda name: (name != "text", name not in ("content", "caption", "title"), name))
