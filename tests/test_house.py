@@ -167,17 +167,17 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2051,
+    "api": 2052,
     "machine": 433,
-    "io": 4506,
+    "io": 4508,
     "io/tables": 1818,
     "sql": 507,
     "registry": 398,
     "models": 1174,
     "ngrams": 371,
-    "pipeline": 1089,
-    "stages": 2455,
-    "engine": 3896,
+    "pipeline": 1093,
+    "stages": 2456,
+    "engine": 3897,
     "recipe": 1507,
     "worker": 2191,
     "observe": 2983,
@@ -204,8 +204,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13585
-    assert sum(LINES.values()) <= 37250
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13591
+    assert sum(LINES.values()) <= 37259
 
 
 def test_nothing_names_a_machine():

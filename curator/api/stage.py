@@ -89,7 +89,7 @@ class Stage:
 
     `name`: how recipes and the funnel call it; by default the class name in snake case. `resources`: what one
     worker occupies. `batch_size`: rows a `process` call, None to leave it to the engine. The last ones may be
-    shorter, and so are those of large rows: no call takes more than 48 MB, unless one row is more.
+    shorter, and so are those of large rows: no call takes more than `batch_bytes`, unless one row is more.
     `timeout_s`: seconds that one `process` call may take before its worker is killed and its rows are
     isolated, None for no limit. `version`: raise it when the stage answers differently for the same input, so
     that old results are not mixed with new ones. `ports`: every port `process` may answer on, beside
@@ -102,6 +102,7 @@ class Stage:
     name: str = ""
     resources: Resources = Resources()
     batch_size: int | None = None
+    batch_bytes: ClassVar[int] = 48 << 20
     timeout_s: float | None = None
     version: ClassVar[int] = 1
     count_by: ClassVar[tuple[str, ...]] = ()

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import ceil
 
-from curator.engine.parts import CALL_BYTES, CallState, NodeState, OperatorState, Queue, WorkerState
+from curator.engine.parts import CallState, NodeState, OperatorState, Queue, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_exclusive, start_worker
 from curator.engine.protocol import Slice
 from curator.engine.state import State
@@ -174,7 +174,7 @@ def _claim_cores(state: State, operator: OperatorState) -> None:
         enough = operator.plan.resources.gpus or queue.rows * (operator.s_per_row or 0.0) >= CLAIM_S
         if not enough or node.claimed or node.spare(operator.cpus) or _waits_for_more(state, operator, queue):
             continue
-        if _room(state, operator, _bytes_wanted(queue, _rows_wanted(state, operator, queue)), node):
+        if _room(state, operator, _bytes_wanted(operator, queue, _rows_wanted(state, operator, queue)), node):
             _claim(state, node)
 
 
@@ -221,7 +221,7 @@ def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> 
         return
     for queue in operator.waiting.values():
         if force or not _waits_for_more(state, operator, queue):
-            wanted = _bytes_wanted(queue, _rows_wanted(state, operator, queue))
+            wanted = _bytes_wanted(operator, queue, _rows_wanted(state, operator, queue))
             if not _room(state, operator, wanted, state.nodes.get(queue.index)):
                 operator.blocked = True
                 continue
@@ -260,7 +260,7 @@ def _give_rows(state: State, operator: OperatorState, queue: Queue, worker: Work
                       or (state.patient and _slight(state, operator, queue))):
         return False
     wanted = _rows_wanted(state, operator, queue)
-    if not _room(state, operator, _bytes_wanted(queue, wanted), state.nodes[worker.node]):
+    if not _room(state, operator, _bytes_wanted(operator, queue, wanted), state.nodes[worker.node]):
         operator.blocked = True
         return False
     state.submit(operator, worker, _cut(state, operator, queue, wanted))
@@ -284,10 +284,11 @@ def _rows_wanted(state: State, operator: OperatorState, queue: Queue) -> int:
 
 
 def _waits_for_more(state: State, operator: OperatorState, queue: Queue) -> bool:
-    """A stage that asked for batches of n rows waits for n, as long as more may come and there is room for
-    it."""
+    """A stage that asked for batches of n rows waits for n, or as much as a call takes, as long as more may
+    come and there is room for it."""
     batch = operator.plan.batch_size
-    if batch is None or queue.rows >= batch or operator.load > operator.limit / 2:
+    if batch is None or queue.rows >= batch or queue.nbytes >= operator.plan.batch_bytes \
+            or operator.load > operator.limit / 2:
         return False
     return _more_may_come(state, operator)
 
@@ -327,22 +328,23 @@ def _may_send(state: State, operator: OperatorState) -> bool:
         return True
     if any(_room(state, operator, w.calls[0].nbytes, None) for w in operator.paused.values()):
         return True
-    return any(_room(state, operator, _bytes_wanted(queue, _rows_wanted(state, operator, queue)), None)
-               for queue in operator.waiting.values())
+    wanted = ((queue, _rows_wanted(state, operator, queue)) for queue in operator.waiting.values())
+    return any(_room(state, operator, _bytes_wanted(operator, queue, rows), None) for queue, rows in wanted)
 
 
-def _bytes_wanted(queue: Queue, rows: int) -> int:
+def _bytes_wanted(operator: OperatorState, queue: Queue, rows: int) -> int:
     """About how much of a queue a call of so many rows takes."""
     nbytes = queue.nbytes if rows >= queue.rows else queue.nbytes * rows // queue.rows
-    return nbytes if nbytes < CALL_BYTES else CALL_BYTES
+    most = operator.plan.batch_bytes
+    return nbytes if nbytes < most else most
 
 
 def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> CallState:
-    """A call over the front of a queue, up to so many rows and `CALL_BYTES`; the last slice may be cut in
-    two."""
+    """A call over the front of a queue, up to so many rows and `batch_bytes`; the last slice may be cut
+    in two."""
     taken: list[Slice] = []
     units: dict[tuple[int, int], None] = {}
-    slices, rows, room = queue.slices, wanted, CALL_BYTES  # what may still be taken
+    slices, rows, room = queue.slices, wanted, operator.plan.batch_bytes  # what may still be taken
     gone_rows = gone_bytes = 0
     while slices and rows > 0 and room > 0:
         piece = slices[0]
@@ -366,7 +368,7 @@ def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> Ca
         room -= piece.nbytes
     state.grow(operator, queue, -gone_rows, -gone_bytes)
     return state.new_call(operator, "process", slices=tuple(taken), units=tuple(units), rows=wanted - rows,
-                          nbytes=CALL_BYTES - room)
+                          nbytes=operator.plan.batch_bytes - room)
 
 
 # -- whether -------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from curator.engine.balance.allocation import Rate
 from curator.engine.protocol import Call, CountsByUnit, Flushed, Output, Slice
 from curator.pipeline.plan import Operator, Target
 
-CALL_BYTES = 48 << 20  # no call takes more than this, unless one row is more
 CHUNK_BYTES = 32 << 20  # a worker sends a part of its answer when it has this much
 FIRST_READ_BYTES = 8 << 20  # what a source is expected to send before it has sent anything
 

@@ -180,8 +180,10 @@ class SpoolWriter(Writer):
     def _write_segments(self) -> None:
         if self._output is None:
             self._output = self.folder.open_file(self.name, "wb")
-        for (shard, kind, _), tables in sorted(self._waiting.items(), key=lambda item: item[0][:2]):
-            table, at = pa.concat_tables(tables).combine_chunks(), self._output.tell()
+        for key in sorted(self._waiting, key=lambda key: key[:2]):
+            shard, kind, _ = key
+            # once, not beside what it was joined of
+            table, at = pa.concat_tables(self._waiting.pop(key)).combine_chunks(), self._output.tell()
             encoded = pa.BufferOutputStream()
             with pa.ipc.new_file(encoded, table.schema, options=_WRITE) as writer:
                 writer.write_table(table,

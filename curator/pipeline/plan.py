@@ -123,6 +123,10 @@ class Operator:
         return self.steps[0].stage.batch_size
 
     @cached_property
+    def batch_bytes(self) -> int:
+        return self.steps[0].stage.batch_bytes
+
+    @cached_property
     def timeout_s(self) -> float | None:
         """The longest that one `process` call of a step may take; None if a step has no limit."""
         limits = [s.stage.timeout_s for s in self.steps if s.stage.timeout_s is not None]

@@ -27,7 +27,8 @@ class Drop(Stage):
     that rule; `false` is a condition that drops nothing.
     """
 
-    batch_size = 256  # a call of DuckDB costs as much as some hundred rows
+    batch_size = 256  # a call of DuckDB costs as much as some hundred rows,
+    batch_bytes = 8 << 20  # and nothing beside the copy of rows with files in them, which would be held
 
     conditions: dict[str, str] = field(default_factory=dict)
     rules: str | list[str] | None = None

@@ -35,7 +35,7 @@ from curator.api.stage import (
     Writer,
     WrittenFile,
 )
-from curator.engine.parts import CALL_BYTES, CHUNK_BYTES
+from curator.engine.parts import CHUNK_BYTES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restored, Slice
 from curator.io.failed import WHY, FromFailed, killed
 from curator.io.files.folder import Folder
@@ -225,15 +225,15 @@ class Runner:
                 yield
 
     def _feed(self, step: WorkingStep, batch: Batch) -> Iterator[None]:
-        """Give rows to a later step, in batches of its size, or of as many rows as `CALL_BYTES` are."""
+        """Give rows to a later step, in batches of its size, or of as many rows as `batch_bytes` are."""
         nbytes = batch.nbytes
-        if step.waiting.nbytes + nbytes > CALL_BYTES:
+        if step.waiting.nbytes + nbytes > step.stage.batch_bytes:
             yield from self._drain(step)
         step.waiting.add(batch, nbytes)
         del batch
         size = step.size
         # The steps before this one may work on a few rows at a time; a call has a price of its own.
-        rows, most = (JOIN_ROWS, JOIN_BYTES) if size is None else (size, CALL_BYTES)
+        rows, most = (JOIN_ROWS, JOIN_BYTES) if size is None else (size, step.stage.batch_bytes)
         if step.waiting.rows >= rows or step.waiting.nbytes > most:
             yield from self._drain(step, full=size is not None)
 
@@ -242,7 +242,7 @@ class Runner:
         waiting, step.waiting = step.waiting, Waiting()
         # More than one only where a step answered so much at once. A few rows at a time stay in the cache,
         # and so does what is made of them on their way through the steps behind.
-        calls = ceil(waiting.nbytes / (PART_BYTES if step.size is None else CALL_BYTES))
+        calls = ceil(waiting.nbytes / (PART_BYTES if step.size is None else step.stage.batch_bytes))
         for one in joined(waiting.batches):
             done = 0
             for some in step.cut(one, ceil(len(one) / calls) if calls > 1 else None, full):
@@ -409,7 +409,7 @@ class Runner:
             if step not in writers:
                 writers[step] = self.steps[step].stage.open(call.infos[unit].name)
             began = perf_counter()
-            for batch in joined(batches):
+            for batch in together(batches):
                 bring_for(batch.rows.schema)
                 writers[step].write(batch)
                 counts = self.answer.count(unit, step)

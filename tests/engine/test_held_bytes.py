@@ -3,19 +3,20 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from curator import Batch, Context, Outputs, Source, Stage, stage
+from curator import Batch, Context, Outputs, Sink, Source, Stage, stage
 from curator.api.stage import SIDE_OUTPUTS, Reduce, SourceRange, Unit
 from curator.engine.protocol import Call, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
 from curator.io.spool import Shard
 from curator.pipeline.plan import Operator, Step, Target
+from curator.stages import Drop
 from curator.worker.runner import Runner
 
 MB = 1 << 20
@@ -202,7 +203,6 @@ def test_what_waits_to_leave_is_not_held_twice(monkeypatch):
 def test_rows_that_wait_for_a_full_batch_are_bounded_in_bytes(monkeypatch, size, answered, sizes):
     """A step makes 30 rows of 4 MB from little, `answered` at a time, and no call of the next may have more than 12 MB; one
     that leaves its size to the engine gets some 8 MB at a time."""
-    monkeypatch.setattr("curator.worker.runner.CALL_BYTES", 3 * PART_BYTES + MB)
     seen = []
 
     @stage(adds={"blob": pa.string()})
@@ -216,10 +216,41 @@ def test_rows_that_wait_for_a_full_batch_are_bounded_in_bytes(monkeypatch, size,
         seen.append(len(batch))
         return batch.without(["blob"])
 
+    monkeypatch.setattr(measures, "batch_bytes", 3 * PART_BYTES + MB, raising=False)
     held, rows = most_held(runner(grows, measures), process(given(30)))
     assert rows == 30
     assert seen == sizes
     assert held < (3 + 3 + answered * 2) * PART_BYTES + 8 * MB
+
+
+def test_rules_over_rows_with_files_in_them_hold_few_of_these():
+    """Of 60 files of 4 MB half are dropped, and some 8 MB are asked about at a time, though `drop` takes 256 small rows."""
+    @stage(adds={"blob": pa.string(), "n": pa.int64()})
+    def grows(batch):
+        for row in range(len(batch)):
+            yield batch.slice(row, row + 1).with_columns({"blob": blobs(), "n": [row]})
+
+    held, rows = most_held(runner(grows, Drop(conditions={"odd": "n % 2 = 1"})), process(given(PARTS)))
+    assert rows == PARTS
+    assert held < 8 * MB + 8 * MB + 8 * PART_BYTES
+
+
+def test_a_sink_joins_few_of_the_rows_of_a_call_at_a_time():
+    """It is given 60 batches of 4 MB, and its writer has done with each before the next is made."""
+    wrote = []
+
+    @dataclass(kw_only=True)
+    class Counts(Sink):
+        def open(self, name):
+            return SimpleNamespace(write=lambda batch: wrote.append(batch.column("id")), abort=lambda: None)
+
+    blob = pa.array(["x" * PART_BYTES])
+    batches = [Batch(pa.table({"id": [str(n)], "source": ["s"], "blob": blob, "_unit": pa.array([0], pa.int32())})) for n in range(PARTS)]
+    call = process([Slice(Ref(batch, 1, PART_BYTES), 0, 0, 0, 1) for batch in batches])
+    held, _ = most_held(runner(Counts(), kind="sink"), replace(call, infos=read().infos))
+    assert [record for some in wrote for record in some] == [str(n) for n in range(PARTS)]
+    assert len(wrote) == PARTS / 2
+    assert held < 3 * PART_BYTES
 
 
 def test_small_rows_come_in_batches_of_the_size_that_was_asked_for():

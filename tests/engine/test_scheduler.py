@@ -115,6 +115,22 @@ def test_a_batch_size_is_kept_to_while_more_may_come_and_not_at_the_end():
     assert harness.call_of(1).rows == 16
 
 
+def test_a_batch_is_whole_when_it_has_as_many_bytes_as_the_stage_takes(monkeypatch):
+    stage = make_stage(batch_size=64)
+    monkeypatch.setattr(stage, "batch_bytes", 8 << 20, raising=False)
+    harness = Harness(stage, cpus=4)
+    call = harness.call_of(SOURCE)
+    harness.tell(Emitted(call.id, harness.output(0, [f"0.{i}" for i in range(7)], row_bytes=1 << 20)))
+    harness.all_ready()
+    assert not harness.calls_of(1), "more may come"
+    harness.tell(Emitted(call.id, harness.output(0, [f"0.{i}" for i in range(7, 20)], row_bytes=1 << 20)))
+    harness.all_ready()
+    assert [call.rows for call in harness.calls_of(1)] == [8, 8]
+    for call in harness.calls_of(1):
+        harness.passes(call)
+    assert not harness.calls_of(1), "4 rows wait"
+
+
 def test_a_batch_is_not_waited_for_when_it_is_itself_in_the_way():
     """The source has no room for what it would send, because of the rows that wait for it."""
     harness = Harness(make_stage(batch_size=64), cpus=4, budget=20_000)
