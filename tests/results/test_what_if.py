@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from curator import CuratorError, RecipeError, load
 from curator.results import RunOutput
 from curator.results.edits import with_rules
-from curator.results.what_if import what_if
+from curator.results.what_if import Share, what_if
 from curator.results.what_if_text import show_what_if
 
 N = 400
@@ -198,3 +199,13 @@ def test_the_command_answers_as_json(looked):
     assert answer["edits"][0]["stage"] == "third"
     assert {row["stage"] for row in answer["funnel"]} == set(looked[1].order())
     assert CliRunner().invoke(main, ["what-if", looked[1].folder.uri, "--set", "steps.third.odd"]).exit_code == 2
+
+
+def test_records_of_a_source_each_are_told_by_it_in_the_examples_alone(looked):
+    output = io.StringIO()
+    answer = what_if(looked[1], {"steps.third.new": "a > 95"})
+    lost = [{"id": "x", "before": "written", "after": "dropped", "source": "photos/cat.jpg"}]
+    sources = [Share(f"photos/{name}.jpg", 0, 1) for name in ("cat", "dog")]
+    show_what_if(replace(answer, lost=lost, by={"source": sources}), output)
+    assert "x  photos/cat.jpg" in output.getvalue()
+    assert "dog" not in output.getvalue()

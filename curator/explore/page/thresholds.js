@@ -171,6 +171,7 @@ class RuleCard {
       const data = await ask("histogram", { filter: asked(), rule: { stage: this.rule.stage, reason: this.rule.reason, at: this.at } });
       if (threshold !== this.rule.thresholds[this.at]) return undefined;
       this.data = data;
+      this.chart.element.hidden = Boolean(data.empty); // what it shows is of another filter
       if (data.empty) this.says.textContent = `Nothing to show: ${data.empty}.`;
       else {
         this.chart.show(data);
