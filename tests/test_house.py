@@ -167,11 +167,11 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2052,
+    "api": 2057,
     "machine": 433,
     "io": 4508,
     "io/tables": 1818,
-    "sql": 507,
+    "sql": 514,
     "registry": 398,
     "models": 1174,
     "ngrams": 371,
@@ -180,14 +180,14 @@ LINES = {
     "engine": 3897,
     "recipe": 1507,
     "worker": 2191,
-    "observe": 2983,
+    "observe": 2976,
     "testing": 1276,
     "runtime": 1094,
     "run": 3264,
     "explore": 1475,
-    "results": 2293,
-    "trial": 990,
-    "cli": 1277,
+    "results": 2289,
+    "trial": 991,
+    "cli": 1284,
     ".": 202,
 }
 
@@ -204,8 +204,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13591
-    assert sum(LINES.values()) <= 37259
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13596
+    assert sum(LINES.values()) <= 37268
 
 
 def test_nothing_names_a_machine():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator import sql
-from curator.sql.thresholds import moved, thresholds
+from curator.sql.thresholds import moved, only_threshold, thresholds
 
 
 @pytest.mark.parametrize(("condition", "expected"), [
@@ -23,6 +23,14 @@ from curator.sql.thresholds import moved, thresholds
 ])
 def test_every_comparison_with_a_number_is_a_threshold(condition, expected):
     assert [(t.measure, t.operator, t.value) for t in thresholds(condition)] == expected
+
+
+@pytest.mark.parametrize(("condition", "column"), [
+    ("words<50", "words"), ("(50 > words)", "words"), ('"a b" >= 2', "a b"), ("NOT words < 50", None), ("words < 50 OR n = 1", None),
+    ("n BETWEEN 1 AND 2", None), ("abs(n) < 1", None), ("(n < 5) < 2", None)])
+def test_a_condition_that_is_one_comparison_is_told_from_others(condition, column):
+    found = only_threshold(condition)
+    assert (found.column if found else None) == column
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["<", "<=", ">", ">="]),

@@ -97,6 +97,11 @@ def shorten(text: str, width: int, keep_end: bool = False) -> str:
     return line[:max(0, width - 3 - tail)] + "..." + line[len(line) - tail:]
 
 
+def printable(text: str) -> str:
+    """A text of whatever origin without what a terminal would obey."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def listing(names: Iterable[object], most: int = 5) -> str:
     """`a, b, c and 4 more`."""
     names = [str(name) for name in names]

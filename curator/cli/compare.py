@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from curator.api.format import printable
 from curator.cli.failures import shown
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def told(answer: Comparison, everything: bool) -> Iterator[str]:
     if answer.recipe:
         yield "recipe"
         for line in _some(answer.recipe, LINES, everything):
-            yield "  " + "".join(c if c.isprintable() else " " for c in line[:200])
+            yield "  " + printable(line[:200])
     if answer.code:
         yield "code"
         yield from (f"  {shown(name, 40)}: {a} -> {b}" for name, (a, b) in answer.code.items())

@@ -68,6 +68,6 @@ def _again(folder: str, script: bool, stage: str = "", error: str = "") -> str:
 
 def shown(text: str, most: int) -> str:
     """A text of whatever origin on one line of a terminal."""
-    from curator.api.format import shorten
+    from curator.api.format import printable, shorten
 
-    return shorten("".join(c if c.isprintable() else " " for c in text), most)
+    return shorten(printable(text), most)

@@ -51,13 +51,19 @@ def _reads(recipe: str, inputs: tuple[str, ...]) -> dict[str, str]:
     from curator.pipeline.formats import TABLES, format_of
     from curator.recipe import recipe_text
 
-    paths = json.dumps(list(inputs) if len(inputs) > 1 else inputs[0])
-    read = (yaml.safe_load(recipe_text(recipe)) or {}).get("read")
+    paths = list(inputs) if len(inputs) > 1 else inputs[0]
+    by_path = {"read.path": json.dumps(paths)}
+    try:
+        read = yaml.safe_load(recipe_text(recipe))["read"]
+    except (yaml.YAMLError, TypeError, KeyError):  # no recipe: loading it says what is wrong, and where
+        return by_path
     if isinstance(read, list):
         raise CuratorError(f"{recipe} has {len(read)} readers, so it is not clear which one reads "
                            f"{inputs[0]}: use --set read[0].path=… and so on")
-    name = read if isinstance(read, str) else next(iter(read or {}), "")
-    found = format_of(inputs[0])
-    if name in TABLES and found in TABLES and found != name:
-        return {"read": f"{{{found}: {{path: {paths}}}}}"}
-    return {"read.path": paths}
+    steps = read if isinstance(read, dict) else {read: None}
+    name, found = next((key for key in steps if key != "with"), ""), format_of(inputs[0])
+    if name not in TABLES or found not in TABLES or found == name:
+        return by_path
+    given = steps[name] if isinstance(steps[name], dict) else {}
+    others = {key: value for key, value in steps.items() if key != name}
+    return {"read": json.dumps({found: {**given, "path": paths}, **others})}

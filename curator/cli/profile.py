@@ -56,11 +56,11 @@ def call(file: str, times: int) -> None:
 
     For a debugger, another profiler, or to try a change of its code.
     """
-    from curator.trial.calls import call_again, stage_of
+    from curator.trial.calls import call_again, recorded
     from curator.worker.imports import hold_back
 
     hold_back()
-    stage, batches = stage_of(file)
+    stage, batches = recorded(file)
     if not batches:
         raise CuratorError(f"{file} holds no call")
     click.echo(f"{stage.name}: {plural(len(batches), 'call')}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from dataclasses import replace
 from typing import Any
@@ -9,15 +10,20 @@ from typing import Any
 import pyarrow as pa
 
 from curator.api.errors import RecipeError, RunStopped
+from curator.api.stage import Source
 from curator.io.tables.parquet import ToParquet
+from curator.pipeline.checkpoint import payloads
+from curator.pipeline.contracts import check_contracts
 from curator.pipeline.graph import Graph
 from curator.results import RunOutput
+from curator.results.places import UNIT
 from curator.run.run import Result, run
 
 
 def collect(pipeline: Graph, **options: Any) -> pa.Table:
     """Run a pipeline that has no sink, and give what it makes as a table, in the order of its input as far as
-    stages keep it. `options`: of `curator.run.run.run`.
+    stages keep it. `options`: of `curator.run.run.run`. Where no row comes out, the table has the columns
+    that are known; of those whose type is not known it is null.
 
     Everything lies in a temporary folder until it is read, so it has to fit into memory and on disk once.
 
@@ -27,7 +33,7 @@ def collect(pipeline: Graph, **options: Any) -> pa.Table:
     """
     with tempfile.TemporaryDirectory(prefix="curator-collect-") as folder:
         result = _run(pipeline, folder, options)
-        return _table(result)
+        return _table(result, pipeline)
 
 
 def count(pipeline: Graph, **options: Any) -> Result:
@@ -50,11 +56,27 @@ def _run(pipeline: Graph, folder: str, options: dict[str, Any]) -> Result:
     return result
 
 
-def _table(result: Result) -> pa.Table:
+def _table(result: Result, pipeline: Graph) -> pa.Table:
     import pyarrow.parquet as pq
 
     out = RunOutput.open(result.out)
-    files = sorted(out.folder.path_of(path) for place in out.places if place.kind == "data"
-                   for path in place.files)
+    units = [unit.key for node in pipeline.nodes() if isinstance(node.stage, Source)
+             for unit in node.stage.units()]
+    order = {key: at for at, key in enumerate(units)}  # behind a barrier there are other units
+
+    def place_of(path: str) -> tuple[int, str]:
+        found = re.search(UNIT, path)
+        return order.get(found[1], len(order)) if found else len(order), path
+
+    files = sorted((out.path_of(path) for place in out.places if place.kind == "data"
+                    for path in place.files), key=place_of)
     tables = [pq.read_table(path, partitioning=None) for path in files]
-    return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    return pa.concat_tables(tables, promote_options="permissive") if tables else _empty(pipeline)
+
+
+def _empty(pipeline: Graph) -> pa.Table:
+    whole = pipeline.then(ToParquet())
+    known = check_contracts(whole.nodes(), whole.names(), {})[whole.sinks[0]] or {}
+    media = payloads(lasting=True) | payloads(lasting=False)
+    return pa.schema([(name, kind or pa.null()) for name, kind in known.items()
+                      if kind is not None or name not in media]).empty_table()

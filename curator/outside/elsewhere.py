@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
-from curator.api.stage import Context, Outputs, Reduce, Sink, Source, Stage, Stateful
+from curator.api.stage import Context, Reduce, Sink, Source, Stage, Stateful
 from curator.outside.memory import as_table
+from curator.worker.rows import parts
 
 
 class StageMap:
@@ -57,11 +58,9 @@ class StageMap:
 
 
 def _process(stage: Stage, batch: Batch) -> tuple[Batch, list[tuple[str, Batch]]]:
-    answer = stage.process(batch) if len(batch) else batch
-    parts = [answer] if isinstance(answer, (Batch, Outputs)) else list(answer)
     out, aside = [], []
-    for part in parts:
-        for port, rows in (part if isinstance(part, Outputs) else Outputs(out=part)).items():
+    for part in parts(stage.process(batch) if len(batch) else batch):
+        for port, rows in part.items():
             (out if port == "out" else aside).append(rows if port == "out" else (port, rows))
     return (Batch.concat(out) if out else batch.slice(0, 0)), aside
 

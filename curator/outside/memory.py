@@ -2,7 +2,8 @@
 
 A worker is another process, so what is read lies in a Parquet file in a folder of this user below the
 system's temporary one, named by its content: the same rows have the same ids and are not done again by a run
-that continues. The file goes when the last process that reads it ends.
+that continues. The file goes when the last process that reads it ends; what a process left that was killed
+goes when the next one begins.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ def _file(table: pa.Table, id_column: str) -> Path:
 
     folder = Path(tempfile.gettempdir()) / f"curator-tables-{getpass.getuser()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    if folder.lstat().st_uid != os.getuid():
         raise InputError(f"{folder} belongs to another user: set TMPDIR to a folder of your own")
-    digest = _digest(table)
+    digest = _digest(table, id_column)
     if id_column not in table.column_names:
         ids = [f"{digest[:12]}-{row}" for row in range(table.num_rows)]
         table = table.append_column(id_column, pa.array(ids, pa.string()))
@@ -87,6 +88,7 @@ def _file(table: pa.Table, id_column: str) -> Path:
         _used[path] = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(_used[path], fcntl.LOCK_SH)
         atexit.register(_remove, path, os.getpid())
+        _remove_left(folder)
     if not path.exists():
         rows = max(1, table.num_rows * GROUP_BYTES // max(1, table.nbytes))
         partial = path.with_suffix(f".{os.getpid()}")
@@ -96,9 +98,9 @@ def _file(table: pa.Table, id_column: str) -> Path:
     return path
 
 
-def _digest(table: pa.Table) -> str:
-    """Of the rows and types, however they lie in memory."""
-    hashed = hashlib.blake2b(str(table.schema.remove_metadata()).encode(), digest_size=16)
+def _digest(table: pa.Table, id_column: str) -> str:
+    """Of the rows and types, however they lie in memory, and the name of the column for ids."""
+    hashed = hashlib.blake2b(f"{id_column}\n{table.schema.remove_metadata()}".encode(), digest_size=16)
     with pa.ipc.new_stream(_Hash(hashed), table.schema.remove_metadata()) as writer:
         for batch in table.combine_chunks().to_batches():
             writer.write_batch(batch)
@@ -122,6 +124,16 @@ class _Hash:
 
     def close(self) -> None:
         self.closed = True
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove the files that no process has a lock on any more. The locks themselves stay: another process may
+    wait for one."""
+    for path in folder.iterdir():
+        if path.suffix != ".lock":
+            with contextlib.suppress(OSError), path.with_suffix(".lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
 
 def _remove(path: Path, pid: int) -> None:

@@ -18,6 +18,7 @@ Kind = Literal["data", "dropped", "duplicate", "failed", "clusters"]
 KINDS: tuple[str, ...] = (DATA, *SIDE_OUTPUTS, CLUSTERS)
 FORMATS = {".parquet": "parquet", ".jsonl": "jsonl", ".csv": "csv", ".tsv": "csv", ".tab": "csv",
            ".tar": "webdataset"}
+UNIT = r"part-([0-9a-f]{16})-"  # in the name of a file: the key of its unit
 TRIES = 3  # a run that goes on makes one file of some of its ledger while they are read
 
 _Of = tuple[str, str, bool]  # kind, stage, and whether it is evidence
@@ -71,9 +72,7 @@ def find_places(folder: Folder, order: Sequence[str], running: bool) -> tuple[Pl
 def _named(folder: Folder) -> dict[_Of, dict[str, int]]:
     """The files that the ledgers name, each with its rows."""
     found: dict[_Of, dict[str, int]] = {}
-    own, named, number = folder.sub(RUN), FOLDER, 1
-    while number == 1 or own.exists(named):
-        ledger = LedgerFiles(own.sub(named))
+    for ledger in ledgers(folder):
         for _, _, line in ledger.units():
             if not is_marked(line):
                 for of, path, rows in _files_of(to_record(line)):
@@ -82,9 +81,16 @@ def _named(folder: Folder) -> dict[_Of, dict[str, int]]:
             kind, _, rest = path.partition("/")
             if kind == "failed" and "/" in rest and folder.exists(path):
                 found.setdefault(("failed", rest.partition("/")[0], True), {})[path] = 0
+    return found
+
+
+def ledgers(folder: Folder) -> Iterator[LedgerFiles]:
+    """The ledger of each phase of a run. The units of the first one are those of its sources."""
+    own, named, number = folder.sub(RUN), FOLDER, 1
+    while number == 1 or own.exists(named):
+        yield LedgerFiles(own.sub(named))
         number += 1
         named = f"{FOLDER}-{number}"
-    return found
 
 
 def _files_of(record: Record) -> Iterator[tuple[_Of, str, int]]:

@@ -62,7 +62,7 @@ class Question:
         if not (own or passed or place.stage in self.after) or self._is_twin(place):
             return
         if why := self._unknown(place, passed + [place.stage] * own, own):
-            self.notes.append(f"{place.rows:,} records {_spoken(place)}: {why}, so it is not told whether "
+            self.notes.append(f"{place.rows:,} records {spoken(place)}: {why}, so it is not told whether "
                               "they would end elsewhere")
             return
         cases = [self._cases(stage, "") for stage in passed]
@@ -150,6 +150,6 @@ class Question:
                    reason or "" if place.kind == "dropped" else "")
 
 
-def _spoken(place: Place) -> str:
+def spoken(place: Place) -> str:
     """`written by to_parquet`."""
     return f"{'written' if place.kind == 'data' else place.kind} by {place.stage}"

@@ -8,7 +8,6 @@ changed.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -21,12 +20,13 @@ from curator.io.media.webdataset import WebDataset
 from curator.io.tables.jsonl import Jsonl
 from curator.io.tables.parquet import Parquet
 from curator.pipeline.graph import End, Graph, Node
+from curator.pipeline.layout import without_path
 from curator.pipeline.plan import make_plan
 from curator.results.edits import Edit, edited
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
 from curator.results.places import Place
-from curator.results.questions import Question
+from curator.results.questions import Question, spoken
 from curator.results.what_if import Answer
 
 ASIDE = {"dropped": ("reason",), "duplicate": ("duplicate_of", "similarity", "cluster"),
@@ -121,8 +121,8 @@ class _Rows:
                 raise CuratorError(f"{place.stage} is also reached by records that did not come through "
                                    f"{self.step}, and they are not told apart. {INSTEAD}")
             if place.format not in SOURCES:
-                raise CuratorError(f"{_spoken(place)} were written as {place.format}, which does not give "
-                                   f"back what they were. {INSTEAD}")
+                raise CuratorError(f"the records {spoken(place)} were written as {place.format}, which "
+                                   f"does not give back what they were. {INSTEAD}")
         for name in (n for n in self.flow.order if self.step in self.flow.above[n]):
             if self.out.stage(name)["made"] or self.out.stage(name)["absorbed"]:
                 raise CuratorError(f"{name}, behind {self.step}, makes records of others, so that those that "
@@ -165,11 +165,11 @@ class _Rows:
         """Refuse rows that have not all the columns as they were."""
         for column, name in self.flow.changes(self._behind(place), self.columns).items():
             raise CuratorError(f"{name}, behind {self.step}, changes the column {column!r}, so what it was "
-                               f"is gone in {_spoken(place)}. {INSTEAD}")
+                               f"is gone in the records {spoken(place)}. {INSTEAD}")
         there = {*self.out.columns(place), *self._archived(place)}
         if missing := [column for column in self.columns if column not in there]:
-            raise CuratorError(f"{_spoken(place)} have not {listing(missing)}, which came to {self.step} "
-                               f"(`select`, or a stage behind it). {INSTEAD}")
+            raise CuratorError(f"the records {spoken(place)} have not {listing(missing)}, which came to "
+                               f"{self.step} (`select`, or a stage behind it). {INSTEAD}")
 
     def _archived(self, place: Place) -> tuple[str, ...]:
         """What reading archives gives back and the tables beside them do not have."""
@@ -234,8 +234,7 @@ def _from_there(graph: Graph, step: str, spared: list[str], sources: list[Source
         elif any(end.node in copies for end in node.inputs):
             stage = node.stage
             if node in graph.sinks and stage.path is not None:  # it lies in the run's folder, or elsewhere
-                stage = copy.copy(stage)
-                object.__setattr__(stage, "path", None)
+                stage = without_path(stage)
             stage = stage.with_(name=names[node])
             inputs = tuple(End(copies[end.node], end.port) for end in node.inputs)
             copies[node] = Node(stage, inputs, node.place)
@@ -244,7 +243,3 @@ def _from_there(graph: Graph, step: str, spared: list[str], sources: list[Source
                     if one in SIDE_OUTPUTS or one.partition("/")[2] in kept)
     return replace(graph, sinks=tuple(copies[sink] for sink in graph.sinks if sink in copies),
                    settings=replace(graph.settings, out=to, discard=discard))
-
-
-def _spoken(place: Place) -> str:
-    return f"the records {'written' if place.kind == 'data' else place.kind} by {place.stage}"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from curator.api.format import count, plural, short_path, shorten
+from curator.api.format import count, plural, printable, short_path, shorten
+from curator.observe.report.funnel import PLAIN_WIDTH, WIDTH_MAX
 from curator.results.what_if import Row, WhatIf
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH_MAX = 100
-PLAIN_WIDTH = 80
 MOVES_MAX = 12
 EXCERPT = 160
 
@@ -111,11 +110,11 @@ def _examples(answer: WhatIf) -> Iterator[Any]:
             values = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
                       for name, value in rest.items() if value is not None and not isinstance(value, str)]
             texts = [value for value in rest.values() if isinstance(value, str)]
-            named = "" if texts or not source else f"  {short_path(_plain(str(source)), 50)}"
-            yield _indented(2, shorten(_plain(str(record)), 200) + named)
+            named = "" if texts or not source else f"  {short_path(printable(str(source)), 50)}"
+            yield _indented(2, shorten(printable(str(record)), 200) + named)
             yield _indented(4, f"{before} -> {after}" + f" ({', '.join(values)})" * bool(values))
             if texts:
-                yield _indented(4, shorten(_plain(max(texts, key=len)), EXCERPT), "dim")
+                yield _indented(4, shorten(printable(max(texts, key=len)), EXCERPT), "dim")
 
 
 def _indented(by: int, text: str, style: str = "") -> Any:
@@ -123,11 +122,6 @@ def _indented(by: int, text: str, style: str = "") -> Any:
     from rich.text import Text
 
     return Padding(Text(text, style, overflow="fold"), (0, 0, 0, by))
-
-
-def _plain(text: str) -> str:
-    """Without what a terminal would obey."""
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _notes(answer: WhatIf) -> Iterator[str]:

@@ -51,6 +51,13 @@ def thresholds(condition: str) -> tuple[Threshold, ...]:
     return tuple(sorted(found, key=lambda one: one.start))
 
 
+def only_threshold(condition: str) -> Threshold | None:
+    """The comparison of a column with a number, where a condition is that and nothing else."""
+    columns_of(condition)
+    found = [one for one in _of(tree_of(condition), condition) if one.column is not None]
+    return found[0] if len(found) == 1 else None
+
+
 def moved(condition: str, threshold: Threshold, value: float) -> str:
     """The condition with another number at this place. A whole number is written without a point."""
     text = str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
-from curator.api.stage import Context, Outputs, Stage
+from curator.api.stage import Context, Stage
 from curator.io.spool import from_table, kind_of, to_table
 from curator.trial.sample import find
+from curator.worker.rows import parts
 
 BYTES_MAX = 256 << 20  # of batches that are kept
 
@@ -55,7 +56,7 @@ class RecordedCalls:
             Path(self.file.filename or "").unlink(missing_ok=True)
 
 
-def stage_of(path: str) -> tuple[Stage, list[Batch]]:
+def recorded(path: str) -> tuple[Stage, list[Batch]]:
     """The stage that was recorded, from the recipe beside its batches, and the batches.
 
     Raises:
@@ -82,14 +83,14 @@ def _batches(file: zipfile.ZipFile) -> Iterator[Batch]:
 def call_again(stage: Stage, batches: list[Batch], times: int = 1) -> Iterator[dict[str, object]]:
     """Calls a stage with recorded batches: for each call its rows in and out by port, seconds by the clock
     and of the processor. What it raises is raised."""
+    stage.setup_node(Context())
     stage.setup(Context())
     for batch in batches * times:
         began, cpu = perf_counter(), process_time()
-        answer = stage.process(batch)
-        parts = [answer] if isinstance(answer, (Batch, Outputs)) else list(answer)
+        made = list(parts(stage.process(batch)))
         seconds, cpu_s = perf_counter() - began, process_time() - cpu
         out: dict[str, int] = {}
-        for part in parts:
-            for port, rows in (part if isinstance(part, Outputs) else Outputs(out=part)).items():
+        for part in made:
+            for port, rows in part.items():
                 out[port] = out.get(port, 0) + len(rows)
         yield {"rows": len(batch), "out": out, "seconds": seconds, "cpu_s": cpu_s}

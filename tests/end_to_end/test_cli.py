@@ -85,6 +85,17 @@ def test_inputs_after_the_recipe_are_read_instead_of_its_own_by_the_reader_that_
     assert sorted(row["id"] for row in written(folder)) == ["x", "y"]
 
 
+def test_another_reader_of_tables_keeps_the_options_of_the_first_and_a_recipe_that_is_none_is_told(folder):
+    (folder / "x.csv").write_text("name,text\nn1,the long text of it\n")
+    (folder / "recipe.yaml").write_text(RECIPE.replace("{jsonl: {path: in/*.jsonl}}", "{jsonl: {path: in/*.jsonl, id_column: name}}"))
+    done = run("x.csv")
+    assert done.exit_code == 0, done.output
+    assert [row["id"] for row in written(folder)] == ["n1"]
+    (folder / "recipe.yaml").write_text("read: [")
+    done = curator("plan", "recipe.yaml", "x.csv")
+    assert (done.exit_code, "this is not YAML" in done.output) == (2, True)
+
+
 def test_plan_reads_nothing_and_says_what_would_run(folder):
     told = curator("plan", "recipe.yaml").output
     assert "reads 1 unit" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -51,8 +52,25 @@ def test_a_pipeline_without_a_sink_is_run_for_its_counts():
     assert (result.records["in"], result.records["written"], result.records["dropped"]) == (30, 20, 10)
 
 
-def test_rows_that_are_all_dropped_give_an_empty_table():
-    assert (read(ROWS) >> {"drop": {"all": "words >= 0"}}).collect(workers=0).num_rows == 0
+def test_rows_that_are_all_dropped_give_an_empty_table_with_their_columns():
+    made = (read(ROWS) >> {"map": {"double": "words * 2"}} >> {"drop": {"all": "words >= 0"}}).collect(workers=0)
+    assert made.num_rows == 0
+    assert {field.name: field.type for field in made.schema} == {
+        "id": pa.string(), "source": pa.string(), "text": pa.string(), "words": pa.int64(), "double": pa.int64()}
+
+
+def test_a_table_is_in_the_order_of_the_files_that_were_read(tmp_path):
+    for n in range(6):
+        (tmp_path / f"{n}.jsonl").write_text(f'{{"id": "{n}a"}}\n{{"id": "{n}b"}}\n')
+    made = read(str(tmp_path / "*.jsonl"), unit_bytes=1).collect(workers=0)
+    assert made.column("id").to_pylist() == [f"{n}{of}" for n in range(6) for of in "ab"]
+
+
+def test_ids_are_of_the_content_whatever_column_is_asked_for_first():
+    rows = [{"text": "the same rows twice"}]
+    for source in (from_memory(rows), from_memory(rows, id_column="doc")):
+        [batch] = [batch for unit in source.units() for batch in source.read(unit)]
+        assert source.path.rpartition("/")[2].startswith(batch.column("id")[0].removesuffix("-0"))
 
 
 def test_a_step_in_python_is_checked_as_one_of_a_recipe():
@@ -81,7 +99,18 @@ def test_the_file_goes_with_the_process():
     code = "from curator.outside.memory import from_memory; print(from_memory([{'gone': 'soon'}]).path)"
     path = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert path.endswith(".parquet")
-    assert not __import__("os").path.exists(path)
+    assert not os.path.exists(path)
+
+
+def test_what_a_killed_process_left_goes_with_the_next_one():
+    code = ("import os; from curator.outside.memory import from_memory; print(from_memory([{'left': 'behind'}]).path, flush=True); "
+            "os._exit(9)")
+    path = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+    assert os.path.exists(path)
+    mine = from_memory([{"begun": "afterwards"}]).path
+    from_memory([{"begun": "later still"}])
+    assert not os.path.exists(path)
+    assert os.path.exists(mine)
 
 
 @stage(needs={"text"}, adds={"length": pa.int64()})

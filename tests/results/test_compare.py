@@ -68,6 +68,13 @@ def test_another_text_and_other_scores_are_told(run):
     assert words.quantiles[0][1] == 5.5
 
 
+def test_lists_of_numbers_are_no_scores(run):
+    one, two = (run(out, text="text\", vector: \"[1.5::DOUBLE, 2.5]") for out in ("one", "two"))
+    found = compare(one, two)
+    assert [score.column for score in found.scores] == ["words"]
+    assert found.same == 4
+
+
 def test_other_input_is_told(run, tmp_path):
     one = run("one")
     give(tmp_path, "c", ["a new one"])

@@ -12,7 +12,7 @@ from curator import CuratorError, load
 from curator.cli.main import main
 from curator.io.spool import to_table
 from curator.recipe import dump
-from curator.trial.calls import RecordedCalls, call_again, stage_of
+from curator.trial.calls import RecordedCalls, call_again, recorded
 from curator.trial.profile import profile
 
 RECIPE = """
@@ -55,7 +55,7 @@ def test_recorded_calls_are_made_again_alone_with_the_same_batches(recipe, tmp_p
     pipeline, path = load(recipe), str(tmp_path / "drop.calls")
     with RecordedCalls(path, dump(pipeline), "drop") as kept:
         found = profile(pipeline, "drop", 100, kept)
-    stage, batches = stage_of(path)
+    stage, batches = recorded(path)
     assert sum(map(len, batches)) == found.rows
     assert found.recorded == len(batches)
     again = list(call_again(stage, batches, times=2))

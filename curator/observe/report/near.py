@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from curator.observe.report.sample import behind
-from curator.sql.thresholds import Threshold, thresholds
+from curator.sql.thresholds import Threshold, only_threshold
 
 NEAR_MAX = 3  # records that a rule nearly dropped,
 RULES_MAX = 6  # of so many rules, those that dropped most
@@ -25,11 +25,10 @@ class Near:
         rules.sort(key=lambda rule: -rule[0])
         self.marks: dict[tuple[str, str], Threshold] = {}
         for dropped, stage, reason, condition in rules[:RULES_MAX]:
-            found = thresholds(condition)
-            if dropped and len(found) == 1 and _is_all(condition, found[0]) and not any(
-                    found[0].column in later.get("columns", ()) or later["made"]
-                    for later in behind(stats, stage["name"])):
-                self.marks[stage["name"], reason] = found[0]
+            mark = only_threshold(condition) if dropped else None
+            if mark is not None and not any(mark.column in later.get("columns", ()) or later["made"]
+                                            for later in behind(stats, stage["name"])):
+                self.marks[stage["name"], reason] = mark
         self.columns = {mark.column for mark in self.marks.values()}
         self.near: dict[tuple[str, str], list[tuple[float, str, dict[str, Any]]]] = {}
 
@@ -42,9 +41,3 @@ class Near:
                 near.append((abs(value - mark.value), str(row.get("id")), row))
                 near.sort(key=lambda one: one[:2])
                 del near[NEAR_MAX:]
-
-
-def _is_all(condition: str, mark: Threshold) -> bool:
-    """Whether a condition is a column, a sign and a number, and nothing else."""
-    around = (condition[:mark.start] + condition[mark.stop:]).replace('"', "").split()
-    return mark.column is not None and around == [*mark.column.split(), mark.operator]

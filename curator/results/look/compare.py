@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curator.api.format import count, listing
-from curator.io.files.listing import RUN
 from curator.results.output import RunOutput
+from curator.results.places import ledgers
 from curator.results.tables import sql_name
-from curator.run.folder.ledger import FOLDER
-from curator.run.folder.ledger_files import LedgerFiles, is_marked, to_record
+from curator.run.folder.ledger_files import is_marked, to_record
 
 EXAMPLES = 10
 SAMPLE = 200_000  # records whose scores are compared one by one
@@ -119,8 +118,7 @@ def _inputs(one: RunOutput, two: RunOutput) -> dict[str, list[str]]:
 
 
 def _units(run: RunOutput) -> dict[str, tuple[str, ...]]:
-    ledger = LedgerFiles(run.folder.sub(RUN).sub(FOLDER))
-    records = (to_record(line) for _, _, line in ledger.units() if not is_marked(line))
+    records = (to_record(line) for _, _, line in next(ledgers(run.folder)).units() if not is_marked(line))
     return {record.unit: record.uris for record in records}
 
 
@@ -169,7 +167,7 @@ def _scores(first: Any, second: Any) -> Iterator[Score]:
     """The columns of numbers that both have."""
     kinds = [{row[0]: row[1] for row in db.execute("DESCRIBE records").fetchall()} for db in (first, second)]
     columns = [name for name, kind in kinds[0].items()
-               if kind.startswith(NUMBERS) and kinds[1].get(name, "").startswith(NUMBERS) and name[0] != "_"]
+               if _is_number(kind) and _is_number(kinds[1].get(name, "")) and name[0] != "_"]
     if not columns:
         return
     told = []
@@ -188,6 +186,10 @@ def _scores(first: Any, second: Any) -> Iterator[Score]:
     for at, name in enumerate(columns):
         yield Score(column=name, means=(told[0][2 * at], told[1][2 * at]), moved=moved[at],
                     quantiles=(told[0][2 * at + 1], told[1][2 * at + 1]))
+
+
+def _is_number(kind: str) -> bool:
+    return kind in NUMBERS or (kind.startswith("DECIMAL(") and kind.endswith(")"))
 
 
 # -- in one sentence -----------------------------------------------------------------------------------------

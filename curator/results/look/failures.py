@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from curator.api.errors import innermost
 from curator.results.output import RunOutput
-from curator.run.folder.ledger import FOLDER
-from curator.run.folder.ledger_files import LedgerFiles, to_record
+from curator.results.places import UNIT, ledgers
+from curator.run.folder.ledger_files import to_record, unit_of
 
 ERRORS_MAX = 200_000  # different messages that are looked at, the most frequent first
-UNIT = r"part-([0-9a-f]{16})-"  # in the name of a file: its unit
 # What differs between two messages that say the same; the first that fits counts.
 _FOLDED = (
     (re.compile(r"\b[a-zA-Z][\w+.-]*://[^\s'\"<>]*[^\s'\"<>.,:;)]"), "<url>"),
@@ -101,12 +100,11 @@ def _failure(stage: str, pattern: str, rows: list[tuple], labels: dict[str, str]
 def _labels(output: RunOutput, units: set[str]) -> dict[str, str]:
     """What people call units: the file that was read."""
     found: dict[str, str] = {}
-    own, name, number = output.folder.sub("_run"), FOLDER, 1
-    while units - found.keys() and (number == 1 or own.exists(name)):
-        for _, _, line in LedgerFiles(own.sub(name)).units():
-            if line[9:25].decode() in units:
+    for ledger in ledgers(output.folder):
+        for _, _, line in ledger.units():
+            if unit_of(line) in units:
                 record = to_record(line)
                 found[record.unit] = record.label
-        number += 1
-        name = f"{FOLDER}-{number}"
+        if units <= found.keys():
+            break
     return found

@@ -13,8 +13,9 @@ from curator.api.format import shorten
 from curator.io.files.listing import DATA
 from curator.observe.preview import StagePreview
 from curator.pipeline.graph import Graph
-from curator.results.look.failures import UNIT, own_line
+from curator.results.look.failures import own_line
 from curator.results.output import RunOutput
+from curator.results.places import UNIT
 from curator.results.tables import sql_name, sql_text
 from curator.trial.preview import Wanted, preview
 
