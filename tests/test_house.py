@@ -169,7 +169,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2057,
     "machine": 433,
-    "io": 4508,
+    "io": 4531,
     "io/tables": 1818,
     "sql": 514,
     "registry": 398,
@@ -180,14 +180,14 @@ LINES = {
     "engine": 3897,
     "recipe": 1507,
     "worker": 2191,
-    "observe": 2976,
+    "observe": 2963,
     "testing": 1276,
     "runtime": 1094,
-    "run": 3264,
-    "explore": 1475,
-    "results": 2289,
+    "run": 3260,
+    "explore": 1453,
+    "results": 2272,
     "trial": 991,
-    "cli": 1284,
+    "cli": 1278,
     ".": 202,
 }
 
@@ -204,8 +204,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 13596
-    assert sum(LINES.values()) <= 37268
+    assert sum(LINES[room] for room in SLIM_CORE) <= 13592
+    assert sum(LINES.values()) <= 37229
 
 
 def test_nothing_names_a_machine():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,16 +15,19 @@ if TYPE_CHECKING:
 EXITS = {"interrupted": 130, "terminated": 143}
 
 
-def shown(pipeline: Any, *, quiet: bool = False, stages: bool = False, **options: Any) -> Result:
-    """Run a pipeline with progress, and show the funnel; nothing with `quiet`. `options`: as `run` takes
-    them."""
+def run_and_show(pipeline: Any, *, quiet: bool = False, stages: bool = False,
+                 watch: Callable[[Mapping[str, Any]], None] | None = None, **options: Any) -> Result:
+    """Run a pipeline with progress, and show the funnel; nothing with `quiet`. `watch`: who is shown the run
+    as well; `options`: as `run` takes them."""
     from curator.observe.live.progress import Progress
     from curator.observe.report.funnel import show_funnel
     from curator.run.run import run
 
     progress = None if quiet else Progress(stages=stages)
+    tellers = [tell for tell in (progress and progress.update, watch) if tell]
     try:
-        result = run(pipeline, watch=progress.update if progress else None, **options)
+        result = run(pipeline, watch=(lambda shot: [tell(shot) for tell in tellers]) if tellers else None,
+                     **options)
     finally:
         if progress:
             progress.close()

@@ -11,7 +11,7 @@ import click
 
 from curator.api.errors import CuratorError, FirstError
 from curator.cli.compare import compare
-from curator.cli.ends import asked, end
+from curator.cli.ends import asked, end, run_and_show
 from curator.cli.explore import explore
 from curator.cli.failures import failures
 from curator.cli.lists import COMMANDS
@@ -109,31 +109,20 @@ def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: st
 
     Ends with 0 when every record was dealt with and no more failed than the recipe's max_failed allows.
     """
-    from curator.observe.live.progress import Progress
-    from curator.observe.report.funnel import show_funnel
     from curator.pipeline.layout import elsewhere
-    from curator.run.run import run as run_pipeline
 
     pipeline = load_recipe(recipe, settings, out, inputs)
     if not quiet and pipeline.settings.out is not None:
         for folder in elsewhere(pipeline):
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
-    progress = None if quiet else Progress(stages=stages)
     with served(str(pipeline.settings.out), dashboard) as board:
-        tellers = [tell for tell in (progress and progress.update, board and board.feed) if tell]
-        try:
-            result = run_pipeline(pipeline, workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
-                                  prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
-                                  replace=replace or (lambda lost: yes or asked(lost)),
-                                  metrics_port=metrics_port,
-                                  watch=(lambda shot: [tell(shot) for tell in tellers]) if tellers else None)
-        finally:
-            if progress:
-                progress.close()
+        result = run_and_show(pipeline, quiet=quiet, stages=stages, watch=board and board.feed,
+                              workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
+                              prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
+                              replace=replace or (lambda lost: yes or asked(lost)),
+                              metrics_port=metrics_port)
         if board:
             board.end(result.stats, END_S)
-    if not quiet:
-        show_funnel(result.stats)
     end(result)
 
 

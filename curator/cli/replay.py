@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from curator.cli.ends import end, shown
+from curator.cli.ends import end, run_and_show
 
 if TYPE_CHECKING:
     from curator.run.replay import Replay
@@ -39,7 +39,8 @@ def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe
     if stage is not None and not output.folder.exists(f"failed/{stage}"):
         output.stage(stage)  # it says which there are
     asked = Replay(stage=stage, error=error, keep_passed=keep_passed)
-    result = shown(load(recipe or output.recipe, {"out": folder}), quiet=quiet, workers=workers, replay=asked)
+    result = run_and_show(load(recipe or output.recipe, {"out": folder}), quiet=quiet, workers=workers,
+                          replay=asked)
     for line in told(asked, result.records["failed"], folder, result.ok):
         click.echo(line)
     end(result)

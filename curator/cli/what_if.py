@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from curator.api.errors import CuratorError
-from curator.cli.ends import asked, end, shown
+from curator.cli.ends import asked, end, run_and_show
 
 RULES = click.option("--rules", multiple=True, metavar="[STEP=]FILE",
                      help="A rule set (YAML) in place of all conditions of a drop step.")
@@ -56,7 +56,7 @@ def recut(folder: str, to: str, settings: tuple[str, ...], rules: tuple[str, ...
     made = prepare(*opened(folder, settings, rules), to)
     if not quiet:
         click.echo(made, err=True)
-    end(shown(made.pipeline, quiet=quiet, workers=workers, replace=lambda lost: yes or asked(lost)))
+    end(run_and_show(made.pipeline, quiet=quiet, workers=workers, replace=lambda lost: yes or asked(lost)))
 
 
 def opened(folder: str, settings: tuple[str, ...], rules: tuple[str, ...]):

@@ -1,1 +1,1 @@
-"""A page in the browser over what a run wrote: scores, thresholds and records, to decide by looking."""
+"""Pages in the browser, by one server: over what a run wrote, and of a run while it works."""

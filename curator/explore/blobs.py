@@ -1,4 +1,4 @@
-"""Bytes of a record for the browser: what they are by how they begin, where they lie, and pieces of them."""
+"""Bytes of a record for the browser: where they lie, and pieces of them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from curator.api.errors import CuratorError, InputError
+from curator.io.media.types import HEAD_BYTES, media_type
 
-HEAD_BYTES = 64
-PLAIN = "application/octet-stream"
 KEPT_BYTES = 128 << 20  # of values of columns that a player asks for piece by piece
 VALUE_BYTES = 512 << 20  # the largest value of a column that is read
-_STARTS = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png", b"GIF87a": "image/gif",
-           b"GIF89a": "image/gif", b"fLaC": "audio/flac", b"OggS": "audio/ogg", b"ID3": "audio/mpeg",
-           b"\xff\xfb": "audio/mpeg", b"\xff\xf3": "audio/mpeg", b"\xff\xf2": "audio/mpeg",
-           b"\xff\xf1": "audio/aac", b"\xff\xf9": "audio/aac", b"\x1aE\xdf\xa3": "video/webm"}
-_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
-_BRANDS = {b"avif": "image/avif", b"avis": "image/avif", b"M4A ": "audio/mp4", b"qt  ": "video/mp4"}
-
-
-def media_type(head: bytes) -> str:
-    """What a browser may show these bytes as: a picture, a sound or a film, by how they begin. All else is
-    plain bytes to it, SVG and HTML too, since they may hold scripts."""
-    if head[:4] == b"RIFF":
-        return _RIFF.get(head[8:12], PLAIN)
-    if head[4:8] == b"ftyp":
-        return _BRANDS.get(head[8:12], "video/mp4")
-    return next((kind for start, kind in _STARTS.items() if head.startswith(start)), PLAIN)
 
 
 @dataclass(frozen=True)

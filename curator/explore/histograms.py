@@ -7,8 +7,9 @@ from typing import Any
 
 from curator import sql
 from curator.api.errors import CuratorError
-from curator.explore.records import Records, text
+from curator.explore.records import Records
 from curator.explore.rules import FAR, Rules, RunRule
+from curator.results.tables import sql_text
 from curator.sql.thresholds import moved
 
 BINS = 480
@@ -121,8 +122,9 @@ def group_of(records: Records, rules: Rules, rule: RunRule | None, at: int) -> s
         later = [_true(records, other.when) for other in rules.after(rule)]
         caught = " OR ".join(later) or "false"
     return (f"CASE WHEN _place = 'data' THEN CASE WHEN {kept} THEN 1 ELSE 0 END "
-            f"WHEN _place = 'dropped' AND _stage = {text(rule.stage)} AND reason = {text(rule.reason)} "
-            f"THEN CASE WHEN {fixed} THEN 2 WHEN {caught} THEN 4 ELSE 3 END ELSE 5 END")
+            f"WHEN _place = 'dropped' AND _stage = {sql_text(rule.stage)} AND "
+            f"reason = {sql_text(rule.reason)} THEN "
+            f"CASE WHEN {fixed} THEN 2 WHEN {caught} THEN 4 ELSE 3 END ELSE 5 END")
 
 
 def _ends(records: Records, rule: RunRule | None, at: int) -> tuple[str, str]:

@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from curator.api.errors import CuratorError
-from curator.explore.blobs import HEAD_BYTES, PLAIN, media_type
 from curator.explore.histograms import group_of, measure_of
-from curator.explore.records import Records, quoted
+from curator.explore.records import Records
 from curator.explore.rules import Rules
+from curator.io.media.types import HEAD_BYTES, PLAIN, media_type
+from curator.results.tables import sql_name
 
 ROWS_MAX = 200
 EXCERPT = 600  # characters
 TEXT_CHARS = 200_000  # of a text of one record
 RELATED = 12  # records that are shown of those that belong to one
+BY = "_by"  # the value that a query orders by: named as no column of a run is
 IDENTITY = ("_place", "_stage", "_file")
 BRIEF = ("id", *IDENTITY, "reason", "duplicate_of", "similarity", "error", "source", "key", "url", "title",
          "language", "extension", "duration", "parent", "start_s", "end_s")
@@ -42,8 +44,8 @@ def page(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, Any
         behind, asked = _behind(value, name, descending, records.types.get(given.get("sort") or "", ""))
         where, values = f"{where} AND ({behind})", [*values, *asked]
     keys = records.ask(
-        f"SELECT v, id, {', '.join(IDENTITY)} FROM (SELECT *, {by} AS v FROM records) WHERE {where} "
-        f"ORDER BY v {'DESC' if descending else 'ASC'} NULLS LAST, id, {', '.join(IDENTITY)} "
+        f"SELECT {BY}, id, {', '.join(IDENTITY)} FROM (SELECT *, {by} AS {BY} FROM records) WHERE {where} "
+        f"ORDER BY {BY} {'DESC' if descending else 'ASC'} NULLS LAST, id, {', '.join(IDENTITY)} "
         f"LIMIT {limit + 1 + skip}", values)[skip:]
     more, keys = keys[limit:], keys[:limit]
     rows = _brief(records, rules, keys, by, given.get("sort"))
@@ -54,11 +56,13 @@ def _behind(value: Any, name: str, descending: bool, kind: str) -> tuple[str, li
     """What comes from a key on, as SQL. NaN is greater than any number, which the statistics of Parquet files
     do not know: it is asked for by itself."""
     if value is None:
-        return "v IS NULL AND id >= ?", [name]
+        return f"{BY} IS NULL AND id >= ?", [name]
     if isinstance(value, float) and math.isnan(value):
-        return f"v IS NULL OR (isnan(v) AND id >= ?){' OR NOT isnan(v)' if descending else ''}", [name]
-    nans = " OR isnan(v)" if kind in ("FLOAT", "DOUBLE") and not descending else ""
-    return f"v {'<' if descending else '>'} ? OR v IS NULL OR (v = ? AND id >= ?){nans}", [value, value, name]
+        rest = f" OR NOT isnan({BY})" if descending else ""
+        return f"{BY} IS NULL OR (isnan({BY}) AND id >= ?){rest}", [name]
+    nans = f" OR isnan({BY})" if kind in ("FLOAT", "DOUBLE") and not descending else ""
+    behind = f"{BY} {'<' if descending else '>'} ? OR {BY} IS NULL OR ({BY} = ? AND id >= ?){nans}"
+    return behind, [value, value, name]
 
 
 def _key(text: Any) -> tuple[Any, str, int]:
@@ -99,9 +103,10 @@ def near(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, Any
     for side, operator, way in (("below", "<" if equal_is_above else "<=", "DESC"),
                                 ("above", ">=" if equal_is_above else ">", "ASC")):
         keys = records.ask(
-            f"SELECT v, id, {', '.join(IDENTITY)} FROM (SELECT *, TRY({measure}) AS v, "
-            f"{group_of(records, rules, rule, at)} AS g FROM records WHERE {where}) WHERE g IN (1, 3, 4) AND "
-            f"v {operator} ? ORDER BY v {way}, id LIMIT {limit}", [*values, value])
+            f"SELECT {BY}, id, {', '.join(IDENTITY)} FROM (SELECT *, TRY({measure}) AS {BY}, "
+            f"{group_of(records, rules, rule, at)} AS _group FROM records WHERE {where}) "
+            f"WHERE _group IN (1, 3, 4) AND {BY} {operator} ? ORDER BY {BY} {way}, id LIMIT {limit}",
+            [*values, value])
         found[side] = _brief(records, rules, keys, f"TRY({measure})")
     return found
 
@@ -119,7 +124,7 @@ def _brief(records: Records, rules: Rules, keys: Sequence[tuple], value: str = "
     parts = [_short(records, c) for c in shown]
     if text:
         shown.append("_text")
-        parts.append(f"substr(CAST({quoted(text)} AS VARCHAR), 1, {EXCERPT})")
+        parts.append(f"substr(CAST({sql_name(text)} AS VARCHAR), 1, {EXCERPT})")
     ids = list(dict.fromkeys(key[1] for key in keys))
     # a join with the keys reads the other columns of their rows only; `IN (…)` those of all rows
     own = "id IN (SELECT unnest(?))" + (" OR id IS NULL" if None in ids else "")
@@ -134,8 +139,8 @@ def _brief(records: Records, rules: Rules, keys: Sequence[tuple], value: str = "
 
 def _short(records: Records, column: str) -> str:
     if records.kind(column) != "text" or column in ("id", *IDENTITY):
-        return quoted(column)
-    return f"substr({quoted(column)}, 1, {EXCERPT})"
+        return sql_name(column)
+    return f"substr({sql_name(column)}, 1, {EXCERPT})"
 
 
 # -- one record ----------------------------------------------------------------------------------------------
@@ -155,7 +160,7 @@ def record(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, A
             values.append(str(given[name]))
     parts = []
     for column in records.types:
-        kind, name = records.kind(column), quoted(column)
+        kind, name = records.kind(column), sql_name(column)
         if kind == "bytes":
             name = f"struct_pack(n := octet_length({name}), head := {name}[1:{HEAD_BYTES}])"
         elif kind == "text" and column not in ("id", *IDENTITY):

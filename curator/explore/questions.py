@@ -12,17 +12,17 @@ from typing import Any
 
 from curator.api.errors import CuratorError
 from curator.api.stage import SIDE_OUTPUTS
-from curator.explore.blobs import HEAD_BYTES, VALUE_BYTES, Blob, Kept, below, media_type, of_file, of_value
+from curator.explore.blobs import VALUE_BYTES, Blob, Kept, below, of_file, of_value
 from curator.explore.effects import effects
 from curator.explore.histograms import histogram
 from curator.explore.pages import near, page, record
-from curator.explore.records import DERIVED, FOLDER, Records, quoted
-from curator.explore.records import text as sql_text
+from curator.explore.records import DERIVED, FOLDER, Records
 from curator.explore.rules import Rules
 from curator.io.files.folder import open_input
+from curator.io.media.types import HEAD_BYTES, media_type
 from curator.results.archives import Media
 from curator.results.output import RunOutput
-from curator.results.places import full_path
+from curator.results.tables import sql_name, sql_text
 
 GROUPS_MAX = 200  # values of a column that are counted for themselves
 SNIFFED = 40  # records by which it is told what a column of bytes holds
@@ -137,8 +137,8 @@ class Questions:
         """Columns of bytes that a browser can show: picture, sound or film, by how some values begin."""
         found: dict[str, str] = {}
         for column in [c for c, kind in kinds.items() if kind == "bytes"]:
-            heads = self.records.ask(f"SELECT {quoted(column)}[1:{HEAD_BYTES}] FROM records WHERE "
-                                     f"{quoted(column)} IS NOT NULL LIMIT {SNIFFED}")
+            heads = self.records.ask(f"SELECT {sql_name(column)}[1:{HEAD_BYTES}] FROM records WHERE "
+                                     f"{sql_name(column)} IS NOT NULL LIMIT {SNIFFED}")
             shown = [media_type(bytes(head)).partition("/")[0] for head, in heads]
             best = max(("image", "audio", "video"), key=shown.count)
             if best in shown:
@@ -226,12 +226,12 @@ class Questions:
             raise CuratorError("no record has that")
         relation, where, values = "records", "id = ?", [given.get("id", "")]
         if "file" in given and given["file"] in self._parquet and "_file" not in columns:
-            relation = f"read_parquet({sql_text(full_path(self.output.folder, given['file']))})"
+            relation = f"read_parquet({sql_text(self.output.path_of(given['file']))})"
         else:
             for name in ("place", "stage"):
                 where += f" AND _{name} = ?"
                 values.append(given.get(name, ""))
-        found = self.records.ask(f"SELECT {', '.join(map(quoted, columns))} FROM {relation} "
+        found = self.records.ask(f"SELECT {', '.join(map(sql_name, columns))} FROM {relation} "
                                  f"WHERE {where} LIMIT 1", values)
         if not found or found[0][0] is None:
             raise CuratorError("there is no such record, or it has none")

@@ -11,6 +11,8 @@ from curator import sql
 from curator.api.errors import CuratorError, RecipeError
 from curator.registry.names import suggestion
 from curator.results.output import RunOutput
+from curator.results.tables import sql_name
+from curator.sql.parse import first_lines
 
 SECONDS = 20  # of a query
 AT_ONCE = 2  # queries; others wait
@@ -20,16 +22,6 @@ DERIVED = {FOLDER: "regexp_replace(source, '[^/]*$', '')"}
 _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
             "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"}
 _SEARCHED = ("id", "url", "key", "source", "title")
-
-
-def quoted(column: str) -> str:
-    """A column's name as SQL has it."""
-    return '"' + column.replace('"', '""') + '"'
-
-
-def text(value: str) -> str:
-    """A text as SQL has it."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 class Records:
@@ -75,7 +67,7 @@ class Records:
                 raise CuratorError(f"stopped after {seconds:g} s: narrow the filter (a place, a stage, a "
                                    "source), or ask for less") from None
             except duckdb.Error as error:
-                raise CuratorError(_first_lines(error)) from error
+                raise CuratorError(first_lines(error)) from error
             finally:
                 clock.cancel()
                 with self._lock:
@@ -107,7 +99,7 @@ class Records:
             CuratorError: there is none of this name.
         """
         if isinstance(column, str) and column in self.types:
-            return quoted(column)
+            return sql_name(column)
         if isinstance(column, str) and column in DERIVED:
             return DERIVED[column]
         hint = suggestion(str(column), self.types, "the page lists those there are", quoted=True)
@@ -169,7 +161,7 @@ class Records:
             return "id = ?", [text]  # at once, where texts would be looked through
         columns = [c for c in _SEARCHED if self.types.get(c) == "VARCHAR"]
         columns += [c for c in (self.text_column,) if c and self.types[c] == "VARCHAR" and c not in columns]
-        return (f"({' OR '.join(f'contains(lower({quoted(c)}), ?)' for c in columns)})",
+        return (f"({' OR '.join(f'contains(lower({sql_name(c)}), ?)' for c in columns)})",
                 [text.lower()] * len(columns))
 
     @cached_property
@@ -186,9 +178,3 @@ def _pairs(given: Any) -> list[tuple[str, list[Any]]]:
     if not isinstance(given, Mapping) or not all(isinstance(wanted, list) for wanted in given.values()):
         raise CuratorError("a filter names columns, each with a list")
     return list(given.items())
-
-
-def _first_lines(error: BaseException) -> str:
-    """What DuckDB says, without the excerpt of a query that the user did not write."""
-    text = str(error).split("\n\nLINE ")[0].split("\nLINE ")[0].split("\tCandidate functions")[0]
-    return " ".join(line.strip() for line in text.splitlines() if line.strip())

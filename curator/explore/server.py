@@ -168,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:
-            self.log_error("%s: %r", self.path.partition("?")[0], error)
+            self._say(error)
             self._complain(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
     # -- who may ask -----------------------------------------------------------------------------------------
@@ -251,15 +251,17 @@ class Handler(BaseHTTPRequestHandler):
         try:
             for piece in blob.pieces(start, stop, PIECE_BYTES):
                 self.wfile.write(piece)
-        except CuratorError as error:
-            self.log_error("%s", error)
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            self._say(error)
             raise ConnectionAbortedError from error
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the address of every picture is no news."""
+        """Nothing: neither the address of each picture nor a connection that lies idle is news."""
 
-    def log_error(self, format: str, *args: Any) -> None:
-        super().log_message(format, *args)
+    def _say(self, error: Exception) -> None:
+        super().log_message("%s: %r", self.path.partition("?")[0], error)
 
 
 def _span(first: str, last: str, size: int) -> tuple[int, int]:

@@ -15,7 +15,6 @@ import msgspec
 from curator.api.errors import CuratorError
 from curator.io.files.faults import explained
 from curator.io.files.folder import Folder, open_input
-from curator.results.places import full_path
 
 KEPT = 16  # archives whose members are kept in mind
 TEXT_BYTES = 1 << 20  # of a text that stands in the table
@@ -53,7 +52,7 @@ class Archives:
         return tuple(self._members[archive].get(key, ()))
 
     def _read(self, archive: str) -> dict[str, list[Media]]:
-        path, found = full_path(self._folder, archive), {}
+        path, found = self._folder.full_path(archive), {}
         with explained("read", path), self._open(path) as file:
             try:
                 with tarfile.open(fileobj=file, mode="r:") as members:
@@ -76,7 +75,7 @@ class Archives:
         """
         with open(path, "wb") as lines:
             for archive in archives:
-                where = full_path(self._folder, archive)
+                where = self._folder.full_path(archive)
                 with self._open(where) as file:
                     for key, parts in self._read(archive).items():
                         made = _described(file, parts) | {"_file": archive, "key": key}

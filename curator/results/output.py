@@ -14,10 +14,11 @@ from typing import Any
 from curator.api.errors import CuratorError
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS, RUN
+from curator.observe.report.graph import behind
 from curator.pipeline.graph import Graph
 from curator.recipe import load
 from curator.results.archives import Archives, Media
-from curator.results.places import Place, find_places, full_path
+from curator.results.places import Place, find_places
 from curator.results.tables import Tables
 from curator.run.folder.lock import as_it_stands
 
@@ -90,11 +91,7 @@ class RunOutput:
 
     def behind(self, name: str) -> frozenset[str]:
         """The stages that rows may reach which leave this one, by any port."""
-        found = {name}
-        for stage in self.stats["stages"]:
-            if any(before in found for before, _ in stage["after"]):
-                found.add(stage["name"])
-        return frozenset(found - {name})
+        return frozenset(stage["name"] for stage in behind(self.stats["stages"], name))
 
     # -- the files and their records -------------------------------------------------------------------------
 
@@ -106,7 +103,7 @@ class RunOutput:
 
     def path_of(self, file: str) -> str:
         """The full path or URL of a file of a place."""
-        return full_path(self.folder, file)
+        return self.folder.full_path(file)
 
     def media(self, file: str, key: str) -> tuple[Media, ...]:
         """What a sample of a WebDataset holds: where each member's bytes lie, as they stand in the archive.

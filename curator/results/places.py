@@ -48,11 +48,6 @@ class Place:
         return bool(self.tables) or self.format == "webdataset"
 
 
-def full_path(folder: Folder, file: str) -> str:
-    """The path or URL of a file of a place."""
-    return file if file.startswith("/") or "://" in file else folder.path_of(file)
-
-
 def find_places(folder: Folder, order: Sequence[str], running: bool) -> tuple[Place, ...]:
     """Where records lie: the data first, then by ending, each in the `order` of the stages. Only files of
     finished units count."""
@@ -118,7 +113,7 @@ def _place(kind: Kind, stage: str, evidence: bool, files: dict[str, int], folder
     if len(kinds) > 1:  # a table of the records, and others beside it
         most = max(sorted(kinds), key=lambda one: sum(files[name] for name in tables if formats[name] == one))
         tables = [name for name in tables if formats[name] == most]
-    paths = [full_path(folder, name) for name in files]
+    paths = [folder.full_path(name) for name in files]
     if any(path.partition("://")[0] != folder.uri.partition("://")[0] for path in paths if "://" in path) or \
             any("://" not in path for path in paths) != folder.is_local:
         return Place(kind, stage, tuple(formats), "elsewhere", sum(files.values()), evidence=evidence)

@@ -14,7 +14,7 @@ from curator.io.files.folder import Folder, open_input
 from curator.io.files.listing import CLUSTERS
 from curator.machine.detect import available_cpus, memory_bytes
 from curator.results.archives import Archives
-from curator.results.places import Place, full_path
+from curator.results.places import Place
 
 THREADS = 8
 MEMORY_BYTES = 4 << 30  # of a connection, or a quarter of the machine's
@@ -101,7 +101,7 @@ class Tables:
     def _tables_of(self, place: Place) -> list[str]:
         """The files to read of a place; of archives without tables, one that is made of what they say."""
         if place.tables:
-            return [self._written(full_path(self._folder, file)) for file in place.tables]
+            return [self._written(self._folder.full_path(file)) for file in place.tables]
         path = f"{self._scratch}/{self._places.index(place)}.jsonl"
         if not self._view:
             self._archives.index(place.files, path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Literal
 
 from curator.api.errors import CuratorError
@@ -77,10 +76,3 @@ class Watching:
 
     def _quiet_s(self) -> float:
         return self.clock() - self.changed_at
-
-
-def first_line(error: dict[str, Any]) -> str:
-    """An error of a stage in a line."""
-    with suppress(KeyError, TypeError, IndexError):
-        return f"{error['stage']}: {error['error'].strip().splitlines()[0]}"
-    return ""

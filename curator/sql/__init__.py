@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from curator.api.errors import RecipeError
 from curator.registry.names import suggestion
-from curator.sql.parse import columns_of, connection, refuse_twins
+from curator.sql.parse import columns_of, connection, first_lines, refuse_twins
 
 __all__ = ["check", "check_all", "columns_of", "compute", "evaluate", "needs", "types_of"]
 
@@ -139,7 +139,7 @@ def _bind(expression: str, columns: Columns, *, boolean: bool) -> pa.DataType | 
         return _plain_type(relation.to_arrow_table().schema.field(0).type, types) if known else None
     except duckdb.Error as error:
         if known:
-            raise RecipeError(f"`{expression}` cannot be evaluated: {_first_lines(error)}") from None
+            raise RecipeError(f"`{expression}` cannot be evaluated: {first_lines(error)}") from None
         return None
 
 
@@ -196,7 +196,7 @@ def _project(expressions: Mapping[str, str], values: Mapping[str, str], table: p
     except duckdb.OutOfMemoryException as error:
         raise MemoryError(str(error)) from error
     except duckdb.Error as error:
-        raise ValueError(f"{_blamed(expressions, needed)}{_first_lines(error)}") from error
+        raise ValueError(f"{_blamed(expressions, needed)}{first_lines(error)}") from error
     assert answer.num_rows == table.num_rows, (
         f"{answer.num_rows} values for {table.num_rows} rows of {listed}")
     return answer
@@ -212,10 +212,3 @@ def _blamed(expressions: Mapping[str, str], table: pa.Table) -> str:
         except duckdb.Error:
             return f"{name}: `{text}`: "
     return ""
-
-
-def _first_lines(error: BaseException) -> str:
-    """What DuckDB says, without the excerpt of a query that the user did not write."""
-    text = str(error).split("\n\nLINE ")[0].split("\nLINE ")[0].split("\tCandidate functions")[0]
-    return " ".join(line.strip() for line in text.partition("Error: ")[2].splitlines()
-                    if line.strip()) or str(error)

@@ -176,3 +176,10 @@ def connection() -> Any:
 
 def rows_of(query: str, values: list | None = None) -> list[tuple]:
     return connection().sql(query, params=values or []).fetchall()
+
+
+def first_lines(error: BaseException) -> str:
+    """What DuckDB says, without the excerpt of a query that the user did not write."""
+    text = str(error).split("\n\nLINE ")[0].split("\nLINE ")[0].split("\tCandidate functions")[0]
+    return " ".join(line.strip() for line in text.partition("Error: ")[2].splitlines()
+                    if line.strip()) or str(error)

@@ -129,6 +129,7 @@ def test_a_browser_shows_hostile_names_as_text(tmp_path):
             assert driver.title == f"40 % {HOSTILE}"
             assert driver.find_elements("tag name", "img") == []
             assert driver.get_log("browser") == []
+            assert "token" not in driver.current_url
     finally:
         driver.quit()
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from curator import CuratorError, load
-from curator.explore.blobs import media_type
 from curator.explore.questions import Questions
+from curator.io.media.types import media_type
 from curator.sql.thresholds import thresholds
 from curator.stages.rules import parse_rules
 from tests.explore.runs import STEPS, made, texts
@@ -67,6 +67,14 @@ def test_records_with_one_id_or_with_odd_numbers_are_paged_too(tmp_path):
     scale = questions.answer("histogram", {"column": "x"})
     assert sum(map(sum, scale["counts"].values())) == 25
     assert sum(scale["nulls"].values()) == 15
+
+
+def test_columns_may_be_called_as_queries_call_their_own(tmp_path):
+    rows = [{"id": f"r{i:02}", "source": "s", "n": i, "v": 99 - i, "g": 7, "b": 7, "name": "x"} for i in range(20)]
+    questions = Questions(made(tmp_path, rows, steps="[{drop: {few: n < 10}}]"))
+    assert [row["n"] for row in pages(questions, sort="n", limit=7)] == list(range(20))
+    found = questions.answer("near", {"rule": {"stage": "drop", "reason": "few"}, "value": 10, "limit": 2})
+    assert {side: [row["n"] for row in some] for side, some in found.items()} == {"below": [9, 8], "above": [10, 11]}
 
 
 def test_filters_are_all_of_their_parts(run):

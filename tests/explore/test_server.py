@@ -10,8 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from curator import CuratorError
+from curator.explore.blobs import Blob
 from curator.explore.questions import Questions
-from curator.explore.server import Server
+from curator.explore.server import PIECE_BYTES, Handler, Server
 from tests.explore.runs import HOSTILE, SVG, made, png, texts, wav
 
 
@@ -175,6 +176,38 @@ def test_media_outside_of_the_run_is_shown_from_the_folder_that_was_named_only(t
     with served(output) as server:
         assert get(server, f"/blob?id=in&place=data&stage={stage}&column=path")[0] == 400
         assert "media-root" in ask(server, "record", id="in")[1]["hint"]
+
+
+class Broken:
+    """Has a film whose second piece cannot be read."""
+
+    @contextmanager
+    def blob(self, asked):
+        def read(start, stop):
+            if start:
+                raise OSError("the disk is gone")
+            return bytes(stop - start)
+
+        yield Blob("video/mp4", 2 * PIECE_BYTES, read)
+
+
+def test_bytes_that_cannot_be_read_to_their_end_end_the_connection(capfd):
+    with Server(Broken()) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(http.client.IncompleteRead) as told:
+            get(server, "/blob")
+        server.shutdown()
+    assert told.value.partial == bytes(PIECE_BYTES)
+    assert "/blob: OSError('the disk is gone')" in capfd.readouterr().err
+
+
+def test_a_browser_that_lets_its_connection_lie_is_no_news(server, monkeypatch, capfd):
+    monkeypatch.setattr(Handler, "timeout", 0.05)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("GET", "/", headers={"Cookie": f"{server.cookie}={server.token}"})
+    connection.getresponse().read()
+    assert connection.sock.recv(1) == b""  # the server has ended it
+    assert capfd.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_and_a_folder_that_is_not_there_are_errors(server):

@@ -52,6 +52,7 @@ def test_the_report_is_one_well_formed_file_that_needs_nothing_else(make):
     assert not any(key in ("src", "href") or key.startswith("on") for _, attrs in page.seen for key in attrs)
     assert "http://" not in html
     assert "https://" not in html
+    assert "img-src data:; media-src data:" in html  # what examples show lies in the page
 
 
 def test_the_report_escapes_what_comes_from_recipe_and_data():
@@ -94,7 +95,7 @@ def lossy(tmp_path):
 
     words = "a text with more than a few words in it, <b>bold</b>, " * 20
     files = [file("dropped/rule/a.parquet", "dropped", "rule", text=[words] * 9, reason=["short", "long", "long"] * 3),
-             file("b.parquet", "written", "write", text=["red", "green"], thumbnail=[b"\x89PNG" + bytes(20), b"<svg onload=x>"]),
+             file("b.parquet", "written", "write", text=["red", "green"], thumbnail=[b"\x89PNG\r\n\x1a\n" + bytes(20), b"<svg onload=x>"]),
              file("c.parquet", "written", "write", text=["blue"], thumbnail=[b"\xff\xd8\xff" + bytes(90_000)]),
              {"path": "gone.jsonl.gz", "rows": 3, "size_bytes": 1, "stage": "write", "port": "written"}]
     line = json.dumps({"id": "d", "source": "s", "text": "a line of JSON with some words in it"})
@@ -194,7 +195,7 @@ def test_small_films_are_played_and_others_have_two_pictures(tmp_path):
     """A contact sheet beside the player, and an animation where there is no player."""
     (tmp_path / "dropped").mkdir()
     clip, long = b"\0\0\0\x20ftypisom", b"\0\0\0\x20ftypisom" + bytes(2 << 20)
-    names = {"source": ["f"] * 3, "sheet": [b"\xff\xd8\xff sheet"] * 3, "preview": [b"RIFF preview"] * 3}
+    names = {"source": ["f"] * 3, "sheet": [b"\xff\xd8\xff sheet"] * 3, "preview": [b"RIFFsizeWEBP"] * 3}
     pq.write_table(pa.table({"id": ["x", "y", "z"], "key": ["x", "y", "z"]} | names), tmp_path / "b.parquet")
     with tarfile.open(tmp_path / "b.tar", "w") as archive:
         for name, data in (("x.mp4", clip), ("y.mp4", long), ("z.mp4", b"no film")):
@@ -205,7 +206,7 @@ def test_small_films_are_played_and_others_have_two_pictures(tmp_path):
              "example_columns": {"sheet": "image", "preview": "image", "bytes": "video"}}
     (group,) = find_examples(stats, Folder.open(str(tmp_path)))
     decoded = [[base64.b64decode(one[place].partition("base64,")[2]) for place in ("video", "picture", "more")] for one in group.examples]
-    assert decoded == [[clip, b"\xff\xd8\xff sheet", b"RIFF preview"], *[[b"", b"\xff\xd8\xff sheet", b"RIFF preview"]] * 2]
+    assert decoded == [[clip, b"\xff\xd8\xff sheet", b"RIFFsizeWEBP"], *[[b"", b"\xff\xd8\xff sheet", b"RIFFsizeWEBP"]] * 2]
     assert group.examples[0]["video"].startswith("data:video/mp4;")
 
 

@@ -73,7 +73,6 @@ function press(event) {
 }
 
 async function start() {
-  if (location.search) history.replaceState(null, "", location.pathname + location.hash); // the token is in a cookie now
   begin();
   try {
     run = await ask("run");

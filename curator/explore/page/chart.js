@@ -1,6 +1,6 @@
 // A histogram on a canvas, with a threshold that can be dragged, or a range that can be drawn.
 
-import { count, h, share, short } from "./dom.js";
+import { h, share, short } from "./dom.js";
 
 const FOOT = 18; // pixels for the numbers below
 const STEPS = 400; // so many places a threshold can take along the scale, at least

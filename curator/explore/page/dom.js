@@ -7,7 +7,7 @@ export function h(tag, props = {}, ...children) {
     if (name === "class") element.className = value;
     else if (name === "style") Object.assign(element.style, value);
     else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name in element && !name.startsWith("aria") && name !== "list") element[name] = value;
+    else if (name in element && !name.startsWith("aria")) element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
@@ -17,6 +17,8 @@ export function h(tag, props = {}, ...children) {
 export const $ = (id) => document.getElementById(id);
 
 // -- questions ------------------------------------------------------------------------------------------------
+
+if (location.search) history.replaceState(null, "", location.pathname + location.hash); // the token is in a cookie now
 
 export async function ask(name, given = {}, signal = undefined) {
   let answer;

@@ -16,7 +16,7 @@ export function showBar(run) {
       h("button", { class: "fold", onclick: (event) => event.target.parentNode.classList.toggle("open") }, "Filters"),
       run.facets.map((column) => chooser(run, column)),
       h("input", { class: "where", placeholder: `Condition in SQL: ${run.rules[0]?.when ?? "length(id) > 3"}`, value: state.filter.where, spellcheck: false,
-        autocapitalize: "off", autocomplete: "off", "aria-label": "Condition in SQL", list: "columns", title: `Columns: ${Object.keys(run.columns).join(", ")}`,
+        autocapitalize: "off", autocomplete: "off", "aria-label": "Condition in SQL", title: `Columns: ${Object.keys(run.columns).join(", ")}`,
         onchange: (event) => where(event.target) })),
     h("p", { class: "error", id: "wrong" }),
     h("div", { class: "chips" }, chips())));

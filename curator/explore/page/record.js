@@ -1,6 +1,6 @@
 // One record: what became of it and why, what it is, what belongs to it, and all its columns.
 
-import { PLACES, blob, bytes, count, h, named, share, short, toast } from "./dom.js";
+import { blob, bytes, count, h, named, share, short, toast } from "./dom.js";
 import { fate, media as picture, move, name, open } from "./records.js";
 import { player } from "./player.js";
 import { marked } from "./marks.js";
@@ -33,8 +33,7 @@ export function showRecord(dialog, run, { row, blobs, related, hint }) {
 
 function reason(row, rule) {
   if (!rule) return null;
-  const letters = Array.from(rule.when);
-  return h("div", { class: "why" }, h("p", { class: "mono break" }, letters.join("")),
+  return h("div", { class: "why" }, h("p", { class: "mono break" }, rule.when),
     h("p", {}, rule.columns.filter((column) => row[column] !== undefined).map((column) => h("span", { class: "fact" }, `${column} `, h("b", {}, value(row[column]))))),
     rule.source ? h("p", { class: "muted small break" }, rule.source) : null);
 }
@@ -108,7 +107,7 @@ function columns(run, row, text, blobs) {
     for (const line of body.rows) line.hidden = !line.cells[0].textContent.toLowerCase().includes(field.value.toLowerCase());
   } });
   const missing = Object.keys(run.columns).length - names.length - Object.keys(blobs).length - (text === null ? 0 : 1);
-  return h("details", { class: "all", open: text === null || undefined }, h("summary", {}, `${names.length} columns${missing > 0 ? `, ${missing} without a value` : ""}`),
+  return h("details", { class: "all", open: text === null }, h("summary", {}, `${names.length} columns${missing > 0 ? `, ${missing} without a value` : ""}`),
     names.length > 12 ? field : null, h("div", { class: "wide" }, body));
 }
 

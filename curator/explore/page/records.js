@@ -118,12 +118,10 @@ export function media(run, row) {
     box.prepend(image);
   };
   picture(sources);
-  for (const kind of ["audio", "video"]) {
-    const what = of(kind).length ? { column: of(kind)[0] } : null;
-    if (kind === "audio" && run.kinds.includes("audio")) {
-      const inside = run.archives && row._place === "data" && row.key ? { of: "audio" } : what;
-      if (inside) box.append(h("audio", { controls: true, preload: "none", src: blob(row, inside) }));
-    }
+  if (run.kinds.includes("audio")) {
+    const [column] = of("audio");
+    const what = run.archives && row._place === "data" && row.key ? { of: "audio" } : column ? { column } : null;
+    if (what) box.append(h("audio", { controls: true, preload: "none", src: blob(row, what) }));
   }
   return box;
 }

@@ -61,6 +61,10 @@ class Folder:
         """The full path or URL of a name."""
         return self.uri + name if self.uri.endswith("://") else f"{self.uri.rstrip('/')}/{name}"
 
+    def full_path(self, file: str) -> str:
+        """The path or URL of a file that is named from here, or in full where it lies elsewhere."""
+        return file if file.startswith("/") or "://" in file else self.path_of(file)
+
     def names(self, recursive: bool = False) -> list[str]:
         """The files in the folder, sorted; with `recursive` also those below. [] if it does not exist.
 

@@ -31,6 +31,15 @@ ENDINGS = {
 TYPES = {ending: kind for kind, ending in reversed(ENDINGS.items())} | {
     "jpeg": "image/jpeg", "tif": "image/tiff", "htm": "text/html"}
 
+HEAD_BYTES = 64  # of a file, by which it is told what it is
+PLAIN = "application/octet-stream"
+_STARTS = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png", b"GIF87a": "image/gif",
+           b"GIF89a": "image/gif", b"fLaC": "audio/flac", b"OggS": "audio/ogg", b"ID3": "audio/mpeg",
+           b"\xff\xfb": "audio/mpeg", b"\xff\xf3": "audio/mpeg", b"\xff\xf2": "audio/mpeg",
+           b"\xff\xf1": "audio/aac", b"\xff\xf9": "audio/aac", b"\x1aE\xdf\xa3": "video/webm"}
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_BRANDS = {b"avif": "image/avif", b"avis": "image/avif", b"M4A ": "audio/mp4", b"qt  ": "video/mp4"}
+
 
 def extension_of(uri: str) -> str:
     """`jpg` for `s3://bucket/a.b.JPG` and `https://host/a.jpg?size=2`, "" where the name has no ending."""
@@ -61,3 +70,13 @@ def is_wanted(content_type: str | None, patterns: Collection[str]) -> bool:
     """Whether a type is one of those (`image/png`, `image/*`)."""
     return content_type is not None and any(fnmatch.fnmatchcase(content_type, pattern)
                                             for pattern in patterns)
+
+
+def media_type(head: bytes) -> str:
+    """What a browser may show these bytes as: a picture, a sound or a film, by how they begin. All else is
+    plain bytes to it, SVG and HTML too, since they may hold scripts."""
+    if head[:4] == b"RIFF":
+        return _RIFF.get(head[8:12], PLAIN)
+    if head[4:8] == b"ftyp":
+        return _BRANDS.get(head[8:12], "video/mp4")
+    return next((kind for start, kind in _STARTS.items() if head.startswith(start)), PLAIN)

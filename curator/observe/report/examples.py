@@ -16,9 +16,10 @@ import pyarrow as pa
 from curator.api.errors import InputError
 from curator.api.format import number, short_path, shorten
 from curator.io.files.folder import Folder, open_input
+from curator.io.media.types import HEAD_BYTES, media_type
 from curator.io.tables.parquet import BUFFER_BYTES
 from curator.observe.report.near import Near
-from curator.observe.report.sample import files_by_end, place_of_file, spread
+from curator.observe.report.sample import files_by_end, spread
 from curator.sql.thresholds import thresholds
 
 EXAMPLES_MAX = 6  # of one reason
@@ -38,15 +39,7 @@ EXCERPT = 280  # characters
 SHORT = 24  # characters: a text below is a label, and tells less than where the record comes from
 ABOUT = ("reason", "error", "duplicate_of", "similarity")
 _NOT_CONTENT = frozenset({"id", "source", "key", "traceback", "parent", *ABOUT})
-# By how a file begins.
-_PICTURES = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG": "image/png", b"GIF8": "image/gif",
-             b"RIFF": "image/webp"}
-_SOUNDS = {b"fLaC": "audio/flac", b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"ID3": "audio/mpeg",
-           b"\xff\xfb": "audio/mpeg",
-           b"\xff\xf3": "audio/mpeg"}
-_FILMS = {b"\x1aE\xdf\xa3": "video/webm",
-          **{bytes([0, 0, 0, size]) + b"ftyp": "video/mp4" for size in range(16, 64, 4)}}
-_PLAYED = {"audio": (_SOUNDS, SOUND_BYTES), "video": (_FILMS, FILM_BYTES)}
+_PLAYED = {"audio": SOUND_BYTES, "video": FILM_BYTES}
 
 
 @dataclass
@@ -111,10 +104,10 @@ class _Media:
     def of(self, row: Mapping[str, Any]) -> dict[str, str]:
         """`picture`, `more`, `audio`, `video` of an example, "" where there is none."""
         found = {}
-        for kind, (types, most) in _PLAYED.items():
-            found[kind] = _shown(row, self.shown, kind, types, min(most, self.played_left))[0]
+        for kind, most in _PLAYED.items():
+            found[kind] = _shown(row, self.shown, kind, min(most, self.played_left))[0]
             self.played_left -= len(found[kind])
-        pictures = _shown(row, self.shown, "image", _PICTURES, min(PICTURE_BYTES, self.pictures_left // 2))
+        pictures = _shown(row, self.shown, "image", min(PICTURE_BYTES, self.pictures_left // 2))
         self.pictures_left -= sum(map(len, pictures))
         return found | {"picture": pictures[0], "more": "".join(pictures[1:2])}
 
@@ -139,7 +132,7 @@ def _excerpts(out: Folder, path: str, ids: Collection[str], shown: Mapping[str, 
 
     found: dict[str, str] = {}
     try:
-        with open_input(place_of_file(out, path), out.storage_options) as file:
+        with open_input(out.full_path(path), out.storage_options) as file:
             opened = pq.ParquetFile(file, buffer_size=BUFFER_BYTES)
             for group in range(opened.num_row_groups if "id" in opened.schema_arrow.names else 0):
                 held = opened.read_row_group(group, ["id"], use_threads=False).column("id")
@@ -158,7 +151,7 @@ def _rows(out: Folder, path: str, shown: Collection[str], archives: Collection[s
     """Rows from all over a file, one at a time, of Parquet without large columns; of JSON and archives the
     first ones. With the media of the first ones, where they lie in an archive beside it. The fewer the files,
     the more of each."""
-    uri = place_of_file(out, path)
+    uri = out.full_path(path)
     archive = path.removesuffix(".parquet") + ".tar"
     most = ROWS_MAX * FILES_MAX // max(1, files)
     try:
@@ -260,15 +253,13 @@ def _example(row: dict[str, Any], shown: Mapping[str, str], condition: str = "")
             "stays": str(row.get("duplicate_of") or "")}
 
 
-def _shown(row: Mapping[str, Any], shown: Mapping[str, str], kind: str, types: Mapping[bytes, str],
-           most: int) -> list[str]:
+def _shown(row: Mapping[str, Any], shown: Mapping[str, str], kind: str, most: int) -> list[str]:
     """The columns of a kind as data URIs, of what a browser shows and there is room for; one "" where there
     is none."""
     found = []
     for column in (column for column, as_kind in shown.items() if as_kind == kind):
         data = row.get(column)
-        media = next((media for start, media in types.items() if data.startswith(start)),
-                     None) if isinstance(data, bytes) else None
-        if media is not None and len(data) <= most:
+        media = media_type(data[:HEAD_BYTES]) if isinstance(data, bytes) else ""
+        if media.startswith(f"{kind}/") and len(data) <= most:
             found.append(f"data:{media};base64,{base64.b64encode(data).decode()}")
     return found or [""]

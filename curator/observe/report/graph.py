@@ -38,6 +38,15 @@ def kept(stage: Stage) -> int:
     return sum(stage["out"].values())
 
 
+def behind(stages: Sequence[Stage], name: str) -> Iterator[Stage]:
+    """The stages that rows may come to after this one, in pipeline order."""
+    reached = {name}
+    for stage in stages:
+        if any(before in reached for before, _ in stage["after"]):
+            reached.add(stage["name"])
+            yield stage
+
+
 def losses(stage: Stage, reasons_max: int) -> Iterator[tuple[str, str, int]]:
     """What did not go on: the ending, the reason of a drop, rows. The most frequent reasons, then how many
     more there are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from curator.observe.report.sample import behind
+from curator.observe.report.graph import behind
 from curator.sql.thresholds import Threshold, only_threshold
 
 NEAR_MAX = 3  # records that a rule nearly dropped,
@@ -27,7 +27,7 @@ class Near:
         for dropped, stage, reason, condition in rules[:RULES_MAX]:
             mark = only_threshold(condition) if dropped else None
             if mark is not None and not any(mark.column in later.get("columns", ()) or later["made"]
-                                            for later in behind(stats, stage["name"])):
+                                            for later in behind(stats["stages"], stage["name"])):
                 self.marks[stage["name"], reason] = mark
         self.columns = {mark.column for mark in self.marks.values()}
         self.near: dict[tuple[str, str], list[tuple[float, str, dict[str, Any]]]] = {}

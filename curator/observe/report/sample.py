@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO
@@ -55,11 +55,6 @@ def spread(items: Sequence[Any], most: int) -> list[Any]:
     return [items[at * len(items) // most] for at in range(most)] if len(items) > most else list(items)
 
 
-def place_of_file(out: Folder, path: str) -> str:
-    """Where a file of a run lies: those below the run's folder are named from there."""
-    return path if "://" in path or path.startswith("/") else out.path_of(path)
-
-
 def samples(stats: Stats, out: Folder, columns: Collection[str]) -> list[Sample]:
     """A sample of every output that has files: those of the columns that it has, whatever their types.
 
@@ -79,7 +74,7 @@ def samples(stats: Stats, out: Folder, columns: Collection[str]) -> list[Sample]
 
 def _table(out: Folder, path: str, columns: Collection[str], files: int) -> pa.Table | None:
     try:
-        with open_input(place_of_file(out, path), out.storage_options) as file:
+        with open_input(out.full_path(path), out.storage_options) as file:
             if path.endswith(".parquet"):
                 return _parquet(file, columns, max(1, ROWS_MAX // files))
             return _lines(file, columns, max(1, LINES_MAX // files))
@@ -109,12 +104,3 @@ def _lines(file: BinaryIO, columns: Collection[str], most: int) -> pa.Table:
 
     rows = [json.loads(line) for line in islice(file, most)]
     return pa.Table.from_pylist([{name: row.get(name) for name in columns if name in row} for row in rows])
-
-
-def behind(stats: Stats, stage: str) -> Iterator[Mapping[str, Any]]:
-    """The stages that rows may come to after this one, in pipeline order."""
-    reached = {stage}
-    for other in stats["stages"]:
-        if any(name in reached for name, _ in other["after"]):
-            reached.add(other["name"])
-            yield other

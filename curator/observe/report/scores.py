@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from curator import sql
 from curator.api import format as fmt
 from curator.api.errors import RecipeError
-from curator.observe.report.sample import Sample, behind
+from curator.observe.report.graph import behind
+from curator.observe.report.sample import Sample
 from curator.sql.thresholds import Threshold, thresholds
 
 BINS = 44
@@ -89,7 +90,7 @@ def _reached(stats: Stats, samples: Sequence[Sample], chart: Chart,
     alone.
     """
     columns, later, changed = sql.columns_of(mark.measure), {}, set()
-    for stage in behind(stats, chart.stage):
+    for stage in behind(stats["stages"], chart.stage):
         after = any(name in changed for name, _ in stage["after"])
         if after or stage["made"] or columns & set(stage.get("columns", ())):
             changed.add(stage["name"])

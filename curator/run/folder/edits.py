@@ -38,7 +38,7 @@ class Goes:
     strange: list[str] = field(default_factory=list)
 
     def add(self, ledger: Ledger, file: FileRecord) -> None:
-        full, root = ledger.removal.full_path(file.path), ledger.out.path_of("")
+        full, root = ledger.out.full_path(file.path), ledger.out.path_of("")
         place = full.rpartition("/")[0]
         if full.startswith(root):
             first, _, rest = full.removeprefix(root).partition("/")

@@ -88,10 +88,6 @@ class Removal:
         self.out, self.sinks = out, sinks
         self._names = {inside: owner.names(number, inside) for inside in (True, False)}
 
-    def full_path(self, path: str) -> str:
-        """The path or URL of a file as records hold it."""
-        return path if _absolute(path) else self.out.path_of(path)
-
     def relative(self, path: str) -> str:
         """A path as records hold it: relative to the run's folder where it lies below it."""
         root = self.out.path_of("").rstrip("/") + "/"
@@ -137,7 +133,7 @@ class Removal:
         A sink that wrote elsewhere before has no folder in the plan any more: of its files only the name
         tells.
         """
-        full = self.full_path(path)
+        full = self.out.full_path(path)
         if ".." in full.split("/"):  # no line of ours has that
             return
         place = max((p for p in places if full.startswith(p + "/")), key=len, default=None)
