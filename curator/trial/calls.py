@@ -29,7 +29,11 @@ class RecordedCalls:
 
     def __init__(self, path: str, recipe: str, stage: str) -> None:
         self.left, self.calls = BYTES_MAX, 0
-        self.file = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        try:
+            self.file = zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED)
+        except OSError as error:
+            raise CuratorError(f"calls cannot be kept in {path}: {error.strerror}; name a file that is not "
+                               "there yet") from None
         self.file.writestr("recipe.yaml", recipe)
         self.file.writestr("stage", stage)
 

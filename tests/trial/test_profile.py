@@ -85,6 +85,13 @@ def test_what_cannot_be_watched_is_refused_with_what_to_do(recipe, arguments, me
     assert message in done.output
 
 
+def test_a_file_that_is_there_is_not_written_over(recipe):
+    before = recipe.read_text()
+    done = CliRunner().invoke(main, ["profile", str(recipe), "--stage", "drop", "--record", str(recipe)])
+    assert (done.exit_code, recipe.read_text()) == (2, before)
+    assert "name a file that is not there yet" in done.output
+
+
 def test_calls_that_were_not_recorded_to_the_end_leave_no_file(tmp_path):
     path = tmp_path / "half.calls"
     with pytest.raises(CuratorError), RecordedCalls(str(path), "", "drop"):
