@@ -187,7 +187,7 @@ LINES = {
     "explore": 1453,
     "results": 2272,
     "trial": 995,
-    "cli": 1278,
+    "cli": 1271,
     ".": 202,
 }
 
@@ -205,7 +205,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13592
-    assert sum(LINES.values()) <= 37233
+    assert sum(LINES.values()) <= 37226
 
 
 def test_nothing_names_a_machine():

@@ -13,13 +13,12 @@ from curator.api.errors import CuratorError, FirstError
 from curator.cli.compare import compare
 from curator.cli.ends import asked, end, run_and_show
 from curator.cli.explore import explore
-from curator.cli.failures import failures
+from curator.cli.failures import failures, replay
 from curator.cli.lists import COMMANDS
 from curator.cli.live import END_S, LiveCommand, served
 from curator.cli.live import option as dashboard_option
 from curator.cli.loading import inputs_argument, load_recipe, recipe_options
 from curator.cli.profile import call, profile
-from curator.cli.replay import replay
 from curator.cli.trace import trace
 from curator.cli.watch import watch
 from curator.cli.what_if import recut, what_if
