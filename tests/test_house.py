@@ -27,7 +27,7 @@ LAYERS = {
     "curator.worker": 5, "curator.stages": 5, "curator.observe": 5, "curator.testing": 5,
     "curator.runtime": 6,
     "curator.run": 7,
-    "curator.front": 8, "curator.results": 8, "curator.outside": 8, "curator.explore": 8, "curator.trial": 8,
+    "curator.front": 8, "curator.results": 8, "curator.outside": 8, "curator.explore": 8, "curator.trial": 8, "curator.scaffold": 8,
     "curator.cli": 8, "curator.__main__": 8, "curator": 8,
 }
 FILE_LINES, FUNCTION_LINES, ARGUMENTS = 600, 70, 8
@@ -178,7 +178,7 @@ LINES = {
     "pipeline": 1093,
     "stages": 2456,
     "engine": 3897,
-    "recipe": 1507,
+    "recipe": 1613,
     "worker": 2191,
     "observe": 2963,
     "testing": 1276,
@@ -187,7 +187,8 @@ LINES = {
     "explore": 1453,
     "results": 2272,
     "trial": 995,
-    "cli": 1271,
+    "scaffold": 194,
+    "cli": 1290,
     ".": 202,
 }
 
@@ -205,7 +206,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13592
-    assert sum(LINES.values()) <= 37226
+    assert sum(LINES.values()) <= 37545
 
 
 def test_nothing_names_a_machine():

@@ -18,6 +18,7 @@ from curator.cli.lists import COMMANDS
 from curator.cli.live import END_S, LiveCommand, served
 from curator.cli.live import option as dashboard_option
 from curator.cli.loading import inputs_argument, load_recipe, recipe_options
+from curator.cli.new import new
 from curator.cli.profile import call, profile
 from curator.cli.trace import trace
 from curator.cli.watch import watch
@@ -211,7 +212,7 @@ def dashboard() -> None:
 
 
 for command in (watch, explore, what_if, recut, trace, failures, replay, compare, profile,
-                call, *COMMANDS):
+                call, new, *COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""What a recipe reads instead of what it names, and which packaged recipes read what lies somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from curator.api.errors import CuratorError
+from curator.api.stage import Source
+from curator.io.files.compression import without_codec
+from curator.io.files.folder import list_files
+from curator.pipeline.formats import TABLES, format_of
+from curator.recipe import recipe_text
+from curator.registry import packs
+
+KINDS = 3  # endings of a folder that are asked about
+
+
+def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
+    """What of a recipe is to be another value, so that it reads these paths. Of the readers of tables it is
+    the one for the first of them; a table that is named stands also in the place of documents one a file.
+
+    Raises:
+        CuratorError: the recipe has several readers.
+    """
+    paths = list(inputs) if len(inputs) > 1 else inputs[0]
+    by_path = {"read.path": json.dumps(paths)}
+    read = _read_of(recipe)
+    if read is None:  # no recipe: loading it says what is wrong, and where
+        return by_path
+    if isinstance(read, list):
+        raise CuratorError(f"{recipe} has {len(read)} readers, so it is not clear which one reads "
+                           f"{inputs[0]}: use --set read[0].path=… and so on")
+    steps = read if isinstance(read, dict) else {read: None}
+    name, found = next((key for key in steps if key != "with"), ""), format_of(inputs[0])
+    if found not in TABLES or found == name or not (name in TABLES or gives_texts(name)):
+        return by_path
+    given = steps[name] if isinstance(steps[name], dict) and name in TABLES else {}
+    others = {key: value for key, value in steps.items() if key != name}
+    return {"read": json.dumps({found: {**given, "path": paths}, **others})}
+
+
+def gives_texts(reader: str) -> bool:
+    """Whether a source of a pack gives documents as a table does: a column `text`, and no other but names."""
+    made = packs.find_stage(reader)
+    try:
+        columns = made(path="").columns() if isinstance(made, type) and issubclass(made, Source) else None
+    except (CuratorError, OSError, TypeError, ValueError):
+        return False
+    return columns is not None and "text" in columns and all(kind is not None for kind in columns.values())
+
+
+def who_reads(path: str) -> list[str]:
+    """The packaged recipes whose reader takes what lies at this path, by the endings of its files."""
+    found: dict[str, None] = {}
+    for ending in endings(path):
+        for resource in packs.resources("recipes"):
+            if (read := _read_of(resource.name)) is not None and _takes(read, ending):
+                found[resource.name] = None
+    return list(found)
+
+
+def endings(path: str) -> list[str]:
+    """The most frequent endings of the files at a path: `.jsonl.gz`, `.pdf`."""
+    try:
+        names = [file.name for file in list_files(path)]
+    except CuratorError:
+        names = [path]
+    return [ending for ending, _ in Counter(map(_ending, names)).most_common(KINDS) if ending]
+
+
+def _ending(name: str) -> str:
+    bare = without_codec(name)
+    return (os.path.splitext(bare)[1] + name[len(bare):]).lower()
+
+
+def _takes(read: Any, ending: str) -> bool:
+    """Whether a reader of a recipe finds a file of this ending in a folder."""
+    if not isinstance(read, dict) or len(read) != 1:
+        return False
+    [(name, given)] = read.items()
+    if (kind := format_of("x" + ending)) is not None or name in TABLES:
+        return name == kind or (name in TABLES and kind in TABLES)
+    factory = packs.find_stage(name)
+    if not isinstance(given, dict) or "path" not in given or not isinstance(factory, type):
+        return False
+    with tempfile.TemporaryDirectory(prefix="curator-") as folder:
+        open(os.path.join(folder, "x" + ending), "wb").close()
+        try:
+            return bool(list(factory(**{**given, "path": folder}).units()))
+        except (CuratorError, OSError, TypeError, ValueError):
+            return False
+
+
+def _read_of(recipe: str) -> Any:
+    """What a recipe says of its readers, None if that cannot be told."""
+    try:
+        return yaml.safe_load(recipe_text(recipe))["read"]
+    except (yaml.YAMLError, TypeError, KeyError):
+        return None

@@ -1,0 +1,1 @@
+"""What a new pack and a new recipe begin with: `curator new`."""

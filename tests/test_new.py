@@ -1,0 +1,100 @@
+"""`curator new`: what it writes runs and passes the kit as it is, and nothing is overwritten."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from curator import load
+from curator.cli.main import main
+
+METADATA = """
+import os, sys
+from setuptools.build_meta import prepare_metadata_for_build_wheel
+_, project, to = sys.argv
+os.chdir(project)
+os.mkdir(to)
+prepare_metadata_for_build_wheel(to)
+"""
+
+
+@pytest.fixture
+def curator(tmp_path, monkeypatch):
+    """Runs a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args, code=0):
+        result = CliRunner().invoke(main, args)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return run
+
+
+def test_a_new_pack_passes_its_own_tests(curator, tmp_path):
+    said = curator("new", "pack", "sea_ice")
+    folder = tmp_path / "curator-sea-ice"
+    assert set(said.split("\n\n")[0].splitlines()) == {str(p.relative_to(tmp_path)) for p in folder.rglob("*") if p.is_file()}
+    installed = tmp_path / "installed"  # the metadata that pip would write, without waiting for pip
+    subprocess.run([sys.executable, "-c", METADATA, str(folder), str(installed)], check=True, capture_output=True)
+    places = [str(folder), str(installed), *filter(None, sys.path)]
+    alone = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    tests = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=folder, env=alone,
+                           capture_output=True, text=True, check=False)
+    assert "3 passed" in tests.stdout, tests.stdout + tests.stderr
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("Sea-ice", "small letters"), ("1st", "small letters"), ("class", "small letters"), ("core", "is installed already"),
+    ("drop", "is the name of a stage"), ("text_length", "is the name of a stage")])
+def test_a_pack_has_a_name_that_is_free(curator, tmp_path, name, why):
+    assert why in curator("new", "pack", name, "there", code=2)
+    assert not any(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten(curator, tmp_path):
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("mine")
+    assert "mine is not empty" in curator("new", "pack", "geo", "mine", code=2)
+    Path("first.jsonl").write_text("mine")
+    assert "first.jsonl is there already" in curator("new", "recipe", "first", code=2)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["first.jsonl", "mine", "notes.txt"]
+
+
+def test_a_new_recipe_runs(curator):
+    curator("new", "recipe", "first")
+    assert "# What is read: text (string)" in Path("first.yaml").read_text()
+    records = load("first.yaml").run(workers=0).records
+    assert records["written"] + records["duplicate"] == 3
+    assert records["dropped"] == 1
+
+
+@pytest.mark.parametrize("columns", [{"order": ['say "x"', None]}, {"it's": [1, None], "x": [[1], [2]]}], ids=["text", "numbers"])
+def test_a_new_recipe_is_about_the_columns_that_are_there(curator, columns):
+    Path("in").mkdir()
+    pq.write_table(pa.table(columns), "in/part.parquet")
+    curator("new", "recipe", "mine", "--read", "in/")
+    records = load("mine.yaml").run(workers=0).records
+    assert (records["written"], records["dropped"]) == (1, 1)
+
+
+def test_a_new_recipe_like_a_packaged_one_keeps_its_comments(curator, tmp_path):
+    Path("pages").mkdir()
+    Path("pages/a.txt").write_text("word " * 60)
+    assert "text/documents" in curator("new", "recipe", "mine", "--read", "pages", code=2)
+    curator("new", "recipe", "mine", "--read", "pages", "--like", "text/documents")
+    text = Path("mine.yaml").read_text()
+    assert "name: mine" in text
+    assert 'path: pages ' in text
+    assert "# broken characters" in text
+    Path("a.jsonl").write_text('{"text": "one"}\n')
+    curator("new", "recipe", "table", "--read", "a.jsonl", "--like", "text/documents")
+    assert 'jsonl: {path: "a.jsonl"}' in Path("table.yaml").read_text().replace('{"jsonl": {"path":', 'jsonl: {path:')
+    load("table.yaml")
+    assert "text/common-crawl has no read.path" in curator("new", "recipe", "x", "--read", "a.txt", "--like", "text/common-crawl",
+                                                           code=2)
