@@ -186,7 +186,7 @@ LINES = {
     "run": 3260,
     "explore": 1453,
     "results": 2272,
-    "trial": 995,
+    "trial": 1330,
     "scaffold": 194,
     "cli": 1290,
     ".": 202,
@@ -206,7 +206,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13592
-    assert sum(LINES.values()) <= 37545
+    assert sum(LINES.values()) <= 37880
 
 
 def test_nothing_names_a_machine():

@@ -30,7 +30,7 @@ def _lines(found: Forecast, cpu_hour: float, gpu_hour: float) -> Iterator[str]:
     yield ""
     low, high = found.between
     gpus = f" and {plural(found.gpus, 'GPU')}" if found.gpus else ""
-    yield (f"time    {duration(found.seconds + found.setup_s)} on {plural(int(found.cores), 'core')}{gpus}; "
+    yield (f"time    {duration(found.seconds)} on {plural(int(found.cores), 'core')}{gpus}; "
            f"nine times in ten {duration(low)} to {duration(high)}")
     gpu_work = f", {found.gpu_s / 3600:,.2f} GPU hours" if found.gpu_s else ""
     yield f"work    {found.core_s / 3600:,.2f} core hours{gpu_work}"

@@ -25,13 +25,14 @@ ROWS, BYTES, SQUARES, COUNTED = "sampled_rows", "sampled_bytes", "sampled_square
 
 @dataclass(frozen=True)
 class Sampled:
-    """A pipeline over a sample. `bytes_in`, `parts`: of the whole input, by the name of the source;
-    `sampled`: parts of the sample."""
+    """A pipeline over a sample. By the name of the source: `bytes_in`, `parts`, and `units`, the bytes of
+    each, of the whole input; `sampled`: the bytes of each part of the sample."""
 
     pipeline: Graph
     bytes_in: Mapping[str, int]
     parts: Mapping[str, int]
-    sampled: Mapping[str, int]
+    units: Mapping[str, Sequence[int]]
+    sampled: Mapping[str, Sequence[int]]
 
 
 def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
@@ -43,7 +44,8 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
     sources = [node for node in pipeline.nodes() if isinstance(node.stage, Source)]
     names, made = pipeline.names(), dict[Node, Node]()
     # a part is a unit too: of one that gathers small files not only the first is seen
-    parts = {node: [Unit((part,)) for unit in node.stage.units() for part in unit.parts] for node in sources}
+    units = {node: list(node.stage.units()) for node in sources}
+    parts = {node: [Unit((part,)) for unit in found for part in unit.parts] for node, found in units.items()}
     most = max(1, min(records // len(sources), PARTS_MAX))
     chosen = {node: _spread(found, most) for node, found in parts.items()}
     for node in pipeline.nodes():
@@ -63,7 +65,8 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
     return Sampled(replace(pipeline, sinks=sinks, last=None, settings=settings),
                    {names[n]: sum(u.size_bytes for u in found) for n, found in parts.items()},
                    {names[n]: len(found) for n, found in parts.items()},
-                   {names[n]: len(found) for n, found in chosen.items()})
+                   {names[n]: [u.size_bytes for u in found] for n, found in units.items()},
+                   {names[n]: [u.size_bytes for u in found] for n, found in chosen.items()})
 
 
 def find(pipeline: Graph, stage: str) -> Node:
@@ -138,7 +141,7 @@ def records_in(counts: Mapping[str, Mapping[str, float]], whole: Sampled) -> tup
     total, variance = 0.0, 0.0
     for name, size in whole.bytes_in.items():
         extra = counts.get(name, {})
-        rows, read, units = extra.get(ROWS, 0), extra.get(BYTES, 0), whole.sampled[name]
+        rows, read, units = extra.get(ROWS, 0), extra.get(BYTES, 0), len(whole.sampled[name])
         if not read:
             continue
         mean = rows / read

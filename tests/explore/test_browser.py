@@ -107,7 +107,8 @@ def test_a_threshold_is_dragged_and_what_it_would_change_is_told(page):
     before = page.run("return arguments[0].toDataURL()", card.find_element("css selector", "canvas"))
     drag = ActionChains(page.driver, duration=20).move_to_element(handle).click_and_hold().move_by_offset(60, 0)
     drag.perform()
-    page.until(lambda: "more go" in card.text, "what the drag would change")
+    said = page.until(lambda: "more go" in card.text and card.text, "what the drag would change")
+    assert " % of all" in said.partition("keeps ")[2]
     assert "rule=" not in page.fragment  # nothing is decided while the button is down
     assert page.run("return arguments[0].toDataURL()", card.find_element("css selector", "canvas")) != before
     ActionChains(page.driver).release().perform()
@@ -144,6 +145,24 @@ def test_a_threshold_moves_by_keys_by_a_number_and_a_rule_can_be_switched_off(pa
     assert page.server.questions.answer("write", {"changes": [{"stage": "drop", "reason": "few", "values": None}]})["arguments"]
 
 
+def test_groups_are_ordered_by_a_click_on_a_column(page):
+    page.go("groups?by=reason")
+    cells = "return [...document.querySelectorAll('td.name button')].map((one) => one.textContent)"
+    page.until(lambda: page.run(cells), "groups")
+    found = {row["value"] or "no value": row for row in page.server.questions.answer("counts", {"by": "reason"})["rows"]}
+    assert page.run(cells) == sorted(found, key=lambda name: found[name]["data"] - found[name]["all"])
+    for title, column in (("share lost", lambda row: (row["data"] - row["all"]) / row["all"]), ("records", lambda row: -row["all"])):
+        button = "[...document.querySelectorAll('th button')].find((one) => one.textContent.startsWith(arguments[0]))"
+        page.run(f"{button}.click()", title)
+        expected = sorted(found, key=lambda name, column=column: (column(found[name]), -found[name]["all"]))
+        page.until(lambda expected=expected: page.run(cells) == expected, title)
+    page.run(f"{button}.click()", "records")
+    page.until(lambda expected=expected: page.run(cells) == expected[::-1], "the other way round")
+    assert page.one("th[aria-sort=ascending]").text.startswith("records")
+    page.driver.refresh()
+    page.until(lambda expected=expected: page.run(cells) == expected[::-1], "the same view")
+
+
 def test_records_are_filtered_by_choice_by_search_and_by_sql(page):
     page.go("records")
     page.until(lambda: f"{ROWS} records" in page.one("#total").text, "all")
@@ -163,7 +182,7 @@ def test_records_are_filtered_by_choice_by_search_and_by_sql(page):
     page.keys("0")
     search = page.one("input.search")
     search.send_keys("number 77.\n")
-    page.until(lambda: page.one("#total").text == "1 records" and "number 77." in page.one(".tile").text, "found")
+    page.until(lambda: page.one("#total").text == "1 record" and "number 77." in page.one(".tile").text, "found")
 
 
 def test_more_records_come_as_one_scrolls_and_keys_go_through_them(page):

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator import Contract, CuratorError, Stage, read, write
+from curator import Contract, CuratorError, Resources, Stage, read, write
 from curator.stages import Checkpoint, Drop
-from curator.trial.forecast import Forecast, forecast
+from curator.trial.forecast import Forecast, error_of, forecast, start_error_of
 from curator.trial.forecast_text import in_words
 from curator.trial.nodes import parse_nodes
+from curator.trial.sample import BYTES, ROWS, SQUARES, Sampled, records_in
 
 RECORD_S = 0.002
 
 
 @dataclass(kw_only=True)
 class Slow(Stage):
-    """Takes 2 ms a record."""
+    """Takes its time for each record, and no processor."""
+
+    record_s: float = RECORD_S
 
     def contract(self):
         return Contract(adds={"length": pa.int64()})
 
     def process(self, batch):
-        time.sleep(RECORD_S * len(batch))
+        time.sleep(self.record_s * len(batch))
         return batch.with_columns({"length": [len(t) for t in batch.column("text")]})
+
+
+def made(**given):
+    return Forecast(**{"records": 1, "error": 0, "work_s": 1, "start_s": 0, "start_error": 0, "core_s": 1, "gpu_s": 0, "cores": 64,
+                       "gpus": 8, "sampled_records": 1, "sampled_parts": 1, "parts": 1, "sample_s": 1, "memory": 0, **given})
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +76,8 @@ def test_work_grows_with_the_records_and_starting_counts_once(told):
     assert 4000 * RECORD_S * 0.9 < slow["core_s"] < 4000 * RECORD_S * 4  # other work on this machine makes it slower
     assert told.seconds >= slow["core_s"] / 8 * 0.9
     low, high = told.between
-    assert low < told.seconds + told.setup_s < high
+    assert 0 < low < told.seconds < high
+    assert told.seconds == told.start_s + told.work_s > told.start_s > 0
 
 
 def test_bytes_out_are_those_of_the_whole(told):
@@ -82,10 +93,56 @@ def test_a_forecast_in_words_fits_a_terminal(told):
 
 
 def test_machines_are_paid_for_as_long_as_the_run_takes():
-    found = Forecast(records=1, error=0, seconds=7000, setup_s=200, core_s=1, gpu_s=0, cores=64, gpus=8, sampled_records=1,
-                     sampled_parts=1, parts=1, sample_s=1, memory=0)
+    found = made(work_s=7000, start_s=200)
     assert found.price(0.05, 2.0) == pytest.approx(2 * (64 * 0.05 + 8 * 2.0))
     assert found.between == (7200, 7200)
+
+
+@pytest.mark.parametrize(("sample", "parts", "start_s"), [(500, 20, 1.0), (100, 10, 4.0), (300, 1, 0.2)])
+def test_what_is_told_to_hold_nine_times_in_ten_does(sample, parts, start_s):
+    """Runs drawn at random: parts with more and fewer records a byte, records that take more and less, a machine that is faster
+    and slower, and a start that no two runs share."""
+    rng, held, draws = np.random.default_rng(sample), 0, 600
+    for _ in range(draws):
+        density = rng.lognormal(0, 0.3, parts) if parts > 1 else np.ones(1)
+        all_parts = parts * 5 if parts > 1 else 1
+        rest = rng.lognormal(0, 0.3, all_parts - parts)
+        records = 100 * (density.sum() + rest.sum())
+        whole = Sampled(None, {"read": 100 * all_parts}, {"read": all_parts}, {"read": [100] * all_parts}, {"read": [100] * parts})
+        counts = {"read": {ROWS: 100 * density.sum(), BYTES: 100 * parts, SQUARES: 1e12 * 100 * (density ** 2).sum()}}
+        foreseen, input_error = records_in(counts, whole)
+        price = rng.lognormal(-0.5 * math.log(5), math.sqrt(math.log(5)), sample).mean()  # the mean is 1, twice that the deviation
+        machine = rng.lognormal(0, 0.15)
+        starts = rng.normal(start_s, 0.2 * start_s, 2)
+        found = made(work_s=foreseen * price * 0.01, error=error_of(input_error, sample, 1e9), start_s=starts.mean(),
+                     start_error=start_error_of(*starts))
+        took = records * machine * 0.01 + rng.normal(start_s, 0.2 * start_s)
+        low, high = found.between
+        held += low <= took <= high
+    assert 0.84 < held / draws < 0.98
+
+
+@pytest.mark.slow
+def test_a_run_takes_what_was_told(corpus, tmp_path):
+    """Of stages that sleep, so that it is known what they take."""
+    def pipeline(out):
+        slow = Slow(record_s=0.006).with_(resources=Resources(cpus=0.5), batch_size=32)
+        return read(f"{corpus}/*.jsonl") >> slow >> Drop(conditions={"short": "length < 100"}) >> write(f"{out}")
+
+    found = forecast(pipeline(tmp_path / "none"), 400)
+    began = time.monotonic()
+    result = pipeline(tmp_path / "out").run()
+    took = time.monotonic() - began
+    low, high = found.between
+    assert low < took < high
+    assert found.records == pytest.approx(result.records["in"], rel=0.02)
+    stages = {stage["name"]: stage for stage in result.stats["stages"]}
+    for stage in found.stages:
+        assert stage["in"] == pytest.approx(stages[stage["name"]]["in"], rel=0.05)
+    assert found.core_s == pytest.approx(sum(s["busy_s"] for s in stages.values()) / 2, rel=0.4)  # half a core each
+    for group in result.stats["outputs"]:
+        name = group["folder"].removeprefix(f"{tmp_path}/out/").rstrip("/")
+        assert found.outputs[name] == pytest.approx(group["size_bytes"], rel=0.5), name  # small files have more beside the rows
 
 
 def test_a_sample_that_does_not_end_well_says_why(corpus):

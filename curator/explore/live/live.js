@@ -1,6 +1,6 @@
 // A run while it works: asks for its numbers once a second and draws them anew. Text is only ever set as text.
 
-import { $, ask, bytes, count, h } from "./dom.js";
+import { $, ask, bytes, count, h, plural } from "./dom.js";
 
 const EVERY_MS = 1000;
 const SVG = "http://www.w3.org/2000/svg";
@@ -168,7 +168,7 @@ function reading(now) {
   const units = now.live.reading ?? [];
   if (!units.length || now.state === "ended") return null;
   return h("section", { class: "sheet" }, h("h3", {}, "Being read"),
-    units.map((u) => meter(u.unit, u.bytes_read, u.bytes, `${bytes(u.bytes_read)} of ${bytes(u.bytes)}, ${count(u.records)} records`)));
+    units.map((u) => meter(u.unit, u.bytes_read, u.bytes, `${bytes(u.bytes_read)} of ${bytes(u.bytes)}, ${plural(u.records, "record")}`)));
 }
 
 function machines(now) {

@@ -43,7 +43,7 @@ function update(now, before) {
     tab();
     scrollTo(0, 0);
   } else if (now.tab === "records" && !(same("filter") && same("sort") && same("descending"))) tab();
-  else if (now.tab === "groups" && !(same("filter") && same("by"))) tab();
+  else if (now.tab === "groups" && !(same("filter") && same("by") && same("order"))) tab();
   else if (!same("filter") || !same("changes")) renew(before);
   if (!same("changes")) showChanges(run);
   if (!same("open")) openAgain(run);

@@ -52,6 +52,8 @@ const whole = new Intl.NumberFormat("en");
 
 export const count = (n) => whole.format(n);
 
+export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+
 export function share(n, of) {
   if (!of) return "";
   const percent = (100 * n) / of;

@@ -1,6 +1,6 @@
 // Records as a list of texts or a gallery, a page at a time, and which of them is open.
 
-import { $, PLACES, ask, blob, count, h, share, short } from "./dom.js";
+import { $, PLACES, ask, blob, h, plural, share, short } from "./dom.js";
 import { showRecord } from "./record.js";
 import { asked, set, state } from "./state.js";
 
@@ -38,7 +38,7 @@ export async function showRecords(main, run) {
   await more(list, true);
   try {
     const { rows } = await ask("counts", { by: "_place", filter: asked() });
-    if (number === latest) total.textContent = `${count(rows.reduce((sum, row) => sum + row.all, 0))} records`;
+    if (number === latest) total.textContent = plural(rows.reduce((sum, row) => sum + row.all, 0), "record");
   } catch { /* the list says what is wrong */ }
 }
 

@@ -6,7 +6,7 @@ const PARTS = ["is", "between", "where", "search"];
 export const state = {
   tab: "thresholds",
   filter: { is: {}, between: {}, where: "", search: "" },
-  sort: "", descending: false, by: "", open: null,
+  sort: "", descending: false, by: "", order: "", open: null, // order: a column of the groups; with a minus from the least
   changes: {}, // [stage, reason] as JSON: the values of its thresholds, or null for a rule that is off
 };
 
@@ -67,7 +67,7 @@ function text() {
   }
   for (const [column, [from, below]] of Object.entries(state.filter.between)) found.append(`in.${column}`, `${from ?? ""}..${below ?? ""}`);
   for (const name of ["where", "search"]) if (state.filter[name]) found.set(name, state.filter[name]);
-  for (const name of ["sort", "by"]) if (state[name]) found.set(name, state[name]);
+  for (const name of ["sort", "by", "order"]) if (state[name]) found.set(name, state[name]);
   if (state.descending) found.set("descending", "1");
   for (const [name, values] of Object.entries(state.changes)) found.append("rule", JSON.stringify([...JSON.parse(name), values]));
   if (state.open) found.set("open", JSON.stringify(state.open));
@@ -78,7 +78,7 @@ function text() {
 function read() {
   const [tab, query = ""] = location.hash.slice(1).split(/\?(.*)/s);
   const next = { tab: tab || "thresholds", filter: { is: {}, between: {}, where: "", search: "" }, sort: "", descending: false,
-    by: "", open: null, changes: {} };
+    by: "", order: "", open: null, changes: {} };
   for (const [name, value] of new URLSearchParams(query)) {
     const column = name.slice(3);
     if (column === "__proto__") continue;
@@ -87,7 +87,7 @@ function read() {
       next.filter.between[column] = value.split("..").map((end) => (end === "" || !Number.isFinite(+end) ? null : +end));
       if (next.filter.between[column].length !== 2) delete next.filter.between[column];
     } else if (name === "where" || name === "search") next.filter[name] = value;
-    else if (name === "sort" || name === "by") next[name] = value;
+    else if (name === "sort" || name === "by" || name === "order") next[name] = value;
     else if (name === "descending") next.descending = true;
     else {
       try {

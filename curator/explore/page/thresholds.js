@@ -196,6 +196,8 @@ class RuleCard {
         if (caught) parts.push(`${about}${count(caught)} go on to a later rule`);
         if (lost) parts.push(h("span", { class: "failed" }, `${about}${count(lost)} more go`));
         if (!back && !caught && !lost) parts.push("nothing changes hands");
+        const alone = Object.keys(state.changes).every((one) => one === this.key); // what others change is told below
+        if (alone && !filtered) parts.push(`keeps ${about}${share(this.run.places.data + back - lost, this.run.total)} of all`);
       } else if (here) parts.push(filtered ? "of those in the filter" : share(drops, this.run.total));
       this.says.replaceChildren(...parts.flatMap((part, i) => (i ? [", ", part] : [part])));
       if (dragging) this.chart.say(this.place(), `${this.line.operator} ${short(this.line.value)}`);
