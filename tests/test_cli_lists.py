@@ -140,10 +140,10 @@ def test_a_stage_tells_all_about_itself(curator, name):
     output = words(curator("stages", name))
     assert output.count("which the language is unknown") == 1
     assert output.count("characters that are looked at") == 2
-    for said in ("text.language (stage, version 3, ", "Tell the language of a text", 'column str \'text\' where the text is',
-                 "keep list[str] | None None codes to keep; the others are dropped",
-                 "threshold float 0.5 probability below which the language is unknown",
-                 "chunk int required characters that are looked at", "step int 7 characters that are looked at",
+    for said in ("text.language (stage, version 3, ", "Tell the language of a text", 'column: str = \'text\' where the text is',
+                 "keep: list[str] | None = None codes to keep; the others are dropped",
+                 "threshold: float = 0.5 probability below which the language is unknown",
+                 "chunk: int (required) characters that are looked at", "step: int = 7 characters that are looked at",
                  "needs text", "adds language (string), pixels", "removes html",
                  "resources cpus 2, gpus 0.5", "batch_size 64"):
         assert said in output
@@ -156,7 +156,7 @@ def test_a_stage_that_cannot_be_made_without_values_tells_the_rest(curator):
 
 
 def test_functions_sources_and_sinks(curator):
-    assert "times int 2 how loud" in words(curator("stages", "shout"))
+    assert "times: int = 2 how loud" in words(curator("stages", "shout"))
     assert "jsonl (source, version 1" in curator("stages", "jsonl")
     assert "in recipes write: {jsonl: {…}} ports none" in words(curator("stages", "to_jsonl"))
 
@@ -230,11 +230,11 @@ def test_doctor_names_a_broken_pack_and_ends_with_1(curator):
 @pytest.mark.parametrize("name", ["jsonl", "csv", "parquet", "to_jsonl", "to_csv", "to_parquet"])
 def test_every_field_is_explained_also_those_of_a_base_class(name):
     result = CliRunner().invoke(click.Group(commands={c.name: c for c in COMMANDS}), ["stages", name])
-    table = result.output.partition("parameter ")[2].partition("\n\n")[0].splitlines()[1:]
-    fields = [line for line in table if not line.startswith(" ")]
+    told = result.output.partition("parameters\n")[2].partition("\n\n")[0]
+    fields = re.split(r"^  (?=\S)", told, flags=re.MULTILINE)[1:]
     assert len(fields) > 4
-    for line in fields:
-        assert re.search(r"(required|None|'.*'|\{\}|\d+)\s\s+\S", line), line
+    for field in fields:
+        assert re.search(r"(\(required\)|= (None|'.*'|\{\}|\d+))\n      \S", field), field
 
 
 def test_the_real_installation_can_be_listed():

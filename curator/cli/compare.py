@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from curator.api.format import printable
+from curator.cli.ends import wrapped
 from curator.cli.failures import shown
+from curator.cli.loading import complete_runs
 
 if TYPE_CHECKING:
     from curator.results.look.compare import Comparison, Score
@@ -23,8 +25,8 @@ MOVES = 12
 
 
 @click.command(short_help="Show what differs between two runs, and why.")
-@click.argument("one", metavar="OUT1")
-@click.argument("two", metavar="OUT2")
+@click.argument("one", metavar="OUT1", shell_complete=complete_runs)
+@click.argument("two", metavar="OUT2", shell_complete=complete_runs)
 @click.option("--all", "everything", is_flag=True, help="All that differs, and ten examples of each.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def compare(one: str, two: str, everything: bool, as_json: bool) -> None:
@@ -38,7 +40,7 @@ def compare(one: str, two: str, everything: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(answer), indent=1, ensure_ascii=False))
         return
-    for line in told(answer, everything):
+    for line in wrapped(told(answer, everything)):
         click.echo(line)
 
 

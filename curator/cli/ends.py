@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from curator.run.run import Result
 
+WIDTH, WIDTH_MAX = 80, 120
 # as shells have it: 128 and the number of the signal; anything else gives 2
 EXITS = {"interrupted": 130, "terminated": 143}
 
@@ -34,6 +37,17 @@ def run_and_show(pipeline: Any, *, quiet: bool = False, stages: bool = False,
     if not quiet:
         show_funnel(result.stats)
     return result
+
+
+def wrapped(lines: Iterable[str]) -> Iterator[str]:
+    """Lines in the width of the terminal, 80 elsewhere: what goes on stands a little further in. A word that
+    is wider, such as a path, stays whole."""
+    width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if sys.stdout.isatty() else WIDTH
+    for line in lines:
+        inner = " " * (len(line) - len(line.lstrip()) + 4)
+        parts = textwrap.wrap(line, width, subsequent_indent=inner, break_long_words=False,
+                              break_on_hyphens=False)
+        yield "\n".join(parts) if len(line) > width else line
 
 
 def asked(lost: str) -> bool:

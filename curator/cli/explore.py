@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from curator.cli.loading import complete_runs
+
 
 @click.command(short_help="Look at a run in the browser: scores, thresholds, records.")
-@click.argument("out")
+@click.argument("out", shell_complete=complete_runs)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
               help="Port on this machine [default: one that is free].")
 @click.option("--no-browser", is_flag=True, help="Open no browser; only print the address.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from curator.cli.ends import end, run_and_show
+from curator.cli.loading import complete_runs
 
 if TYPE_CHECKING:
     from curator.run.replay import Replay
@@ -20,7 +21,7 @@ LINES = 3  # of a message
 
 
 @click.command(short_help="Show what failed in a run, by stage and error.")
-@click.argument("folder", metavar="OUT")
+@click.argument("folder", metavar="OUT", shell_complete=complete_runs)
 @click.option("--all", "everything", is_flag=True, help=f"All groups, not the first {MOST}.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with a whole traceback of each.")
 def failures(folder: str, everything: bool, as_json: bool) -> None:
@@ -81,7 +82,7 @@ def shown(text: str, most: int) -> str:
 
 
 @click.command(short_help="Run again what failed, after a fix.")
-@click.argument("folder", metavar="OUT")
+@click.argument("folder", metavar="OUT", shell_complete=complete_runs)
 @click.option("--stage", metavar="NAME", help="Only what failed in this stage.")
 @click.option("--error", metavar="TEXT", default="", help="Only what failed with this text in its error.")
 @click.option("--keep-passed", is_flag=True,

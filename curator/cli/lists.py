@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from curator.api.errors import CuratorError, RecipeError
+from curator.cli.loading import complete_resources, complete_stages
 from curator.registry import packs
 from curator.registry.packs import Factory, Pack, Resource
 
@@ -18,7 +20,7 @@ LIBRARIES = ("pyarrow", "numpy", "duckdb", "fsspec", "isal", "xxhash", "s3fs", "
 
 
 @click.command(short_help="List stages, sources and sinks, or explain one.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_stages)
 def stages(name: str | None) -> None:
     """List the stages, sources and sinks of all packs, or those of one; with a stage's NAME, all about it."""
     from curator.recipe.describe import about
@@ -33,7 +35,7 @@ def stages(name: str | None) -> None:
 
 
 @click.command(short_help="List the packaged recipes, or print one.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_resources)
 def recipes(name: str | None) -> None:
     """List the packaged recipes; with a NAME, print its YAML, to be copied and changed."""
     from curator.recipe.describe import table
@@ -48,7 +50,7 @@ def recipes(name: str | None) -> None:
 
 
 @click.command(short_help="List the packaged rule sets, or print one.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_resources)
 def rules(name: str | None) -> None:
     """List the packaged rule sets; with a NAME, its rules: what each drops, and where that comes from."""
     from curator.recipe.describe import table
@@ -114,7 +116,7 @@ def _stages_of(pack: Pack) -> list[Any]:
         return [title, f"  {error}", ""]
     made = table("  name", "kind", "what you get")
     for name, factory in pack.stages().items():
-        made.add_row(f"  {name}", packs.kind_of(factory), _first_line(doc_of(factory)))
+        made.add_row(f"  {name}", packs.kind_of(factory), _first_sentence(doc_of(factory)))
     return [title, made, ""]
 
 
@@ -195,6 +197,13 @@ def _machine() -> Iterator[tuple[str, str]]:
 
 
 # -- printing ------------------------------------------------------------------------------------------------
+
+
+def _first_sentence(text: str) -> str:
+    """Up to its first full stop or semicolon that ends something, and no further than the first paragraph."""
+    paragraph = " ".join(text.strip().partition("\n\n")[0].split())
+    sentence = re.split(r"(?<=[^.])\.(?: |$)|; ", paragraph, maxsplit=1)[0]
+    return sentence and f"{sentence}."
 
 
 def _first_line(text: str | None) -> str:

@@ -1,13 +1,16 @@
-"""The recipe that a command is about: its options, and how it is loaded."""
+"""What a command is about: a recipe with its options, how it is loaded, and what a shell completes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from curator.api.errors import CuratorError
+from curator.io.files.listing import RUN
 
 
 def recipe_options(command: Callable) -> Callable:
@@ -17,13 +20,13 @@ def recipe_options(command: Callable) -> Callable:
                      help="Write everything here instead of into the folder that the recipe names."),
         click.option("--set", "settings", multiple=True, metavar="PATH=VALUE",
                      help="Change a value of the recipe, for example read.path='crawl/*.warc.gz'."),
-        click.argument("recipe"),
+        click.argument("recipe", shell_complete=complete_recipes),
     ):
         command = option(command)
     return command
 
 
-inputs_argument = click.argument("inputs", nargs=-1, metavar="[INPUT]...")
+inputs_argument = click.argument("inputs", nargs=-1, metavar="[INPUT]...", type=click.Path())
 
 
 def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tuple[str, ...] = ()) -> Any:
@@ -42,3 +45,53 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None, inputs:
     if out is not None:
         overrides["out"] = out
     return load(recipe, overrides)
+
+
+# -- what a shell completes: `curator completion` ------------------------------------------------------------
+
+
+def complete_recipes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Packaged recipes, and files. No pack is imported."""
+    return [*complete_resources(ctx, param, incomplete), CompletionItem(incomplete, type="file")]
+
+
+def complete_resources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Packaged rule sets for `curator rules`, recipes for all others; without their pack where nothing begins
+    so."""
+    from curator.registry import packs
+
+    kind = "rules" if ctx.info_name == "rules" else "recipes"
+    there = packs.resources(kind)
+    return (_beginning(incomplete, (found.name for found in there))
+            or _beginning(incomplete, (found.short for found in there)))
+
+
+def complete_stages(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Packs and stages of the core; stages of a pack once its name is there: its import takes its time."""
+    from curator.registry import packs
+
+    chosen = incomplete.partition(".")[0] if "." in incomplete else packs.CORE
+    names = []
+    for pack in packs.installed():
+        names += [f"{pack.name}."] if pack.name != packs.CORE else []
+        if pack.name == chosen and pack.error is None:
+            names += pack.stages()
+    return _beginning(incomplete, names)
+
+
+def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Folders of runs, and folders that may hold some."""
+    parent = Path(incomplete).parent if incomplete and not incomplete.endswith("/") else Path(incomplete)
+    try:
+        folders = [folder for folder in parent.iterdir() if (folder / RUN).is_dir()]
+    except OSError:
+        folders = []
+    found = _beginning(incomplete, (f"{folder}/" for folder in folders))
+    return found or [CompletionItem(incomplete, type="dir")]
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+run_argument = click.argument("folder", metavar="RUN", shell_complete=complete_runs)

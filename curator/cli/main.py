@@ -11,13 +11,13 @@ import click
 
 from curator.api.errors import CuratorError, FirstError
 from curator.cli.compare import compare
-from curator.cli.ends import asked, end, run_and_show
+from curator.cli.ends import asked, end, run_and_show, wrapped
 from curator.cli.explore import explore
 from curator.cli.failures import failures, replay
 from curator.cli.lists import COMMANDS
 from curator.cli.live import END_S, LiveCommand, served
 from curator.cli.live import option as dashboard_option
-from curator.cli.loading import inputs_argument, load_recipe, recipe_options
+from curator.cli.loading import inputs_argument, load_recipe, recipe_options, run_argument
 from curator.cli.new import new
 from curator.cli.profile import call, profile
 from curator.cli.trace import trace
@@ -26,6 +26,7 @@ from curator.cli.what_if import recut, what_if
 from curator.registry import packs
 
 RAY_HERE = "local or RAY_ADDRESS"
+FEW = 5  # records of a preview
 RAY_ADDRESS = re.compile(r"auto|local|\S+:\d+")
 
 
@@ -157,22 +158,27 @@ def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: s
     from curator.pipeline.plan import make_plan
     from curator.trial.explain import explain
 
-    click.echo(explain(make_plan(load_recipe(recipe, settings, out, inputs), mode)))
+    for line in wrapped(explain(make_plan(load_recipe(recipe, settings, out, inputs), mode)).splitlines()):
+        click.echo(line)
 
 
 @main.command(short_help="Try a recipe on a few records.")
 @recipe_options
-@click.argument("n", type=click.IntRange(min=1), default=5)
-def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> None:
-    """Try RECIPE on the first N records, in this process: what each stage changes, and who drops what. Writes
-    nothing.
+@click.argument("inputs", nargs=-1, metavar="[INPUT]... [N]", type=click.Path())
+def preview(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tuple[str, ...]) -> None:
+    """Try RECIPE on the first N records [default: 5], in this process: what each stage changes, and who drops
+    what. Writes nothing. It reads the INPUTs, paths or globs or URLs, instead of what it names itself.
 
     Ends with 2 when all records failed in some stage.
     """
     from curator.observe.preview import show_preview
     from curator.trial.preview import preview as preview_pipeline
 
-    stages = preview_pipeline(load_recipe(recipe, settings, out), n)
+    n = FEW
+    if inputs and inputs[-1].isdecimal():
+        *inputs, number = inputs
+        n = click.IntRange(min=1).convert(number, None, None)
+    stages = preview_pipeline(load_recipe(recipe, settings, out, tuple(inputs)), n)
     show_preview(stages, records_max=n)
     for stage in stages:
         if stage.all_failed:
@@ -180,7 +186,7 @@ def preview(recipe: str, settings: tuple[str, ...], out: str | None, n: int) -> 
 
 
 @main.command(short_help="Show the funnel of a run, also while it works.")
-@click.argument("folder", metavar="RUN")
+@run_argument
 @click.option("--json", "as_json", is_flag=True, help="The numbers as they stand in stats.json.")
 def show(folder: str, as_json: bool) -> None:
     """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is. RUN is its
@@ -209,6 +215,23 @@ def dashboard() -> None:
     from importlib.resources import files
 
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
+
+
+@main.command(short_help="Print what makes a shell complete names, options and runs.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete commands, options, recipes, stages and folders of runs.
+
+    \b
+    bash  in ~/.bashrc                  eval "$(curator completion bash)"
+    zsh   in ~/.zshrc, after compinit   eval "$(curator completion zsh)"
+    fish  once                          curator completion fish > ~/.config/fish/completions/curator.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(main, {}, "curator", "_CURATOR_COMPLETE").source())
 
 
 for command in (watch, explore, what_if, recut, trace, failures, replay, compare, profile,

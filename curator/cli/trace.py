@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from curator.cli.ends import wrapped
 from curator.cli.failures import shown
+from curator.cli.loading import complete_runs
 
 if TYPE_CHECKING:
     from curator.results.look.trace import Found, Life
@@ -20,7 +22,7 @@ VALUE = 100  # characters of a value
 
 
 @click.command(short_help="Show the life of a record: what each stage did to it, and why it went.")
-@click.argument("folder", metavar="OUT")
+@click.argument("folder", metavar="OUT", shell_complete=complete_runs)
 @click.argument("wanted", metavar="ID")
 @click.option("--rerun", is_flag=True,
               help="Run the record through the recipe again, and show what each stage changes.")
@@ -44,14 +46,14 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
         for one in found:
             click.echo(f"  {named(one)}")
             if one.excerpt:
-                click.echo(f"      {shown(one.excerpt, WIDTH)}")
+                click.echo(f"      {shown(one.excerpt, WIDTH - 6)}")
         return
     made = lives(output, found[0].id)
     if as_json:
         click.echo(json.dumps([asdict(one) for one in made], indent=1, ensure_ascii=False, default=str))
         return
     for one in made:
-        for line in told(one, folder):
+        for line in wrapped(told(one, folder)):
             click.echo(line)
     if rerun:
         from curator.observe.preview import show_preview

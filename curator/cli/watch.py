@@ -11,12 +11,13 @@ import click
 
 from curator.cli.live import END_S, LiveCommand, served
 from curator.cli.live import option as dashboard_option
+from curator.cli.loading import run_argument
 
 EVERY_S = 2.0
 
 
 @click.command(cls=LiveCommand, short_help="Follow a run from another terminal or machine.")
-@click.argument("folder", metavar="RUN")
+@run_argument
 @click.option("--once", is_flag=True, help="Say how it is now, and end.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON each time the numbers change.")
 @click.option("--stages", is_flag=True, help="A line for each stage too.")

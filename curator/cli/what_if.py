@@ -6,6 +6,7 @@ import click
 
 from curator.api.errors import CuratorError
 from curator.cli.ends import asked, end, run_and_show
+from curator.cli.loading import run_argument
 
 RULES = click.option("--rules", multiple=True, metavar="[STEP=]FILE",
                      help="A rule set (YAML) in place of all conditions of a drop step.")
@@ -15,7 +16,7 @@ SET = click.option("--set", "settings", multiple=True, metavar="PATH=CONDITION",
 
 
 @click.command("what-if", short_help="Show what other thresholds would have done to a run.")
-@click.argument("folder", metavar="RUN")
+@run_argument
 @SET
 @RULES
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -37,7 +38,7 @@ def what_if(folder: str, settings: tuple[str, ...], rules: tuple[str, ...], as_j
 
 
 @click.command("recut", short_help="Make a run's data set anew, with other thresholds.")
-@click.argument("folder", metavar="RUN")
+@run_argument
 @click.option("--to", required=True, metavar="FOLDER", help="Where the new data set goes.")
 @SET
 @RULES

@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from curator.api.stage import Stage
     from curator.registry.packs import Factory
 
+TABLE_WIDTH = 76  # of all columns of a table in a docstring
 NAMES = r"`\w+`(?:, `\w+`)*: "  # what an entry of a docstring on parameters begins with
 
 
@@ -30,13 +31,7 @@ def about(name: str, factory: Factory) -> Iterator[Any]:
     yield ""
     known, docs = parameters(factory), _comments(factory)
     yield _paragraphs(doc_of(factory), {p.name for p in known}) or "It has no description."
-    if known:
-        made = table("parameter", "type", "default", "")
-        for p in known:
-            default = "required" if p.default is REQUIRED else repr(p.default)
-            made.add_row(p.written, p.type_name, default, docs.get(p.name, ""))
-        yield ""
-        yield made
+    yield from _parameters(known, docs)
     yield ""
     made = table("", "")
     for what, value in _facts(name, factory):
@@ -47,12 +42,30 @@ def about(name: str, factory: Factory) -> Iterator[Any]:
         yield from _tables(module)
 
 
+def _parameters(known: Iterable[Parameter], docs: Mapping[str, str]) -> Iterator[Any]:
+    """A line for each parameter, and below it what it means: beside each other they would not fit 80
+    columns."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for number, p in enumerate(known):
+        if not number:
+            yield ""
+            yield Text("parameters", style="bold")
+        default = " (required)" if p.default is REQUIRED else f" = {p.default!r}"
+        yield Padding(Text(f"{p.written}: {p.type_name}{default}"), (0, 0, 0, 2))
+        if said := docs.get(p.name):
+            yield Padding(Text(said), (0, 0, 0, 6))
+
+
 def _tables(module: ModuleType) -> Iterator[Any]:
     """The tables of a module's docstring, which that of a stage refers to by the module's name."""
     for lines in re.findall(r"^\|.+\n\| ---.*\n(?:\|.*\n?)+", module.__doc__ or "", re.MULTILINE):
         heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")]
                            for line in lines.splitlines())
         made = table(*heads)
+        for column in made.columns:  # the first one too: a row may be about many columns
+            column.no_wrap, column.max_width = False, TABLE_WIDTH // len(heads)
         for row in rows:
             made.add_row(*row)
         yield ""

@@ -121,7 +121,7 @@ def _shape(operator: Operator) -> str:
 def _contract(stage: Stage) -> str:
     contract, words = stage.contract(), []
     if contract.needs:
-        words.append("needs " + ", ".join(contract.needs))
+        words.append("needs " + ", ".join(sorted(contract.needs)))
     if contract.adds:
         names = [name if kind is None else f"{name} ({kind})" for name, kind in contract.adds.items()]
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
