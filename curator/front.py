@@ -8,17 +8,19 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from curator.api.errors import RunStopped
+from curator.api.errors import CuratorError, RunStopped
 from curator.api.stage import Source, Stage
 from curator.pipeline import graph
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from curator.outside.training import PipelineDataset
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,43 @@ class Pipeline(graph.Graph):
     def to_pandas(self, **options: Any) -> Any:
         """Run it, and give what it makes as a data frame; it has no sink."""
         return self.collect(**options).to_pandas()
+
+    def batches(self, rows: int | None = None, **options: Any) -> Iterator[pa.Table]:
+        """Run it, and give what it makes as tables, while it works; it has no sink. A loop over the pipeline
+        itself is the same.
+
+        The run stops a bounded amount ahead of the loop, and ends when the loop is left. What an input file
+        becomes comes in the order of its records as far as stages keep it; files come as they are done.
+        `rows`: of each table but the last, by default as they come. `options`: as for `run`.
+
+        Raises:
+            RunStopped: it did not end well; what came before it is given first.
+        """
+        from curator.outside.stream import batches
+
+        return batches(self, rows, options)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return self.batches()
+
+    def to_torch(self, *, columns: list[str] | None = None, shuffle: bool = False, seed: int = 0,
+                 rank: int | None = None, world_size: int | None = None) -> PipelineDataset:
+        """What it makes as an `IterableDataset` of PyTorch, whose records are dicts; it has no sink, and no
+        stage that has to see all rows.
+
+        The processes of a `DataLoader` do the work, each with its share of the input (units: files, ranges,
+        row groups), of all ranks: each record comes once an epoch. `columns`: those, and payloads such as
+        decoded images, that are wanted; None for all columns. `shuffle`: units, and rows within each, by
+        `seed` and the epoch (`set_epoch`). `rank`, `world_size`: those of torch.distributed or torchrun, if
+        not said. `state_dict` and `load_state_dict` are as `torchdata.stateful_dataloader` wants them.
+        """
+        try:
+            from curator.outside.training import PipelineDataset
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise CuratorError("to_torch needs PyTorch: pip install torch") from error
+        return PipelineDataset(self, columns, shuffle, seed, rank, world_size)
 
     def preview(self, records: int = 5) -> Any:
         """Try it on the first records and print what each stage does to them; nothing is written."""

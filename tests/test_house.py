@@ -114,7 +114,8 @@ def test_the_page_for_pack_authors_names_what_they_may_import():
 @pytest.mark.parametrize(("library", "homes"), [
     ("fsspec", {"curator.io.files.remote"}), ("ray", {"curator.runtime.ray"}),
     ("multiprocessing", {"curator.worker.main", "curator.worker.processes"}),
-    ("torch", {"curator.models.loading", "curator.models.heads", "curator.models.captioner"})])
+    ("torch", {"curator.models.loading", "curator.models.heads", "curator.models.captioner",
+                "curator.outside.training"})])
 def test_each_heavy_dependency_has_one_home_in_the_core(library, homes):
     users = {m for m, p in MODULES.items() if m.startswith("curator.") and library in {u.split(".")[0] for u in imports(p)}}
     assert users <= homes
@@ -189,7 +190,7 @@ LINES = {
     "trial": 1330,
     "scaffold": 194,
     "cli": 1398,
-    ".": 202,
+    ".": 241,
 }
 
 
@@ -206,7 +207,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 13592
-    assert sum(LINES.values()) <= 38001
+    assert sum(LINES.values()) <= 38040
 
 
 def test_nothing_names_a_machine():

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from curator.api.errors import RecipeError, RunStopped
-from curator.api.stage import Source
+from curator.api.stage import Sink, Source
 from curator.io.tables.parquet import ToParquet
 from curator.pipeline.checkpoint import payloads
 from curator.pipeline.contracts import check_contracts
@@ -32,7 +32,7 @@ def collect(pipeline: Graph, **options: Any) -> pa.Table:
         RunStopped: it did not end well.
     """
     with tempfile.TemporaryDirectory(prefix="curator-collect-") as folder:
-        result = _run(pipeline, folder, options)
+        result = run_into(pipeline, ToParquet(), folder, options)
         return _table(result, pipeline)
 
 
@@ -43,16 +43,22 @@ def count(pipeline: Graph, **options: Any) -> Result:
         RecipeError, RunStopped: as `collect`.
     """
     with tempfile.TemporaryDirectory(prefix="curator-count-") as folder:
-        return _run(pipeline, folder, options)
+        return run_into(pipeline, ToParquet(), folder, options)
 
 
-def _run(pipeline: Graph, folder: str, options: dict[str, Any]) -> Result:
+def run_into(pipeline: Graph, sink: Sink, folder: str, options: dict[str, Any]) -> Result:
+    """Run a pipeline that has no sink into this one, and keep nothing beside it.
+
+    Raises:
+        RecipeError, RunStopped: as `collect`.
+    """
     if pipeline.sinks:
         raise RecipeError("this pipeline writes to a sink: run() it, and read what it wrote")
     kept = replace(pipeline.settings, discard=("dropped", "duplicate"), out=None)
-    result = run(replace(pipeline.then(ToParquet()), settings=kept), out=folder, **options)
+    result = run(replace(pipeline.then(sink), settings=kept), out=folder, **options)
     if not result.ok:
-        raise RunStopped("\n".join(map(str, (result.stats["message"], *result.first_errors[:1]))))
+        message = re.sub(rf"; they are in {re.escape(folder)}\S*", "", result.stats["message"])
+        raise RunStopped("\n".join(map(str, (message, *result.first_errors[:1]))))
     return result
 
 
@@ -71,12 +77,17 @@ def _table(result: Result, pipeline: Graph) -> pa.Table:
     files = sorted((out.path_of(path) for place in out.places if place.kind == "data"
                     for path in place.files), key=place_of)
     tables = [pq.read_table(path, partitioning=None) for path in files]
-    return pa.concat_tables(tables, promote_options="permissive") if tables else _empty(pipeline)
+    if not tables:
+        return columns_of(pipeline).empty_table()
+    return pa.concat_tables(tables, promote_options="permissive")
 
 
-def _empty(pipeline: Graph) -> pa.Table:
-    whole = pipeline.then(ToParquet())
+def columns_of(pipeline: Graph) -> pa.Schema:
+    """The columns of what a pipeline makes, as far as contracts tell: of type null where they do not say
+    which. Without pictures, sounds and frames, which no table holds."""
+    ends = pipeline.ends or tuple(end for sink in pipeline.sinks for end in sink.inputs)
+    whole = replace(pipeline, ends=ends, sinks=()).then(ToParquet())
     known = check_contracts(whole.nodes(), whole.names(), {})[whole.sinks[0]] or {}
     media = payloads(lasting=True) | payloads(lasting=False)
     return pa.schema([(name, kind or pa.null()) for name, kind in known.items()
-                      if kind is not None or name not in media]).empty_table()
+                      if kind is not None or name not in media])
