@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -21,12 +22,15 @@ EXITS = {"interrupted": 130, "terminated": 143}
 def run_and_show(pipeline: Any, *, quiet: bool = False, stages: bool = False,
                  watch: Callable[[Mapping[str, Any]], None] | None = None, **options: Any) -> Result:
     """Run a pipeline with progress, and show the funnel; nothing with `quiet`. `watch`: who is shown the run
-    as well; `options`: as `run` takes them."""
+    as well; `options`: as `run` takes them. Ray Data has progress bars of its own."""
     from curator.observe.live.progress import Progress
     from curator.observe.report.funnel import show_funnel
     from curator.run.run import run
 
-    progress = None if quiet else Progress(stages=stages)
+    theirs = options.get("engine") == "ray-data"
+    if theirs and quiet:
+        os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    progress = None if quiet or theirs else Progress(stages=stages)
     tellers = [tell for tell in (progress and progress.update, watch) if tell]
     try:
         result = run(pipeline, watch=(lambda shot: [tell(shot) for tell in tellers]) if tellers else None,

@@ -90,6 +90,8 @@ def main() -> None:
               help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on "
                    "this machine. "
                    "[default where RAY_ADDRESS is set]")
+@click.option("--engine", type=click.Choice(["curator", "ray-data"]), default="curator", show_default=True,
+              help="Who runs the stages: our own runtime, or Ray Data on the Ray cluster of --ray.")
 @click.option("--prune", is_flag=True,
               help="Remove results of inputs that are no longer there, and say what that is.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit of the recipe removes results.")
@@ -103,7 +105,7 @@ def main() -> None:
 @dashboard_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
 def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: str | None,
-        workers: int | None, ray: str | None, prune: bool, yes: bool, replace: bool, mode: Any,
+        workers: int | None, ray: str | None, engine: Any, prune: bool, yes: bool, replace: bool, mode: Any,
         metrics_port: str | None, stages: bool, dashboard: int | None, quiet: bool) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
     It reads the INPUTs, paths or globs or URLs, instead of what it names itself.
@@ -118,7 +120,7 @@ def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: st
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
     with served(str(pipeline.settings.out), dashboard) as board:
         result = run_and_show(pipeline, quiet=quiet, stages=stages, watch=board and board.feed,
-                              workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode,
+                              workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode, engine=engine,
                               prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
                               replace=replace or (lambda lost: yes or asked(lost)),
                               metrics_port=metrics_port)

@@ -41,7 +41,8 @@ class RunContext:
     the run's folder; the fork server and every worker hold its descriptor open. `modules`: what workers of
     all phases import.
 
-    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `tell`: called with the time
+    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `make_loop`: what works
+    through a phase instead of `Loop`. `tell`: called with the time
     whenever the loop has turned, and with None when a phase has ended.
     """
 
@@ -52,6 +53,7 @@ class RunContext:
     modules: Sequence[str] = ()
     ray: str | None = None
     cores: int | None = None
+    make_loop: Callable[..., Loop] | None = None
     tell: Callable[[float | None], None] = lambda now: None
     asked: list[Stop] = field(default_factory=list)  # the user wants the run to stop
     processes: Processes | None = None  # of this machine, from the first phase on
@@ -138,6 +140,7 @@ class Loop:
                 self.sidecars[step.name] = {index_of[key]: name for key, name in known.items()}
         self.workers: dict[int, int] = {}
         self.scheduler: Scheduler | None = None  # while there is something to do
+        self.stopped: Stop | None = None  # why it ended early
         self.busy: dict[str, float] = {}  # seconds of work by operator, when it has ended
         self.errors: dict[str, FirstError] = {}  # the first of each stage
         self.began = time.monotonic()
@@ -148,28 +151,10 @@ class Loop:
         """Work; gives why it stopped early, or None. `before`: records read and failed so far, in finished
         units."""
         self.began = time.monotonic()
-        folder, operators = self.out.sub("_run"), self.phase.operators
-        # A limit that was reached must let through again what an edit does again, so then everything is read;
-        # and so is what an earlier phase has counted.
-        may_stop = not (self.ledger.unfinished or self.replayed or self.phase.number)
-        short_circuits = frozenset(o.index for o in operators
-                                   if may_stop and o.kind == "stateful" and self.phase.short_circuit(o.index))
         whole = False
         try:
-            runtime, nodes = make_runtime(Job(operators, self._unit_info, folder.sub("state"), self._restore),
-                                          context)
-            try:
-                self.scheduler = Scheduler(operators, self.todo, nodes, before=before,
-                                           short_circuits=short_circuits,
-                                           max_failed=max_failed, profiles=load_profiles(folder, operators))
-                self.errors = self.scheduler.errors
-                self._loop(self.scheduler, runtime, context)
-                save_profiles(folder, self.scheduler.state.operators)
-            finally:
-                runtime.close()
             # All is done, and no file was begun that the ledger does not name.
-            whole = not (self.scheduler.stopped or self.scheduler.state.repeated or context.lock.after_kill
-                         or self.replayed)
+            whole = self._work(context, before, max_failed) and not (context.lock.after_kill or self.replayed)
         finally:
             self.ledger.flush(time.monotonic() - self.began, whole)
         if not whole:
@@ -178,7 +163,41 @@ class Loop:
             # reads the folder must not see them.
             self.ledger.remove_unnamed()
         context.tell(None)
-        return self.scheduler.stopped
+        return self.stopped
+
+    def _work(self, context: RunContext, before: tuple[int, int], max_failed: float) -> bool:
+        """Do all units; gives whether each was begun and finished once."""
+        folder, operators = self.out.sub("_run"), self.phase.operators
+        runtime, nodes = make_runtime(Job(operators, self._unit_info, folder.sub("state"), self._restore),
+                                      context)
+        try:
+            self.scheduler = Scheduler(operators, self.todo, nodes, before=before,
+                                       short_circuits=self._short_circuits(),
+                                       max_failed=max_failed, profiles=load_profiles(folder, operators))
+            self.errors = self.scheduler.errors
+            self._loop(self.scheduler, runtime, context)
+            save_profiles(folder, self.scheduler.state.operators)
+        finally:
+            runtime.close()
+        self.stopped = self.scheduler.stopped
+        return not (self.stopped or self.scheduler.state.repeated)
+
+    def _short_circuits(self) -> frozenset[int]:
+        """Operators that need not be given more when they want none."""
+        # A limit that was reached must let through again what an edit does again, so then everything is read;
+        # and so is what an earlier phase has counted.
+        if self.ledger.unfinished or self.replayed or self.phase.number:
+            return frozenset()
+        return frozenset(o.index for o in self.phase.operators
+                         if o.kind == "stateful" and self.phase.short_circuit(o.index))
+
+    def _save(self, saved: float) -> float:
+        """Write finished units down if it is time to; gives when that was last."""
+        now = time.monotonic()
+        if self.ledger.pending and now - saved > max(LEDGER_S, LEDGER_SHARE * (now - self.began)):
+            self.ledger.flush(now - self.began)
+            return now
+        return saved
 
     def _loop(self, scheduler: Scheduler, runtime: Any, context: RunContext) -> None:
         observer, saved = context.observer, time.monotonic()
@@ -190,10 +209,7 @@ class Loop:
                 self._execute(action, scheduler, runtime)
             if scheduler.finished:
                 return
-            now = time.monotonic()
-            if self.ledger.pending and now - saved > max(LEDGER_S, LEDGER_SHARE * (now - self.began)):
-                self.ledger.flush(now - self.began)
-                saved = now
+            saved, now = self._save(saved), time.monotonic()
             context.tell(now)
             due = scheduler.deadline()
             events = runtime.wait(TURN_S if due is None else min(TURN_S, max(0.0, due - now)))
@@ -270,6 +286,11 @@ class Loop:
     def state(self) -> State | None:
         """What the scheduler knows; None when nothing is to do."""
         return None if self.scheduler is None else self.scheduler.state
+
+    @property
+    def alive(self) -> int:
+        """Workers at this moment."""
+        return len(self.state.workers) if self.state else 0
 
     def progress(self) -> dict[str, int]:
         """How far it is: units and bytes, done and in all, and bytes that were read."""

@@ -94,7 +94,7 @@ class Numbers:
                 "dropped": sum(sum(c.dropped.values()) for c in totals.values()),
                 "duplicate": sum(c.duplicate for c in totals.values()),
                 "failed": sum(c.failed for c in totals.values()),
-                "workers": len(loop.scheduler.state.workers), "limit": self._limit(by_step)}
+                "workers": loop.alive, "limit": self._limit(by_step)}
 
     def running(self, every_s: float) -> dict[str, Any]:
         """The stats of a run that works, for `curator show` and `watch`; without files. `every_s`: so often
@@ -103,7 +103,7 @@ class Numbers:
         loop.ledger.elapsed[loop.ledger.run] = time.monotonic() - loop.began
         stats = self._summary("running", "", ())
         stats["first_errors"] = self._first_errors(stats, None)
-        stats["live"] = self.snapshot() | {"engine": snapshot_of(loop.scheduler.state)}
+        stats["live"] = self.snapshot() | {"engine": snapshot_of(loop.state) if loop.state else {}}
         stats["alive"] = {"host": socket.gethostname(), "pid": os.getpid(), "time": round(time.time(), 3),
                           "every_s": round(every_s, 1)}
         return stats

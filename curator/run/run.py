@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -49,6 +49,7 @@ from curator.run.numbers import Numbers
 from curator.run.replay import Replay
 from curator.worker.imports import modules_of
 
+Engine = Literal["curator", "ray-data"]
 WATCH_S = 0.2  # watchers are told this often, and
 STATS_S = 2.0  # the numbers of a run are written this often, for `curator show` or after a kill,
 STATS_SHARE = 0.01  # or so seldom that each costs no more than this share of the time
@@ -88,7 +89,7 @@ class Result:
 
 def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, ray: str | bool | None = None,
         prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False,
-        mode: Mode = "stream",
+        mode: Mode = "stream", engine: Engine = "curator",
         watch: Callable[[Mapping[str, Any]], None] | None = None,
         metrics_port: int | str | None = None, replay: Replay | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
@@ -99,7 +100,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     none. `prune`: remove results of inputs that are no longer read; a function is told before what that is.
     `replace`: go on when that removes results which the recipe was edited away from, or another recipe's; a
     function is asked, for an edit only, and told what would be done again and removed. `mode`: "batch"
-    finishes each operator before the next one begins, and spools what is between them. `watch`: called now
+    finishes each operator before the next one begins, and spools what is between them. `engine`: "ray-data"
+    has Ray Data run the operators, on the cluster that `ray` says or one of our own. `watch`: called now
     and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on
     this port of this machine (0: any free one), or "HOST:PORT" to let others in. `replay`: records that
     failed before run again.
@@ -111,6 +113,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             port is taken.
     """
     plan = make_plan(pipeline, mode, out)
+    make_loop = _loop_of(engine, plan, workers, replay)
     if replay is not None:
         plan = make_plan(pipeline, mode, out, replay.stages(plan.out))
     units = list_units(plan)
@@ -135,21 +138,54 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         folder.write("manifest.json", json.dumps(manifest, indent=1).encode())
         observer = stack.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
         # A filesystem in memory belongs to one process: no other worker would see it.
-        inline = workers == 0 or any(p.startswith("memory://") for step in plan.steps
-                                     for p in paths_of(step.stage))
+        inline = workers == 0 or _in_memory(plan)
         context = RunContext(this_machine() if inline else machine, observer, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
-                             None if inline else _ray_address(ray), workers)
+                             None if inline else _ray_address(ray, engine), workers,
+                             make_loop)
         stack.callback(context.close)
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
         return _Run(plan, units, ledgers, former, context, watch, about, replay).go()
 
 
-def _ray_address(asked: str | bool | None) -> str | None:
+def _ray_address(asked: str | bool | None, engine: Engine) -> str | None:
     """The cluster to work on; None for processes of this machine."""
+    if engine == "ray-data" and not asked:
+        asked = True
     if asked is None or asked is True:
         return os.environ.get("RAY_ADDRESS") or ("local" if asked else None)
     return asked or None
+
+
+def _in_memory(plan: Plan) -> bool:
+    """Whether something lies in a filesystem in memory. It belongs to one process: no other worker would see
+    it."""
+    return any(p.startswith("memory://") for step in plan.steps for p in paths_of(step.stage))
+
+
+def _loop_of(engine: Engine, plan: Plan, workers: int | None, replay: Replay | None) -> Callable[..., Loop]:
+    """What works through a phase.
+
+    Raises:
+        CuratorError: another engine cannot do it.
+    """
+    if engine == "curator":
+        return Loop
+    if engine != "ray-data":
+        raise CuratorError(f"there is no engine {engine!r}: curator, ray-data")
+    if replay is not None:
+        raise CuratorError("what failed is replayed by our own engine, whatever the run was made with: leave "
+                           "out --engine ray-data")
+    if workers == 0:
+        raise CuratorError("workers=0 works in this process, and Ray Data works in its own: leave out one of "
+                           "them")
+    if _in_memory(plan):
+        raise CuratorError("Ray Data works in processes of its own, which do not see memory://: write to a "
+                           "folder, or leave out --engine ray-data")
+    from curator.run.ray_data import RayDataLoop
+
+    RayDataLoop.check(plan)
+    return RayDataLoop
 
 
 def _manifest(plan: Plan, machine: Node) -> dict[str, Any]:
@@ -220,7 +256,8 @@ class _Run:
         while len(self.loops) < len(self.plan.phases):
             phase = self.plan.phases[len(self.loops)]
             units = later_units(self.plan, phase, self.ledgers) if phase.number else self.units
-            loop = Loop(phase, self.ledgers[phase.number], units, self.out, self.replay)
+            make_loop = self.context.make_loop or Loop
+            loop = make_loop(phase, self.ledgers[phase.number], units, self.out, self.replay)
             if loop.todo and phase.number and (lost := self._lost_files(phase)):
                 first = min(lost)
                 self.ledgers[first].lose(lost[first])

@@ -440,8 +440,9 @@ def _kill(actor: Any) -> None:
 # -- connecting ----------------------------------------------------------------------------------------------
 
 
-def connect(address: str, cores: float | None) -> Callable[[], None]:
-    """Connect this process to a cluster, if it is not yet; gives how to leave it.
+def connect(address: str, cores: float | None, store_bytes: int = STORE_BYTES) -> Callable[[], None]:
+    """Connect this process to a cluster, if it is not yet; gives how to leave it. `store_bytes`: the object
+    store of a cluster of our own.
 
     Raises:
         CuratorError: it cannot be reached, or runs another version of Ray or Python.
@@ -449,7 +450,7 @@ def connect(address: str, cores: float | None) -> Callable[[], None]:
     if ray.is_initialized():
         return lambda: None
     if address == "local":
-        return _own_cluster(cores)
+        return _own_cluster(cores, store_bytes)
     _check_reachable(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -458,7 +459,7 @@ def connect(address: str, cores: float | None) -> Callable[[], None]:
     return ray.shutdown
 
 
-def _own_cluster(cores: float | None) -> Callable[[], None]:
+def _own_cluster(cores: float | None, store_bytes: int) -> Callable[[], None]:
     machine = this_machine(cores)
     # The paths of sockets below it must stay within 107 characters.
     parent = tempfile.gettempdir()
@@ -471,7 +472,7 @@ def _own_cluster(cores: float | None) -> Callable[[], None]:
     try:
         ray.init(address="local", num_cpus=max(1, int(machine.cpus)), num_gpus=machine.gpus,
                  include_dashboard=False,
-                 log_to_driver=False, logging_level="ERROR", object_store_memory=STORE_BYTES,
+                 log_to_driver=False, logging_level="ERROR", object_store_memory=store_bytes,
                  _temp_dir=folder)
     except BaseException as error:
         leave()

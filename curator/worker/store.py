@@ -47,9 +47,7 @@ class Store:
             CuratorError: every folder is full.
         """
         if batch.nbytes <= INLINE_BYTES:
-            sink = pa.BufferOutputStream()
-            _write(batch, sink)
-            return sink.getvalue().to_pybytes()
+            return self.encode(batch).to_pybytes()
         return self._file(lambda file: _write(batch, file), batch.nbytes)
 
     def copy(self, buffer: Any) -> str:
@@ -84,7 +82,18 @@ class Store:
     @staticmethod
     def get(data: Data) -> Batch:
         """Read a batch; one in a file is mapped, not copied, and its arrays cannot be written to."""
-        buffer = pa.py_buffer(data) if isinstance(data, bytes) else Store.read(data)
+        return Store.decode(pa.py_buffer(data) if isinstance(data, bytes) else Store.read(data))
+
+    @staticmethod
+    def encode(batch: Batch) -> pa.Buffer:
+        """A batch as bytes."""
+        sink = pa.BufferOutputStream()
+        _write(batch, sink)
+        return sink.getvalue()
+
+    @staticmethod
+    def decode(buffer: pa.Buffer) -> Batch:
+        """The batch that these bytes are; nothing is copied."""
         end = len(buffer) - FOOTER.size
         rows_bytes, at, length = FOOTER.unpack(buffer.slice(end).to_pybytes())
         rows = pa.ipc.open_stream(buffer.slice(0, rows_bytes)).read_all()

@@ -1,0 +1,294 @@
+"""A phase as a dataset of Ray Data: one `map_batches` with a pool of actors for each group of operators.
+
+Ray Data decides how many actors a pool has, what waits where, and what is done again when an actor or a node
+goes; its progress bars and dashboard show it. The driver takes the units as they come through.
+
+The same packages must be installed on every node, and the folders that the run reads and writes must be
+reachable from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pyarrow as pa
+
+from curator.api.errors import CuratorError
+from curator.api.resources import Resources
+from curator.engine.events import Stop
+from curator.engine.protocol import Restored
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Operator
+from curator.runtime.ray import connect  # which says what to install where Ray is not
+from curator.runtime.raydata.work import Work, from_rows, grouped, shared_out, to_row
+from curator.runtime.raydata.worker import Group
+from curator.worker.pickling import dumps
+
+try:
+    import ray
+    import ray.data
+    from ray.data import ActorPoolStrategy, DataContext
+    from ray.exceptions import RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError as missing:
+    raise CuratorError(f"Ray Data cannot be imported here ({missing}); install it with: "
+                       "pip install 'ray[data]'") from missing
+
+NAME_CHARS = 60
+IN_FLIGHT = 2  # rows that an actor has: one that it works on, and one that is on its way to it
+LOST = "what was committed is safe: run the same command again"
+
+__all__ = ["Execution", "check", "connect"]
+
+
+# -- what runs on the cluster --------------------------------------------------------------------------------
+
+
+class Notes:
+    """The `Board` of a phase, an actor; the first argument says who asks, and on which node."""
+
+    def __init__(self, short_circuits: frozenset[int]) -> None:
+        self.stopping, self.short_circuits = False, short_circuits
+        self.enough: frozenset[int] | None = None  # the units that a limit was reached with
+        self.begun: dict[str, tuple[int, str, int]] = {}
+        self.learnt: dict[int, dict[int, str | None]] = {}
+        self.once: dict[tuple[str, str], tuple[str, str | None]] = {}  # by node: who, and how it ended
+
+    def stop(self) -> None:
+        self.stopping = True
+
+    def skips(self, by: tuple[str, str], unit: int) -> bool:
+        return self.stopping or (self.enough is not None and unit not in self.enough)
+
+    def exhausted(self, by: tuple[str, str], operator: int, units: Sequence[int]) -> None:
+        if operator in self.short_circuits and self.enough is None:
+            self.enough = frozenset(units)
+
+    def begin(self, by: tuple[str, str], what: str) -> tuple[int, str, int]:
+        before = self.begun.get(what, (0, "", 0))
+        self.begun[what] = (before[0] + 1, "", 0)
+        return before
+
+    def at(self, by: tuple[str, str], what: str, step: int, said: str = "") -> None:
+        if what in self.begun:
+            self.begun[what] = (self.begun[what][0], said, step)
+
+    def end(self, by: tuple[str, str], what: str) -> None:
+        self.begun.pop(what, None)
+
+    def teach(self, by: tuple[str, str], operator: int, unit: int, sidecar: str | None) -> None:
+        self.learnt.setdefault(operator, {})[unit] = sidecar
+
+    def taught(self, by: tuple[str, str], operator: int) -> dict[int, str | None]:
+        return self.learnt.get(operator, {})
+
+    def claim(self, by: tuple[str, str], name: str) -> bool | None:
+        who, node = by
+        owner, ended = self.once.setdefault((node, name), (who, None))
+        if ended:
+            raise CuratorError(ended)
+        return False if ended == "" else True if owner == who else None
+
+    def did(self, by: tuple[str, str], name: str, error: str | None) -> None:
+        who, node = by
+        self.once[node, name] = who, error or ""
+
+
+class NotesOf:
+    """The same as an actor sees it."""
+
+    def __init__(self, notes: Any, by: tuple[str, str]) -> None:
+        self.notes, self.by = notes, by
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*words: Any) -> Any:
+            try:
+                return ray.get(getattr(self.notes, name).remote(self.by, *words))
+            except CuratorError as error:  # Ray's class for it has its own text, with a traceback
+                raise CuratorError(str(getattr(error, "cause", error))) from None
+
+        return ask
+
+
+class Actor:
+    """What `map_batches` makes once an actor: a group of operators. `spec`: pickled, as a class may lie
+    where the driver's `path` leads."""
+
+    def __init__(self, path: Sequence[str], spec: bytes, notes: Any) -> None:
+        sys.path += [p for p in path if p not in sys.path and os.path.isdir(p)]
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(2)
+        context = ray.get_runtime_context()
+        who = context.get_actor_id()
+        self.group = Group(*pickle.loads(spec), NotesOf(notes, (who, context.get_node_id())), who)
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        made = []
+        for works in from_rows(rows):
+            for work in works:
+                self.group.work(work)
+            made.append(to_row(works))
+        return pa.concat_tables(made)
+
+
+def _named(group: Sequence[Operator]) -> type[Actor]:
+    """The same, called as the stages are: Ray Data shows the name."""
+    steps = [step.name for operator in group for step in operator.steps if not step.implicit]
+    return type(" + ".join(steps)[:NAME_CHARS], (Actor,), {})
+
+
+# -- the pools -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The actors of a group: what Ray is asked for each, and how many there may be."""
+
+    cpus: float
+    gpus: float
+    memory_bytes: int
+    least: int
+    most: int
+
+    @property
+    def options(self) -> dict[str, Any]:
+        strategy = ActorPoolStrategy(min_size=self.least, max_size=self.most,
+                                     max_tasks_in_flight_per_actor=IN_FLIGHT,
+                                     max_concurrent_calls_per_actor=1)
+        return {"compute": strategy, "num_cpus": self.cpus, "num_gpus": self.gpus or None,
+                "memory": self.memory_bytes or None}
+
+
+def check(operators: Sequence[Operator]) -> None:
+    """Refuse what Ray Data cannot do.
+
+    Raises:
+        CuratorError: naming the stage, and what to do instead.
+    """
+    for operator in operators:
+        if operator.resources.gang:
+            raise CuratorError(f"{operator.name} is a gang, several processes that work together, and Ray "
+                               "Data knows one actor a call: run it with --ray instead of --engine ray-data")
+
+
+def pools_of(groups: Sequence[Sequence[Operator]], there: Mapping[str, float], rows: int,
+             cores: float | None) -> list[Pool]:
+    """One pool a group. All stand side by side: where there are fewer cores than one actor of each needs,
+    each gets its share of them.
+
+    Raises:
+        CuratorError: there are GPUs, and not as many as one actor of each group needs.
+    """
+    needs = [group[0].resources for group in groups]
+    cpus = min(there.get("CPU", 1.0), inf if cores is None else cores)
+    total = there.get("GPU", 0.0)
+    wanted = sum(_gpus(need) for need in needs)
+    if total and wanted > total:
+        names = ", ".join(group[0].name for group, need in zip(groups, needs, strict=True) if _gpus(need))
+        raise CuratorError(f"{names} need {wanted:g} GPUs at once, and this Ray cluster has {total:g}: all "
+                           "stages of Ray Data stand side by side. Run it with --ray, where stages take "
+                           "turns, or give them shares (resources: {gpus: 0.5})")
+    least = sum(max(need.cpus, 0.0) for need in needs)
+    share = min(1.0, cpus / least) if least else 1.0
+    spare, spare_gpus = max(0.0, cpus - least), max(0.0, total - wanted)
+    pools = []
+    for group, need in zip(groups, needs, strict=True):
+        gpus = _gpus(need) if total else 0.0
+        more = spare / need.cpus if need.cpus else cpus
+        most = 1 + int(min(more, spare_gpus / gpus) if gpus else more)
+        most = 1 if group[0].kind == "stateful" else max(1, min(most, rows))
+        memory = int(need.memory_gb * 1e9) if there.get("memory", 0) >= need.memory_gb * 1e9 else 0
+        pools.append(Pool(round(need.cpus * share, 3), gpus, memory, most if len(groups) == 1 else 1, most))
+    return pools
+
+
+def _gpus(need: Resources) -> float:
+    """GPUs of one actor. How large they are Ray does not know, so who asks for memory alone gets one."""
+    return need.gpus or float(need.gpu_memory_gb > 0)
+
+
+# -- a phase -------------------------------------------------------------------------------------------------
+
+
+class Execution:
+    """A phase at work. `works`: the units to do; `short_circuits`: stateful operators without which nothing
+    need be read; `restored`: what the ledger has of stateful ones.
+
+    Raises:
+        CuratorError: the cluster cannot give what the stages need.
+    """
+
+    def __init__(self, operators: Sequence[Operator], works: Sequence[Work], short_circuits: frozenset[int],
+                 sidecars: Folder, restored: Mapping[int, Sequence[Restored]], cores: float | None) -> None:
+        groups, there = grouped(operators), ray.cluster_resources()
+        cpus = int(max(1.0, min(there.get("CPU", 1.0), inf if cores is None else cores)))
+        rows = [to_row(some) for some in shared_out(works, cpus)]
+        pools = pools_of(groups, there, len(rows), cores)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        board = ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=here)(Notes)
+        self.notes = board.remote(short_circuits)
+        path = [p for p in sys.path if p]
+        with DataContext.current(DataContext.get_current().copy()):
+            dataset = ray.data.from_arrow(rows)
+            for group, pool in zip(groups, pools, strict=True):
+                spec = dumps((group, sidecars, {o.index: restored.get(o.index, ()) for o in group}))
+                dataset = dataset.map_batches(_named(group), fn_constructor_args=(path, spec, self.notes),
+                                              batch_size=None, batch_format="pyarrow", zero_copy_batch=True,
+                                              **pool.options)
+        self.inbox: SimpleQueue[Work | Stop | None] = SimpleQueue()
+        self.ended = False
+        self.closing = threading.Event()
+        self.thread = threading.Thread(target=self._consume, args=(dataset,), name="ray data", daemon=True)
+        self.thread.start()
+
+    def _consume(self, dataset: Any) -> None:
+        try:
+            batches = iter(dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0))
+            for table in batches:
+                for works in from_rows(table):
+                    for work in works:
+                        self.inbox.put(work)
+                if self.closing.is_set():
+                    break
+            del batches  # which ends the execution
+        except RayError as error:
+            self.inbox.put(Stop("lost", f"Ray Data has ended: {_last_line(error)}; {LOST}"))
+        except Exception as error:
+            self.inbox.put(Stop("broken", f"Ray Data has failed: {type(error).__name__}: {error}; {LOST}"))
+        self.inbox.put(None)
+
+    def wait(self, timeout: float) -> list[Work | Stop]:
+        """What has come through since; waits for the first. `ended`, when there is no more."""
+        found: list[Work | Stop | None] = []
+        with contextlib.suppress(Empty):
+            found.append(self.inbox.get(timeout=timeout))
+            while True:
+                found.append(self.inbox.get_nowait())
+        self.ended = self.ended or None in found
+        return [one for one in found if one is not None]
+
+    def stop(self) -> None:
+        """Units that are not begun yet come through as they are."""
+        self.closing.set()
+        with contextlib.suppress(RayError):
+            self.notes.stop.remote()
+
+    def close(self, patience_s: float) -> None:
+        self.stop()
+        self.thread.join(patience_s)
+        with contextlib.suppress(RayError):
+            ray.kill(self.notes)
+
+
+def _last_line(error: BaseException) -> str:
+    return next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), repr(error))
+
