@@ -5,8 +5,8 @@
     python benchmarks/estimate.py text/web --set read.path=crawl/*.warc.gz [--workers 2]
 
 A row of the table is what was said of the time left over the time that it took, less one, at some points of the way, and the share
-of all moments from a tenth of the work on at which that was right within a third. Of a real run the last two seconds are left out, since
-closing the files is not foreseen. Load of other processes is an error too: measure on a quiet machine.
+of all moments from a tenth of the work on at which that was right within a third. Of a real run the last two seconds are left out.
+Load of other processes is an error too: measure on a quiet machine.
 """
 
 from __future__ import annotations

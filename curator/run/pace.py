@@ -23,6 +23,7 @@ from curator.run.profiles import load_profiles
 LATELY_S = 10.0  # rates are those of the last seconds
 SAMPLE_S = 1.0
 READING_MAX = 20  # units that are named as being read
+END_S = 0.5  # behind the last record: workers end, the report is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Pace:
         left = outlook.seconds_left
         if left is not None and state and not loop.phase.number:
             left = max(left, loop.reading.longest_s(state, outlook.read_s, left))
+        left = None if left is None else left + END_S
         sample = _Sample(now, progress["bytes_read"], {n: (c.rows_in, c.busy_s) for n, c in counts.items()})
         since = self._since(sample)
         seconds = max(1e-3, now - since.at)

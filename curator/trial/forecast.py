@@ -177,7 +177,7 @@ class _Probe:
         """How large the units of a source are; behind a barrier all alike, and as many as in the sample."""
         if source in self.whole.units:
             return (self.whole.units if whole else self.whole.sampled)[source]
-        return [1] * max(1, self.stats["phases"][phase.number]["units"])
+        return [1] * max(1, self.stats["phases"][phase.number]["units"]["total"])
 
     def _rows_read(self, source: Operator, phase: Phase) -> float:
         """Rows that a source of the sample read; one that reads a spool for others is named by these."""

@@ -19,6 +19,7 @@ from curator.trial.forecast import Forecast, error_of, forecast, start_error_of
 from curator.trial.forecast_text import in_words
 from curator.trial.nodes import parse_nodes
 from curator.trial.sample import BYTES, ROWS, SQUARES, Sampled, records_in
+from tests.engine.reductions import CountText
 
 RECORD_S = 0.002
 
@@ -154,6 +155,14 @@ def test_a_sample_that_does_not_end_well_says_why(corpus):
     pipeline = read(f"{corpus}/*.jsonl") >> stage(needs={"text"})(wrong) >> write(str(corpus.parent / "out"))
     with pytest.raises(CuratorError, match="no such luck"):
         forecast(pipeline, 20)
+
+
+def test_what_comes_behind_a_barrier_counts_too(corpus):
+    pipeline = read(f"{corpus}/*.jsonl") >> CountText() >> write(str(corpus.parent / "out"))
+    found = forecast(pipeline, 100)
+    assert found.records == pytest.approx(4000, rel=0.02)
+    assert found.work_s > 0
+    assert [stage["name"] for stage in found.stages] == ["jsonl", "count_text", "to_jsonl"]
 
 
 @pytest.mark.parametrize(("text", "expected"), [
