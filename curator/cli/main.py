@@ -104,9 +104,13 @@ def main() -> None:
               help="Show a line for each stage: rows in and out, rate, queue, workers, busy cores.")
 @dashboard_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+@click.option("--shard", metavar="I/N",
+              help="Do part I of N (1/8 to 8/8), beside the others on other machines; the same run without "
+                   "it gathers them.")
 def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: str | None,
         workers: int | None, ray: str | None, engine: Any, prune: bool, yes: bool, replace: bool, mode: Any,
-        metrics_port: str | None, stages: bool, dashboard: int | None, quiet: bool) -> None:
+        metrics_port: str | None, stages: bool, dashboard: int | None, quiet: bool,
+        shard: str | None) -> None:
     """Run RECIPE (a file, or a packaged one such as text/web), or continue it where it was interrupted.
     It reads the INPUTs, paths or globs or URLs, instead of what it names itself.
 
@@ -118,15 +122,24 @@ def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: st
     if not quiet and pipeline.settings.out is not None:
         for folder in elsewhere(pipeline):
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
-    with served(str(pipeline.settings.out), dashboard) as board:
+    with served(_shown_folder(pipeline, shard), dashboard) as board:
         result = run_and_show(pipeline, quiet=quiet, stages=stages, watch=board and board.feed,
                               workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode, engine=engine,
                               prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
                               replace=replace or (lambda lost: yes or asked(lost)),
-                              metrics_port=metrics_port)
+                              metrics_port=metrics_port, shard=shard)
         if board:
             board.end(result.stats, END_S)
     end(result)
+
+
+def _shown_folder(pipeline: Any, shard: str | None) -> str:
+    """The folder of the run, or of its shard."""
+    from curator.io.files.folder import Folder
+    from curator.run.folder.shards import Shard
+
+    out = str(pipeline.settings.out)
+    return out if shard is None else Shard.of(shard).folder(Folder.open(out)).uri
 
 
 @main.command(short_help="Show what a recipe would do.")
@@ -191,15 +204,21 @@ def preview(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tup
 @run_argument
 @click.option("--json", "as_json", is_flag=True, help="The numbers as they stand in stats.json.")
 def show(folder: str, as_json: bool) -> None:
-    """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is. RUN is its
-    output folder."""
+    """Show the funnel of a run: as it ended, as it was when it was killed, or how far it is; and its shards
+    that were not gathered yet. RUN is its output folder."""
     from curator.io.files.folder import Folder
     from curator.observe.report.funnel import show_funnel
+    from curator.results.shards import shard_lines
     from curator.run.folder.lock import as_it_stands
 
     out = Folder.open(folder)
-    if not out.sub("_run").exists("stats.json"):
+    shards, there = [] if as_json else shard_lines(out), out.sub("_run").exists("stats.json")
+    if not (shards or there):
         raise CuratorError(f"{folder} holds no run: there is no _run/stats.json in it")
+    for line in shards:
+        click.echo(line)
+    if not there:
+        return
     text = out.sub("_run").read("stats.json").decode()
     if as_json:
         click.echo(text)

@@ -6,7 +6,7 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
     limit (a sentence)
     records  {in, made, written, dropped, duplicate, failed, absorbed}: where the records of the run ended; in
              a run that is not finished also {unfinished}: read, and under way or in files that were given up,
-             so they will be read again
+             so they will be read again; in a shard: kept for what needs those of all shards
     stopped_by  why it did not end well, as `curator.engine.events.Stop` has it
     first_errors  [{stage, error, traceback, file, line, record}]: the first error of each stage, what matters
              most first
@@ -29,7 +29,8 @@ Everything that shows a run (funnel, report, card, alarms) reads this dict and n
              concerns the whole run
     example_columns  {column: how it is shown}, as stages declare; amounts likewise: {column: how its sum is
              shown}
-    about    {began, command, versions {distribution: version}, machine}: of the latest attempt
+    about    {began, command, versions {distribution: version}, machine}: of the latest attempt; in a shard
+             also {shard}: "3/8"
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def summarise(run: RunInfo, stage_infos: Sequence[StageInfo], counts: Mapping[st
                 case Table():
                     stage.setdefault("tables", []).append(asdict(found))
     ended = records(stages)
-    if run.status in ("running", "stopped"):
+    if run.status in ("running", "stopped") or "shard" in run.about:
         gone = sum(ended[name] for name in (WRITTEN, *SIDE_OUTPUTS, "absorbed"))
         ended["unfinished"] = max(0, ended["in"] + ended["made"] - gone)
     stats = {"name": run.name, "status": run.status, "message": run.message, "records": ended,

@@ -5,8 +5,8 @@ them. Sources stay alone (they are read unit by unit), so do reductions, and sta
 the state); all sinks of a phase share one operator, in which each unit stays with one worker.
 
 All operators of a phase stream together. A `Reduce` begins a phase of its own; in the mode `batch` every hop
-does. Rows that go from one phase to a later one are spooled by a sink step of the first, and read by a source
-operator of the other.
+does, and in the mode `shards` the first stage that remembers. Rows that go from one phase to a later one are
+spooled by a sink step of the first, and read by a source operator of the other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import below, folder_of, moved, placed, run_folder
 
 Kind = Literal["source", "map", "stateful", "sink"]
-Mode = Literal["stream", "batch"]
+Mode = Literal["stream", "batch", "shards"]
 Ports = Mapping[tuple[int, str], tuple["Target", ...]]  # where the rows of (step, port) go
 CHECKPOINT_PREFIX = "checkpoint/"  # the names of steps that keep rows for later runs begin so
 SPOOLS = "_run/spool"  # the folder of all spools, in the run's folder
@@ -197,8 +197,10 @@ def make_plan(pipeline: Graph, mode: Mode = "stream", out: str | None = None,
               replay: Collection[str] = ()) -> Plan:
     """Check the graph and its contracts, and fuse it into operators, in phases.
 
-    `mode`: "stream", or "batch" to finish each operator before the next one begins. `out`: another folder for
-    the run. `replay`: stages at which rows that failed there before may come in again; no key changes.
+    `mode`: "stream", or "batch" to finish each operator before the next one begins; "shards" if the first
+    phase is to be one whose units know nothing of each other: what needs all rows comes after it. `out`:
+    another folder for the run. `replay`: stages at which rows that failed there before may come in again; no
+    key changes.
 
     Raises:
         RecipeError: no sink, no folder to write to, a port that leads nowhere, two sinks in one folder.
@@ -308,7 +310,8 @@ class _Planner:
         first = {group[0] for group in self.groups}
         for node in self.nodes:
             before = max((level[end.node] for end in node.inputs), default=-1)
-            barrier = isinstance(node.stage, Reduce) or (mode == "batch" and node in first)
+            barrier = (isinstance(node.stage, Reduce) or (mode == "batch" and node in first)
+                       or (mode == "shards" and before == 0 and isinstance(node.stage, Stateful)))
             level[node] = before + 1 if barrier else max(0, before)
         return level
 

@@ -21,6 +21,7 @@ from curator.results.archives import Archives, Media
 from curator.results.places import Place, find_places
 from curator.results.tables import Tables
 from curator.run.folder.lock import as_it_stands
+from curator.run.folder.shards import shards_in
 
 
 class RunOutput:
@@ -144,6 +145,8 @@ class RunOutput:
 
 def _nothing(folder: Folder, path: str) -> str:
     """Why a folder is none of a run that can be looked at."""
+    if shards_in(folder):
+        return f"{path} holds shards that nobody has gathered: run the recipe there without --shard first"
     if folder.exists(RUN):
         return f"the run in {path} has written nothing of itself yet; wait some seconds"
     if not folder.exists(""):

@@ -20,8 +20,9 @@ from curator.io.failed import FromFailed
 from curator.io.files.folder import Folder
 from curator.observe.live.observer import Observer
 from curator.pipeline.plan import Phase
-from curator.run.folder.ledger import Ledger, begins_behind, kept
+from curator.run.folder.ledger import Ledger
 from curator.run.folder.lock import Lock
+from curator.run.folder.needs import begins_behind, kept
 from curator.run.profiles import load_profiles, save_profiles
 from curator.run.reading import Reading, described
 from curator.run.replay import Replay

@@ -37,13 +37,14 @@ from curator.observe.report.card import About, may_replace, render_card
 from curator.observe.report.page import render_report
 from curator.pipeline.graph import Graph
 from curator.pipeline.layout import folder_of
-from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan, make_plan
+from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan
 from curator.recipe import dump, without_secrets
 from curator.registry import packs
 from curator.run.folder.edits import later_units, parameters_of
 from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
+from curator.run.folder.shards import Shard, gather, planned
 from curator.run.loop import Labels, Loop, RunContext
 from curator.run.numbers import Numbers
 from curator.run.replay import Replay
@@ -91,7 +92,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         prune: bool | Callable[[str], Any] = False, replace: bool | Callable[[str], bool] = False,
         mode: Mode = "stream", engine: Engine = "curator",
         watch: Callable[[Mapping[str, Any]], None] | None = None,
-        metrics_port: int | str | None = None, replay: Replay | None = None) -> Result:
+        metrics_port: int | str | None = None, replay: Replay | None = None,
+        shard: str | None = None) -> Result:
     """Run a pipeline to its end, or continue one that was interrupted.
 
     `out`: the folder of the run, instead of the one that the pipeline says. `workers`: cores to use; None for
@@ -104,7 +106,8 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     has Ray Data run the operators, on the cluster that `ray` says or one of our own. `watch`: called now
     and then with a snapshot of the run. `metrics_port`: serve its numbers to Prometheus while it runs, on
     this port of this machine (0: any free one), or "HOST:PORT" to let others in. `replay`: records that
-    failed before run again.
+    failed before run again. `shard`: "3/8" to do the third of eight parts, beside the others; the run
+    without it gathers what they did, and does the rest (`curator.run.folder.shards`).
 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
@@ -112,15 +115,23 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         the way, or the
             port is taken.
     """
-    plan = make_plan(pipeline, mode, out)
+    part = None if shard is None else Shard.of(shard)
+    plan = whole = planned(pipeline, mode, out, part)
     make_loop = _loop_of(engine, plan, workers, replay)
     if replay is not None:
-        plan = make_plan(pipeline, mode, out, replay.stages(plan.out))
+        plan = planned(pipeline, mode, out, None, replay.stages(plan.out))
     units = list_units(plan)
     check_free(plan.out)
+    if part is not None:
+        plan = part.plan(whole)
     with contextlib.ExitStack() as stack:
         lock = take(plan.out)
         stack.callback(lock.release)
+        errors = {}
+        if part is not None:
+            units = part.begin(whole, units)
+        else:
+            errors = gather(plan, units, lock, replace)
         endpoint = None if metrics_port is None else stack.enter_context(contextlib.closing(
             Endpoint(metrics_port)))
         ledgers, former = ledgers_of(plan, lock)
@@ -145,7 +156,11 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
                              make_loop)
         stack.callback(context.close)
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
-        return _Run(plan, units, ledgers, former, context, watch, about, replay).go()
+        if part is not None:
+            about["shard"] = str(part)
+        begun = _Run(plan, units, ledgers, former, context, watch, about, replay)
+        begun.numbers.errors_before = errors | begun.numbers.errors_before
+        return begun.go()
 
 
 def _ray_address(asked: str | bool | None, engine: Engine) -> str | None:

@@ -81,7 +81,7 @@ def crash_at(monkeypatch_to, number):
         return changed
 
     LocalOutput._commit = dying(LocalOutput._commit)
-    os.unlink = dying(os.unlink)
+    os.unlink, os.rename = dying(os.unlink), dying(os.rename)
 
 
 def run_and_crash(run, number):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, BinaryIO
 
 from curator.api.errors import InputError
@@ -143,6 +144,14 @@ class Folder:
                 raise ValueError(f"{name!r} is no name of a file below {self.uri}")
             with self._at("delete", name) as (files, _):
                 files.remove(self.uri, name)
+
+    def move(self, names: Iterable[str], to: Folder) -> None:
+        """Give files of this folder the same names in another one of the same filesystem; one that is there
+        already, and not here any more, has been moved before."""
+        left = iter(names)
+        while some := list(islice(left, _TOGETHER)):
+            with _files("move to", to.uri, self.storage_options) as files:
+                files.move([(self.path_of(name), to.path_of(name)) for name in some])
 
     def make(self) -> None:
         """Create the folder and those above it, where the filesystem has folders."""

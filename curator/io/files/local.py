@@ -217,6 +217,20 @@ class LocalFiles:
                 while any(step.startswith(ATTEMPT) for step in above):
                     os.rmdir(above.pop(), dir_fd=at[len(above)])
 
+    def move(self, pairs: list[tuple[str, str]]) -> None:
+        """Rename files, from and to; one that has its new name already stays so."""
+        folders = {os.path.dirname(target) for _, target in pairs}
+        for folder in folders:
+            os.makedirs(folder, exist_ok=True)
+        for source, target in pairs:
+            try:
+                os.rename(source, target)
+            except FileNotFoundError:
+                if not os.path.exists(target):
+                    raise
+        for folder in folders:
+            _sync(folder)
+
     def make(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
 

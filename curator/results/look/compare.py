@@ -110,7 +110,10 @@ def _inputs(one: RunOutput, two: RunOutput) -> dict[str, list[str]]:
     """What was read, as the lines of finished units have it."""
     units = [_units(run) for run in (one, two)]
     files = [{uri for uris in of.values() for uri in uris} for of in units]
-    groups = [{uris: key for key, uris in of.items()} for of in units]
+    groups: list[dict[tuple[str, ...], set[str]]] = [{}, {}]
+    for group, of in zip(groups, units, strict=True):
+        for key, uris in of.items():
+            group.setdefault(uris, set()).add(key)  # a large file is several units
     changed = {uri for uris in groups[0].keys() & groups[1].keys() for uri in uris
                if groups[0][uris] != groups[1][uris]}
     return {"gone": sorted(files[0] - files[1]), "new": sorted(files[1] - files[0]),

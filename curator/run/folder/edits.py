@@ -18,8 +18,9 @@ from curator.io.spool import shard_units, spool_units
 from curator.pipeline.checkpoint import CHECKPOINTS
 from curator.pipeline.plan import CHECKPOINT_PREFIX, Phase, Plan, Step
 from curator.recipe.dump import plain
-from curator.run.folder.ledger import Ledger, Need, begins_behind, taken_up
+from curator.run.folder.ledger import Ledger
 from curator.run.folder.ledger_files import FileRecord, counts_of
+from curator.run.folder.needs import Need, begins_behind, taken_up
 
 NAMED = 12  # steps are named at most, and of a step so many values that changed:
 VALUES = 3

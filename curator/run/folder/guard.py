@@ -16,7 +16,7 @@ from curator.run.folder.edits import Goes, find_edit, find_what_goes
 from curator.run.folder.ledger import Ledger
 from curator.run.folder.owner import OWNER
 
-STARTED = ("lock", "lease/")  # all that a start leaves in `_run/` before the folder is its own
+STARTED = ("lock", "lease/", "shards/")  # all that lies in `_run/` before a run makes the folder its own
 
 
 def paths_of(stage: Stage) -> list[str]:

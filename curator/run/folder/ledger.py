@@ -30,7 +30,7 @@ from curator.io.failed import FailedRows
 from curator.io.files.folder import FileInfo, Folder
 from curator.io.files.local import ATTEMPT
 from curator.pipeline.checkpoint import CHECKPOINTS
-from curator.pipeline.plan import SPOOLS, Phase, Plan, Step, Target
+from curator.pipeline.plan import SPOOLS, Phase, Plan, Step
 from curator.run.folder.ledger_files import (
     NO_COUNTS,
     FileRecord,
@@ -47,10 +47,9 @@ from curator.run.folder.ledger_files import (
     unit_of,
 )
 from curator.run.folder.lock import Lock
+from curator.run.folder.needs import Need, begins_behind, kept, needed, taken_up
 from curator.run.folder.owner import Owner, Removal
 from curator.run.folder.replayed import take_in
-
-Need = frozenset[Target] | bool | None  # the steps to run; True for nothing, None for everything
 
 FOLDER = "ledger"
 COMPACT_FILES = 64  # more small ledger files than this are made one when a run begins
@@ -230,6 +229,33 @@ class Ledger:
         self.replayed = {unit: (name, offset, len(line)) for name, offset, line in self.files.units()
                          if (unit := unit_of(line)) in units}
         self._pinned = max((self._pinned, *(name for name, _, _ in self.replayed.values())))
+
+    def take_over(self, shard: Ledger) -> None:
+        """Remember what a shard has finished, whose files lie here now; of a unit that is known here already
+        nothing changes. The shards worked side by side, so the longest of them counts."""
+        self.confirm()
+        self.elapsed[self.run] = max(self.elapsed[self.run], sum(shard.elapsed.values()))
+
+        def lines() -> Iterator[bytes]:
+            for record in self.lacks(shard):
+                self.records[record.unit] = self._brief(record, record.depends, record.rests)
+                add_counts(self._totals, counts_in(record))
+                yield to_line(record)
+
+        self.files.add(lines(), lambda: self._state(remove=self._doomed))
+
+    def lacks(self, other: Ledger) -> Iterator[Record]:
+        """What another ledger has finished and this one does not know."""
+        return (to_record(line) for line in other._lines()
+                if not is_marked(line) and unit_of(line) not in self.records)
+
+    def give_up(self) -> None:
+        """Forget all units, since another ledger has them, and remove what is left here of ours: of attempts
+        that were interrupted. The newest file goes last: it may say that older ones count no more."""
+        self.confirm()
+        self.folder.delete(list(self.files.sizes))
+        self.files = LedgerFiles(self.folder)
+        self.remove_unnamed()
 
     def _file(self, file: WrittenFile) -> FileRecord:
         return FileRecord(self.removal.relative(file.path), file.rows, file.size_bytes)
@@ -532,69 +558,3 @@ class Ledger:
         add_counts(copy, self._totals)
         add_counts(copy, self._ahead)
         return copy
-
-
-# -- what is left to do of a unit, from the keys of the steps that were done with it, and the present plan
-# ---------------
-
-
-def needed(phase: Phase, source: int, done: Mapping[str, str]) -> Need:
-    """The steps that are not done with their present key, and all that lead to one. `done`: keys by step.
-
-    An operator runs as a whole or not at all; of the sinks each for itself. Where all ways lead through
-    checkpoints that were kept, it begins there, and the operator that reads them is among the steps. For the
-    sake of a checkpoint alone nothing is done.
-    """
-    found = _stale(phase, source, done, whole=True)
-    if found and phase.replay is not None:
-        behind = _stale(phase, source, done, whole=False)
-        if Target(source) not in behind:
-            found = behind | {Target(phase.replay)}
-    return frozenset(found) if found else True
-
-
-def _stale(phase: Phase, source: int, done: Mapping[str, str], whole: bool) -> set[Target]:
-    """`whole`: from the source on; else from the last checkpoints that were kept."""
-    reached = {source}
-    for operator in phase.operators:
-        if operator.index in reached:
-            reached |= phase.consumers(operator.index)
-    found: set[Target] = set()
-    for operator in reversed([o for o in phase.operators if o.index in reached]):
-        stale = {at for at, step in enumerate(operator.steps)
-                 if done.get(step.name) != step.key and not step.checkpoint}
-        keeps: set[Target] = set()  # checkpoints that it would write
-        for (at, _), targets in operator.routes.items():
-            to = phase.checkpoint(targets)
-            new = to is not None and done.get(to[1].name) != to[1].key
-            if not found.isdisjoint(targets) and (whole or new or to is None):
-                stale.add(at)
-            keeps |= {to[0]} if new else set()
-        if stale and operator.kind != "sink":
-            stale = set(range(len(operator.steps)))
-            found |= keeps
-        found |= {Target(operator.index, at) for at in stale}
-    return found
-
-
-def begins_behind(phase: Phase, need: Need) -> bool:
-    """Whether it begins at checkpoints."""
-    return isinstance(need, frozenset) and phase.replay is not None and Target(phase.replay) in need
-
-
-def taken_up(phase: Phase, need: Need) -> frozenset[str]:
-    """The checkpoints whose rows are read: those that lead to a step to be done, from none that is."""
-    found = set()
-    for operator in phase.operators if begins_behind(phase, need) else ():
-        for targets in operator.routes.values() if Target(operator.index) not in need else ():
-            if (to := phase.checkpoint(targets)) and not need.isdisjoint(targets):
-                found.add(to[1].name)
-    return frozenset(found)
-
-
-def kept(phase: Phase, need: Need) -> frozenset[str]:
-    """The steps whose results stay."""
-    if need is None:
-        return frozenset()
-    return frozenset(step.name for operator in phase.operators for at, step in enumerate(operator.steps)
-                     if need is True or Target(operator.index, at) not in need)

@@ -60,9 +60,19 @@ class Owner:
         owner = cls(secrets.token_hex(8), tuple(known))
         if not make:
             return owner
-        made = {"id": owner.id, "made_at": out.uri, "former": known}
-        folder.write(OWNER, json.dumps(made, indent=1).encode())
+        owner._write(out)
         return owner
+
+    def knows(self, out: Folder, others: Iterable[Owner]) -> Owner:
+        """This one, with what others made as its own too: what they made is brought into its folder."""
+        ids = dict.fromkeys(id for other in others for id in (other.id, *other.former))
+        owner = Owner(self.id, tuple(dict.fromkeys((*self.former, *ids))))
+        owner._write(out)
+        return owner
+
+    def _write(self, out: Folder) -> None:
+        made = {"id": self.id, "made_at": out.uri, "former": self.former}
+        out.sub("_run").write(OWNER, json.dumps(made, indent=1).encode())
 
     def names(self, phase: int | None, inside: bool) -> re.Pattern[str]:
         """What the names of files of a phase (None: of any) look like, from the file or folder on that is
