@@ -8,7 +8,8 @@ printed, and written to benchmarks/results/engine.json: `rows` by row and engine
 finished. A run keeps what the file has of other rows and engines.
 
 What an engine does to a task is in engines/common.py, how each one is asked to do it in engines/<engine>.py: three stages that
-cannot be fused, workers of one CPU, settings as they come unless the name after the colon says otherwise. Where pandas, torch or
+cannot be fused, workers of one CPU, settings as they come unless the name after the colon says otherwise (`ray:data` is our
+plan on Ray Data, `--engine ray-data`). Where pandas, torch or
 transformers are installed, ours runs a second time, as `:bare`, as if they were not. Times are between the
 moment at which the first stage takes its first task and the last output, so without Python's and Ray's start, unless said.
 """
@@ -60,14 +61,14 @@ class Row:
 SLEEPS = (0.025, 0.1, 0.05)
 ROWS = {
     "calls": Row("no-op stages, 2,000 tasks of 1 KB: stage calls a second", {"tasks": 2000},
-                 {"calls_per_s": 1, "driver_cpu_s": -1}, (*ENGINES, "ray_data:blocks")),
+                 {"calls_per_s": 1, "driver_cpu_s": -1}, (*ENGINES, "ray:data", "ray_data:blocks")),
     "startup": Row("no-op stages, ten tasks: whole process, and start to first output", {"tasks": 10},
-                   {"process_s": -1, "first_output_s": -1, "peak_mb": -1}, watch=True),
+                   {"process_s": -1, "first_output_s": -1, "peak_mb": -1}, (*ENGINES, "ray:data"), watch=True),
     "latency": Row("a task each 50 ms through three no-op stages: seconds from read to the last stage",
                    {"tasks": 200, "paced_s": 0.05, "cpus": 5}, {"p50_s": -1, "p95_s": -1}),
     "balance": Row("stages of 25, 100 and 50 ms on 7 CPUs, 2,000 tasks; the optimum is 40 tasks/s",
                    {"tasks": 2000, "seconds": SLEEPS, "cpus": 7}, {"share": 1, "to_90_s": -1},
-                   (*ENGINES, "xenna:5s"), ("ray_data:tasks",)),
+                   (*ENGINES, "ray:data", "xenna:5s"), ("ray_data:tasks",)),
     "memory": Row("600 tasks of 8 MB, made in 20 ms, before a stage of 100 ms", {"tasks": 600, "made_bytes": 8 << 20,
                   "seconds": (0.02, 0.1, 0.0)}, {"peak_mb": -1, "shared_mb": -1, "spilled_mb": -1, "seconds": -1}, watch=True),
     "deaths": Row("300 tasks of 20 ms; each 50th kills its worker once", {"tasks": 300, "seconds": (0.0, 0.02, 0.0), "kills": 50},

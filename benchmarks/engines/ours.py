@@ -1,4 +1,5 @@
-"""A job on Curator. Variants: `ray` on a Ray of its own, `fused` with stages of one shape, which the plan runs in one worker."""
+"""A job on Curator. Variants: `ray` on a Ray of its own, `raydata` by Ray Data there, `fused` with stages of one shape, which the
+plan runs in one worker."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from curator.run.run import run as run_pipeline
 
 @dataclass(kw_only=True)
 class Tasks(Source):
-    """The tasks, in a few units."""
+    """The tasks, in a few units; for Ray Data, where a unit is a row, in as many as keep all CPUs at work."""
 
     job: common.Job
 
     def units(self) -> list[Unit]:
-        count = 1 if self.job.paced_s else min(4, self.job.tasks)
+        count = 1 if self.job.paced_s else min(16 * self.job.cpus if self.job.variant == "raydata" else 4, self.job.tasks)
         edges = [i * self.job.tasks // count for i in range(count + 1)]
         return [Unit((SourceRange(uri="tasks://", size_bytes=b - a, start=a, stop=b),)) for a, b in pairwise(edges)]
 
@@ -81,6 +82,8 @@ class NumbersWriter(Writer):
 
 def run(job: common.Job) -> dict:
     options: dict = {"workers": job.cpus, "ray": job.variant.startswith("ray")}
+    if job.variant == "raydata":
+        options["engine"] = "ray-data"
     if job.lose_after:
         address, remove = common.two_nodes(job)
         options = {"ray": address}

@@ -26,6 +26,7 @@ class RayDataLoop(Loop):
         super().__init__(*args, **options)
         self.reading = Finished(self.reading.sizes, self.reading.todo)
         self.open = len(self.todo)
+        self.came = bytearray(len(self.todo))  # which units have come through
         self.read = self.failed = 0
         self.actors: dict[int, set[str]] = {}
 
@@ -80,6 +81,8 @@ class RayDataLoop(Loop):
     def _take(self, work: Work, context: RunContext) -> Stop | None:
         """Commit a unit that has come through; gives why the run cannot go on."""
         operators = self.phase.operators
+        if self.came[work.unit]:
+            return None
         for error in work.errors:
             self.errors.setdefault(error.stage, error)
         for index, who in work.actors.items():
@@ -92,6 +95,7 @@ class RayDataLoop(Loop):
         if work.stop is not None:
             self.ledger.add_evidence(commit.files)
             return work.stop
+        self.came[work.unit] = True
         self.open -= 1
         if work.unread:
             self.reading.done += self.reading.sizes[work.unit]

@@ -9,13 +9,22 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+pytest.importorskip("ray.data")
+import ray
+
 from curator import CuratorError, Resources, Stage, as_map
+from curator.engine.protocol import UnitInfo
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import make_plan
-from curator.stages import Drop, Limit, Map
+from curator.runtime.raydata.dataset import pools_of
+from curator.runtime.raydata.work import Work, commit_of, from_rows, grouped, shared_out, to_row
+from curator.runtime.raydata.worker import Group
+from curator.stages import Checkpoint, Drop, Limit, Map
+from tests.engine.on_ray_data import Asked, inline
 from tests.engine.reductions import CountText
 from tests.engine.small_stages import (
     Children,
@@ -32,26 +41,7 @@ from tests.engine.small_stages import (
     written,
 )
 
-pytest.importorskip("ray.data")
-import ray
-
-from curator.engine.protocol import UnitInfo
-from curator.runtime.raydata.dataset import Notes, pools_of
-from curator.runtime.raydata.work import Work, commit_of, from_rows, grouped, shared_out, to_row
-from curator.runtime.raydata.worker import Group
-
 pytestmark = pytest.mark.ray
-HERE = "actor", "node"  # who asks
-
-
-class Asked:
-    """The notes of a phase, without Ray."""
-
-    def __init__(self, *short_circuits):
-        self.notes = Notes(frozenset(short_circuits))
-
-    def __getattr__(self, name):
-        return lambda *words: getattr(self.notes, name)(HERE, *words)
 
 
 @dataclass(kw_only=True)
@@ -61,6 +51,18 @@ class Kills(Stage):
     def process(self, batch):
         if any("die" in text for text in batch.column("text")):
             raise KeyboardInterrupt
+        return batch
+
+
+@dataclass(kw_only=True)
+class Counted(Stage):
+    """Writes down which records it sees."""
+
+    told: str
+
+    def process(self, batch):
+        with open(self.told, "a") as file:
+            file.writelines(f"{name}\n" for name in batch.column("id"))
         return batch
 
 
@@ -193,6 +195,42 @@ def test_pools_fit_the_cluster_or_say_why_not(tmp_path):
         pools_of(twice, {"CPU": 8.0, "GPU": 1.0}, 100, None)
 
 
+# -- a run, without Ray ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """All that Ray Data is given is done in this process."""
+    inline(monkeypatch)
+
+
+def test_phases_side_outputs_and_stateful_stages_give_what_they_give_here(here, tmp_path):
+    same_here_and_there(tmp_path)
+
+
+def test_an_edit_behind_a_checkpoint_begins_there(here, tmp_path):
+    folder, read = write_lines(tmp_path / "in", a=["one", "two"], b=["bad"]), tmp_path / "read"
+
+    def run(suffix):
+        made = lines(folder) >> Counted(told=str(read)) >> Checkpoint() >> Shout(suffix=suffix) >> DropWord() >> JsonFiles()
+        return made.named("r", out=str(tmp_path / "out")).run(engine="ray-data", replace=True)
+
+    run("")
+    result = run("!")
+    assert [row["loud"] for row in written(tmp_path / "out")] == ["ONE!", "TWO!"]
+    assert len(read.read_text().splitlines()) == 3  # each record once
+    assert {s["name"]: s["in"] for s in result.stats["stages"]}["lines"] == 3
+
+
+def test_too_many_failures_stop_the_run_and_the_next_one_goes_on(here, tmp_path):
+    folder = write_lines(tmp_path / "in", a=["raise", "raise", "one"], b=["two"])
+    made = lines(folder) >> Trouble() >> JsonFiles()
+    stopped = made.named("r", out=str(tmp_path / "out"), max_failed=1).run(engine="ray-data", check=False)
+    assert stopped.stats["stopped_by"] == "max_failed"
+    assert [row["id"] for row in kept_aside(tmp_path / "out", "failed")] == ["a:0", "a:1"]
+    assert made.named("r", out=str(tmp_path / "out"), max_failed=5).run(engine="ray-data").ok
+
+
 # -- on Ray ---------------------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +268,10 @@ def test_a_small_run_keeps_records_and_accounts(cluster, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_gives_what_it_gives_here(cluster, tmp_path):
+    same_here_and_there(tmp_path)
+
+
+def same_here_and_there(tmp_path):
     texts = {f"f{n}": [f"text {n} {i % 4}" for i in range(8)] + ["bad", "raise"] for n in range(3)}
     folder = write_lines(tmp_path / "in", **texts)
     here, there = curate(folder, tmp_path / "here", workers=0), curate(folder, tmp_path / "there", engine="ray-data")
@@ -304,3 +346,23 @@ def test_what_ray_data_cannot_do_is_refused(tmp_path):
     with pytest.raises(CuratorError, match="no engine 'spark'"):
         (lines(folder) >> JsonFiles()).named("r", out=str(tmp_path / "out")).run(engine="spark")
     assert not (tmp_path / "out").exists()
+
+
+NOT_TRIED = {"fineweb-edu", "caption-align"}  # their models are not here
+RECIPE_TESTS = [
+    *(f"packs/text/tests/test_{name}.py" for name in ("text_recipes", "get_recipes", "lists_recipes", "code_recipe", "distil")),
+    "packs/image/tests/test_image_recipes.py", "packs/audio/tests/test_audio_recipes.py",
+    *(f"packs/video/tests/test_video_{name}.py" for name in ("recipes", "audio", "curate"))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_packaged_recipe_gives_what_its_own_tests_expect():
+    root = Path(__file__).resolve().parents[2]
+    names = {line.split()[1] for path in root.glob("packs/*/curator_*/recipes/*.yaml")
+             for line in path.read_text().splitlines() if line.startswith("name:")}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.engine.on_ray_data", "-p", "no:cacheprovider", *RECIPE_TESTS]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
+    ran = done.stdout.rpartition("pipelines: ")[2].strip().split(", ")
+    assert names - set(ran) == NOT_TRIED
