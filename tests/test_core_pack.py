@@ -13,16 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from curator.api.tasks import ImageBatch, TextBatch
 from curator.registry import packs
 from curator.stages import (
+    Arrow,
     Checkpoint,
     Csv,
     Drop,
     Each,
     Fetch,
     Files,
+    Hub,
     Jsonl,
     Limit,
     Map,
@@ -37,6 +40,7 @@ from curator.stages import (
     Select,
     Shuffle,
     Split,
+    ToArrow,
     ToCsv,
     ToFiles,
     ToJsonl,
@@ -46,6 +50,7 @@ from curator.stages import (
     WebDataset,
 )
 from curator.testing import check_pack
+from tests.io.hub_server import HubServer
 
 ROOT = Path(__file__).parents[1]
 ROWS = {"text": ["a line\nand another", "a line", "", None, "a line\nand another", "so", "A line", "é"],
@@ -86,13 +91,21 @@ def reads_and_writes(folder):
     (folder / "b.jsonl").write_text('{"text": "x"}\n{"text": \n{"text": "y"}\n')
     (folder / "a.csv").write_text("text,n\n" + "".join(f"text {n},{n}\n" for n in range(60)))
     pq.write_table(table, folder / "a.parquet", row_group_size=20)
+    with pa.ipc.new_file(folder / "a.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
     rows = batch(text=["x", None, "é\n"], n=[1, 2, None])
-    for source, file in ((Jsonl, "*.jsonl*"), (Csv, "a.csv"), (Parquet, "a.parquet")):
+    for source, file in ((Jsonl, "*.jsonl*"), (Csv, "a.csv"), (Parquet, "a.parquet"), (Arrow, "a.arrow")):
         yield source(path=str(folder / file))
         yield source(path=str(folder / file), unit_bytes=100)
     yield ToParquet(path=str(folder / "out-parquet")), rows, {"read": pq.read_table}
     yield ToJsonl(path=str(folder / "out-jsonl")), rows
     yield ToCsv(path=str(folder / "out-csv")), rows
+    yield ToArrow(path=str(folder / "out-arrow")), rows, {"read": feather.read_table}
+
+
+def hub(server, folder):
+    server.put("o/n", {"data/train.parquet": (folder / "a.parquet").read_bytes(), "data/test.parquet": (folder / "a.parquet").read_bytes()})
+    yield Hub(path="o/n", unit_bytes=100)
 
 
 def media(folder):
@@ -114,10 +127,14 @@ def media(folder):
     yield Fetch(root=str(folder / "in")), batch(url=["a.jpg", "B.PNG", None, "none.jpg", "../samples.tar", "ftp://x/y", ""])
 
 
-def test_the_pack(tmp_path):
+def test_the_pack(tmp_path, monkeypatch):
     for name in ("files", "media"):
         (tmp_path / name).mkdir()
-    check_pack("core", [*reads_and_writes(tmp_path / "files"), *media(tmp_path / "media"), *one_by_one()])
+    server = HubServer()
+    server.stand_in(monkeypatch)
+    check_pack("core", [*reads_and_writes(tmp_path / "files"), *hub(server, tmp_path / "files"), *media(tmp_path / "media"),
+                        *one_by_one()])
+    server.close()
 
 
 def ours() -> list[str]:

@@ -3,11 +3,13 @@ another."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any, BinaryIO, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
@@ -15,8 +17,8 @@ from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.compression import codec_of
 from curator.io.files.folder import FileInfo, list_files, open_input
-from curator.io.tables.columns import Seen, check_named, look_into
-from curator.io.tables.records import Failure, failed_rows, visible_names
+from curator.io.tables.columns import Seen, check_named, conform, look_into
+from curator.io.tables.records import EXCERPT, Failure, as_records, failed_rows, pieces, visible_names
 from curator.io.units import TARGET_BYTES, plan_units
 
 LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying again would not help
@@ -39,6 +41,7 @@ class FileSource(Source):
     unit_bytes: int = setting(default=TARGET_BYTES)
 
     suffixes: ClassVar[tuple[str, ...]] = ()
+    listed: ClassVar[list[FileInfo] | None] = None  # an instance's own: the files, where they are known
     _seen: ClassVar[dict[str, Seen] | None] = None  # an instance's own hides it: made by `units` or `columns`
 
     def __post_init__(self) -> None:
@@ -99,8 +102,22 @@ class FileSource(Source):
         """The columns seen in the heads of the files, by the names they have there."""
         return self._seen or {}
 
+    def records(self, rows: pa.Table, uri: str, positions: np.ndarray) -> Iterator[Batch | Outputs]:
+        """Rows of a file that has types of its own, as records with the types of all files; where a type
+        does not go with them, on `failed`. `positions`: the place of each row in the file."""
+        rows, conflicts = conform(rows, self.seen)
+        odd = rows.select(list(conflicts))
+        records = as_records(rows.drop_columns(list(conflicts)), uri, positions, self.id_column)
+        if not conflicts:
+            yield from pieces(records)
+            return
+        raw = [json.dumps(row, ensure_ascii=False, default=str)[:EXCERPT] for row in odd.to_pylist()]
+        offsets = pa.array(positions, pa.int64())
+        bad = Batch(rows=records).with_error("; ".join(conflicts.values()))
+        yield Outputs(failed=bad.with_columns({"offset": offsets, "raw": pa.array(raw, pa.string())}))
+
     def _files(self) -> list[FileInfo]:
-        return list_files(self.path, self.storage_options, self.suffixes)
+        return self.listed or list_files(self.path, self.storage_options, self.suffixes)
 
     def _look(self, files: list[FileInfo]) -> dict[str, Seen]:
         seen = look_into(files, self.head)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from os import PathLike, fspath
 from typing import Any
 
 from curator.api.errors import RecipeError
 from curator.api.stage import Sink, Source
+from curator.io.hub.source import Hub
 from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
 from curator.io.media.webdataset import WebDataset
+from curator.io.tables.arrow import Arrow, ToArrow
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
 
-SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "webdataset": WebDataset, "files": Files}
-SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "webdataset": ToWebDataset, "files": ToFiles}
-TABLES = ("jsonl", "parquet", "csv")  # what any pipeline over tables can read instead of another
+SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "arrow": Arrow, "webdataset": WebDataset,
+           "files": Files, "hub": Hub}
+SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "arrow": ToArrow, "webdataset": ToWebDataset,
+         "files": ToFiles}
+# what any pipeline over tables can read instead of another
+TABLES = ("jsonl", "parquet", "csv", "arrow", "hub")
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",
-            ".csv": "csv",
-            ".tsv": "csv", ".tar": "webdataset"}
+            ".csv": "csv", ".tsv": "csv", ".tar": "webdataset",
+            **dict.fromkeys(Arrow.suffixes, "arrow")}
 
 
 def source_for(source: str | PathLike[str] | list[str], format: str | None = None, **options: Any) -> Source:
@@ -50,4 +56,5 @@ def format_of(path: str) -> str | None:
     name = path.lower()
     for packed in (".gz", ".zst", ".bz2", ".xz"):
         name = name.removesuffix(packed)
-    return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
+    found = next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
+    return found or ("hub" if re.fullmatch(r"hf://datasets/[^/]+/[^/]+/?", name) else None)

@@ -20,7 +20,7 @@ from curator.recipe.parameters import REQUIRED, parameters
 from curator.registry import packs
 
 HIDDEN = "***"
-_WORDS = "secret|key|token|password|passwd|credential|signature"
+_WORDS = "secret|key|token|password|passwd|credential|signature|connection_string"
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+:[^/@\s]+@")
 _SECRET_IN_URL = re.compile(rf"([?&][^=&\s]*(?:{_WORDS}|sig)[^=&\s]*=)[^&\s]+", re.IGNORECASE)

@@ -1,8 +1,10 @@
 """The core's own stages, which know no modality, and its readers and writers."""
 
+from curator.io.hub.source import Hub
 from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
 from curator.io.media.webdataset import WebDataset
+from curator.io.tables.arrow import Arrow, ToArrow
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
@@ -22,7 +24,8 @@ from curator.stages.sample import Sample
 from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, WebDataset, Files, ToJsonl, ToParquet, ToCsv, ToWebDataset, ToFiles,
+    Jsonl, Parquet, Csv, Arrow, WebDataset, Files, Hub,
+    ToJsonl, ToParquet, ToCsv, ToArrow, ToWebDataset, ToFiles,
     Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch, Checkpoint,
     ScoreBins, Repeat, Mix, Shuffle, Split,
 )

@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 from curator.api.batch import Batch
+from curator.io.tables.arrow import Arrow, ToArrow
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
 from curator.testing import check_sink, check_source
 
 ROWS = Batch(rows=pa.table({"id": ["a", "b", "c"], "source": ["s"] * 3, "text": ["x", None, "é\n"], "n": [1, 2, None]}))
-PAIRS = [(ToJsonl, Jsonl), (ToParquet, Parquet), (ToCsv, Csv)]
+PAIRS = [(ToJsonl, Jsonl), (ToParquet, Parquet), (ToCsv, Csv), (ToArrow, Arrow)]
 
 
 @pytest.mark.parametrize("place", ["memory"], indirect=True)

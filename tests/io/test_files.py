@@ -357,7 +357,7 @@ def test_a_missing_extra_says_the_command(monkeypatch):
     monkeypatch.setattr(fsspec, "filesystem", missing)
     with pytest.raises(InputError, match=r"need the package s3fs. Install it with: pip install 'curator-core\[s3\]'"):
         list_files("s3://bucket/x")
-    with pytest.raises(InputError, match="pip install gcsfs"):
+    with pytest.raises(InputError, match=r"pip install 'curator-core\[gcs\]'"):
         list_files("gs://bucket/x")
 
 

@@ -20,12 +20,13 @@ from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.io.files.folder import Folder, open_input
 from curator.io.files.local import LocalOutput
+from curator.io.tables.arrow import Arrow, ToArrow
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
 
-SINKS = [ToJsonl, ToParquet, ToCsv]
-SOURCES = {ToJsonl: Jsonl, ToParquet: Parquet, ToCsv: Csv}
+SINKS = [ToJsonl, ToParquet, ToCsv, ToArrow]
+SOURCES = {ToJsonl: Jsonl, ToParquet: Parquet, ToCsv: Csv, ToArrow: Arrow}
 
 
 def table(**columns) -> pa.Table:
@@ -153,7 +154,7 @@ def test_numbers_widen_and_new_columns_come_in_one_file(place, write_all, read_a
         assert found.column("more") == [None, "t", None]
 
 
-@pytest.mark.parametrize("sink", [ToJsonl, ToParquet])
+@pytest.mark.parametrize("sink", [ToJsonl, ToParquet, ToArrow])
 def test_types_that_cannot_be_joined_begin_a_new_file(place, write_all, sink):
     files = write_all(sink(path=place), table(v=["x"]), table(v=[1]), table(v=["y"]))
     assert [f.rows for f in files] == [1, 1, 1]

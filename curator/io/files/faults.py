@@ -13,6 +13,8 @@ EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adl
           "sftp": "paramiko",
           "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
 
+# packages that our extras bring
+_OURS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "huggingface_hub": "hub"}
 # in the names of what HTTP libraries raise
 _UNREACHABLE = ("connect", "dns", "timeout", "timedout", "gaierror", "proxyerror")
 _SHOWN_CHARS = 300  # of what a library says
@@ -47,21 +49,23 @@ def _reason(error: BaseException, protocol: str) -> str:
     """What happened and what to do about it. `protocol`: "" on this machine."""
     if isinstance(error, ImportError):
         package = EXTRAS.get(protocol, error.name or protocol)
-        command = "pip install 'curator-core[s3]'" if package == "s3fs" else f"pip install {package}"
+        wanted = f"'curator-core[{_OURS[package]}]'" if package in _OURS else package
+        command = f"pip install {wanted}"
         return f"paths that begin with {protocol}:// need the package {package}. Install it with: {command}"
     if isinstance(error, ValueError) and "Protocol not known" in str(error):
         return (f"unknown protocol {protocol}://. Take a path on this machine, s3://, gs://, az://, "
                 "https://, memory:// or another "
                 "that fsspec knows")
     message = " ".join(str(error).split())[:_SHOWN_CHARS]
-    if isinstance(error, PermissionError) and protocol:
+    refused = getattr(getattr(error, "response", None), "status_code", None) in (401, 403)
+    if protocol and (refused or isinstance(error, PermissionError)):
         return (f"the server refuses it ({message}). Check the credentials, in the environment or in "
                 "`storage_options`, and what "
                 "they may do")
     number = getattr(error, "errno",
                      None) or next((n for kind, n in _NUMBERS.items() if isinstance(error, kind)), None)
     if number in _REASONS:
-        return _REASONS[number]
+        return _REASONS[number] + (unseen(f"{protocol}://") if number == errno.ENOENT else "")
     kinds = [kind.__name__ for kind in type(error).__mro__]
     if "credentials" in kinds[0].lower() + str(error).lower():
         return f"no valid credentials ({message}). Give them in the environment or in `storage_options`"
@@ -70,6 +74,22 @@ def _reason(error: BaseException, protocol: str) -> str:
                 "its proxy, then run the same "
                 "command again")
     return f"{kinds[0]}: {message}"
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether what pyarrow raised while it read a file is about what is in the file, and not about reaching
+    it."""
+    import pyarrow as pa
+
+    if isinstance(error, (ConnectionError, TimeoutError)) or getattr(error, "errno", None) is not None:
+        return False
+    return isinstance(error, (pa.ArrowException, OSError, ValueError))
+
+
+def unseen(uri: str) -> str:
+    """What else it may mean that nothing is seen at a URL."""
+    private = ". If it is private or gated, set HF_TOKEN to a token that may read it"
+    return private if uri.startswith("hf://") else ""
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from curator.api.errors import InputError
 from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.compression import without_codec
+from curator.io.files.faults import unseen
 from curator.io.files.local import FileInfo, LocalFiles
 from curator.io.files.remote import RemoteFiles
 
@@ -46,7 +47,7 @@ def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...],
     if entry is not None:
         return [entry] if not entry.is_folder else _in_folder(files, path, given, suffixes, hidden)
     if not is_glob(given):
-        raise InputError(f"{given} does not exist{_nearby(files, path)}")
+        raise InputError(f"{given} does not exist{_nearby(files, path)}{unseen(given)}")
     base, pattern = _split(path)
     found: list[FileInfo] = []
     for match in _matches(files, base, pattern, hidden):
@@ -154,7 +155,9 @@ def _fits(names: list[str], pattern: list[str], hidden: str) -> bool:
 def _nearby(files: Files, path: str) -> str:
     """What there is instead: the nearest folder that exists, and names in it, the most similar ones first."""
     parts = path.rstrip("/").split("/")
-    for depth in range(len(parts) - 1, 2 if "://" in path else 0, -1):
+    # above the repository nothing is listed
+    top = 4 if path.startswith("hf://") else 2 if "://" in path else 0
+    for depth in range(len(parts) - 1, top, -1):
         folder, wanted = "/".join(parts[:depth]) or "/", parts[depth]
         if is_glob(folder) or not (there := files.ls(folder)):
             continue

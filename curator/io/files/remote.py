@@ -19,7 +19,7 @@ _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "ad
 _EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 _MOVES = 16  # files that are moved at a time
 _VERSION_KEYS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "updated",
-                 "modified", "created")
+                 "modified", "created", "blob_id", "xet_hash")
 
 
 class RemoteFiles:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,14 +12,14 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, SourceRange
-from curator.io.files.faults import explained
+from curator.io.files.faults import explained, is_damage
 from curator.io.files.folder import FileInfo, Output, open_input
 from curator.io.files.reading import has_read
 from curator.io.sink import Encoder, FileSink
 from curator.io.source import FileSource, failures
-from curator.io.tables.columns import Seen, conform
+from curator.io.tables.columns import Seen
 from curator.io.tables.plain import as_json_text
-from curator.io.tables.records import EXCERPT, PIECE_BYTES, PIECE_ROWS, Failure, as_records, pieces
+from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 # of rows this large, which have files in them, a larger row group is no smaller on the disk
@@ -28,7 +27,6 @@ LARGE_ROW_BYTES, LARGE_ROWS_BYTES = 16 << 10, 8 << 20
 PAGE_BYTES = 1 << 20
 # larger row groups are not read at once, but through buffers
 GROUP_BYTES_MAX, BUFFER_BYTES = 64 << 20, 1 << 20
-_BROKEN = (pa.ArrowException, OSError, ValueError)  # what pyarrow raises for a file that is damaged
 
 
 @dataclass(kw_only=True)
@@ -85,28 +83,15 @@ class Parquet(FileSource):
                 done += len(rows)
                 # the columns of a group are read in turns, so the place in the file says little
                 has_read(part.uri, begin + size * (done - first) // described.num_rows)
-                yield from self._records(rows, part, positions)
-        except _BROKEN as error:
-            if getattr(error, "errno",
-                       None) is not None or isinstance(error, (ConnectionError, TimeoutError)):
-                raise  # the file could not be reached, which is no damage of the file
+                yield from self.records(rows, part.uri, positions)
+        except Exception as error:
+            if not is_damage(error):
+                raise
             last = first + described.num_rows - 1
             fault = InputError(f"{part.uri}: rows {done} to {last} (row group {group}) cannot be read: "
                                f"{error}")
             fault.__cause__ = error
             yield failures(part, [Failure(f"{part.uri}:row={done}", done, fault)])
-
-    def _records(self, rows: pa.Table, part: SourceRange, positions: np.ndarray) -> Iterator[Batch | Outputs]:
-        rows, conflicts = conform(rows, self.seen)
-        odd = rows.select(list(conflicts))
-        records = as_records(rows.drop_columns(list(conflicts)), part.uri, positions, self.id_column)
-        if not conflicts:
-            yield from pieces(records)
-            return
-        raw = [json.dumps(row, ensure_ascii=False, default=str)[:EXCERPT] for row in odd.to_pylist()]
-        offsets = pa.array(positions, pa.int64())
-        bad = Batch(rows=records).with_error("; ".join(conflicts.values()))
-        yield Outputs(failed=bad.with_columns({"offset": offsets, "raw": pa.array(raw, pa.string())}))
 
 
 def _open(opened: Any, uri: str, buffer_bytes: int = 0) -> Any:
@@ -114,8 +99,8 @@ def _open(opened: Any, uri: str, buffer_bytes: int = 0) -> Any:
 
     try:
         return pq.ParquetFile(opened, buffer_size=buffer_bytes, pre_buffer=False)
-    except _BROKEN as error:
-        if getattr(error, "errno", None) is not None:
+    except Exception as error:
+        if not is_damage(error):
             raise
         raise InputError(f"{uri} is not a whole Parquet file: {error}") from error
 

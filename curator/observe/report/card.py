@@ -31,7 +31,8 @@ from curator.observe.report.columns import table_of
 from curator.observe.report.funnel import balance
 
 # as `load_dataset` calls them
-FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
+FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet",
+           ".arrow": "arrow"}
 FILES_MAX = 16  # of a folder, that are looked at for their columns
 ROWS_MAX = 200  # of a file that has no schema
 _OURS = re.compile(r"\n<!-- Written by curator; once it is edited, no run replaces it\. ([0-9a-f]{64}) "
@@ -174,6 +175,9 @@ def _schema(out: Folder, path: str) -> pa.Schema | None:
                 import pyarrow.parquet as pq
 
                 return pq.read_schema(file).remove_metadata()
+            if ".arrow" in path:
+                opener = pa.ipc.open_stream if path.endswith("s") else pa.ipc.open_file
+                return opener(file).schema.remove_metadata()
             if ".jsonl" in path:
                 return pa.Table.from_pylist([json.loads(line) for line in islice(file, ROWS_MAX)]).schema
             if ".csv" not in path:
