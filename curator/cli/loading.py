@@ -29,6 +29,17 @@ def recipe_options(command: Callable) -> Callable:
 inputs_argument = click.argument("inputs", nargs=-1, metavar="[INPUT]...", type=click.Path())
 
 
+def values_of(settings: tuple[str, ...], example: str) -> dict[str, str]:
+    """The values of `--set` by path. `example`: one to be shown where it is written otherwise."""
+    values = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise CuratorError(f"--set {setting!r}: write it as PATH=VALUE, for example {example}")
+        values[key.strip()] = value
+    return values
+
+
 def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tuple[str, ...] = ()) -> Any:
     """The pipeline of a recipe with other values. `inputs`: paths that it reads instead of its own."""
     from curator.recipe import load
@@ -36,12 +47,7 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None, inputs:
     from curator.worker.imports import hold_back
 
     hold_back()
-    overrides = reads(recipe, inputs) if inputs else {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise CuratorError(f"--set {setting!r}: write it as PATH=VALUE, for example read.path=docs/")
-        overrides[key.strip()] = value
+    overrides = (reads(recipe, inputs) if inputs else {}) | values_of(settings, "read.path=docs/")
     if out is not None:
         overrides["out"] = out
     return load(recipe, overrides)

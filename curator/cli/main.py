@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from typing import Any
@@ -208,29 +207,27 @@ def show(folder: str, as_json: bool) -> None:
     that were not gathered yet. RUN is its output folder."""
     from curator.io.files.folder import Folder
     from curator.observe.report.funnel import show_funnel
+    from curator.results.output import RunOutput
     from curator.results.shards import shard_lines
-    from curator.run.folder.lock import as_it_stands
 
     out = Folder.open(folder)
-    shards, there = [] if as_json else shard_lines(out), out.sub("_run").exists("stats.json")
-    if not (shards or there):
-        raise CuratorError(f"{folder} holds no run: there is no _run/stats.json in it")
+    shards = [] if as_json else shard_lines(out)
     for line in shards:
         click.echo(line)
-    if not there:
+    if shards and not out.sub("_run").exists("stats.json"):
         return
-    text = out.sub("_run").read("stats.json").decode()
+    output = RunOutput.open(folder)
     if as_json:
-        click.echo(text)
+        click.echo(output.folder.sub("_run").read("stats.json").decode())
         return
-    stats = as_it_stands(json.loads(text), out)
+    stats = output.stats
     show_funnel(stats)
     for error in stats.get("first_errors", ())[:1] if stats["status"] != "finished" else ():
         click.echo(FirstError(**error))
 
 
 @main.command(short_help="Print the Grafana dashboard for --metrics-port.")
-def dashboard() -> None:
+def grafana() -> None:
     """Print the Grafana dashboard that shows what `run --metrics-port` serves, to be imported there as
     JSON."""
     from importlib.resources import files

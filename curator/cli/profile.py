@@ -84,6 +84,8 @@ def _lines(found: StageProfile) -> Iterator[str]:
            f"{plural(first.rows, 'record')}")
     if found.memory > 0:
         yield f"memory grew by {size(found.memory)} while it worked"
+    if found.gpu_memory:
+        yield f"GPU memory {size(found.gpu_memory)} at most, of what torch gave out, the model with it"
     yield ""
     own = sum(function[2] for function in found.functions)
     yield f"{'own time':>9}{'share':>8}{'with calls':>12}{'calls':>11}  where"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from curator.api.errors import CuratorError
 from curator.cli.ends import asked, end, run_and_show
-from curator.cli.loading import run_argument
+from curator.cli.loading import run_argument, values_of
 
 RULES = click.option("--rules", multiple=True, metavar="[STEP=]FILE",
                      help="A rule set (YAML) in place of all conditions of a drop step.")
@@ -68,10 +67,4 @@ def opened(folder: str, settings: tuple[str, ...], rules: tuple[str, ...]):
     out, overrides = RunOutput.open(folder), {}
     for one in rules:
         overrides |= with_rules(out, one)
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise CuratorError(f"--set {setting!r}: write it as PATH=CONDITION, for example "
-                               "steps.quality.too_short='word_count < 40'")
-        overrides[key.strip()] = value
-    return out, overrides
+    return out, overrides | values_of(settings, "steps.quality.too_short='word_count < 40'")

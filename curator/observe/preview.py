@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from curator.api.errors import FirstError
 from curator.api.format import count, shorten, size
-from curator.observe.report.funnel import PLAIN_WIDTH, STYLES, WIDTH_MAX
+from curator.observe.report.funnel import STYLES
+from curator.observe.report.terminal import PLAIN_WIDTH, WIDTH_MAX
 
 if TYPE_CHECKING:
     from rich.console import Console

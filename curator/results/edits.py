@@ -14,7 +14,7 @@ from curator.stages.drop import Drop
 
 
 @dataclass(frozen=True)
-class Edit:
+class RuleEdit:
     """A `drop` step with other conditions. `before`, `after`: reason to condition, in order."""
 
     stage: str
@@ -46,7 +46,7 @@ def with_rules(out: RunOutput, rules: str) -> dict[str, str]:
     return {f"steps.{step.strip()}": f"{{rules: {json.dumps(file.strip(), ensure_ascii=False)}}}"}
 
 
-def edited(out: RunOutput, overrides: Mapping[str, str]) -> tuple[Graph, tuple[Edit, ...]]:
+def edited(out: RunOutput, overrides: Mapping[str, str]) -> tuple[Graph, tuple[RuleEdit, ...]]:
     """The recipe of a run with `--set` values, and the steps that are other ones now, in order.
 
     Raises:
@@ -71,7 +71,7 @@ def edited(out: RunOutput, overrides: Mapping[str, str]) -> tuple[Graph, tuple[E
         if not isinstance(node.stage, Drop) or not isinstance(now, Drop):
             raise RecipeError(f"{given}: the step {name!r} is no drop step, so what it would do now is not "
                               "told by the output. `curator run` with the same values does it")
-        found.append(Edit(name, node.stage.reasons(), now.reasons()))
+        found.append(RuleEdit(name, node.stage.reasons(), now.reasons()))
     if not found:
         raise RecipeError(f"{given or 'no --set and no --rules'}: the rules are the same as in the run")
     return new, tuple(found)

@@ -46,7 +46,7 @@ class RunOutput:
         folder = Folder.open(str(path), storage_options)
         own = folder.sub(RUN)
         if not own.exists("stats.json"):
-            raise CuratorError(_nothing(folder, str(path)))
+            raise CuratorError(no_run(folder, str(path)))
         try:
             stats = as_it_stands(json.loads(own.read("stats.json")), folder)
         except (ValueError, KeyError, TypeError) as error:
@@ -143,7 +143,7 @@ class RunOutput:
         return Tables(self.folder, self.places, self._archives)
 
 
-def _nothing(folder: Folder, path: str) -> str:
+def no_run(folder: Folder, path: str) -> str:
     """Why a folder is none of a run that can be looked at."""
     if shards_in(folder):
         return f"{path} holds shards that nobody has gathered: run the recipe there without --shard first"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from curator import sql
 from curator.api.errors import CuratorError, RecipeError
 from curator.registry.names import suggestion
-from curator.results.edits import Edit
+from curator.results.edits import RuleEdit
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
 from curator.results.places import Place
@@ -33,7 +33,7 @@ class End:
 class Question:
     """The query: for every record that reached an edited step, where it would end."""
 
-    def __init__(self, out: RunOutput, flow: Flow, edits: tuple[Edit, ...]) -> None:
+    def __init__(self, out: RunOutput, flow: Flow, edits: tuple[RuleEdit, ...]) -> None:
         self.out, self.flow, self.edits = out, flow, edits
         self.after = {edit.stage: edit.after for edit in edits}
         self.needs = {edit.stage: sql.needs(edit.after) for edit in edits}

@@ -22,7 +22,7 @@ from curator.io.tables.parquet import Parquet
 from curator.pipeline.graph import End, Graph, Node
 from curator.pipeline.layout import without_path
 from curator.pipeline.plan import make_plan
-from curator.results.edits import Edit, edited
+from curator.results.edits import RuleEdit, edited
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
 from curator.results.places import Place
@@ -80,7 +80,7 @@ def recut(out: RunOutput, overrides: Mapping[str, str], to: str) -> Recut:
     return Recut(pipeline, step, out.stage(step)["in"], tuple(again), tuple(spared))
 
 
-def _first(edits: tuple[Edit, ...], flow: Flow) -> str:
+def _first(edits: tuple[RuleEdit, ...], flow: Flow) -> str:
     """The edited step that the others are behind."""
     steps = [edit.stage for edit in edits]
     first = next((step for step in steps if all(step in flow.through[other] for other in steps)), None)
@@ -176,7 +176,7 @@ class _Rows:
         sink = self.flow.stages.get(place.stage)
         return ("bytes",) if isinstance(sink, ToWebDataset) and sink.media == "bytes" else ()
 
-    def spared(self, edits: tuple[Edit, ...]) -> list[str]:
+    def spared(self, edits: tuple[RuleEdit, ...]) -> list[str]:
         """The stages behind the step that only add columns, which all rows have that will come there; from
         now on `columns` has theirs too."""
         measures = [name for name in self.flow.order

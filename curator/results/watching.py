@@ -15,6 +15,7 @@ from curator.api.errors import CuratorError
 from curator.api.format import duration
 from curator.io.files.folder import Folder
 from curator.io.files.listing import RUN
+from curator.results.output import no_run
 from curator.run.folder.lock import Holder, last_holder
 
 SILENT_S = 20.0  # beside three times as long as it usually takes: from then on something is wrong
@@ -40,7 +41,7 @@ class Watching:
         self.message = ""
         self.changed_at = clock()
         if not (self.own.exists("stats.json") or self.own.exists("manifest.json")):
-            raise CuratorError(f"{path} holds no run: there is no {RUN}/stats.json in it")
+            raise CuratorError(no_run(self.folder, path))
 
     def look(self) -> State:
         """Read the numbers anew, and tell how the run is."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from curator import sql
 from curator.api.errors import CuratorError, RecipeError
-from curator.results.edits import Edit, edited
+from curator.results.edits import RuleEdit, edited
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
 from curator.results.questions import End, Question
@@ -61,7 +61,7 @@ class WhatIf:
     before, after, the columns that the rules look at, and an excerpt. `by`: shares by column. `notes`: what
     the output does not tell."""
 
-    edits: tuple[Edit, ...]
+    edits: tuple[RuleEdit, ...]
     funnel: tuple[Row, ...]
     moves: tuple[Move, ...]
     by: dict[str, tuple[Share, ...]]

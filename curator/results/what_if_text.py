@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from curator.api.format import count, plural, printable, short_path, shorten
-from curator.observe.report.funnel import PLAIN_WIDTH, WIDTH_MAX
+from curator.observe.report.terminal import plain_table, show
 from curator.results.what_if import Row, WhatIf
 
 if TYPE_CHECKING:
@@ -18,25 +18,8 @@ EXCERPT = 160
 
 def show_what_if(answer: WhatIf, file: IO[str] | None = None) -> None:
     """Print it: both funnels, what changes hands, examples, and what is not told."""
-    from rich.console import Console
-
-    console = Console(file=file, highlight=False)
-    width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
-    with console.capture() as captured:
-        for part in (*_rules(answer), "", _funnel(answer), *_moves(answer), *_shares(answer),
-                     *_examples(answer), *_notes(answer)):
-            console.print(part, width=width, markup=False)
-    text = captured.get()
-    if not console.is_terminal:
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
-    console.file.write(text)
-    console.file.flush()
-
-
-def _table(**options: Any) -> Table:
-    from rich.table import Table
-
-    return Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim", **options)
+    show(lambda width: (*_rules(answer), "", _funnel(answer), *_moves(answer), *_shares(answer),
+                        *_examples(answer), *_notes(answer)), file)
 
 
 def _rules(answer: WhatIf) -> Iterator[str]:
@@ -50,7 +33,7 @@ def _rules(answer: WhatIf) -> Iterator[str]:
 def _funnel(answer: WhatIf) -> Table:
     """The stages from the first edited one on; of reasons those whose number changes."""
     first = min(at for at, row in enumerate(answer.funnel) if row.stage in {e.stage for e in answer.edits})
-    table = _table(expand=True)
+    table = plain_table(expand=True)
     table.add_column("go on from", no_wrap=True, overflow="ellipsis", ratio=1)
     for title in ("before", "after", ""):
         table.add_column(title, justify="right", no_wrap=True)
@@ -76,7 +59,7 @@ def _moves(answer: WhatIf) -> Iterator[Any]:
     if not answer.moves:
         yield "\nno record would end elsewhere"
         return
-    table = _table()
+    table = plain_table()
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("before", overflow="fold")
     table.add_column("after", overflow="fold")
@@ -91,7 +74,7 @@ def _shares(answer: WhatIf) -> Iterator[Any]:
     for column, shares in answer.by.items():
         alone = len(shares) > 1 and all(share.back + share.lost == 1 for share in shares)  # a source each
         if not alone and (len(shares) > 1 or (shares and column == "source")):
-            table = _table()
+            table = plain_table()
             for title, side in ((column, "left"), ("back", "right"), ("lost", "right")):
                 table.add_column(title, justify=side, no_wrap=True)
             for share in shares:

@@ -36,12 +36,14 @@ class Call:
 @dataclass
 class StageProfile:
     """What a stage's calls took. `functions`: (place, calls, own seconds, seconds with what it calls), most
-    own time first. `memory`: bytes by which the process grew at its highest."""
+    own time first. `memory`: bytes by which the process grew at its highest; `gpu_memory`: bytes of devices
+    that torch had given out at its highest, 0 without."""
 
     stage: str
     setup_s: float = 0.0
     calls: list[Call] = field(default_factory=list)
     memory: int = 0
+    gpu_memory: int = 0
     functions: list[tuple[str, int, float, float]] = field(default_factory=list)
     recorded: int = 0
 
@@ -103,6 +105,8 @@ class _Watch:
 
     def set_up(self, setup: Callable[[Context], None], ctx: Context) -> None:
         began = perf_counter()
+        if cuda := _cuda():  # of the work in this process before
+            cuda.reset_peak_memory_stats()
         setup(ctx)
         self.found.setup_s += perf_counter() - began
         self.began_at = _memory()
@@ -123,6 +127,8 @@ class _Watch:
             rows = sum(map(len, answer.values())) if isinstance(answer, Outputs) else len(answer)
         self.found.calls.append(Call(rows, perf_counter() - began, process_time() - cpu))
         self.found.memory = max(self.found.memory, _memory() - self.began_at)
+        if cuda := _cuda():
+            self.found.gpu_memory = max(self.found.gpu_memory, cuda.max_memory_allocated())
         return answer
 
 
@@ -164,6 +170,12 @@ def _memory() -> int:
     """The most memory that this process had, in bytes."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most << 10
+
+
+def _cuda() -> Any:
+    """What torch knows of devices, if somebody has imported it and there is one."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_available() else None
 
 
 def _functions(profiler: cProfile.Profile) -> list[tuple[str, int, float, float]]:

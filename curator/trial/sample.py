@@ -19,8 +19,10 @@ from curator.registry.names import suggestion
 
 PARTS_MAX = 64  # of a source that are sampled: files, or ranges of them
 COUNT_BYTES = 64 << 20  # of a source that are read to know how many records there are
-# Counts of a sampled source; `COUNTED`: microseconds of work for that.
-ROWS, BYTES, SQUARES, COUNTED = "sampled_rows", "sampled_bytes", "sampled_squares", "sampled_us"
+# Counts of a sampled source. `BYTES`: that the sampled parts stand for; `ROWS`: as many as there would be in
+# these, `SQUARES`: likewise; `PART`: parts that were not read to their end; `COUNTED`: microseconds of work
+# for that.
+ROWS, BYTES, SQUARES, PART, COUNTED = (f"sampled_{n}" for n in ("rows", "bytes", "squares", "part", "us"))
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
             among = sum(unit.size_bytes for unit in chosen[node])
             density = records / len(sources) / max(1, among)
             count_bytes = COUNT_BYTES // len(chosen[node])
-            object.__setattr__(stage, "read", partial(_read, node.stage, density, count_bytes))
+            some = len(chosen[node]) < len(parts[node])
+            step = sum(u.size_bytes for u in parts[node]) / len(chosen[node]) if some else 0.0
+            object.__setattr__(stage, "read", partial(_read, node.stage, density, count_bytes, step))
         elif isinstance(stage, Sink):
             stage = without_path(stage)
         made[node] = replace(node, stage=stage, inputs=tuple(End(made[e.node], e.port) for e in node.inputs))
@@ -95,8 +99,10 @@ def _spread(units: Sequence[Unit], most: int) -> list[Unit]:
     return list(found.values()) or list(units[:most])
 
 
-def _read(source: Source, density: float, count_bytes: int, unit: Unit) -> Iterator[Batch | Outputs]:
+def _read(source: Source, density: float, count_bytes: int, step: float,
+          unit: Unit) -> Iterator[Batch | Outputs]:
     """The first records of a unit, `density` for each of its bytes, and how many there are in how many bytes.
+    Units were chosen every `step` bytes, and each stands for so many, or its own if that is more.
 
     Sources read ahead, so what a few records take is not told by how far the file is read: reading goes on
     for up to `count_bytes`, without the records, and the first place that was seen is left out.
@@ -119,8 +125,8 @@ def _read(source: Source, density: float, count_bytes: int, unit: Unit) -> Itera
             whole = False
             break
     found = _density(seen, rows, unit, whole)
-    read = unit.size_bytes if whole else round(seen[-1][1])
-    yield Outputs(counts={ROWS: round(found * read), BYTES: read,
+    read = max(unit.size_bytes, round(step))
+    yield Outputs(counts={ROWS: round(found * read), BYTES: read, PART: int(not whole),
                           SQUARES: round(1e12 * found * found * read),
                           COUNTED: round(1e6 * (perf_counter() - began)) if left <= 0 else 0})
 
@@ -146,7 +152,7 @@ def records_in(counts: Mapping[str, Mapping[str, float]], whole: Sampled) -> tup
             continue
         mean = rows / read
         total += size * mean
-        if whole.parts[name] > units or read < size:
+        if whole.parts[name] > units or extra.get(PART):
             spread = max(0.0, extra[SQUARES] / 1e12 / read - mean * mean)
             variance += size * size * spread / max(1, units - 1) if units > 1 else (0.3 * size * mean) ** 2
     return total, variance ** 0.5 / total if total else 0.0

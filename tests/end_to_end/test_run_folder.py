@@ -184,7 +184,7 @@ def test_what_is_pruned_is_told_before_it_goes(texts):
             r"\(other inputs of their units among them, which are read again\)")
     before, stopped = data(), run()
     assert stopped.exit_code == 2
-    assert re.search(rf"{said}\. Remove them with --prune", stopped.output)
+    assert re.search(rf"{said}\. `curator run` with --prune", stopped.output)
     assert data() == before
     done = run("--prune")
     assert done.exit_code == 0

@@ -241,5 +241,5 @@ def test_the_dashboard_asks_for_its_data_source_and_places_its_panels_side_by_si
 
 
 def test_the_command_prints_it():
-    printed = subprocess.run([sys.executable, "-m", "curator", "dashboard"], capture_output=True, text=True, check=True)
+    printed = subprocess.run([sys.executable, "-m", "curator", "grafana"], capture_output=True, text=True, check=True)
     assert json.loads(printed.stdout) == dashboard()

@@ -72,6 +72,14 @@ def test_the_records_of_the_whole_are_told_by_a_sample_of_all_files(told):
     assert by_name["drop"]["out"] / by_name["drop"]["in"] == pytest.approx(2 / 3, abs=0.02)
 
 
+def test_files_of_a_record_each_are_counted_though_large_ones_are_sampled_more_often(tmp_path):
+    for n in range(150):
+        (tmp_path / f"{n:03}.jsonl").write_text(json.dumps({"text": "word " * (20 if n % 3 else 100)}) + "\n")
+    found = forecast(read(f"{tmp_path}/*.jsonl") >> write(str(tmp_path / "out")), 40)
+    assert 30 <= found.sampled_parts <= 40
+    assert found.records == pytest.approx(150, rel=0.1)
+
+
 def test_work_grows_with_the_records_and_starting_counts_once(told):
     slow = next(stage for stage in told.stages if stage["name"] == "slow")
     assert 4000 * RECORD_S * 0.9 < slow["core_s"] < 4000 * RECORD_S * 4  # other work on this machine makes it slower

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,6 +45,27 @@ def test_the_calls_of_one_stage_are_watched_and_nothing_is_written(recipe):
     assert found.seconds > 0
     assert any("drop.py" in place and "process" in place for place, *_ in found.functions)
     assert not (recipe.parent / "out").exists()
+
+
+def test_memory_of_a_gpu_is_what_torch_gave_out_at_most(recipe, monkeypatch):
+    class Cuda:
+        most = 9 << 30  # of work before
+
+        def is_available(self):
+            return True
+
+        def reset_peak_memory_stats(self):
+            self.most = 0
+
+        def max_memory_allocated(self):
+            self.most += 1 << 20
+            return self.most
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=Cuda()))
+    found = profile(load(recipe), "drop", 100)
+    assert 0 < found.gpu_memory <= len(found.calls) << 20
+    shown = CliRunner().invoke(main, ["profile", str(recipe), "--stage", "drop", "--probe", "20"]).output
+    assert "GPU memory" in shown
 
 
 def test_a_source_is_watched_by_what_it_gives(recipe):

@@ -10,13 +10,12 @@ from curator.api.stage import SIDE_OUTPUTS
 from curator.observe.live.words import where
 from curator.observe.report.columns import summed, table_of
 from curator.observe.report.graph import MAIN, Line, lines, losses, origin, ports, takers
+from curator.observe.report.terminal import plain_table, show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-WIDTH_MAX = 100  # wider, and the eye loses the line between a name and its number
-PLAIN_WIDTH = 80
 STYLES = {"dropped": "yellow", "duplicate": "magenta", "failed": "red", "absorbed": "dim",
           "checkpoint": "dim", "error": "bold red", "warning": "yellow", "note": "dim"}
 Stats = Mapping[str, Any]
@@ -28,25 +27,8 @@ def show_funnel(stats: Stats, file: IO[str] | None = None, reasons_max: int = 8)
 
     Of each stage's reasons the `reasons_max` most frequent are shown, and how many more there are.
     """
-    from rich.console import Console
-
-    console = Console(file=file, highlight=False)
-    width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
-    with console.capture() as captured:
-        for part in ("", _funnel(stats, reasons_max), "", *_outputs(stats, width), *_summary(stats),
-                     *_alarms(stats), ""):
-            console.print(part, width=width, markup=False)
-    text = captured.get()
-    if not console.is_terminal:  # tables are padded with spaces, which are noise in a log
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
-    console.file.write(text)
-    console.file.flush()
-
-
-def _table(**options: Any) -> Table:
-    from rich.table import Table
-
-    return Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="dim", **options)
+    show(lambda width: ("", _funnel(stats, reasons_max), "", *_outputs(stats, width), *_summary(stats),
+                        *_alarms(stats), ""), file)
 
 
 def _funnel(stats: Stats, reasons_max: int) -> Table:
@@ -54,7 +36,7 @@ def _funnel(stats: Stats, reasons_max: int) -> Table:
     stage."""
     kinds = stats.get("amounts", {})
     records, cells, taken = stats["records"], table_of(stats, "funnel"), takers(stats["stages"])
-    table = _table(expand=True)
+    table = plain_table(expand=True)
     table.add_column("", overflow="ellipsis", no_wrap=True, ratio=1)
     for title in next(iter(cells.values()), ()):
         table.add_column(title, justify="right", no_wrap=True, min_width=6)
@@ -109,7 +91,7 @@ def _outputs(stats: Stats, width: int) -> Iterator[RenderableType]:
     groups = (*stats["outputs"], *stats.get("checkpoints", ()))
     if not groups:
         return
-    table = _table(show_header=False, expand=True)
+    table = plain_table(show_header=False, expand=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for _ in range(3):
@@ -162,7 +144,7 @@ def balance(stats: Stats) -> str:
 
 def _alarms(stats: Stats) -> Iterator[RenderableType]:
     if stats["alarms"]:
-        table = _table(show_header=False)
+        table = plain_table(show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for alarm in stats["alarms"]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from curator.api.format import count, listing
+from curator.api.format import count, listing, plural
 from curator.results.output import RunOutput
 from curator.results.places import ledgers
 from curator.results.tables import sql_name
@@ -219,7 +219,7 @@ def _verdict(found: dict[str, Any], one: RunOutput, two: RunOutput) -> str:
     if unfinished:
         causes.append(f"that {' and '.join(unfinished)} did not finish")
     if not apart:
-        begin = f"The same {count(found['same'])} records, each with the same end"
+        begin = f"The same {plural(found['same'], 'record')}, each with the same end"
         more = f"; scores differ in {listing(scores)}" if scores else ""
         return f"{begin}{more}." + (f" There is a difference in {', '.join(causes)}." if causes else "")
     total = found["same"] + sum(only) + other

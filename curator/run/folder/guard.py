@@ -82,7 +82,8 @@ def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
     _check_sinks(plan, [*ledgers, *former])
     if lost := describe_lost(plan, ledgers[0], units):
         if not prune:
-            raise CuratorError(f"{lost}. Remove them with --prune (prune=True), or write to another folder.")
+            raise CuratorError(f"{lost}. `curator run` with --prune (prune=True) removes them; or write to "
+                               "another folder.")
         if callable(prune):
             prune(f"{lost} are removed")
 
