@@ -43,6 +43,7 @@ from curator.stages import (
     ToArrow,
     ToCsv,
     ToFiles,
+    ToHub,
     ToJsonl,
     Top,
     ToParquet,
@@ -106,6 +107,7 @@ def reads_and_writes(folder):
 def hub(server, folder):
     server.put("o/n", {"data/train.parquet": (folder / "a.parquet").read_bytes(), "data/test.parquet": (folder / "a.parquet").read_bytes()})
     yield Hub(path="o/n", unit_bytes=100)
+    yield ToHub(repo="o/made", path=str(folder / "out-hub")), batch(text=["x", None, "é"], n=[1, 2, None]), {"read": pq.read_table}
 
 
 def media(folder):

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -456,6 +456,11 @@ class Sink(Stage):
         """Begin the files of one unit. `name` is unique to unit and attempt:
         `part-<unit>-<output>-<phase>-<run>-<attempt>`."""
         raise TypeError(f"{type(self).__name__} has no open method")
+
+    def publish(self, files: Sequence[WrittenFile], about: str) -> str:
+        """Show others what a run has written: called on the driver when it has ended well, and again when it
+        is run again. `about`: the run as Markdown, with funnel and recipe. Gives what to tell the user."""
+        return ""
 
 
 # -- functions as stages ------------------------------------------------------------------------------------

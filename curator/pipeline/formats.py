@@ -8,6 +8,7 @@ from typing import Any
 
 from curator.api.errors import RecipeError
 from curator.api.stage import Sink, Source
+from curator.io.hub.sink import ToHub
 from curator.io.hub.source import Hub
 from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
@@ -20,7 +21,7 @@ from curator.io.tables.parquet import Parquet, ToParquet
 SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "arrow": Arrow, "webdataset": WebDataset,
            "files": Files, "hub": Hub}
 SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "arrow": ToArrow, "webdataset": ToWebDataset,
-         "files": ToFiles}
+         "files": ToFiles, "hub": ToHub}
 # what any pipeline over tables can read instead of another
 TABLES = ("jsonl", "parquet", "csv", "arrow", "hub")
 SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",

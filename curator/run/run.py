@@ -24,7 +24,7 @@ import pyarrow as pa
 from curator.api.errors import CuratorError, FirstError
 from curator.api.format import listing, plural, short_path, size
 from curator.api.resources import Node
-from curator.api.stage import Sink, Source, Unit
+from curator.api.stage import Sink, Source, Unit, WrittenFile
 from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed
 from curator.engine.snapshot import snapshot_of
@@ -33,7 +33,7 @@ from curator.io.files.listing import CARD
 from curator.machine.detect import this_machine
 from curator.observe.live.metrics import Endpoint
 from curator.observe.live.observer import Observer
-from curator.observe.report.card import About, may_replace, render_card
+from curator.observe.report.card import About, may_replace, render_card, render_published
 from curator.observe.report.page import render_report
 from curator.pipeline.graph import Graph
 from curator.pipeline.layout import folder_of
@@ -256,6 +256,8 @@ class _Run:
         report = render_report(stats, folder.read("recipe.yaml").decode(), self.out)
         folder.write("report.html", report.encode())
         observer.end(stats["status"], stats["message"], stats["records"])
+        if stats["status"] == "finished" and "shard" not in stats["about"]:
+            self._publish(stats)
         return Result(stats, self.out.uri)
 
     # -- phase after phase -----------------------------------------------------------------------------------
@@ -362,6 +364,18 @@ class _Run:
                                 "writes a new one.")
         self.context.lock.confirm()
         self.out.write(CARD, render_card(stats, self._about(), self.out).encode())
+
+    def _publish(self, stats: dict[str, Any]) -> None:
+        """What sinks do with the whole of what they wrote."""
+        sinks = [step for step in self.plan.steps if isinstance(step.stage, Sink)
+                 and type(step.stage).publish is not Sink.publish]
+        for step in sinks:
+            files = [WrittenFile(self.out.full_path(file.path), file.rows, file.size_bytes)
+                     for ledger in self.ledgers for name, file in ledger.written() if name == step.name]
+            about = render_published(stats, self._about(), dump(self.plan.pipeline))
+            _note(stats, step.stage.publish(sorted(files, key=lambda file: file.path), about))
+        if sinks:
+            self._save(stats)
 
     def _about(self) -> About:
         sources, sinks = [], {}

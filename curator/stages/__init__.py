@@ -1,5 +1,6 @@
 """The core's own stages, which know no modality, and its readers and writers."""
 
+from curator.io.hub.sink import ToHub
 from curator.io.hub.source import Hub
 from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
@@ -25,7 +26,7 @@ from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, Arrow, WebDataset, Files, Hub,
-    ToJsonl, ToParquet, ToCsv, ToArrow, ToWebDataset, ToFiles,
+    ToJsonl, ToParquet, ToCsv, ToArrow, ToWebDataset, ToFiles, ToHub,
     Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch, Checkpoint,
     ScoreBins, Repeat, Mix, Shuffle, Split,
 )

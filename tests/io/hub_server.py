@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -55,7 +56,7 @@ class HubServer:
         """From here on this is the hub, for this process and those that it starts."""
         import huggingface_hub
 
-        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
             patch.delenv(name, raising=False)
         for name, value in {"HF_ENDPOINT": self.url, "HF_TOKEN": self.token, "HF_HUB_DISABLE_XET": "1",
                             "HF_HUB_DISABLE_PROGRESS_BARS": "1"}.items():
@@ -66,6 +67,10 @@ class HubServer:
             patch.setattr(f"huggingface_hub.constants.{name}", value)
         patch.setattr("huggingface_hub.hf_api.api.endpoint", self.url)
         huggingface_hub.utils.disable_progress_bars()
+        if (config := sys.modules.get("datasets.config")) is not None:
+            patch.setattr(config, "HF_ENDPOINT", self.url)
+            patch.setattr(config, "HUB_DATASETS_URL", self.url + "/datasets/{repo_id}/resolve/{revision}/{path}")
+            patch.setattr(config, "HF_HUB_OFFLINE", False)
 
     def close(self) -> None:
         self.server.shutdown()
@@ -212,6 +217,9 @@ class _Handler(BaseHTTPRequestHandler):
         repo.branches.setdefault(branch, list(repo.branches["main"]))
         self._say({})
 
+    def validate(self) -> None:
+        self._say({"errors": [], "warnings": []})
+
     def preupload(self, name: str, revision: str) -> None:
         if not self._may():
             return self._say({"error": "Forbidden"}, 403)
@@ -259,7 +267,7 @@ def _file(path: str, data: bytes) -> dict[str, Any]:
 
 
 _ROUTES = (
-    ("GET /api/whoami-v2", "whoami"), ("POST /api/repos/create", "create"),
+    ("GET /api/whoami-v2", "whoami"), ("POST /api/validate-yaml", "validate"), ("POST /api/repos/create", "create"),
     (f"GET /api/{REPO}", "info"), (f"GET /api/{REPO}/revision/(.+)", "info"),
     (f"GET /api/{REPO}/tree/([^/]+)", "tree"), (f"GET /api/{REPO}/tree/([^/]+)/(.+)", "tree"),
     (f"POST /api/{REPO}/paths-info/([^/]+)", "paths_info"),

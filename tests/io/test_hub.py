@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator import read
-from curator.api.errors import InputError
-from curator.io.hub.contents import config_of, matching, splits_by_card, splits_by_name
+from curator import read, write
+from curator.api.errors import InputError, RecipeError
+from curator.io.hub.contents import config_of, head_of, matching, splits_by_card, splits_by_name
 from curator.io.hub.source import Hub
 from tests.io.hub_server import HubServer
 
@@ -128,3 +129,103 @@ def test_private_datasets_and_troubles(server, read_all, monkeypatch):
     assert "hf_wrong" not in str(error.value)
     with pytest.raises(ValueError, match=r"path must be owner/name or hf://datasets/owner/name"):
         Hub(path="hf://datasets/o/secret/data.parquet")
+
+
+# -- pushing ----------------------------------------------------------------------------------------------------------------
+
+
+def push(folder, out, repo="me/made", **options):
+    """Run a pipeline whose split is pushed."""
+    path = [str(folder / name) for name in sorted(p.name for p in folder.iterdir())]
+    made = read(path, unit_bytes=1) >> {"drop": {"short": "length(text) < 2"}} >> write(str(out), format="hub", repo=repo, **options)
+    settings = {"license": "cc0-1.0", "description": "Texts for a test."}
+    return made.named("for-a-test", **settings).run(workers=0)
+
+
+def write_texts(folder, **files: list[str]) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, found in files.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps({"text": text, "n": len(text)}) + "\n" for text in found))
+
+
+def notes(result) -> str:
+    return " ".join(alarm["text"] for alarm in result.stats["alarms"] if alarm["level"] == "note")
+
+
+def test_a_push_is_one_commit_that_load_dataset_reads(server, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    write_texts(tmp_path / "in", a=["one", "x", "three"], b=["four"])
+    first = push(tmp_path / "in", tmp_path / "out")
+    assert "Pushed 3 files (" in notes(first)
+    assert "to hf://datasets/me/made as default/train, in 1 commit." in notes(first)
+    assert server.repos["me/made"].private
+    write_texts(tmp_path / "test", c=["five"])
+    push(tmp_path / "test", tmp_path / "out-test", split="test")
+    assert len(server.repos["me/made"].branches["main"]) == 3  # the empty one, and one a push
+    card = server.files("me/made")["README.md"].decode()
+    for said in ("license: cc0-1.0", "Texts for a test.", "num_examples: 3", "num_examples: 1", "| drop |", "short: length(text) < 2",
+                 'load_dataset("me/made", "default")'):
+        assert said in card
+    loaded = datasets.load_dataset("me/made", cache_dir=str(tmp_path / "cache"))
+    assert {split: sorted(rows["text"]) for split, rows in loaded.items()} == {"train": ["four", "one", "three"], "test": ["five"]}
+    assert read("hf://datasets/me/made", split="test").collect(workers=0)["text"].to_pylist() == ["five"]
+    for file in tmp_path.glob("out*/**/*"):
+        assert not file.is_file() or server.token.encode() not in file.read_bytes(), file
+
+
+def test_a_push_again_sends_what_is_new_and_removes_what_is_old(server, tmp_path):
+    write_texts(tmp_path / "in", a=["one"], b=["two"])
+    options = {"repo": "me/again", "private": False}
+    push(tmp_path / "in", tmp_path / "out", **options)
+    before, sent = set(server.files("me/again")), len(server.asked("PUT /lfs"))
+    assert "has all 2 files of default/train already" in notes(push(tmp_path / "in", tmp_path / "out", **options))
+    assert len(server.repos["me/again"].branches["main"]) == 2
+    assert not server.repos["me/again"].private
+    write_texts(tmp_path / "in", b=["changed"])
+    again = push(tmp_path / "in", tmp_path / "out", **options)
+    assert "Pushed 1 file" in notes(again)
+    assert "removed 1 of an earlier push" in notes(again)
+    after = set(server.files("me/again"))
+    assert (len(before - after), len(after - before)) == (1, 1)
+    assert len(server.asked("PUT /lfs")) == sent + 1
+    assert json.loads(server.files("me/again")[".curator/default/train.json"])["files"] == sorted(p for p in after if ".parquet" in p)
+
+
+def test_a_push_that_broke_off_is_continued(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    write_texts(tmp_path / "in", a=["one"])
+    server.trouble = [("POST .*me/broken/commit", 403)]
+    with pytest.raises(InputError, match=r"cannot write hf://datasets/me/broken: the server refuses it.*Check the credentials"):
+        push(tmp_path / "in", tmp_path / "out", "me/broken")
+    stats = json.loads((tmp_path / "out" / "_run" / "stats.json").read_text())
+    assert stats["status"] == "finished"
+    assert list(server.files("me/broken")) == []
+    sent = len(server.asked("PUT /lfs"))
+    server.trouble = [("POST .*me/broken/commit", 503), ("POST .*me/broken/preupload", 500)]
+    assert "Pushed 1 file" in notes(push(tmp_path / "in", tmp_path / "out", "me/broken"))
+    assert len(server.asked("PUT /lfs")) == sent  # what was uploaded before is not sent again
+    assert server.trouble == []
+
+
+def test_what_others_put_there_stays(server, tmp_path):
+    card = "---\nlicense: mit\nconfigs:\n- config_name: other\n  data_files: other/*.csv\n---\n# My words\n"
+    server.put("me/mine", {"README.md": card.encode(), "other/a.csv": b"x\n1\n", "default/test/own.parquet": parquet("t")})
+    write_texts(tmp_path / "in", a=["one"])
+    push(tmp_path / "in", tmp_path / "out", "me/mine")
+    files = server.files("me/mine")
+    assert {"other/a.csv", "default/test/own.parquet"} <= set(files)
+    head = head_of(files["README.md"].decode())
+    assert (head["license"], [one["config_name"] for one in head["configs"]]) == ("mit", ["other", "default"])
+    assert files["README.md"].decode().endswith("---\n# My words\n")
+    with pytest.raises(InputError, match=r"default/test/ has 1 file that no push put there, such as default/test/own.parquet. Name"):
+        push(tmp_path / "in", tmp_path / "out2", "me/mine", split="test")
+
+
+def test_a_push_without_a_token_or_a_name_is_told_before_the_run(server, tmp_path, monkeypatch):
+    write_texts(tmp_path / "in", a=["one"])
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
+    with pytest.raises(RecipeError, match="needs a token that may write: set HF_TOKEN"):
+        push(tmp_path / "in", tmp_path / "out")
+    with pytest.raises(ValueError, match="repo must be owner/name, got 'name'"):
+        push(tmp_path / "in", tmp_path / "out", "name")

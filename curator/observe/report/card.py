@@ -8,7 +8,6 @@ described in words.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
@@ -25,6 +24,7 @@ from curator.api.counts import WRITTEN
 from curator.api.errors import InputError
 from curator.api.format import count, plural, shorten
 from curator.api.stage import SIDE_OUTPUTS
+from curator.io.card import feature, head_text, is_sealed, sealed
 from curator.io.files.folder import Folder, open_input
 from curator.io.files.listing import CARD, DATA
 from curator.observe.report.columns import table_of
@@ -35,8 +35,6 @@ FORMATS = {".tar": "webdataset", ".jsonl": "json", ".csv": "csv", ".parquet": "p
            ".arrow": "arrow"}
 FILES_MAX = 16  # of a folder, that are looked at for their columns
 ROWS_MAX = 200  # of a file that has no schema
-_OURS = re.compile(r"\n<!-- Written by curator; once it is edited, no run replaces it\. ([0-9a-f]{64}) "
-                   r"-->\n$")
 
 Stats = Mapping[str, Any]
 
@@ -74,11 +72,9 @@ def may_replace(out: Folder) -> bool:
     if not out.exists(CARD):
         return True
     try:
-        text = out.read(CARD).decode()
+        return is_sealed(out.read(CARD).decode())
     except (InputError, UnicodeDecodeError):
         return False
-    said = _OURS.search(text)
-    return said is not None and said[1] == _hash(text[:said.start()])
 
 
 def render_card(stats: Stats, about: About, out: Folder) -> str:
@@ -86,12 +82,23 @@ def render_card(stats: Stats, about: About, out: Folder) -> str:
     tables = list(_tables(stats, about, out))
     named = [t for t in tables if t.suffix == tables[0].suffix] if tables[0].rows else tables[:1]
     text = _template().render(
-        head=_head(about, named), stats=stats, about=about, plural=plural,
-        date=time.strftime("%Y-%m-%d", time.gmtime()),
-        funnel=table_of(stats, "card"), balance=balance(stats), licences=_licences(about, tables[0].columns),
+        **_said(stats, about, tables[0].columns), head=_head(about, named),
         tables=[(t, _how(t, t in named, not at)) for at, t in enumerate(tables)],
         described=[t for t in tables if t.columns is not None and t.folder.split("/")[0] not in SIDE_OUTPUTS])
-    return f"{text}\n<!-- Written by curator; once it is edited, no run replaces it. {_hash(text)} -->\n"
+    return sealed(text)
+
+
+def render_published(stats: Stats, about: About, recipe: str) -> str:
+    """The text of a card for another place, with the recipe, and without what is here."""
+    head = head_text({"license": about.license}) if about.license else ""
+    said = _said(stats, about, None) | {"recipe": recipe}
+    return _template().render(**said, head=head, tables=[], described=[])
+
+
+def _said(stats: Stats, about: About, columns: pa.Schema | None) -> dict[str, Any]:
+    return {"stats": stats, "about": about, "plural": plural, "recipe": "",
+            "date": time.strftime("%Y-%m-%d", time.gmtime()), "funnel": table_of(stats, "card"),
+            "balance": balance(stats), "licences": _licences(about, columns)}
 
 
 @cache
@@ -104,25 +111,19 @@ def _template() -> Any:
     return environment.from_string(files("curator.observe.report").joinpath("card.md.j2").read_text("utf-8"))
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 # -- for readers of datasets ---------------------------------------------------------------------------------
 
 
 def _head(about: About, tables: Sequence[_Table]) -> str:
     """The head of the card, as YAML. The first table is the default."""
-    import yaml
-
     configs = [{"config_name": t.name, **({} if at else {"default": True}), "data_files": t.pattern}
                for at, t in enumerate(tables)]
-    infos = [{"config_name": t.name, "features": [_feature(f) for f in t.columns]}
+    infos = [{"config_name": t.name, "features": [feature(f) for f in t.columns]}
              # else all files would have to be like the first
              for t in tables if t.varies and t.columns is not None]
     head = {**({"license": about.license} if about.license else {}), "configs": configs,
             **({"dataset_info": infos} if infos else {})}
-    return yaml.safe_dump(head, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
+    return head_text(head)
 
 
 def _tables(stats: Stats, about: About, out: Folder) -> Iterator[_Table]:
@@ -161,7 +162,7 @@ def _table(name: str, folder: str, outputs: Sequence[Stats], stats: Stats, out: 
         columns = None
     varies = kind == ".parquet" and any(s.names != schemas[0].names or s.types != schemas[0].types
                                         for s in schemas)
-    if varies and columns is not None and any(_feature(f) is None for f in columns):
+    if varies and columns is not None and any(feature(f) is None for f in columns):
         columns = None
     return _Table(name, folder, suffix, sum(output["rows"] for output in outputs), columns, varies)
 
@@ -189,33 +190,6 @@ def _schema(out: Folder, path: str) -> pa.Schema | None:
             return schema if schema.names else None
     except (InputError, OSError, ValueError, pa.ArrowException):
         return None
-
-
-def _feature(column: pa.Field) -> dict[str, Any] | None:
-    """A column as `dataset_info` describes it; None for one of a type that it has no word for."""
-    kind = _dtype(column.type)
-    return None if kind is None else {"name": column.name, **kind}
-
-
-def _dtype(kind: pa.DataType) -> dict[str, Any] | None:
-    types = pa.types
-    if types.is_dictionary(kind):
-        return _dtype(kind.value_type)
-    if types.is_struct(kind):
-        fields = [_feature(f) for f in kind]
-        return None if None in fields else {"struct": fields}
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        inner = _dtype(kind.value_type)
-        if inner is None:
-            return None
-        key = "large_list" if types.is_large_list(kind) else "list"
-        length = {"length": kind.list_size} if types.is_fixed_size_list(kind) else {}
-        return {key: next(iter(inner.values())) if inner.keys() <= {"dtype", "struct"} else inner, **length}
-    if types.is_nested(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
-        return None
-    names = {"double": "float64", "float": "float32", "halffloat": "float16", "date32[day]": "date32",
-             "date64[ms]": "date64"}
-    return {"dtype": names.get(str(kind), str(kind))}
 
 
 # -- for people ----------------------------------------------------------------------------------------------
