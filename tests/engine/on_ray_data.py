@@ -42,8 +42,7 @@ class Inline:
         for row in shared_out(works, 2):
             for group in groups:
                 (row,) = from_rows(to_row(row))
-                for work in row:
-                    group.work(work)
+                group.work(row)
             self.found += row
 
     def wait(self, timeout):

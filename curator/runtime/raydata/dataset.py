@@ -66,8 +66,10 @@ class Notes:
     def stop(self) -> None:
         self.stopping = True
 
-    def skips(self, by: tuple[str, str], unit: int) -> bool:
-        return self.stopping or (self.enough is not None and unit not in self.enough)
+    def skips(self, by: tuple[str, str], units: Sequence[int]) -> set[int]:
+        if self.stopping:
+            return set(units)
+        return set() if self.enough is None else set(units) - self.enough
 
     def exhausted(self, by: tuple[str, str], operator: int, units: Sequence[int]) -> None:
         if operator in self.short_circuits and self.enough is None:
@@ -85,8 +87,8 @@ class Notes:
     def end(self, by: tuple[str, str], what: str) -> None:
         self.begun.pop(what, None)
 
-    def teach(self, by: tuple[str, str], operator: int, unit: int, sidecar: str | None) -> None:
-        self.learnt.setdefault(operator, {})[unit] = sidecar
+    def teach(self, by: tuple[str, str], operator: int, sidecars: Mapping[int, str | None]) -> None:
+        self.learnt.setdefault(operator, {}).update(sidecars)
 
     def taught(self, by: tuple[str, str], operator: int) -> dict[int, str | None]:
         return self.learnt.get(operator, {})
@@ -134,8 +136,7 @@ class Actor:
     def __call__(self, rows: pa.Table) -> pa.Table:
         made = []
         for works in from_rows(rows):
-            for work in works:
-                self.group.work(work)
+            self.group.work(works)
             made.append(to_row(works))
         return pa.concat_tables(made)
 

@@ -35,8 +35,8 @@ ONCE_S = 0.2  # who waits for another's `setup_node` asks this often
 class Board(Protocol):
     """What actors of a run tell each other."""
 
-    def skips(self, unit: int) -> bool:
-        """Whether a unit need not be read: the run is to stop, or its limit is reached without it."""
+    def skips(self, units: Sequence[int]) -> set[int]:
+        """Those that need not be read: the run is to stop, or its limit is reached without them."""
 
     def exhausted(self, operator: int, units: Sequence[int]) -> None:
         """A stage wants no more than these units gave."""
@@ -51,8 +51,8 @@ class Board(Protocol):
     def end(self, what: str) -> None:
         """It has not killed."""
 
-    def teach(self, operator: int, unit: int, sidecar: str | None) -> None:
-        """A unit has been through a stateful stage, and what it taught lies there."""
+    def teach(self, operator: int, sidecars: Mapping[int, str | None]) -> None:
+        """Units have been through a stateful stage, and what they taught lies there."""
 
     def taught(self, operator: int) -> dict[int, str | None]:
         """The units that have."""
@@ -142,8 +142,23 @@ class Group:
 
     # -- a unit ----------------------------------------------------------------------------------------------
 
-    def work(self, work: Work) -> None:
-        """Take a unit through the operators; what goes wrong stands in it."""
+    def work(self, works: Sequence[Work]) -> None:
+        """Take the units of a row through the operators; what goes wrong stands in them."""
+        sources = {runner.operator.index for runner in self.runners}
+        if begin := [work for work in works if work.source in sources]:
+            skipped = self.board.skips([work.unit for work in begin])
+            for work in begin:
+                work.unread = work.unit in skipped
+        for work in works:
+            self._work(work)
+        for runner in self.runners:
+            index = runner.operator.index
+            taught = {work.unit: work.flushed[index].snapshot for work in works if index in work.flushed}
+            if runner.operator.kind == "stateful" and taught:
+                self.board.teach(index, taught)
+                self._exhausted(runner)
+
+    def _work(self, work: Work) -> None:
         for runner in self.runners:
             operator = runner.operator
             if work.unread or (operator.kind == "source" and operator.index != work.source):
@@ -226,9 +241,6 @@ class Group:
 
     def _read(self, runner: Runner, work: Work) -> None:
         operator = runner.operator
-        if self.board.skips(work.unit):
-            work.unread = True
-            return
 
         def attempt(number: int) -> Failed | None:
             return self._call(runner, work, "read", best_effort=number == TRIES - 1)
@@ -306,10 +318,7 @@ class Group:
             return self._call(runner, work, "process", slices) or self._call(runner, work, "flush")
 
         self._try(f"learn {index} {unit}", runner, work, attempt)
-        if work.stop is None:
-            self.seen[index].add(unit)
-            self.board.teach(index, unit, work.flushed[index].snapshot)
-            self._exhausted(runner)
+        self.seen[index].add(unit)
 
     def _exhausted(self, runner: Runner) -> None:
         if runner.operator.kind == "stateful" and runner.exhausted:
