@@ -5,7 +5,8 @@
 The jobs are coming_from_peers/run_PEER.py and ours_PEER.yaml, which the pages in docs/coming-from/ show. Documents are made of the
 text of `examples/corpus.py`, paragraphs put together anew: some too short, some that repeat, some of symbols, some in other
 languages, and copies, equal and edited. A peer runs in an environment of its own, made at the first call (minutes). Both sides run in
-turns, as commands from the start of the interpreter to its end, with two workers where one can say so; figures are medians.
+turns, as commands from the start of the interpreter to its end, with two workers where one can say so; figures are medians of
+seconds (processor time is not compared: Ray's daemons and datatrove's workers are not children of the command).
 
 Then both outputs are read: how many records are the same, and of the others what became of them here and there. A record that one of
 them took for a copy is measured: how alike is the most similar one that it kept? Results go to benchmarks/results/coming_from.json.
@@ -157,29 +158,34 @@ def compare(texts: dict[str, str], theirs: Path, ours: Path) -> dict[str, Any]:
              for name in apart}
     by_words = same_by_our_words(texts, fates) if theirs.name.startswith("datatrove") else set()
     for name, fate in fates.items():
-        key = (*fate, cause(texts[name], fate, max(one.get(name, 0.0) for one in alike), name in by_words))
+        key = (*fate, cause(texts[name], fate, max(one.get(name, 0.0) for one in alike), name in by_words,
+                            ties=theirs.name.startswith("nemo")))
         classes[key] += 1
         examples.setdefault(key, name)
     both = sorted(set(ran[0]) & set(ran[1]))
-    other = [name for name in both if ran[0][name]["text"] != ran[1][name]["text"]]
+    columns = (set(ran[0][both[0]]) & set(ran[1][both[0]])) - {"source"} if both else set()
+    other = [name for name in both if any(ran[0][name][column] != ran[1][name][column] for column in columns)]
+    kinds = [sorted((row["kind"], *(round(float(v), 6) for k, v in row.items() if k != "kind")) for row in rows(one) if "text" not in row)
+             for one in (theirs / "kinds", ours / "kinds")]
     return {"documents": len(texts), "kept_by_peer": len(ran[0]), "kept_by_curator": len(ran[1]), "in_both": len(both),
-            "other_text": len(other), "same_fate": round(1 - len(apart) / len(texts), 4),
+            "compared": sorted(columns), "other_values": len(other),
+            "groups": {"rows": len(kinds[0]), "same": kinds[0] == kinds[1]}, "same_fate": round(1 - len(apart) / len(texts), 4),
             "differences": [{"peer": a, "curator": b, "cause": c, "records": n, "example": examples[a, b, c]}
                             for (a, b, c), n in classes.most_common()]}
 
 
-def cause(text: str, fate: tuple[str, str], alike: float, by_words: bool) -> str:
+def cause(text: str, fate: tuple[str, str], alike: float, by_words: bool, *, ties: bool) -> str:
     """`alike`: the similarity of a record that one side took for a copy to the most similar one that this side kept."""
     if by_words:
         return "words are divided differently"
-    for n, most in ((2, 0.2), (3, 0.18), (4, 0.16)) if fate == ("not kept", "kept") else ():
+    for n, most in ((2, 0.2), (3, 0.18), (4, 0.16)) if ties and fate == ("not kept", "kept") else ():
         words = text.split()
         counts = Counter(" ".join(words[i:i + n]) for i in range(len(words) - n + 1))
         shares = [1 - len(text.replace(one, "")) / len(text) for one, times in counts.items() if times == max(counts.values())]
         if shares and min(shares) <= most < max(shares):
             return "of n-grams that are as frequent it takes any"
     if {"duplicate", "minhash", "not kept"} & set(fate):
-        return ("another of those alike stays" if alike >= 0.85 else "at the threshold" if alike >= 0.75
+        return ("another of those alike stays" if alike >= 0.85 else "near the threshold: 0.7 to 0.85" if alike >= 0.7
                 else "nothing that is kept is alike: candidates are not compared")
     return "other"
 
@@ -232,13 +238,12 @@ def beside(peer: str, folder: Path, texts: dict[str, str], runs: int, given: Pat
             out = folder / f"{name}-{tool}-{turn}"
             out.mkdir()
             told = call(NAME, tool, PACKAGES.get(tool, ()), "job", {"documents": str(given), "out": str(out), "peer": name, "set": chosen},
-                        LIMIT_S, memory=True)
+                        LIMIT_S)
             if "error" in told:
                 sys.exit(f"{tool}: {told['error']}")
             took[tool].append(told)
-            print(f"{tool}: {told['seconds']:.1f} s, {told['cpu_s']:.1f} CPU-seconds", flush=True)
-    figures = {tool: {"version": told[0]["version"],
-                      **{figure: round(median(one[figure] for one in told), 1) for figure in ("seconds", "cpu_s", "peak_mb")}}
+            print(f"{tool}: {told['seconds']:.1f} s", flush=True)
+    figures = {tool: {"version": told[0]["version"], "seconds": round(median(one["seconds"] for one in told), 1)}
                for tool, told in took.items()}
     found = compare(texts, folder / f"{name}-{peer}-{runs - 1}", folder / f"{name}-ours-{runs - 1}")
     return {"runs": runs, "took": figures, "ratio": round(figures[peer]["seconds"] / figures["ours"]["seconds"], 1), **found}

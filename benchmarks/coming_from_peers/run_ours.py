@@ -6,7 +6,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-KINDS = "COPY (SELECT kind, count(*) AS count, avg(words) AS words FROM '{out}/data/*.parquet' GROUP BY kind) TO '{out}/kinds.parquet'"
+KINDS = """COPY (SELECT kind, count(*) AS count, avg(words) AS words FROM '{out}/data/*.parquet' GROUP BY kind)
+TO '{out}/kinds/kinds.parquet'"""
 
 
 def main() -> None:
@@ -17,6 +18,7 @@ def main() -> None:
     if told["peer"] == "ray_data":
         import duckdb
 
+        Path(told["out"], "kinds").mkdir()
         duckdb.sql(KINDS.format(out=told["out"]))
     Path(told["place"], "job.json").write_text(json.dumps({"version": version("curator-core")}), encoding="utf-8")
 

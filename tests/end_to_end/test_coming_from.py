@@ -23,7 +23,7 @@ PAGES = sorted((ROOT / "docs" / "coming-from").glob("*.md"))
 RECIPES = sorted((ROOT / "benchmarks" / "coming_from_peers").glob("ours_*.yaml"))
 SPAN = re.compile(r"`([^`]+)`")
 SHOWN = re.compile(r"<!-- (benchmarks/\S+) -->\n+```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SOURCES = {"files", "jsonl", "parquet", "csv", "webdataset"}
+SOURCES = {"files", "hub", "arrow", "jsonl", "parquet", "csv", "webdataset"}
 KEYS = {"read", "write", "steps", "with", "out", "discard", "max_failed", "branches", "resources", "on", "gather", "name"}
 
 
@@ -46,7 +46,8 @@ def sayable(step: dict, known: set[str]) -> bool:
 def known() -> set[str]:
     """Names that may stand alone: stages, rule sets, recipes, parameters, and what docstrings say of columns and ports."""
     found = {*packs.all_stages(), *(one.name for kind in ("recipes", "rules") for one in packs.resources(kind)), *KEYS}
-    found |= {name.rpartition("/")[2] for name in found} | {f"@{name}" for name in curator.__all__} | set(curator.__all__)
+    found |= {name.rpartition("/")[2] for name in found} | {f"@{name}" for name in curator.__all__}
+    found |= {*curator.__all__, *dir(curator.Pipeline)}
     for factory in packs.all_stages().values():
         found |= {parameter.name for parameter in parameters(factory)}
     words = [path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").glob("*.md"), *ROOT.glob("packs/*/curator_*/**/*.py")]]
