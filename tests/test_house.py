@@ -184,7 +184,7 @@ LINES = {
     "observe": 2961,
     "testing": 1276,
     "runtime": 1095,
-    "runtime/raydata": 815,
+    "runtime/raydata": 835,
     "run": 3750,
     "explore": 1453,
     "results": 2295,
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14108
-    assert sum(LINES.values()) <= 40385
+    assert sum(LINES.values()) <= 40405
 
 
 def test_nothing_names_a_machine():

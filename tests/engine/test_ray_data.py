@@ -181,18 +181,20 @@ def test_small_units_share_a_row_and_large_ones_do_not():
 def test_pools_fit_the_cluster_or_say_why_not(tmp_path):
     made = lines(tmp_path) >> Shout().with_(resources=Resources(gpus=1)) >> Aside() >> JsonFiles()
     groups = grouped(make_plan(made, "stream", str(tmp_path / "out")).phases[0].operators)
-    pools = pools_of(groups, {"CPU": 2.0, "GPU": 1.0}, 100, None)
+    pools = pools_of(groups, [{"CPU": 2.0, "GPU": 1.0}], 100, None)
     assert sum(pool.cpus for pool in pools) <= 2
+    apart = pools_of(groups, [{"CPU": 1.0}, {"CPU": 1.0}], 100, None)
+    assert [pool.cpus for pool in apart] == [0.5, 0.5, 0.25, 0.5]  # no node holds two of 0.51
     assert [pool.gpus for pool in pools] == [0, 1, 0, 0]
-    assert [pool.gpus for pool in pools_of(groups, {"CPU": 2.0}, 100, None)] == [0] * 4
-    roomy = pools_of(groups, {"CPU": 32.0, "GPU": 4.0}, 100, None)
+    assert [pool.gpus for pool in pools_of(groups, [{"CPU": 2.0}], 100, None)] == [0] * 4
+    roomy = pools_of(groups, [{"CPU": 16.0, "GPU": 2.0}] * 2, 100, None)
     assert roomy[1].most == 4
     assert all(pool.least == 1 for pool in roomy)
     twice = grouped(make_plan(lines(tmp_path) >> Shout().with_(resources=Resources(gpus=1)) >> Aside()
                               >> Shout(suffix="!").with_(resources=Resources(gpus=1), name="b") >> JsonFiles(),
                               "stream", str(tmp_path / "out")).phases[0].operators)
     with pytest.raises(CuratorError, match=r"shout, b need 2 GPUs at once, and this Ray cluster has 1"):
-        pools_of(twice, {"CPU": 8.0, "GPU": 1.0}, 100, None)
+        pools_of(twice, [{"CPU": 8.0, "GPU": 1.0}], 100, None)
 
 
 # -- a run, without Ray ---------------------------------------------------------------------------------------------------
@@ -322,6 +324,41 @@ def test_units_that_were_committed_before_the_driver_was_killed_are_not_done_aga
     assert stats["units"]["skipped"] == len(first) < 7
     assert {path: path.stat().st_ino for path in first} == first
     assert [row["text"] for row in written(out)] == [*(f"text {n}" for n in range(6)), "wait"]
+
+
+LOSES_A_NODE = """
+import sys, threading, time
+from pathlib import Path
+from ray.cluster_utils import Cluster
+from tests.engine.small_stages import JsonFiles, Trouble, lines
+
+folder, out = sys.argv[1:]
+options = {"num_cpus": 1, "object_store_memory": 100 << 20}
+cluster = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
+node = cluster.add_node(**options)
+cluster.wait_for_nodes()
+
+def lose():
+    while len(list(Path(out, "data").glob("*.json"))) < 3:
+        time.sleep(0.02)
+    cluster.remove_node(node, allow_graceful=False)
+
+threading.Thread(target=lose, daemon=True).start()
+(lines(folder) >> Trouble() >> JsonFiles()).named("r", out=out).run(engine="ray-data", ray=cluster.address)
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_a_node_that_goes_takes_no_record_with_it(tmp_path):
+    folder = write_lines(tmp_path / "in", **{f"f{n}": ["sleep"] * 20 for n in range(24)})
+    script, out = tmp_path / "script.py", tmp_path / "out"
+    script.write_text(LOSES_A_NODE)
+    environment = os.environ | {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": "/tmp"}
+    done = subprocess.run([sys.executable, str(script), str(folder), str(out)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(written(out)) == len({row["id"] for row in written(out)}) == 480
+    assert json.loads((out / "_run/stats.json").read_text())["records"]["written"] == 480
 
 
 @pytest.mark.slow

@@ -181,35 +181,56 @@ def check(operators: Sequence[Operator]) -> None:
                                "Data knows one actor a call: run it with --ray instead of --engine ray-data")
 
 
-def pools_of(groups: Sequence[Sequence[Operator]], there: Mapping[str, float], rows: int,
+def pools_of(groups: Sequence[Sequence[Operator]], nodes: Sequence[Mapping[str, float]], rows: int,
              cores: float | None) -> list[Pool]:
-    """One pool a group. All stand side by side: where there are fewer cores than one actor of each needs,
-    each gets its share of them.
+    """One pool a group. All stand side by side: where one actor of each does not fit into the cores of the
+    nodes, each gets a share of them.
 
     Raises:
         CuratorError: there are GPUs, and not as many as one actor of each group needs.
     """
     needs = [group[0].resources for group in groups]
-    cpus = min(there.get("CPU", 1.0), inf if cores is None else cores)
-    total = there.get("GPU", 0.0)
+    cpus = cores_of(nodes, cores)
+    total = sum(node.get("GPU", 0.0) for node in nodes)
     wanted = sum(_gpus(need) for need in needs)
     if total and wanted > total:
         names = ", ".join(group[0].name for group, need in zip(groups, needs, strict=True) if _gpus(need))
         raise CuratorError(f"{names} need {wanted:g} GPUs at once, and this Ray cluster has {total:g}: all "
                            "stages of Ray Data stand side by side. Run it with --ray, where stages take "
                            "turns, or give them shares (resources: {gpus: 0.5})")
-    least = sum(max(need.cpus, 0.0) for need in needs)
-    share = min(1.0, cpus / least) if least else 1.0
-    spare, spare_gpus = max(0.0, cpus - least), max(0.0, total - wanted)
+    share = _share([need.cpus for need in needs], [node.get("CPU", 0.0) for node in nodes], cpus)
+    spare, spare_gpus = max(0.0, cpus - sum(need.cpus for need in needs)), max(0.0, total - wanted)
     pools = []
     for group, need in zip(groups, needs, strict=True):
         gpus = _gpus(need) if total else 0.0
         more = spare / need.cpus if need.cpus else cpus
         most = 1 + int(min(more, spare_gpus / gpus) if gpus else more)
         most = 1 if group[0].kind == "stateful" else max(1, min(most, rows))
-        memory = int(need.memory_gb * 1e9) if there.get("memory", 0) >= need.memory_gb * 1e9 else 0
-        pools.append(Pool(round(need.cpus * share, 3), gpus, memory, most if len(groups) == 1 else 1, most))
+        memory = int(need.memory_gb * 1e9)
+        memory = memory if any(node.get("memory", 0.0) >= memory for node in nodes) else 0
+        pools.append(Pool(round(need.cpus * share, 4), gpus, memory, most if len(groups) == 1 else 1, most))
     return pools
+
+
+def cores_of(nodes: Sequence[Mapping[str, float]], cores: float | None) -> float:
+    """Those that a run may use."""
+    return min(sum(node.get("CPU", 0.0) for node in nodes) or 1.0, inf if cores is None else cores)
+
+
+def _share(needs: Sequence[float], nodes: Sequence[float], cores: float) -> float:
+    """The largest share of what they need that lets them all fit on the nodes, in steps of a hundredth."""
+    for share in range(100, 1, -1):
+        free = sorted(nodes, reverse=True)
+        for need in sorted(needs, reverse=True):
+            need *= share / 100
+            at = next((i for i, cpus in enumerate(free) if cpus >= need), None)
+            if at is None:
+                break
+            free[at] -= need
+        else:
+            if sum(needs) * share <= cores * 100:
+                return share / 100
+    return 0.01
 
 
 def _gpus(need: Resources) -> float:
@@ -230,10 +251,9 @@ class Execution:
 
     def __init__(self, operators: Sequence[Operator], works: Sequence[Work], short_circuits: frozenset[int],
                  sidecars: Folder, restored: Mapping[int, Sequence[Restored]], cores: float | None) -> None:
-        groups, there = grouped(operators), ray.cluster_resources()
-        cpus = int(max(1.0, min(there.get("CPU", 1.0), inf if cores is None else cores)))
-        rows = [to_row(some) for some in shared_out(works, cpus)]
-        pools = pools_of(groups, there, len(rows), cores)
+        groups, nodes = grouped(operators), [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        rows = [to_row(some) for some in shared_out(works, max(1, int(cores_of(nodes, cores))))]
+        pools = pools_of(groups, nodes, len(rows), cores)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=here)(Notes)
         self.notes = board.remote(short_circuits)
