@@ -18,7 +18,7 @@ RANDOM_TESTS := -m "(hypothesis or seeded) and not ray and not gpu" --hypothesis
 # Where it is set, each process of the tests would compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-core $(PACKS:%=test-%) soak fuzz lint bench dist clean
+.PHONY: demo test test-core $(PACKS:%=test-%) soak fuzz lint bench docs tutorials dist clean
 
 demo: $(VENV)/demo.done
 	@test -s demo/corpus.jsonl || $(BIN)/python examples/corpus.py demo/corpus.jsonl
@@ -51,6 +51,14 @@ lint: $(VENV)/test.done
 bench: $(VENV)/test.done
 	$(BIN)/python benchmarks/local.py
 
+# The site, in site/. Its pages are those of docs/, the tutorials, and a reference made from docstrings.
+docs: $(VENV)/docs.done
+	$(BIN)/python docs/site/build.py
+
+# Runs the notebooks, and stores in them what their cells show.
+tutorials: $(VENV)/docs.done
+	$(BIN)/python docs/site/store.py
+
 # Builds into dist/, and tries what it built in an environment of its own, away from the sources.
 dist: $(BIN)/python
 	rm -rf dist
@@ -64,7 +72,7 @@ dist: $(BIN)/python
 	dist/venv/bin/curator --version
 
 clean:
-	rm -rf $(VENV) demo dist
+	rm -rf $(VENV) demo dist site
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Curator needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -72,6 +80,10 @@ $(BIN)/python:
 
 $(VENV)/demo.done: $(PROJECTS) | $(BIN)/python
 	$(INSTALL) -e . $(PACKS:%=-e packs/%)
+	@touch $@
+
+$(VENV)/docs.done: $(VENV)/test.done
+	$(PIP) -e ".[docs]"
 	@touch $@
 
 $(VENV)/test.done: $(PROJECTS) | $(BIN)/python

@@ -56,7 +56,7 @@ def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, re
     """
     from rich.console import Console
 
-    console = Console(file=file, highlight=False)
+    console = Console(force_jupyter=False, file=file, highlight=False)
     console.width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
     for stage in stages:
         for line in _stage(stage, console, records_max):

@@ -29,12 +29,12 @@ def about(name: str, factory: Factory) -> Iterator[Any]:
     """All about a stage, as texts and tables."""
     yield f"{name} ({packs.kind_of(factory)}, version {factory.version}, {packs.described(factory)})"
     yield ""
-    known, docs = parameters(factory), _comments(factory)
-    yield _paragraphs(doc_of(factory), {p.name for p in known}) or "It has no description."
+    known, docs = parameters(factory), meanings(factory)
+    yield prose(doc_of(factory), {p.name for p in known}) or "It has no description."
     yield from _parameters(known, docs)
     yield ""
     made = table("", "")
-    for what, value in _facts(name, factory):
+    for what, value in facts(name, factory):
         made.add_row(what, value)
     yield made
     module = inspect.getmodule(factory.function if isinstance(factory, FunctionStage) else factory)
@@ -73,7 +73,7 @@ def _tables(module: ModuleType) -> Iterator[Any]:
         yield made
 
 
-def _facts(name: str, factory: Factory) -> Iterator[tuple[str, str]]:
+def facts(name: str, factory: Factory) -> Iterator[tuple[str, str]]:
     """What the engine knows of a stage with its usual parameters."""
     made = _example(factory)
     if isinstance(made, Exception):
@@ -121,7 +121,7 @@ def doc_of(factory: Factory) -> str:
     return "" if isinstance(factory, type) and doc.startswith(f"{factory.__name__}(") else doc
 
 
-def _paragraphs(doc: str, names: set[str]) -> str:
+def prose(doc: str, names: set[str]) -> str:
     """The docstring to be wrapped anew, without the paragraphs on parameters, which stand in a table of their
     own."""
     kept = [p for p in doc.split("\n\n")
@@ -129,7 +129,7 @@ def _paragraphs(doc: str, names: set[str]) -> str:
     return "\n\n".join(p if "\n " in p or p.startswith(" ") else " ".join(p.split()) for p in kept)
 
 
-def _comments(factory: Factory) -> dict[str, str]:
+def meanings(factory: Factory) -> dict[str, str]:
     """What the source says of each field: the comment on its line or above it, or its entry in the docstring:
     `name`: …, `one`, `two`: …
 
@@ -138,7 +138,7 @@ def _comments(factory: Factory) -> dict[str, str]:
     found = {}
     for base in reversed(factory.__mro__[1:] if isinstance(factory, type) else ()):
         if "__dataclass_fields__" in vars(base):
-            found |= _comments(base)
+            found |= meanings(base)
     for entry in re.finditer(rf"({NAMES})(.+?)(?=\n\s*\n|[.;,]?\s+{NAMES}|\Z)", doc_of(factory), re.DOTALL):
         found |= dict.fromkeys(_words(entry[1]), " ".join(entry[2].split()).rstrip(".;,"))
     try:

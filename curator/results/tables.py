@@ -70,7 +70,10 @@ class Tables:
             "max_temp_directory_size": f"{SPILL_BYTES >> 30}GiB", "python_enable_replacements": "false",
             "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
         try:
-            db.execute("SET enable_progress_bar = false; SET parquet_metadata_cache = true")
+            # In a notebook without widgets the bar is off, and DuckDB refuses to be told about it.
+            if db.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (True,):
+                db.execute("SET enable_progress_bar = false")
+            db.execute("SET parquet_metadata_cache = true")
             if self._remote is not None:
                 db.register_filesystem(self._remote)
             tables = {place: self._tables_of(place) for place in self._places}

@@ -17,7 +17,7 @@ def show(parts: Callable[[int], Iterable[RenderableType]], file: IO[str] | None 
     """Print what there is to say in so many columns. `file` None is stdout."""
     from rich.console import Console
 
-    console = Console(file=file, highlight=False)
+    console = Console(force_jupyter=False, file=file, highlight=False)
     width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
     with console.capture() as captured:
         for part in parts(width):
