@@ -186,7 +186,7 @@ LINES = {
     "runtime": 1095,
     "runtime/raydata": 835,
     "run": 3750,
-    "explore": 1453,
+    "explore": 1492,
     "results": 2298,
     "trial": 1348,
     "scaffold": 194,
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14108
-    assert sum(LINES.values()) <= 40408
+    assert sum(LINES.values()) <= 40447
 
 
 def test_nothing_names_a_machine():

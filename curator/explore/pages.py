@@ -22,6 +22,7 @@ ROWS_MAX = 200
 EXCERPT = 600  # characters
 TEXT_CHARS = 200_000  # of a text of one record
 RELATED = 12  # records that are shown of those that belong to one
+FIRST_NEAR, MORE_NEAR = 64, 64  # how many are looked through for each that is wanted; and then
 BY = "_by"  # the value that a query orders by: named as no column of a run is
 IDENTITY = ("_place", "_stage", "_file")
 BRIEF = ("id", *IDENTITY, "reason", "duplicate_of", "similarity", "error", "source", "key", "url", "title",
@@ -99,22 +100,35 @@ def near(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, Any
     if not isinstance(value, (int, float)):
         raise CuratorError("`value` is a number")
     equal_is_above = rule.thresholds[at].operator in ("<", ">=")
-    found = {}
-    for side, operator, way in (("below", "<" if equal_is_above else "<=", "DESC"),
-                                ("above", ">=" if equal_is_above else ">", "ASC")):
-        keys = records.ask(
-            f"SELECT {BY}, id, {', '.join(IDENTITY)} FROM (SELECT *, TRY({measure}) AS {BY}, "
-            f"{group_of(records, rules, rule, at)} AS _group FROM records WHERE {where}) "
-            f"WHERE _group IN (1, 3, 4) AND {BY} {operator} ? ORDER BY {BY} {way}, id LIMIT {limit}",
-            [*values, value])
-        found[side] = _brief(records, rules, keys, f"TRY({measure})")
+    column = rule.thresholds[at].column
+    alone = column is not None and records.kind(column) == "number"
+    compared = sql_name(column) if alone else f"TRY({measure})"  # of a column the files have statistics
+    group, found = group_of(records, rules, rule, at), {}
+    for side, operator, back, end, way in (("below", "<" if equal_is_above else "<=", ">=", "min", "DESC"),
+                                           ("above", ">=" if equal_is_above else ">", "<=", "max", "ASC")):
+        some, side_of = limit * FIRST_NEAR, f"({where}) AND {compared} {operator} ?"
+        while True:
+            # First how far the nearest values lie, whoever has them: that reads one column.
+            [(last, n)] = records.ask(
+                f"SELECT {end}({BY}), count(*) FROM (SELECT {compared} AS {BY} FROM records WHERE {side_of} "
+                f"ORDER BY {BY} {way} LIMIT {some})", [*values, value])
+            keys = records.ask(
+                f"SELECT {BY}, id, {', '.join(IDENTITY)} FROM (SELECT *, {compared} AS {BY}, {group} "
+                f"AS _group FROM records WHERE {side_of} AND {compared} {back} ?) WHERE _group IN (1, 3, 4) "
+                f"ORDER BY {BY} {way}, id LIMIT {limit}", [*values, value, last]) if n else []
+            if len(keys) == limit or n < some:
+                break
+            some *= MORE_NEAR
+        within = (f"{compared} {operator} ? AND {compared} {back} ?", [value, last])
+        found[side] = _brief(records, rules, keys, compared, within=within)
     return found
 
 
 def _brief(records: Records, rules: Rules, keys: Sequence[tuple], value: str = "NULL",
-           sort: str | None = None) -> list[dict[str, Any]]:
+           sort: str | None = None, within: tuple[str, list[Any]] = ("true", [])) -> list[dict[str, Any]]:
     """The records of these keys (a value, `id`, and where it lies), in their order, with what a list shows of
-    them. `value`: the first part of the keys as SQL; each record has it as `_value`."""
+    them. `value`: the first part of the keys as SQL; each record has it as `_value`. `within`: what is true
+    of all of them, and of few others."""
     if not keys:
         return []
     text = records.text_column
@@ -128,8 +142,8 @@ def _brief(records: Records, rules: Rules, keys: Sequence[tuple], value: str = "
     ids = list(dict.fromkeys(key[1] for key in keys))
     # a join with the keys reads the other columns of their rows only; `IN (…)` those of all rows
     own = "id IN (SELECT unnest(?))" + (" OR id IS NULL" if None in ids else "")
-    found = records.rows(f"SELECT {value}, {', '.join(parts)} FROM records WHERE {own}",
-                         [[i for i in ids if i is not None]], names=["_value", *shown])
+    found = records.rows(f"SELECT {value}, {', '.join(parts)} FROM records WHERE {within[0]} AND ({own})",
+                         [*within[1], [i for i in ids if i is not None]], names=["_value", *shown])
     by_key: dict[str, list[dict]] = {}
     for row in found:
         by_key.setdefault(repr((row["_value"], row["id"], *(row[c] for c in IDENTITY))), []).append(row)

@@ -15,7 +15,9 @@ from curator.results.tables import sql_name
 from curator.sql.parse import first_lines
 
 SECONDS = 20  # of a query
+STOP_S = 2.0  # a query has so long to end once it is told to
 AT_ONCE = 2  # queries; others wait
+STUCK_MAX = 4  # queries that did not end then; with more nothing else is asked
 OWN = {"_place": "kind of place", "_stage": "stage", "_file": "file"}
 FOLDER = "_folder"  # of the source: where every record is a file, sources tell nothing
 DERIVED = {FOLDER: "regexp_replace(source, '[^/]*$', '')"}
@@ -32,6 +34,7 @@ class Records:
         self._connection = output.connect()
         self._lock, self._turn = threading.Lock(), threading.BoundedSemaphore(AT_ONCE)
         self._running: set[Any] = set()  # cursors
+        self._stuck: set[Any] = set()  # those of them that nobody waits for any more
         self._closed = False
 
     def close(self) -> None:
@@ -42,7 +45,8 @@ class Records:
                 cursor.interrupt()
         for _ in range(AT_ONCE):
             self._turn.acquire(timeout=SECONDS)
-        self._connection.close()
+        if not self._stuck:  # else closing would wait for them
+            self._connection.close()
 
     def ask(self, query: str, values: Sequence[Any] = (), seconds: float = SECONDS) -> list[tuple]:
         """The rows of an answer.
@@ -50,29 +54,50 @@ class Records:
         Raises:
             CuratorError: the query cannot be answered, or not in time.
         """
-        import duckdb
-
+        if len(self._stuck) >= STUCK_MAX:
+            raise CuratorError(f"{len(self._stuck)} conditions still run that could not be stopped: start "
+                               "curator explore again")
         with self._turn:
             with self._lock:
                 if self._closed:
                     raise CuratorError("curator explore has ended")
                 cursor = self._connection.cursor()
                 self._running.add(cursor)
-            clock = threading.Timer(seconds, cursor.interrupt)
-            clock.daemon = True
-            clock.start()
-            try:
-                return cursor.execute(query, list(values)).fetchall()
-            except duckdb.InterruptException:
-                raise CuratorError(f"stopped after {seconds:g} s: narrow the filter (a place, a stage, a "
-                                   "source), or ask for less") from None
-            except duckdb.Error as error:
-                raise CuratorError(first_lines(error)) from error
-            finally:
-                clock.cancel()
-                with self._lock:
-                    self._running.remove(cursor)
-                cursor.close()
+            found: list[Any] = []
+            # In a thread of its own: one call of a function (`levenshtein` of two long texts) does not hear
+            # that it is to stop, and nobody shall wait for it.
+            thread = threading.Thread(target=self._work, args=(cursor, query, list(values), found),
+                                      daemon=True)
+            thread.start()
+            thread.join(seconds)
+            if thread.is_alive():
+                cursor.interrupt()
+                thread.join(STOP_S)
+            if not found:
+                self._stuck.add(cursor)
+                raise CuratorError(f"stopped waiting after {seconds:g} s: one call of a function in the "
+                                   "condition takes longer than that, and cannot be ended; it goes on beside "
+                                   "what is asked next")
+        if isinstance(found[0], CuratorError):
+            raise found[0]
+        return found[0]
+
+    def _work(self, cursor: Any, query: str, values: list[Any], found: list[Any]) -> None:
+        """Puts the rows into `found`, or the error."""
+        import duckdb
+
+        try:
+            found.append(cursor.execute(query, values).fetchall())
+        except duckdb.InterruptException:
+            found.append(CuratorError("stopped, since it took too long: narrow the filter (a place, a stage, "
+                                      "a source), or ask for less"))
+        except duckdb.Error as error:
+            found.append(CuratorError(first_lines(error)))
+        finally:
+            with self._lock:
+                self._running.discard(cursor)
+                self._stuck.discard(cursor)
+            cursor.close()
 
     def rows(self, query: str, values: Sequence[Any] = (), *, names: Sequence[str]) -> list[dict[str, Any]]:
         """As `ask`, each row by these names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 
 import pytest
 import yaml
@@ -140,7 +141,10 @@ def test_scales_bend_where_a_few_values_are_far_off(tmp_path):
     assert place > 0.03  # where most values are, a drag still tells them apart
 
 
-def test_neighbours_of_a_threshold_are_those_it_decides_about_the_nearest_first(run):
+@pytest.mark.parametrize("first", [64, 1], ids=["at once", "step by step"])
+def test_neighbours_of_a_threshold_are_those_it_decides_about_the_nearest_first(run, first, monkeypatch):
+    monkeypatch.setattr("curator.explore.pages.FIRST_NEAR", first)
+    monkeypatch.setattr("curator.explore.pages.MORE_NEAR", 2)
     found = run.answer("near", {"rule": {"stage": "drop", "reason": "few", "at": 0}, "value": 12, "limit": 3})
     assert [row["_value"] for row in found["below"]] == [11, 10, 9]
     assert [row["_value"] for row in found["above"]] == [12, 13, 15]  # 14 is dropped by another rule
@@ -174,9 +178,25 @@ def test_changed_rules_are_written_down_so_that_a_recipe_does_the_same(run, tmp_
 
 
 def test_a_query_that_takes_too_long_ends_and_others_go_on(run):
-    with pytest.raises(CuratorError, match="stopped after"):
+    with pytest.raises(CuratorError, match="took too long"):
         run.records.ask("SELECT sum(a.range * b.range) FROM range(10000000) a, range(100000) b", seconds=0.2)
     assert run.records.ask("SELECT count(*) FROM records") == [(40,)]
+
+
+def test_one_call_that_cannot_be_stopped_keeps_nobody_waiting(run, monkeypatch):
+    monkeypatch.setattr("curator.explore.records.STOP_S", 0.2)
+    long = "SELECT levenshtein(repeat('a', 20000), repeat('b', 20000) || id) FROM records LIMIT 1"
+    began = time.monotonic()
+    with pytest.raises(CuratorError, match="cannot be ended"):
+        run.records.ask(long, seconds=0.2)
+    assert time.monotonic() - began < 2
+    assert run.records.ask("SELECT count(*) FROM records") == [(40,)]
+    monkeypatch.setattr("curator.explore.records.STUCK_MAX", 1)
+    with pytest.raises(CuratorError, match="start curator explore again"):
+        run.records.ask("SELECT 1")
+    while run.records._stuck:
+        time.sleep(0.05)
+    assert run.records.ask("SELECT 1") == [(1,)]
 
 
 @pytest.mark.parametrize(("steps", "notes"), [("[{drop: {all: n >= 0}}]", 0), ("[{drop: {few: n < 10}}]", 0)])
