@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from curator.api.errors import ContractError, CuratorError, InputError, RecipeError, StageError
@@ -30,15 +31,17 @@ from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBat
 from curator.front import Pipeline, load, read
 
 if TYPE_CHECKING:
+    from curator import packs
     from curator.outside.elsewhere import StageMap as as_map
     from curator.pipeline.formats import write
+    from curator.run.run import Result
 
 __all__ = [
     "AudioBatch", "Batch", "Composite", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch",
     "InputError",
-    "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Sink", "Snapshot", "Source", "Stage",
-    "StageError", "Stateful",
-    "TextBatch", "VideoBatch", "as_map", "load", "read", "setting", "stage", "write",
+    "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Result", "Sink", "Snapshot", "Source",
+    "Stage", "StageError", "Stateful",
+    "TextBatch", "VideoBatch", "as_map", "load", "packs", "read", "setting", "stage", "write",
 ]
 
 
@@ -47,6 +50,12 @@ def __getattr__(name: str) -> Any:
         from curator.pipeline.formats import write
 
         return write
+    if name == "Result":
+        from curator.run.run import Result
+
+        return Result
+    if name == "packs":
+        return importlib.import_module("curator.packs")
     if name == "as_map":
         from curator.outside.elsewhere import StageMap
 

@@ -9,18 +9,23 @@ for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from curator.api.errors import CuratorError, RunStopped
 from curator.api.stage import Source, Stage
 from curator.pipeline import graph
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow as pa
 
+    from curator.observe.preview import StagePreview
+    from curator.outside.options import RunOptions
     from curator.outside.training import PipelineDataset
+    from curator.run.run import Result
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ class Pipeline(graph.Graph):
 
         return self.then(Route(routes=dict(routes))).branches()
 
-    def run(self, *, check: bool = True, progress: bool | None = None, **options: Any) -> Any:
+    def run(self, *, check: bool = True, progress: bool | None = None, **options: Unpack[RunOptions]
+            ) -> Result:
         """Run it, or continue it: see `curator.run.run.run` for the options and the result. Without a sink it
         is run for its counts: nothing else is kept.
 
@@ -60,27 +66,16 @@ class Pipeline(graph.Graph):
             RunStopped: it did not end well (too many records failed, a stage cannot work); with `check=False`
             the result says so.
         """
-        if not self.sinks:
-            from curator.outside.collect import count
-
-            return count(self, **options)
-        from curator.observe.live.progress import Progress, in_notebook
+        from curator.outside.collect import count
         from curator.run.run import run
 
-        wanted = in_notebook() if progress is None else progress
-        shown = Progress() if wanted and "watch" not in options else None
-        if shown is not None:
-            options["watch"] = shown.update
-        try:
-            result = run(self, **options)
-        finally:
-            if shown is not None:
-                shown.close()
+        with _shown(options, progress):
+            result = run(self, **options) if self.sinks else count(self, **options)
         if check and not result.ok:
             raise RunStopped("\n".join(map(str, (result.stats["message"], *result.first_errors[:1]))))
         return result
 
-    def collect(self, **options: Any) -> pa.Table:
+    def collect(self, **options: Unpack[RunOptions]) -> pa.Table:
         """Run it, and give what it makes as an Arrow table; it has no sink. `options`: as for `run`.
 
         Raises:
@@ -88,15 +83,16 @@ class Pipeline(graph.Graph):
         """
         from curator.outside.collect import collect
 
-        return collect(self, **options)
+        with _shown(options):
+            return collect(self, **options)
 
     to_arrow = collect
 
-    def to_pandas(self, **options: Any) -> Any:
+    def to_pandas(self, **options: Unpack[RunOptions]) -> pandas.DataFrame:
         """Run it, and give what it makes as a data frame; it has no sink."""
         return self.collect(**options).to_pandas()
 
-    def batches(self, rows: int | None = None, **options: Any) -> Iterator[pa.Table]:
+    def batches(self, rows: int | None = None, **options: Unpack[RunOptions]) -> Iterator[pa.Table]:
         """Run it, and give what it makes as tables, while it works; it has no sink. A loop over the pipeline
         itself is the same.
 
@@ -133,12 +129,45 @@ class Pipeline(graph.Graph):
             raise CuratorError("to_torch needs PyTorch: pip install torch") from error
         return PipelineDataset(self, columns, shuffle, seed, rank, world_size)
 
-    def preview(self, records: int = 5) -> Any:
+    def preview(self, records: int = 5) -> Preview:
         """Try it on the first records and print what each stage does to them; nothing is written."""
         from curator.observe.preview import show_preview
         from curator.trial.preview import preview
 
-        return show_preview(preview(self, records), records_max=records)
+        stages = Preview(preview(self, records))
+        show_preview(stages, records_max=records)
+        return stages
+
+    def schema(self) -> pa.Schema:
+        """The columns of what it makes, with types, as the contracts of its stages tell before anything runs:
+        those that its sinks get, or the next stage would get. The type null: it is not known.
+
+        Raises:
+            ContractError: a stage needs what nothing before it makes.
+        """
+        from curator.outside.collect import columns_of
+
+        return columns_of(self)
+
+    def to_yaml(self) -> str:
+        """The recipe: `load` makes the same plan of it. Secrets are `***`.
+
+        Raises:
+            RecipeError: YAML cannot say it: a function or class of no pack, rows in memory, no sink.
+        """
+        from curator.outside.as_recipe import to_yaml
+
+        return to_yaml(self)
+
+    def __repr__(self) -> str:
+        from curator.outside.drawing import tree
+
+        return tree(self)
+
+    def _repr_svg_(self) -> str:
+        from curator.outside.drawing import svg
+
+        return svg(self)
 
     def plan(self, mode: Literal["stream", "batch"] = "stream", out: str | None = None) -> str:
         """What it would do, in words."""
@@ -146,6 +175,29 @@ class Pipeline(graph.Graph):
         from curator.trial.explain import explain
 
         return explain(make_plan(self, mode, out))
+
+
+class Preview(tuple["StagePreview", ...]):
+    """What each stage did, in pipeline order."""
+
+    def __repr__(self) -> str:
+        return f"<preview of {len(self)} stages>"
+
+
+@contextmanager
+def _shown(options: RunOptions, wanted: bool | None = None) -> Iterator[None]:
+    """Show how far the run is that gets these options: None in a notebook, and not where somebody watches."""
+    from curator.observe.live.progress import Progress, in_notebook
+
+    if "watch" in options or not (in_notebook() if wanted is None else wanted):
+        yield
+        return
+    shown = Progress()
+    options["watch"] = shown.update
+    try:
+        yield
+    finally:
+        shown.close()
 
 
 def read(source: Any, format: str | None = None, **options: Any) -> Pipeline:

@@ -168,7 +168,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2062,
+    "api": 2073,
     "machine": 433,
     "io": 5328,
     "io/tables": 1969,
@@ -191,7 +191,7 @@ LINES = {
     "trial": 1348,
     "scaffold": 194,
     "cli": 1421,
-    ".": 241,
+    ".": 333,
 }
 
 
@@ -207,8 +207,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14108
-    assert sum(LINES.values()) <= 40447
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14119
+    assert sum(LINES.values()) <= 40550
 
 
 def test_nothing_names_a_machine():

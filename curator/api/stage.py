@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -192,6 +193,16 @@ class Stage:
 
     def close(self) -> None:
         """Called when the worker ends in order."""
+
+    def apply(self, data: Any) -> Any:
+        """What it makes of rows in memory, without a pipeline, in the kind that was given: an Arrow table, a
+        list of dicts, a dict of columns, a data frame, a dataset of `datasets` or Ray Data."""
+        return self.as_map()(data)
+
+    def as_map(self, *, keep: bool = False) -> Callable[[Any], Any]:
+        """It as a callable for another engine, which sets it up at its first call; see `curator.as_map`."""
+        # by name: it lies above everything, and needs it
+        return import_module("curator.outside.elsewhere").StageMap(self, keep=keep)
 
     def with_(self, *, resources: Resources | None = None, batch_size: int | None = None,
               name: str | None = None, timeout_s: float | None = None) -> Self:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import tempfile
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 import pyarrow as pa
 
 from curator.api.errors import RecipeError, RunStopped
 from curator.api.stage import Sink, Source
 from curator.io.tables.parquet import ToParquet
+from curator.outside.options import RunOptions
 from curator.pipeline.checkpoint import payloads
 from curator.pipeline.contracts import check_contracts
 from curator.pipeline.graph import Graph
@@ -20,7 +21,7 @@ from curator.results.places import UNIT
 from curator.run.run import Result, run
 
 
-def collect(pipeline: Graph, **options: Any) -> pa.Table:
+def collect(pipeline: Graph, **options: Unpack[RunOptions]) -> pa.Table:
     """Run a pipeline that has no sink, and give what it makes as a table, in the order of its input as far as
     stages keep it. `options`: of `curator.run.run.run`. Where no row comes out, the table has the columns
     that are known; of those whose type is not known it is null.
@@ -36,7 +37,7 @@ def collect(pipeline: Graph, **options: Any) -> pa.Table:
         return _table(result, pipeline)
 
 
-def count(pipeline: Graph, **options: Any) -> Result:
+def count(pipeline: Graph, **options: Unpack[RunOptions]) -> Result:
     """Run a pipeline that has no sink for its counts: nothing of what it makes is kept, but the result.
 
     Raises:
@@ -46,7 +47,7 @@ def count(pipeline: Graph, **options: Any) -> Result:
         return run_into(pipeline, ToParquet(), folder, options)
 
 
-def run_into(pipeline: Graph, sink: Sink, folder: str, options: dict[str, Any]) -> Result:
+def run_into(pipeline: Graph, sink: Sink, folder: str, options: RunOptions) -> Result:
     """Run a pipeline that has no sink into this one, and keep nothing beside it.
 
     Raises:

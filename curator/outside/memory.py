@@ -42,6 +42,11 @@ def from_memory(data: Any, **options: Any) -> Parquet:
     return Parquet(path=str(_file(table, options.get("id_column", "id"))), **options)
 
 
+def is_memory(source: Any) -> bool:
+    """Whether a source reads rows that were in memory."""
+    return isinstance(source, Parquet) and isinstance(source.path, str) and Path(source.path) in _used
+
+
 def as_table(data: Any) -> pa.Table:
     """Rows of any library as an Arrow table: Arrow, pandas, Polars, DuckDB, `datasets`, a list of dicts, a
     dict of columns.
@@ -63,11 +68,32 @@ def as_table(data: Any) -> pa.Table:
     if hasattr(data, "with_format") and hasattr(data, "features"):  # datasets.Dataset
         return pa.table(data.with_format("arrow")[:])
     if hasattr(data, "__arrow_c_stream__"):  # pandas, Polars, DuckDB, RecordBatchReader
-        return pa.RecordBatchReader.from_stream(data).read_all()
+        return _without_views(pa.RecordBatchReader.from_stream(data).read_all())
     if hasattr(data, "to_arrow"):
         return pa.table(data.to_arrow())
     raise InputError(f"a {type(data).__name__} cannot be read: give paths, an Arrow table, a data frame, a "
                      "dataset of Hugging Face, or a list of dicts")
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """With texts and bytes as all of Arrow's functions take them; Polars gives views of them."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):  # categories
+            column = [pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(
+                _without_view(chunk.dictionary.type))) for chunk in table.column(at).chunks]
+            table = table.set_column(at, field.name, pa.chunked_array(column)) if column else table
+    fields = [field.with_type(_without_view(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields, table.schema.metadata))
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        whole = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return whole(kind.value_field.with_type(_without_view(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_view(field.type)) for field in kind])
+    return (pa.large_string() if pa.types.is_string_view(kind)
+            else pa.large_binary() if pa.types.is_binary_view(kind) else kind)
 
 
 def _file(table: pa.Table, id_column: str) -> Path:

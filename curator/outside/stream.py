@@ -25,6 +25,7 @@ from curator.api.errors import RecipeError
 from curator.api.stage import Sink, Writer, WrittenFile, setting
 from curator.io.sink import own
 from curator.outside.collect import columns_of, run_into
+from curator.outside.options import RunOptions
 from curator.pipeline.graph import Graph
 from curator.results.places import UNIT
 
@@ -40,7 +41,7 @@ class ToLoop(Sink):
     """Write pieces for a loop into the folder `pieces`, of which at most about `ahead_bytes` lie there."""
 
     path: str | None = setting(default=None)
-    storage_options: dict[str, Any] | None = setting(default=None)
+    storage_options: RunOptions | None = setting(default=None)
     pieces: str = setting()
     ahead_bytes: int = setting()
 
@@ -95,7 +96,7 @@ def _stop(folder: Path) -> Path:
     return folder / "stop"
 
 
-def batches(pipeline: Graph, rows: int | None, options: dict[str, Any]) -> Iterator[pa.Table]:
+def batches(pipeline: Graph, rows: int | None, options: RunOptions) -> Iterator[pa.Table]:
     """Run a pipeline that has no sink, and give what it makes as tables; see `Pipeline.batches`."""
     if pipeline.sinks:
         raise RecipeError("this pipeline writes to a sink: run() it, and read what it wrote")
@@ -104,7 +105,7 @@ def batches(pipeline: Graph, rows: int | None, options: dict[str, Any]) -> Itera
     return _batches(pipeline, rows, options)
 
 
-def _batches(pipeline: Graph, rows: int | None, options: dict[str, Any]) -> Iterator[pa.Table]:
+def _batches(pipeline: Graph, rows: int | None, options: RunOptions) -> Iterator[pa.Table]:
     known = columns_of(pipeline)
     working = _Working(pipeline, options)
     try:
@@ -121,7 +122,7 @@ class _Left(Exception):
 class _Working:
     """A run in a thread, until its end or that of the loop."""
 
-    def __init__(self, pipeline: Graph, options: dict[str, Any]) -> None:
+    def __init__(self, pipeline: Graph, options: RunOptions) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="curator-loop-"))
         self.pieces = self.folder / "pieces"
         self.pieces.mkdir()

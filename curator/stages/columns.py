@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ class Select(Stage):
     `keep`: what stays, besides `id` and `source`, which always stay. `drop`: what goes. One of the two.
     """
 
-    keep: list[str] | None = None
+    keep: list[str] | None = field(default=None, kw_only=False)
     drop: list[str] | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Rename(Stage):
     `columns`: old name to new. Two columns may swap names; the name of a column that stays cannot be taken.
     """
 
-    columns: dict[str, str]
+    columns: dict[str, str] = field(kw_only=False)
 
     def __post_init__(self) -> None:
         names = [*self.columns, *self.columns.values()]
@@ -104,7 +104,7 @@ class Map(Stage):
     instead.
     """
 
-    columns: dict[str, str]
+    columns: dict[str, str] = field(kw_only=False)
 
     def __post_init__(self) -> None:
         if not self.columns:

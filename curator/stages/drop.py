@@ -30,7 +30,7 @@ class Drop(Stage):
     batch_size = 256  # a call of DuckDB costs as much as some hundred rows,
     batch_bytes = 8 << 20  # and nothing beside the copy of rows with files in them, which would be held
 
-    conditions: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict, kw_only=False)
     rules: str | list[str] | None = None
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ class Route(Stage):
     true.
     """
 
-    routes: dict[str, str]
+    routes: dict[str, str] = field(kw_only=False)
 
     def __post_init__(self) -> None:
         if not self.routes:

@@ -295,6 +295,7 @@ def test_our_stages_work_in_somebody_elses_pipeline(cluster):
         as_map, fn_constructor_args=(Shout(),), concurrency=1, batch_format="pandas").to_pandas()
     assert sorted(found["words"]) == [3, 4, 5, 6, 7, 8]
     assert set(found["loud"].str.strip().str[:4]) == {"WORD"}
+    assert sorted(len(row["text"].split()) for row in Drop({"few": "length(text) < 20"}).apply(rows).take_all()) == [4, 5, 6, 7, 8]
 
 
 SCRIPT = """

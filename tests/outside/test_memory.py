@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator import CuratorError, InputError, RecipeError, as_map, read, stage, write
+from curator import CuratorError, InputError, RecipeError, as_map, packs, read, stage, write
 from curator.outside.memory import as_table, from_memory
 from curator.stages import Drop, Map, Top
 
@@ -29,11 +31,15 @@ def pandas_of(rows):
     return pytest.importorskip("pandas").DataFrame(rows)
 
 
+def polars_of(rows):
+    return pytest.importorskip("polars").DataFrame(rows)
+
+
 def columns_of(rows):
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 
-@pytest.mark.parametrize("make", [list, pa.Table.from_pylist, pandas_of, datasets_of, columns_of])
+@pytest.mark.parametrize("make", [list, pa.Table.from_pylist, pandas_of, polars_of, datasets_of, columns_of])
 def test_rows_in_memory_are_read_whatever_library_they_are_in(make):
     table = as_table(make(ROWS))
     assert table.select(["text", "words"]).to_pylist() == ROWS
@@ -143,3 +149,54 @@ def test_what_is_dropped_can_be_kept_beside():
 def test_a_stage_that_has_to_see_all_rows_is_refused():
     with pytest.raises(CuratorError, match="collect"):
         as_map(Top(by="words", n=3))
+
+
+@pytest.mark.parametrize("make", [list, pa.Table.from_pylist, pa.RecordBatch.from_pylist, pandas_of, polars_of, datasets_of, columns_of])
+def test_apply_gives_the_kind_that_it_was_given(make):
+    given = make(ROWS)
+    made = Drop({"few": "words < 10"}).apply(Map({"half": "words / 2"}).apply(given))
+    assert type(made) is type(given)
+    assert as_table(made).to_pylist() == [{**row, "half": row["words"] / 2} for row in ROWS[10:]]
+
+
+def test_a_data_frame_keeps_its_index():
+    frame = pandas_of(ROWS).set_index(pandas_of([{"n": f"row {n}"} for n in range(30)])["n"])
+    made = Drop({"few": "words < 10"}).apply(frame)
+    assert list(made.index) == [f"row {n}" for n in range(10, 30)]
+    assert made.index.name == "n"
+    assert made.loc["row 12", "words"] == 12
+
+
+def test_streams_and_splits_of_hugging_face_are_applied_to():
+    whole = datasets_of(ROWS)
+    assert [row["length"] for row in length.apply(whole.to_iterable_dataset())] == [5 * n for n in range(30)]
+    splits = pytest.importorskip("datasets").DatasetDict({"train": whole, "test": whole.select(range(3))})
+    assert length.apply(splits)["test"]["length"] == [0, 5, 10]
+
+
+def test_a_stage_gets_as_many_rows_at_a_time_as_in_a_run():
+    sizes = []
+
+    @stage(needs={"text"}, batch_size=7)
+    def sized(batch):
+        sizes.append(len(batch))
+        return batch
+
+    assert len(sized.apply(ROWS)) == 30
+    assert sizes == [7, 7, 7, 7, 2]
+
+
+def test_packs_are_names_to_be_completed_and_imported_when_they_are_asked_for():
+    code = ("import sys, curator; from curator import packs; print('text' in dir(packs), 'curator_text' in sys.modules); "
+            "from curator.packs import text; print(text.Signals is curator.packs.text.Signals, text.Split is packs.core.Split, "
+            "'torch' in sys.modules)\ntry: packs.txet\nexcept AttributeError as error: print(error)")
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("True False\nTrue False False\n")
+    assert "did you mean text" in shown
+
+
+def test_editors_are_told_of_all_packs_of_ours():
+    stub = (Path(packs.__file__).with_suffix(".pyi")).read_text()
+    ours = sorted(path.name for path in (Path(__file__).parents[2] / "packs").iterdir() if path.is_dir())
+    assert sorted(re.findall(r"^import curator[_.]\w+ as (\w+)", stub, re.M)) == sorted(["core", *ours])
+    assert re.findall(r'"(\w+)"', stub) == sorted(["core", *ours])
