@@ -171,10 +171,10 @@ class Pipeline(graph.Graph):
 
     def plan(self, mode: Literal["stream", "batch"] = "stream", out: str | None = None) -> str:
         """What it would do, in words."""
-        from curator.pipeline.plan import make_plan
+        from curator.run.folder.shards import planned
         from curator.trial.explain import explain
 
-        return explain(make_plan(self, mode, out))
+        return explain(planned(self, mode, out))
 
 
 class Preview(tuple["StagePreview", ...]):

@@ -169,10 +169,10 @@ def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: s
                         ("--price-gpu-hour", price_gpu_hour)):
         if given:
             raise CuratorError(f"{name} is for a forecast: give --probe 500 too")
-    from curator.pipeline.plan import make_plan
+    from curator.run.folder.shards import planned
     from curator.trial.explain import explain
 
-    for line in wrapped(explain(make_plan(load_recipe(recipe, settings, out, inputs), mode)).splitlines()):
+    for line in wrapped(explain(planned(load_recipe(recipe, settings, out, inputs), mode)).splitlines()):
         click.echo(line)
 
 

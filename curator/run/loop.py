@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +84,8 @@ def make_runtime(job: Job, context: RunContext) -> tuple[Any, dict[int, Node]]:
 
     def report(kind: str, text: str) -> None:
         context.observer.see((), [Report(kind, text)])
+        if kind == "waiting":  # nothing else is shown before there is a worker
+            print(f"curator: {text}", file=sys.stderr, flush=True)
 
     runtime = RayRuntime(job, context.ray, context.cores, report)
     context.observer.publish_to(runtime.gauge)

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,6 +32,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from curator.api.errors import CuratorError
+from curator.api.format import plural
 from curator.api.resources import Node
 from curator.engine import events as ev
 from curator.engine import protocol
@@ -52,6 +53,7 @@ except ImportError as missing:
 try:
     # no public function tells what is free on each node
     from ray._private.state import available_resources_per_node
+    from ray.autoscaler.sdk import request_resources
     from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayError
     from ray.util.metrics import Gauge
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -68,6 +70,8 @@ READS = 4  # batches that an agent gives to others at a time
 START_S = 60.0  # for the agents of the nodes that are there at the start; who is later joins later
 # so often is the list of nodes read until Ray must have started an agent, else others took what was free
 GRANT_LOOKS = 15
+# cores that were free on a node of ours for so many looks are leased too: what Ray says is a second old
+GROW_LOOKS = 3
 RESTARTS = 4  # of an agent that dies on a node that lives
 BACKOFF_S = 2.0  # before the first of them; twice as long before each further one
 FULL_TRIES = 5  # of a batch for which the object store has no room
@@ -231,11 +235,15 @@ class RayRuntime:
         self.events: list[ev.Event] = []  # that `wait` has not told yet
         self.deaths: dict[str, list[float]] = {}  # of our agents, when, by node
         self.last_death = ""
+        self.spare: dict[str, int] = {}  # for how many looks a core was free, by node that is ours
         self.closing = threading.Event()
         self.next_number = 0
         self.watcher = threading.Thread(target=self._watch, name="nodes", daemon=True)
+        self.has = ""  # what the cluster has, in words
         self.checked = False  # whether the cluster can ever give what the stages need
         self.disconnect = connect(address, cores)
+        if cores is not None:
+            request_resources(num_cpus=int(cores))  # where the cluster starts nodes by itself
         try:
             self._gather()
         except BaseException:
@@ -259,7 +267,7 @@ class RayRuntime:
                 raise CuratorError(f"no worker can be started on this Ray cluster: {self.last_death}")
             if not self.members and not told:
                 told = True
-                self.tell("waiting", "nothing is free on the Ray cluster; waiting until something is")
+                self.tell("waiting", f"waits for a free core: {self.has}")
         self.events.clear()  # the run begins with `nodes`
         if len(self.nodes) > 1 and self.job.sidecars.is_local:
             self.tell("shared_folder",
@@ -289,6 +297,8 @@ class RayRuntime:
         self.closing.set()
         if ray.is_initialized():
             with contextlib.suppress(RayError):  # the cluster may be the reason why this run ends
+                if self.wants.cores is not None:
+                    request_resources(num_cpus=0)
                 self._send()
                 ending = [m.actor.close.remote() for m in self.members.values() if m.node is not None]
                 if ending:
@@ -392,6 +402,9 @@ class RayRuntime:
         if not self.checked:
             check_gpus(self.job, list(alive.values()))
             self.checked = True
+        total = sum(node["Resources"].get("CPU", 0) for node in alive.values())
+        self.has = (f"the Ray cluster has {plural(int(total), 'core')} on {plural(len(alive), 'node')}, "
+                    "none free")
         now = time.monotonic()
         for member in list(self.members.values()):
             member.looks += 1
@@ -403,13 +416,23 @@ class RayRuntime:
         ours = {m.lease.node_id for m in self.members.values()}
         # The largest first: the fewer nodes, the less travels between them.
         for node_id, node in sorted(alive.items(), key=lambda n: (-free.get(n[0], {}).get("CPU", 0), n[0])):
-            if node_id not in ours and self._may_start(node_id, now):
+            if self._has_room(node_id, ours, free) and self._may_start(node_id, now):
                 taken = sum(m.lease.cpus for m in self.members.values())
                 lease = self.wants.lease(free.get(node_id, {}), taken, self.next_number, node_id,
                                          node["NodeName"])
                 if lease is not None:
                     self.next_number += 1
                     self._start(lease)
+
+    def _has_room(self, node_id: str, ours: Collection[str], free: Mapping[str, Mapping[str, float]]) -> bool:
+        """Whether to lease on a node what is free there. Where we have something, another agent takes what
+        others have left, once that has been free for some looks and all that we asked for there is ours."""
+        if node_id not in ours:
+            return True
+        mine = [m for m in self.members.values() if m.lease.node_id == node_id]
+        idle = free.get(node_id, {}).get("CPU", 0) >= 1 and all(m.node is not None for m in mine)
+        self.spare[node_id] = self.spare.get(node_id, 0) + 1 if idle else 0
+        return self.spare[node_id] >= GROW_LOOKS
 
     def _may_start(self, node_id: str, now: float) -> bool:
         deaths = self.deaths.get(node_id, [])
@@ -428,6 +451,7 @@ class RayRuntime:
             return
         member = Member(lease, actor)
         self.members[lease.number] = member
+        self.spare.pop(lease.node_id, None)
         self._ask(actor.info.remote(), self._up, member)
 
 

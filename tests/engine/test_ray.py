@@ -164,6 +164,35 @@ def test_what_others_hold_is_left_to_them_and_joins_when_it_is_free(cluster, sta
     ray.shutdown()
 
 
+@pytest.mark.slow
+def test_cores_that_others_leave_on_a_node_of_ours_are_leased_too_and_a_wait_says_for_what(cluster, start):
+    class Holder:
+        def ping(self):
+            return 0
+
+    ray.init(address=cluster.address, logging_level="ERROR")
+    strangers = [ray.remote(num_cpus=1)(Holder).remote() for _ in range(4)]
+    ray.get([stranger.ping.remote() for stranger in strangers])
+    told = []
+
+    def leave_one(kind, text):
+        told.append((kind, text))
+        ray.kill(strangers.pop())
+
+    one = start(Shout(), nodes=1, tell=leave_one)
+    assert told == [("waiting", "waits for a free core: the Ray cluster has 4 cores on 2 nodes, none free")]
+    assert [n.cpus for n in one.runtime.nodes.values()] == [1]
+    for stranger in strangers:
+        ray.kill(stranger)
+    joined = [one.until(NodeUp), one.until(NodeUp)]
+    assert sorted(n.cpus for n in one.runtime.nodes.values()) == [1, 1, 2]
+    for worker, up in enumerate(joined):
+        one.start(worker, 0, Place(up.number))
+        assert one.until(WorkerReady).worker == worker
+    one.runtime.close()
+    ray.shutdown()
+
+
 def test_gpus_are_leased_when_a_stage_wants_them_and_each_worker_sees_its_own(start):
     one = start(Device())
     number, node = next((k, n) for k, n in one.runtime.nodes.items() if n.gpus)

@@ -13,10 +13,12 @@ from curator.results.look.compare import compare
 from curator.results.output import RunOutput
 from curator.run.folder.lock import take
 from curator.run.folder.shards import Shard, shards_in
+from curator.run.replay import Replay
 from curator.stages import Drop, Top
 from tests.engine import test_ledger
-from tests.engine.small_stages import DropWord, Lines, Shout, lines, write_lines
+from tests.engine.small_stages import DropWord, FirstOfText, Lines, Shout, lines, write_lines
 from tests.engine.test_ledger import crashes, everything, files, pipeline, sink
+from tests.results.fixable import Fixable
 
 CONTENT = {**test_ledger.CONTENT, **{f"more{i}": [f"line {i}", "same", f"bad {i}"] for i in range(8)}}
 COUNT = 3
@@ -74,6 +76,7 @@ def test_afterwards_it_is_a_folder_like_any_and_grows_in_other_shards(tmp_path, 
     in_shards(texts, out)
     pipeline(texts, out).run(workers=0)
     before = files(out)
+    assert "12 of 12 units done as it says now" in pipeline(texts, out).plan()
     assert pipeline(texts, out).run(workers=0).stats["units"]["skipped"] == len(CONTENT)
     assert files(out) == before
     write_lines(texts, **{f"late{i}": [f"late {i}", "same"] for i in range(6)})
@@ -121,6 +124,23 @@ def test_a_shard_that_is_requeued_while_another_run_gathers_does_nothing_twice(t
     assert [part.stats["units"]["skipped"] == part.stats["units"]["total"] for part in in_shards(texts, out)] == [True] * 3
     pipeline(texts, out).run(workers=0)
     assert everything(out) == everything(calm)
+
+
+def test_records_that_failed_in_shards_are_told_with_the_first_error_and_run_again_alone(tmp_path, texts):
+    (tmp_path / "broken").touch()
+    made = (lines(texts) >> Fixable(marks=str(tmp_path), word="bad 1") >> FirstOfText()
+            >> sink(tmp_path / "out")).named("x", out=str(tmp_path / "out"), max_failed=0.9)
+    for i in (1, 2):
+        made.run(workers=0, shard=f"{i}/2")
+    whole = made.run(workers=0)
+    assert whole.records["failed"] == 2
+    assert [error.stage for error in whole.first_errors] == ["fixable"]
+    (tmp_path / "broken").unlink()
+    again = made.run(workers=0, replay=Replay())
+    assert again.records["failed"] == 0
+    assert again.stats["units"]["skipped"] == len(CONTENT) - 2  # only their units have new lines
+    whole = made.run(out=str(tmp_path / "calm"), workers=0)
+    assert again.records == whole.records
 
 
 def test_what_nobody_has_done_is_named_and_done_only_when_somebody_says_so(tmp_path, texts):

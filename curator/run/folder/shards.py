@@ -120,7 +120,7 @@ class Shard:
                 if self.has(u) and (need is not True or u.key in own)]
 
 
-def planned(pipeline: Graph, mode: Mode, out: str | None, shard: Shard | None,
+def planned(pipeline: Graph, mode: Mode = "stream", out: str | None = None, shard: Shard | None = None,
             replay: Collection[str] = ()) -> Plan:
     """The plan of the whole, as `make_plan` makes it: with a first phase for shards, where there are or were
     some.
