@@ -59,7 +59,7 @@ docs: $(VENV)/docs.done
 tutorials: $(VENV)/docs.done
 	$(BIN)/python docs/site/store.py
 
-# Builds into dist/, and tries what it built in an environment of its own, away from the sources.
+# Builds into dist/, and tries what it built away from the sources: all of it together, and each distribution in an environment of its own.
 dist: $(BIN)/python
 	rm -rf dist
 	@for project in . $(wildcard packs/*/); do \
@@ -70,6 +70,7 @@ dist: $(BIN)/python
 	mkdir dist/demo && dist/venv/bin/python examples/corpus.py dist/demo/corpus.jsonl
 	cd dist/demo && ../venv/bin/curator run text/documents --set read='{jsonl: {path: corpus.jsonl}}' --out out
 	dist/venv/bin/curator --version
+	$(PYTHON) examples/first.py dist/
 
 clean:
 	rm -rf $(VENV) demo dist site
