@@ -1,7 +1,10 @@
 """The files in deploy/ say what is true of the code: versions, commands and options that there are, fields that KubeRay knows."""
 
+import contextlib
+import os
 import re
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import yaml
 
 from curator.cli.main import main
 from curator.run.folder.shards import Shard
+from tests.engine.small_stages import wait_until
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -100,3 +104,28 @@ def test_the_array_gives_each_task_its_shard_and_the_job_behind_it_none(tmp_path
     some = told(SLURM_ARRAY_TASK_ID="7", SLURM_ARRAY_TASK_COUNT="2", SHARDS="8")
     assert "7/8" in some
     assert told() == ["run", "recipe.yaml", "--yes", "--out", "/out", "--quiet"]
+
+
+@pytest.mark.parametrize(("sent", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
+def test_a_task_whose_time_is_over_is_queued_again_and_one_that_is_cancelled_is_not(tmp_path, sent, again):
+    (tmp_path / "curator").write_text(f"#!/bin/bash\ntrap 'echo stopped > {tmp_path}/said; exit 143' TERM\ntouch {tmp_path}/began\n"
+                                      "while :; do sleep 0.05; done\n")
+    (tmp_path / "scontrol").write_text(f"#!/bin/bash\necho $@ > {tmp_path}/queued\n")
+    for name in ("curator", "scontrol"):
+        (tmp_path / name).chmod(0o755)
+    job = subprocess.Popen(["bash", str(DEPLOY / "slurm/array.sbatch"), "recipe.yaml", "/out"], start_new_session=True,
+                           env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "8",
+                                "SLURM_ARRAY_JOB_ID": "42"})
+    try:
+        wait_until(lambda: (tmp_path / "began").exists())
+        if again:
+            job.send_signal(sent)
+        else:
+            os.killpg(job.pid, sent)  # as Slurm does: to all of the job
+        job.wait(20)
+        wait_until(lambda: (tmp_path / "said").exists())
+        assert (tmp_path / "queued").exists() == again
+        assert not again or (tmp_path / "queued").read_text() == "requeue 42_3\n"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
