@@ -10,6 +10,8 @@ from curator.api.errors import RecipeError
 from curator.api.stage import Sink, Source
 from curator.io.hub.sink import ToHub
 from curator.io.hub.source import Hub
+from curator.io.lake.iceberg import Iceberg
+from curator.io.lake.lance import Lance, ToLance
 from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
 from curator.io.media.webdataset import WebDataset
@@ -19,13 +21,14 @@ from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
 
 SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "arrow": Arrow, "webdataset": WebDataset,
-           "files": Files, "hub": Hub}
+           "files": Files, "hub": Hub, "lance": Lance, "iceberg": Iceberg}
 SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "arrow": ToArrow, "webdataset": ToWebDataset,
-         "files": ToFiles, "hub": ToHub}
+         "files": ToFiles, "hub": ToHub, "lance": ToLance}
 # what any pipeline over tables can read instead of another
-TABLES = ("jsonl", "parquet", "csv", "arrow", "hub")
-SUFFIXES = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",
-            ".csv": "csv", ".tsv": "csv", ".tar": "webdataset",
+TABLES = ("jsonl", "parquet", "csv", "arrow", "hub", "lance", "iceberg")
+SUFFIXES = {".metadata.json": "iceberg", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl",
+            ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".tar": "webdataset",
+            ".lance": "lance",
             **dict.fromkeys(Arrow.suffixes, "arrow")}
 
 
@@ -54,7 +57,7 @@ def write(path: str | PathLike[str] | None = None, format: str = "jsonl", **opti
 
 def format_of(path: str) -> str | None:
     """The format that a file's name says, None if it says none; a suffix of a compression is no matter."""
-    name = path.lower()
+    name = path.lower().rstrip("/")
     for packed in (".gz", ".zst", ".bz2", ".xz"):
         name = name.removesuffix(packed)
     found = next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)

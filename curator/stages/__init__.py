@@ -2,6 +2,8 @@
 
 from curator.io.hub.sink import ToHub
 from curator.io.hub.source import Hub
+from curator.io.lake.iceberg import Iceberg
+from curator.io.lake.lance import Lance, ToLance
 from curator.io.media.files import Files, ToFiles
 from curator.io.media.to_webdataset import ToWebDataset
 from curator.io.media.webdataset import WebDataset
@@ -25,8 +27,8 @@ from curator.stages.sample import Sample
 from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
-    Jsonl, Parquet, Csv, Arrow, WebDataset, Files, Hub,
-    ToJsonl, ToParquet, ToCsv, ToArrow, ToWebDataset, ToFiles, ToHub,
+    Jsonl, Parquet, Csv, Arrow, WebDataset, Files, Hub, Lance, Iceberg,
+    ToJsonl, ToParquet, ToCsv, ToArrow, ToWebDataset, ToFiles, ToHub, ToLance,
     Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch, Checkpoint,
     ScoreBins, Repeat, Mix, Shuffle, Split,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +33,14 @@ class _Given:
     options: Mapping[str, Any]
 
 
-def check_pack(name: str, examples: Iterable[Example]) -> None:
+def check_pack(name: str, examples: Iterable[Example], without: Collection[str] = ()) -> None:
     """Check an installed pack: each of its stages, sources and sinks by examples, its recipes and its rule
     sets.
 
     `name`: the pack's, as recipes write it before the dot. `examples`: one or more for each name in STAGES:
     `(stage, batch)` as for `check_stage`; `(sink, batch)` as for `check_sink`, its path an empty folder; or a
-    source that finds something to read. A mapping at the end has further arguments of the check: `(stage,
+    source that finds something to read. `without`: names whose libraries, of an extra, are not installed
+    here, and which need no example. A mapping at the end has further arguments of the check: `(stage,
     batch, {"tolerance": 1e-3})`, `(source, {"unique_ids": False})`.
 
     What is checked beside that: each stage says in its docstring what one gets, and has parameters that YAML
@@ -52,7 +53,7 @@ def check_pack(name: str, examples: Iterable[Example]) -> None:
     """
     pack = _installed(name)
     given = [_given(example) for example in examples]
-    _check_complete(pack, given)
+    _check_complete(pack, given, without)
     for full, factory in pack.stages().items():
         _check_shown(full, factory)
     wrong = faults(pack)
@@ -92,7 +93,7 @@ def _given(example: Any) -> _Given:
     return _Given(stage, batch, options)
 
 
-def _check_complete(pack: Pack, given: list[_Given]) -> None:
+def _check_complete(pack: Pack, given: list[_Given], without: Collection[str]) -> None:
     """There is an example for each name, and none for anything else."""
     name_of = {packs.code_of(factory): name for name, factory in pack.stages().items()}
     made_by = [packs.code_of(one.stage) for one in given]
@@ -100,7 +101,7 @@ def _check_complete(pack: Pack, given: list[_Given]) -> None:
     assert not strange, (
         f"{strange[0]} is not in STAGES of {pack}: name it there, or check it alone by check_stage or its "
         "like")
-    missing = [name for code, name in name_of.items() if code not in made_by]
+    missing = [name for code, name in name_of.items() if code not in made_by and name not in without]
     assert not missing, (
         f"check_pack has no example of {', '.join(missing)}: each stage of the pack wants one or more")
     for name in name_of.values():

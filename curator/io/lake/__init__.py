@@ -1,0 +1,1 @@
+"""Tables with versions: Lance and Iceberg."""

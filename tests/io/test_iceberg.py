@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from curator.api.errors import InputError
+from curator.io.lake.iceberg import Iceberg
+from curator.testing import check_source
+
+catalogs = pytest.importorskip("pyiceberg.catalog")
+pytest.importorskip("sqlalchemy")
+
+
+@pytest.fixture
+def options(tmp_path):
+    return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+
+
+@pytest.fixture
+def table(options):
+    catalog = catalogs.load_catalog("test", **options)
+    catalog.create_namespace("texts")
+    made = catalog.create_table("texts.web", schema=rows(0, 0).schema)
+    for first in (0, 100, 200):
+        made.append(rows(first, first + 100))
+    return made
+
+
+def rows(first: int, stop: int) -> pa.Table:
+    return pa.table({"n": pa.array(range(first, stop), pa.int64()), "text": pa.array([f"t{i}" for i in range(first, stop)], pa.string())})
+
+
+def web(options, **more) -> Iceberg:
+    return Iceberg(**{"path": "texts.web", "catalog": "test", "storage_options": options, **more})
+
+
+def test_a_snapshot_comes_in_units_of_data_files(table, options, read_all):
+    source = web(options, unit_bytes=1000)
+    units, before = source.units(), table.current_snapshot().snapshot_id
+    assert len(units) == 3
+    table.delete("n < 10")  # after the run began
+    table.append(rows(300, 350))
+    assert sorted(read_all(source, units).column("n")) == list(range(300))
+    check_source(source)
+    now = web(options, unit_bytes=1000)
+    assert sorted(read_all(now).column("n")) == list(range(10, 350))
+    assert len({u.key for u in units} & {u.key for u in now.units()}) == 2  # what did not change is not done again
+    old = web(options, revision=before, select=["n"], unit_bytes=1000)
+    assert [u.key for u in old.units()] == [u.key for u in units]
+    assert set(read_all(old).good[0]) == {"id", "source", "n"}
+    static = Iceberg(path=table.metadata_location)
+    assert len(read_all(static).good) == 340
+
+
+def test_deleted_positions_are_left_out(table, options, read_all, tmp_path, monkeypatch):
+    """pyiceberg writes no such files, other engines do: here one is put beside a data file of the plan."""
+    import pyarrow.parquet as pq
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+
+    [path] = [str(task.file.file_path) for task in table.scan().plan_files() if task.file.file_path == first_file(table)]
+    ids = [pa.field("file_path", pa.string(), False, {b"PARQUET:field_id": b"2147483546"}),
+           pa.field("pos", pa.int64(), False, {b"PARQUET:field_id": b"2147483545"})]
+    pq.write_table(pa.table({"file_path": [path] * 2, "pos": [0, 5]}, schema=pa.schema(ids)), tmp_path / "deletes.parquet")
+    deletes = DataFile.from_args(content=DataFileContent.POSITION_DELETES, file_path=f"file://{tmp_path}/deletes.parquet",
+                                 file_format=FileFormat.PARQUET, partition=None, record_count=2, file_size_in_bytes=1)
+    planned = Iceberg._planned
+
+    def with_deletes(self, table):
+        tasks = planned(self, table)
+        tasks[path].delete_files.add(deletes)
+        return tasks
+
+    source = web(options)
+    before = {unit.key for unit in source.units()}
+    monkeypatch.setattr(Iceberg, "_planned", with_deletes)
+    found = read_all(source).column("n")
+    assert len(found) == 298
+    assert {unit.key for unit in source.units()} != before
+
+
+def first_file(table) -> str:
+    return min(str(task.file.file_path) for task in table.scan().plan_files())
+
+
+def test_what_is_not_there_is_told(table, options):
+    for made, said in ((web(options, path="texts.none"), "cannot read the Iceberg table texts.none.*does not exist"),
+                       (web(options, revision=7), "has no snapshot 7; the last ones are"),
+                       (web(options, select=["texd"]), r"did you mean 'text'\?")):
+        with pytest.raises(InputError, match=said):
+            made.units()
