@@ -51,8 +51,25 @@ def check_run_edit_and_growth(place: str, options: dict | None, **how) -> None:
     assert {"stats.json", "report.html", "recipe.yaml", "manifest.json"} <= set(out.sub("_run").names())
 
 
+def check_shards(place: str, options: dict | None, **how) -> None:
+    """What shards wrote is copied into the run's folder, and gone from theirs."""
+    source = Folder.open(f"{place}/in", options)
+    for i in range(6):
+        source.write(f"{i}.jsonl", lines(DOCUMENTS[10 * i:10 * i + 10]))
+    made = pipeline(f"{place}/in/*.jsonl", f"{place}/parts", options)
+    parts = [made.run(shard=f"{i}/2", **how) for i in (1, 2)]
+    assert sum(part.records["in"] for part in parts) == 60
+    whole = made.run(**how)
+    assert whole.records == {"in": 60, "made": 0, "written": 30, "dropped": 20, "duplicate": 10, "failed": 0, "absorbed": 0}
+    out = Folder.open(f"{place}/parts", options)
+    assert [d["text"] for d in records(out)] == [d["text"] for d in DOCUMENTS[10:40]]
+    assert not [name for name in out.sub("_run/shards").names(recursive=True) if "part-" in name]
+    assert made.run(**how).stats["units"]["skipped"] == whole.stats["units"]["total"]
+
+
 def test_memory():
     check_run_edit_and_growth("memory://runs", None)
+    check_shards("memory://shards", None)
 
 
 def test_disk(tmp_path):
@@ -73,5 +90,6 @@ def test_s3(monkeypatch):
         endpoint = "http://{}:{}".format(*server.get_host_and_port())
         boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
         check_run_edit_and_growth("s3://bucket/runs", {"endpoint_url": endpoint}, workers=2)
+        check_shards("s3://bucket/shards", {"endpoint_url": endpoint}, workers=2)
     finally:
         server.stop()
