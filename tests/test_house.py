@@ -184,7 +184,7 @@ LINES = {
     "observe": 2961,
     "testing": 1277,
     "runtime": 1119,
-    "runtime/raydata": 835,
+    "runtime/raydata": 854,
     "run": 3753,
     "explore": 1492,
     "results": 2298,
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14149
-    assert sum(LINES.values()) <= 40994
+    assert sum(LINES.values()) <= 41013
 
 
 def test_nothing_names_a_machine():

@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -37,13 +39,14 @@ try:
     import ray
     import ray.data
     from ray.data import ActorPoolStrategy, DataContext
-    from ray.exceptions import RayError
+    from ray.exceptions import RayError, RayTaskError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as missing:
     raise CuratorError(f"Ray Data cannot be imported here ({missing}); install it with: "
                        "pip install 'ray[data]'") from missing
 
 NAME_CHARS = 60
+ASK_S = 10.0  # the driver asks this often whether the notes are there
 IN_FLIGHT = 2  # rows that an actor has: one that it works on, and one that is on its way to it
 LOST = "what was committed is safe: run the same command again"
 
@@ -117,6 +120,10 @@ class NotesOf:
                 return ray.get(getattr(self.notes, name).remote(self.by, *words))
             except CuratorError as error:  # Ray's class for it has its own text, with a traceback
                 raise CuratorError(str(getattr(error, "cause", error))) from None
+            except RayTaskError:
+                raise
+            except RayError:  # the node goes: an error would end the run, and a death has the row done again
+                os._exit(1)
 
         return ask
 
@@ -266,7 +273,8 @@ class Execution:
                                               batch_size=None, batch_format="pyarrow", zero_copy_batch=True,
                                               **pool.options)
         self.inbox: SimpleQueue[Work | Stop | None] = SimpleQueue()
-        self.ended = False
+        self.ended, self.ask_at = False, time.monotonic() + ASK_S
+        self.asked: list[Any] = []  # whether the notes are there; at most one question at a time
         self.closing = threading.Event()
         self.thread = threading.Thread(target=self._consume, args=(dataset,), name="ray data", daemon=True)
         self.thread.start()
@@ -282,7 +290,7 @@ class Execution:
                     break
             del batches  # which ends the execution
         except RayError as error:
-            self.inbox.put(Stop("lost", f"Ray Data has ended: {_last_line(error)}; {LOST}"))
+            self.inbox.put(Stop("lost", f"Ray Data has ended: {_cause(error)}; {LOST}"))
         except Exception as error:
             self.inbox.put(Stop("broken", f"Ray Data has failed: {type(error).__name__}: {error}; {LOST}"))
         self.inbox.put(None)
@@ -290,6 +298,14 @@ class Execution:
     def wait(self, timeout: float) -> list[Work | Stop]:
         """What has come through since; waits for the first. `ended`, when there is no more."""
         found: list[Work | Stop | None] = []
+        if self.asked and ray.wait([self.asked[0]], timeout=0)[0]:  # without notes no actor can work
+            try:
+                ray.get(self.asked.pop())
+            except RayError as error:
+                found.append(Stop("lost", f"the actor with the run's notes is gone: {_cause(error)}; {LOST}"))
+        if not self.asked and time.monotonic() > self.ask_at:
+            self.asked = [self.notes.skips.remote(("", ""), ())]
+            self.ask_at = time.monotonic() + ASK_S
         with contextlib.suppress(Empty):
             found.append(self.inbox.get(timeout=timeout))
             while True:
@@ -310,6 +326,9 @@ class Execution:
             ray.kill(self.notes)
 
 
-def _last_line(error: BaseException) -> str:
-    return next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), repr(error))
+def _cause(error: BaseException) -> str:
+    """What Ray's long text is about: its first line that names an error, which is the innermost."""
+    lines = str(error).strip().splitlines()
+    named = (line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line))
+    return next(named, lines[0] if lines else repr(error))
 
