@@ -182,14 +182,14 @@ class SpoolWriter(Writer):
             self._output = self.folder.open_file(self.name, "wb")
         for key in sorted(self._waiting, key=lambda key: key[:2]):
             shard, kind, _ = key
-            # once, not beside what it was joined of
-            table, at = pa.concat_tables(self._waiting.pop(key)).combine_chunks(), self._output.tell()
-            encoded = pa.BufferOutputStream()
-            with pa.ipc.new_file(encoded, table.schema, options=_WRITE) as writer:
-                writer.write_table(table,
-                                   max_chunksize=max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)))
-            self._output.write(encoded.getvalue())
-            self._index.append({"shard": shard, "kind": kind, "at": at, "bytes": self._output.tell() - at})
+            table = pa.concat_tables(self._waiting.pop(key)).unify_dictionaries()
+            rows = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes))
+            segment = _Segment(self._output)
+            with (pa.PythonFile(segment, mode="w") as file,
+                  pa.ipc.new_file(file, table.schema, options=_WRITE) as writer):
+                for start in range(0, table.num_rows, rows):  # all at once would be there twice
+                    writer.write_table(table.slice(start, rows).combine_chunks())
+            self._index.append({"shard": shard, "kind": kind, "at": segment.at, "bytes": segment.tell()})
         self._waiting, self._bytes = {}, 0
         pa.default_memory_pool().release_unused()  # which keeps several times what was needed at once
 
@@ -300,6 +300,22 @@ def kind_of(name: str) -> type[Batch]:
         raise CuratorError(f"spooled rows are of the kind {name}, which cannot be imported here: define it "
                            "in a module of a pack")
     return found
+
+
+class _Segment(io.RawIOBase):
+    """What is written to a file from here on, as a file of its own. To close it does not close the other."""
+
+    def __init__(self, output: Output) -> None:
+        self._output, self.at = output, output.tell()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._output.tell() - self.at
+
+    def write(self, data: Any) -> int:
+        return self._output.write(data)
 
 
 class _Window(io.RawIOBase):

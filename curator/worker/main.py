@@ -34,6 +34,7 @@ from curator.worker.store import Store
 
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
 TRIM_BYTES = 16 << 20  # who worked on so much gives back what is free, when it has to wait
+IDLE_S = 0.5  # who waits for so long gives it back whatever it worked on
 BEGUN, DONE, FAILED = b"?", b"+", b"-"  # how the file of `once_on_node` begins
 
 
@@ -146,10 +147,13 @@ class Worker:
                      partial(once_on_node, folders[0]))
         return runner
 
-    def _next(self) -> protocol.ToProcess | Unreadable:
+    def _next(self, soon: bool = False) -> protocol.ToProcess | Unreadable:
         """The next message. Who has to wait for one gives back the memory that the allocators kept of what
-        was worked on."""
-        if self.worked_bytes > TRIM_BYTES and self.inbox.empty():
+        was worked on: at once where that was much and none is to come `soon`."""
+        if self.worked_bytes and self.inbox.empty():
+            if soon or self.worked_bytes < TRIM_BYTES:
+                with contextlib.suppress(queue.Empty):
+                    return self.inbox.get(timeout=IDLE_S)
             self.worked_bytes = 0
             pa.default_memory_pool().release_unused()
             trim_heap()
@@ -187,7 +191,7 @@ class Worker:
 
     def _wait_for_resume(self, call: int) -> None:
         while True:
-            message = self.inbox.get()
+            message = self._next(soon=True)
             if isinstance(message, protocol.Resume) and message.call == call:
                 return
             if isinstance(message, protocol.End):

@@ -221,7 +221,8 @@ class Runner:
             del answer  # not to be held while others work on it, or the stage makes the next
             yield from further
             # A later step that answered at once has no more: its caller, who then holds less, lets it leave.
-            if self.answer.nbytes >= CHUNK_BYTES and (not index or step.streams):
+            enough = CHUNK_BYTES // 4 if step.streams else CHUNK_BYTES
+            if self.answer.nbytes >= enough and (not index or step.streams):
                 yield
 
     def _feed(self, step: WorkingStep, batch: Batch) -> Iterator[None]:

@@ -291,17 +291,20 @@ def test_leaving_the_interpreter_is_an_error_like_any_other():
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not GNU's C library")
-def test_a_worker_that_has_to_wait_gives_back_what_is_free():
-    waiting = SimpleNamespace(worked_bytes=TRIM_BYTES + 1, inbox=SimpleQueue())
+@pytest.mark.parametrize(("worked", "soon"), [(TRIM_BYTES + 1, False), (1, False), (TRIM_BYTES + 1, True)])
+def test_a_worker_that_has_to_wait_gives_back_what_is_free(monkeypatch, worked, soon):
+    """At once where it worked on much, else when it has waited for a moment."""
+    monkeypatch.setattr("curator.worker.main.IDLE_S", 0.05)
+    waiting = SimpleNamespace(worked_bytes=worked, inbox=SimpleQueue())
     blocks = [np.ones(10_000) for _ in range(1000)]  # of 80 kB: below what comes as pages of its own
     held = blocks[::50]
     del blocks
     before = anonymous_kb()
     waiting.inbox.put("a call that came meanwhile")
-    assert Worker._next(waiting) == "a call that came meanwhile"
+    assert Worker._next(waiting, soon) == "a call that came meanwhile"
     assert before - anonymous_kb() < 10_000, "who has to do does it at once"
-    Timer(0.1, waiting.inbox.put, ["the next"]).start()
-    assert Worker._next(waiting) == "the next"
+    Timer(0.15, waiting.inbox.put, ["the next"]).start()
+    assert Worker._next(waiting, soon) == "the next"
     assert before - anonymous_kb() > 50_000
     assert len(held) == 20
     assert waiting.worked_bytes == 0

@@ -15,7 +15,7 @@ from curator.api.batch import payload
 from curator.api.keys import shard_of, shard_values
 from curator.io.files.folder import FileInfo
 from curator.io.payloads import pack, unpack
-from curator.io.spool import FromSpool, ToSpool, shard_units, spool_units
+from curator.io.spool import PIECE_BYTES, SEGMENTS_BYTES, FromSpool, ToSpool, shard_units, spool_units
 from curator.testing.run import same
 
 DTYPES = st.one_of(hnp.boolean_dtypes(), hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes(),
@@ -65,7 +65,7 @@ def test_a_payload_comes_back_as_it_was(value):
 def test_a_batch_of_anything_comes_back_as_it_was(tmp_path, values, shards):
     batch = OddBatch(rows(len(values), n=list(range(len(values)))), things=values)
     file = spooled(tmp_path, batch, key="n", shards=shards)
-    back = Batch.concat(read_back(tmp_path, file))
+    back = Batch.concat(read_back(tmp_path, FileInfo("x/part.spool", file.size_bytes, "key")))
     assert type(back) is OddBatch
     back = back.take(np.argsort(back.column("n")))
     assert back.rows.equals(batch.rows)
@@ -167,6 +167,26 @@ def test_much_is_written_in_parts_and_read_in_small_batches(tmp_path):
     assert max(b.nbytes for b in back) < 8 << 20
     texts = {t for b in back for t in b.rows.column("text").to_pylist()}
     assert texts == {t for b in given for t in b.rows.column("text").to_pylist()}
+
+
+def test_what_is_gathered_is_written_in_pieces(tmp_path):
+    """32 values of 256 kB that no codec makes smaller: they are not joined, nor compressed, as a whole beside what was gathered."""
+    random, before = np.random.default_rng(0), pa.default_memory_pool()
+    given = [Batch(pa.table({"id": [f"{k}"], "source": pa.array(["s"]).dictionary_encode(), "blob": [random.bytes(256 << 10)]}))
+             for k in range(32)]
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        writer = ToSpool(path=str(tmp_path / "x")).open("part")
+        for batch in given:
+            writer.write(batch)
+        most = pool.max_memory()
+    finally:
+        pa.set_memory_pool(before)
+    file, = writer.close()
+    assert most < SEGMENTS_BYTES + 2.5 * PIECE_BYTES
+    back = Batch.concat(read_back(tmp_path, FileInfo("x/part.spool", file.size_bytes, "key")))
+    assert same(back.rows.to_pylist(), Batch.concat(given).rows.to_pylist())
 
 
 def test_rows_are_copied_once_into_many_shards(tmp_path):

@@ -45,7 +45,7 @@ def test_another_sound_has_another_hash():
     assert len(set(hashes)) == len(hashes)
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 200_000))
+@given(st.integers(0, 40) | st.integers(65_500, 66_000), st.integers(0, 40) | st.integers(131_000, 132_000), st.integers(1, 200_000))
 def test_trim_takes_padding_away(before, after, length):
     sound = np.abs(noise(1.0, length, seed=length)) + 0.01
     padded = np.pad(sound, (before, after))[None]

@@ -59,8 +59,22 @@ def audio_hash(samples: np.ndarray, rate: int, *, trim: bool = False) -> str | N
 
 
 def sounding(samples: np.ndarray) -> tuple[int, int]:
-    """First sample that is not 0 at 16 bits in some channel, and the one behind the last; (0, 0) if all are."""
-    loud = np.abs(samples).max(axis=0, initial=0) > 0.5 / 32768  # 0.5 itself is rounded to 0, the even one
-    if not loud.any():
+    """First sample that is not 0 at 16 bits in some channel, and the one behind the last; (0, 0) if all are.
+    Looks from both ends, so that little of a recording is looked at."""
+    count = samples.shape[1]
+    starts = range(0, count, _BLOCK)
+    for start in starts:
+        if (loud := _loud(samples[:, start:start + _BLOCK])).any():
+            break
+    else:
         return 0, 0
-    return int(loud.argmax()), len(loud) - int(loud[::-1].argmax())
+    first = start + int(loud.argmax())
+    for start in reversed(starts):
+        if (loud := _loud(samples[:, start:start + _BLOCK])).any():
+            break
+    return first, start + len(loud) - int(loud[::-1].argmax())
+
+
+def _loud(samples: np.ndarray) -> np.ndarray:
+    """Which samples are not 0 at 16 bits in some channel."""
+    return np.abs(samples).max(axis=0, initial=0) > 0.5 / 32768  # 0.5 itself is rounded to 0, the even one
