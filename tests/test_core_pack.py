@@ -42,6 +42,7 @@ from curator.stages import (
     Split,
     ToArrow,
     ToCsv,
+    ToFile,
     ToFiles,
     ToHub,
     ToJsonl,
@@ -99,6 +100,7 @@ def reads_and_writes(folder):
         yield source(path=str(folder / file))
         yield source(path=str(folder / file), unit_bytes=100)
     yield ToParquet(path=str(folder / "out-parquet")), rows, {"read": pq.read_table}
+    yield ToFile(file=str(folder / "one.jsonl")), rows, {"read": pq.read_table}
     yield ToJsonl(path=str(folder / "out-jsonl")), rows
     yield ToCsv(path=str(folder / "out-csv")), rows
     yield ToArrow(path=str(folder / "out-arrow")), rows, {"read": feather.read_table}

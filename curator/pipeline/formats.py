@@ -18,6 +18,7 @@ from curator.io.media.webdataset import WebDataset
 from curator.io.tables.arrow import Arrow, ToArrow
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
+from curator.io.tables.one_file import ToFile, kind_of
 from curator.io.tables.parquet import Parquet, ToParquet
 
 SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "arrow": Arrow, "webdataset": WebDataset,
@@ -43,13 +44,21 @@ def source_for(source: str | PathLike[str] | list[str], format: str | None = Non
     return SOURCES[kind](path=source, **options)
 
 
-def write(path: str | PathLike[str] | None = None, format: str = "jsonl", **options: Any) -> Sink:
-    """The sink that writes files of this format.
+def write(path: str | PathLike[str] | None = None, format: str | None = None, **options: Any) -> Sink:
+    """The sink that writes files of this format, by default JSON lines.
 
-    `path`: of a pipeline's only sink, the folder of its run, which gets the data in `data/` and what was
-    dropped beside it. Where the run's folder is said (`run(out=…)`), the folder of this sink alone, and None
-    for `data/` in that of the run.
+    `path`: one file, if it ends in `.parquet`, `.jsonl`, `.csv` or `.arrow` (see `ToFile`). Else of a
+    pipeline's only sink, the folder of its run, which gets the data in `data/` and what was dropped beside
+    it. Where the run's folder is said (`run(out=…)`), the folder of this sink alone, and None for `data/`
+    in that of the run.
     """
+    one = None if path is None else kind_of(fspath(path))
+    if one is not None and format in (None, next(name for name, kind in SINKS.items() if kind is one[0])):
+        return ToFile(file=fspath(path), **options)
+    if one is not None:
+        raise RecipeError(f"{fspath(path)!r} is the name of a file of another format than {format!r}: end "
+                          "the name of a folder with /, or leave format out")
+    format = format or "jsonl"
     if format not in SINKS:
         raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")
     return SINKS[format](path=path, **options)

@@ -369,11 +369,13 @@ class _Run:
         """What sinks do with the whole of what they wrote."""
         sinks = [step for step in self.plan.steps if isinstance(step.stage, Sink)
                  and type(step.stage).publish is not Sink.publish]
+        order = {unit.key: at for at, (_, unit) in enumerate(self.units)}  # behind a barrier there are others
         for step in sinks:
             files = [WrittenFile(self.out.full_path(file.path), file.rows, file.size_bytes)
                      for ledger in self.ledgers for name, file in ledger.written() if name == step.name]
             about = render_published(stats, self._about(), dump(self.plan.pipeline))
-            _note(stats, step.stage.publish(sorted(files, key=lambda file: file.path), about))
+            _note(stats, step.stage.publish(sorted(files, key=lambda file: (
+                order.get(file.path.rpartition("/part-")[2][:16], len(order)), file.path)), about))
         if sinks:
             self._save(stats)
 

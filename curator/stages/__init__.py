@@ -10,6 +10,7 @@ from curator.io.media.webdataset import WebDataset
 from curator.io.tables.arrow import Arrow, ToArrow
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
+from curator.io.tables.one_file import ToFile
 from curator.io.tables.parquet import Parquet, ToParquet
 from curator.pipeline.checkpoint import Checkpoint
 from curator.stages.columns import Map, Rename, Select
@@ -28,7 +29,7 @@ from curator.stages.top import Top
 
 STAGES: tuple[type, ...] = (
     Jsonl, Parquet, Csv, Arrow, WebDataset, Files, Hub, Lance, Iceberg,
-    ToJsonl, ToParquet, ToCsv, ToArrow, ToWebDataset, ToFiles, ToHub, ToLance,
+    ToJsonl, ToParquet, ToCsv, ToArrow, ToWebDataset, ToFiles, ToHub, ToLance, ToFile,
     Drop, Route, Merge, Limit, Sample, Select, Rename, Map, Each, Top, Fetch, Checkpoint,
     ScoreBins, Repeat, Mix, Shuffle, Split,
 )

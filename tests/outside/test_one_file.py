@@ -1,0 +1,77 @@
+"""`write("out.parquet")` makes that file, and what belongs to the run lies beside it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from curator import RecipeError, load, read, write
+from curator.results import RunOutput
+
+
+@pytest.fixture
+def many(tmp_path):
+    for n in range(4):
+        more = {"late": n} if n == 2 else {}
+        (tmp_path / f"{n}.jsonl").write_text("".join(json.dumps({"id": f"{n}-{k}", "k": k, **more}) + "\n" for k in range(5)))
+    return read(str(tmp_path / "*.jsonl"), unit_bytes=60) >> {"drop": {"threes": "k = 3"}}
+
+
+KEPT = [f"{n}-{k}" for n in range(4) for k in range(5) if k != 3]
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.jsonl", "out.jsonl.gz", "out.csv", "out.arrow"])
+def test_a_path_that_is_a_file_is_one_file_in_the_order_of_the_input(many, tmp_path, name):
+    made = tmp_path / "made" / name
+    (many >> write(made)).run(workers=0)
+    assert made.is_file()
+    assert {path.name for path in made.parent.iterdir()} == {name, f"{name}.run"}
+    again = read(str(made)).collect(workers=0)
+    assert again["id"].to_pylist() == KEPT
+    assert sorted(map(int, filter(None, again["late"].to_pylist()))) == [2, 2, 2, 2]
+    output = RunOutput.open(str(made) + ".run")
+    assert output.stats["records"]["dropped"] == 4
+    assert f"16 records are in {made}" in json.dumps(output.stats["alarms"])
+
+
+def test_it_is_replaced_when_the_input_has_changed(many, tmp_path):
+    made = tmp_path / "made.parquet"
+    (many >> write(made)).run(workers=0)
+    (tmp_path / "9.jsonl").write_text('{"id": "9-0", "k": 0}\n')
+    result = (many >> write(made)).run(workers=0)
+    assert result.stats["units"]["skipped"]
+    assert pq.read_table(made)["id"].to_pylist() == [*KEPT, "9-0"]
+
+
+def test_no_record_is_an_empty_file(many, tmp_path):
+    for name in ("none.jsonl", "none.parquet", "none.csv", "none.arrow"):
+        (many >> {"drop": {"all": "true"}} >> write(tmp_path / name)).run(workers=0)
+    assert (tmp_path / "none.jsonl").read_text() == ""
+    assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
+
+
+def test_a_failed_run_leaves_the_file_as_it_was(many, tmp_path):
+    made = tmp_path / "made.jsonl"
+    (many >> write(made)).run(workers=0)
+    before = made.read_bytes()
+    broken = many.named("broken", max_failed=0) >> {"map": {"n": "cast(id AS integer)"}} >> write(made)
+    assert not broken.run(workers=0, check=False, replace=True).ok
+    assert made.read_bytes() == before
+
+
+def test_a_recipe_says_it_too(many, tmp_path):
+    pipeline = many >> write(tmp_path / "made.jsonl.gz", select=["id"])
+    load(pipeline.to_yaml()).run(workers=0)
+    with gzip.open(tmp_path / "made.jsonl.gz") as file:
+        assert json.loads(file.readline()) == {"id": "0-0"}
+
+
+def test_a_folder_ends_with_a_slash_and_formats_do_not_contradict(tmp_path):
+    assert write("out.jsonl/").name == "to_jsonl"
+    assert write("out", format="parquet").name == "to_parquet"
+    assert write("out.parquet", format="parquet").name == "to_file"
+    with pytest.raises(RecipeError, match="another format"):
+        write("out.parquet", format="csv")
