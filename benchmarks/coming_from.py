@@ -164,11 +164,11 @@ def compare(texts: dict[str, str], theirs: Path, ours: Path) -> dict[str, Any]:
         examples.setdefault(key, name)
     both = sorted(set(ran[0]) & set(ran[1]))
     columns = (set(ran[0][both[0]]) & set(ran[1][both[0]])) - {"source"} if both else set()
-    other = [name for name in both if any(ran[0][name][column] != ran[1][name][column] for column in columns)]
+    other = Counter(column for name in both for column in columns if ran[0][name][column] != ran[1][name][column])
     kinds = [sorted((row["kind"], *(round(float(v), 6) for k, v in row.items() if k != "kind")) for row in rows(one) if "text" not in row)
              for one in (theirs / "kinds", ours / "kinds")]
     return {"documents": len(texts), "kept_by_peer": len(ran[0]), "kept_by_curator": len(ran[1]), "in_both": len(both),
-            "compared": sorted(columns), "other_values": len(other),
+            "compared": sorted(columns), "other_values": dict(other),
             "groups": {"rows": len(kinds[0]), "same": kinds[0] == kinds[1]}, "same_fate": round(1 - len(apart) / len(texts), 4),
             "differences": [{"peer": a, "curator": b, "cause": c, "records": n, "example": examples[a, b, c]}
                             for (a, b, c), n in classes.most_common()]}
