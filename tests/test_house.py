@@ -188,7 +188,7 @@ LINES = {
     "run": 3755,
     "explore": 1492,
     "results": 2298,
-    "trial": 1348,
+    "trial": 1365,
     "scaffold": 194,
     "cli": 1421,
     ".": 333,
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14165
-    assert sum(LINES.values()) <= 41147
+    assert sum(LINES.values()) <= 41164
 
 
 def test_nothing_names_a_machine():

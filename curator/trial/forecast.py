@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from curator.trial.sample import COUNTED, Sampled, records_in, sampled
 from curator.trial.simulate import Cost, phase_s
 
 RATE_ERROR = 0.15  # relative error of a rate that a short run measures: this machine is never twice the same
+BUSY_ERROR = 0.1  # and for each process more of others that wants a core
 # standard deviation of what a record takes over its mean, as texts, pages and pictures have it
 RECORD_SPREAD = 2.0
 START = 4  # the first sample has so many times fewer records: it tells what starting takes
@@ -40,7 +42,8 @@ class Forecast:
     `start_s`, `start_error`: seconds of all else (imports, first calls, closing files, the report), whatever
     the number of records. `stages`: for each its records in and out, of the whole, and core seconds.
     `outputs`: bytes by folder. `memory`: bytes of all processes of the sample at its highest, Linux only,
-    else 0. `cores`, `gpus`: of the nodes. `limits`: what limits, a sentence for each phase.
+    else 0. `cores`, `gpus`: of the nodes. `others`: processes of others for each core of this machine, beyond
+    one, when the sample began. `limits`: what limits, a sentence for each phase.
     """
 
     records: float
@@ -57,6 +60,7 @@ class Forecast:
     parts: int
     sample_s: float
     memory: int
+    others: float = 0.0
     stages: list[dict[str, Any]] = field(default_factory=list)
     outputs: dict[str, float] = field(default_factory=dict)
     limits: list[str] = field(default_factory=list)
@@ -89,12 +93,12 @@ def forecast(pipeline: Graph, records: int = 500, nodes: Mapping[int, Node] | No
         CuratorError: the pipeline cannot run, or did not come to the end of the sample, or would not come to
             its end on these nodes.
     """
-    here = this_machine()
+    here, others = this_machine(), _others()
     with tempfile.TemporaryDirectory(prefix="curator-forecast-") as folder, Memory() as memory:
         first = _run(pipeline, max(1, records // START), f"{folder}/first")
         second = _run(pipeline, records, f"{folder}/second")
         _without_start(second.stats, first.stats)
-        found = _reckoned(first, second, dict(nodes or {0: here}), memory)
+        found = _reckoned(first, second, dict(nodes or {0: here}), memory, others)
         costs = _costs(first, second)
         starts = [max(0.0, one.seconds - one.seconds_of(costs, {0: here})) for one in (first, second)]
         found.start_s = sum(starts) / 2
@@ -103,11 +107,18 @@ def forecast(pipeline: Graph, records: int = 500, nodes: Mapping[int, Node] | No
         return found
 
 
-def error_of(input_error: float, taken: int, records: float) -> float:
+def _others() -> float:
+    """Processes for each core, beyond one, that worked here in the last minute."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return max(0.0, load / (os.cpu_count() or 1) - 1)
+
+
+def error_of(input_error: float, taken: int, records: float, others: float = 0.0) -> float:
     """Of the seconds of work, relative, one standard deviation: how many records there are, what each takes
-    by a sample of so many of them, and a machine that is never twice the same."""
+    by a sample of so many of them, and a machine that is never twice the same, and has other work."""
     unseen = math.sqrt(max(0.0, 1 - taken / max(1.0, records)))
-    return math.hypot(input_error, unseen * RECORD_SPREAD / math.sqrt(max(1, taken)), RATE_ERROR)
+    return math.hypot(input_error, unseen * RECORD_SPREAD / math.sqrt(max(1, taken)), RATE_ERROR,
+                      BUSY_ERROR * others)
 
 
 def start_error_of(first_s: float, second_s: float) -> float:
@@ -237,7 +248,8 @@ def _costs(first: _Probe, second: _Probe) -> dict[tuple[int, int], Cost]:
     return costs
 
 
-def _reckoned(first: _Probe, second: _Probe, nodes: dict[int, Node], memory: Memory) -> Forecast:
+def _reckoned(first: _Probe, second: _Probe, nodes: dict[int, Node], memory: Memory,
+              others: float) -> Forecast:
     """All but the time."""
     whole, stats, by_name = second.whole, second.stats, second.by_name
     counted = {name: by_name[name].get("extra", {}) for name in whole.bytes_in}
@@ -259,7 +271,8 @@ def _reckoned(first: _Probe, second: _Probe, nodes: dict[int, Node], memory: Mem
         if best is not None and best.rate > 0:
             limits.append(in_words(best, [o.name for o in phase.operators]))
     return Forecast(
-        records=records, error=error_of(input_error, second.taken, records), work_s=0.0, start_s=0.0,
+        records=records, error=error_of(input_error, second.taken, records, others),
+        others=others, work_s=0.0, start_s=0.0,
         start_error=0.0, core_s=core_s, gpu_s=gpu_s,
         cores=sum(n.cpus for n in nodes.values()), gpus=sum(n.gpus for n in nodes.values()),
         sampled_records=second.taken, sampled_parts=sum(map(len, whole.sampled.values())),

@@ -9,6 +9,7 @@ from curator.api.format import count, duration, plural, share, size
 from curator.trial.forecast import Forecast
 
 NAME, FOLDERS_MAX = 30, 6
+BUSY = 1.0  # processes of others for each core, from which on it is said
 
 
 def in_words(found: Forecast, cpu_hour: float = 0.0, gpu_hour: float = 0.0) -> str:
@@ -32,6 +33,9 @@ def _lines(found: Forecast, cpu_hour: float, gpu_hour: float) -> Iterator[str]:
     gpus = f" and {plural(found.gpus, 'GPU')}" if found.gpus else ""
     yield (f"time    {duration(found.seconds)} on {plural(int(found.cores), 'core')}{gpus}; "
            f"nine times in ten {duration(low)} to {duration(high)}")
+    if found.others > BUSY:
+        yield (f"        this machine has other work, {1 + found.others:.0f} processes a core: so the bounds "
+               "are wide")
     gpu_work = f", {found.gpu_s / 3600:,.2f} GPU hours" if found.gpu_s else ""
     yield f"work    {found.core_s / 3600:,.2f} core hours{gpu_work}"
     if cpu_hour or gpu_hour:

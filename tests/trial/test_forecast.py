@@ -101,6 +101,15 @@ def test_a_forecast_in_words_fits_a_terminal(told):
     assert "cost" in text
 
 
+def test_other_work_on_this_machine_widens_the_bounds_and_is_told():
+    calm, busy = error_of(0.0, 10_000, 10_000), error_of(0.0, 10_000, 10_000, others=4.0)
+    assert busy > 2.5 * calm
+    text = in_words(made(error=busy, others=4.0))
+    assert "other work, 5 processes a core" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "other work" not in in_words(made(error=calm))
+
+
 def test_machines_are_paid_for_as_long_as_the_run_takes():
     found = made(work_s=7000, start_s=200)
     assert found.price(0.05, 2.0) == pytest.approx(2 * (64 * 0.05 + 8 * 2.0))
