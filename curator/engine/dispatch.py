@@ -23,7 +23,7 @@ The rules, in their order:
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import ceil
+from math import ceil, inf
 
 from curator.engine.parts import CallState, NodeState, OperatorState, Queue, WorkerState
 from curator.engine.placement import FINISH, OBEY, OVERBOOK, PRESS, holds_exclusive, start_worker
@@ -46,7 +46,7 @@ def dispatch(state: State) -> None:
     """Give out all work that may start now, as actions of the state."""
     for node in state.nodes.values() if state.claims else ():
         node.claimed = False
-    state.claims = 0
+    state.claims, state.wake = 0, inf
     for state.patient in (True, False):
         for operator in state.order:
             _give(state, operator, OBEY)
@@ -189,6 +189,8 @@ def _process_away(state: State, operator: OperatorState, queues: dict[int, Queue
         if not queues:
             break
         queue = max(queues.values(), key=lambda queue: queue.nbytes)
+        if not force and _stays(state, operator, queue, state.patient):
+            break
         if _give_on(state, operator, queue, node, force):
             return True
     return False
@@ -220,7 +222,7 @@ def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> 
             or exclusive) and all(n.cpus_used for n in state.nodes.values()):
         return
     for queue in operator.waiting.values():
-        if force or not _waits_for_more(state, operator, queue):
+        if force or not _stays(state, operator, queue, patient=False):
             wanted = _bytes_wanted(operator, queue, _rows_wanted(state, operator, queue))
             if not _room(state, operator, wanted, state.nodes.get(queue.index)):
                 operator.blocked = True
@@ -256,14 +258,26 @@ def _quick(operator: OperatorState, queue: Queue) -> bool:
 
 def _give_rows(state: State, operator: OperatorState, queue: Queue, worker: WorkerState, force: int) -> bool:
     """A call over the first rows of a queue, if they are enough and there is room for what comes of them."""
-    if not force and (_waits_for_more(state, operator, queue)
-                      or (state.patient and _slight(state, operator, queue))):
+    if not force and _stays(state, operator, queue, state.patient):
         return False
     wanted = _rows_wanted(state, operator, queue)
     if not _room(state, operator, _bytes_wanted(operator, queue, wanted), state.nodes[worker.node]):
         operator.blocked = True
         return False
     state.submit(operator, worker, _cut(state, operator, queue, wanted))
+    return True
+
+
+def _stays(state: State, operator: OperatorState, queue: Queue, patient: bool) -> bool:
+    """These rows wait for more of them: where the driver has many workers to tell what to do, also if a core
+    is free."""
+    many = state.call_s > SLIGHT_S
+    if _waits_for_more(state, operator, queue):
+        return True
+    if not (many or patient) or not _slight(state, operator, queue):
+        return False
+    if many:
+        state.wake = min(state.wake, queue.since + _patience(state))
     return True
 
 
@@ -275,11 +289,15 @@ def _rows_wanted(state: State, operator: OperatorState, queue: Queue) -> int:
     if pace is None:
         return batch or FIRST_ROWS
     gaps_s = GAPS * state.gap_s
-    rows = (CALL_S[0] if gaps_s < CALL_S[0] else gaps_s if gaps_s < CALL_S[1] else CALL_S[1]) / (pace or 1e-9)
+    took_s = CALL_S[0] if gaps_s < CALL_S[0] else gaps_s if gaps_s < CALL_S[1] else CALL_S[1]
+    if took_s < state.call_s:
+        took_s = state.call_s
+    rows = took_s / (pace or 1e-9)
     if not operator.sticky and operator.workers_max > 1:
         share = queue.rows / (operator.most_on.get(queue.index, operator.workers_max) or 1)
+        least = rows / 10 if took_s > 10 * state.call_s else state.call_s / (pace or 1e-9)
         if share < rows:
-            rows = share if share > rows / 10 else rows / 10
+            rows = share if share > least else least
     return max(1, ceil(rows / batch)) * batch if batch else ceil(rows)
 
 
@@ -296,9 +314,14 @@ def _waits_for_more(state: State, operator: OperatorState, queue: Queue) -> bool
 def _slight(state: State, operator: OperatorState, queue: Queue) -> bool:
     """So short a call would cost as much as it does; others may have the core as long as these rows have just
     come."""
-    if operator.exclusive or state.now - queue.since >= PATIENCE_S:
+    slight_s = SLIGHT_S if state.call_s < SLIGHT_S else state.call_s
+    if (operator.exclusive and slight_s == SLIGHT_S) or state.now >= queue.since + _patience(state):
         return False
-    return queue.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < SLIGHT_S
+    return queue.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < slight_s
+
+
+def _patience(state: State) -> float:
+    return PATIENCE_S if state.call_s < PATIENCE_S else state.call_s
 
 
 def _more_may_come(state: State, operator: OperatorState) -> bool:

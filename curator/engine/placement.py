@@ -310,6 +310,7 @@ def allot(state: State, changed: bool = False) -> None:
         new = allocate(demands, {n.number: n.node for n in state.nodes.values()}, current)
     if new is None:
         return
+    state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
     state.refused = new
     if changed or worthwhile(new, demands, current, _remaining_rows(state)):
         state.refused = None
@@ -375,7 +376,6 @@ def _take_up(state: State, new: Allocation) -> None:
     state.act(Report("plan", f"{text}; {in_words(new, names)}",
                      details={"workers": counts, "rate": round(new.rate, 3),
                               "rate_max": round(new.bound, 3)}))
-    state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
     state.slots = {i: workers for i, workers in enumerate(new.workers) if state.operators[i].exclusive
                    and i not in new.sharing}
     wanted: Counter[tuple[int, int]] = Counter()  # devices of slots that nobody has taken yet

@@ -96,6 +96,7 @@ class UnitInfo:
     size_bytes: int = 0
 
 
+PART_S = 0.2  # a source sends what it has at least this often, so that the stages behind it need not wait
 CallKind = Literal["read", "process", "flush"]
 
 
@@ -105,8 +106,8 @@ class Call:
 
     `units`: (unit, attempt) of the rows, or of what is read or flushed. `rows`: of the slices, each row-less
     one counts as one; 1 for a read. `crashes`: deaths that these very rows caused before. `best_effort`: a
-    read that fails now keeps what it read; a flush keeps what failed and nothing else. `infos`: filled in by
-    the runtime, where the worker needs it.
+    read that fails now keeps what it read; a flush keeps what failed and nothing else. `part_s`: a read sends
+    what it has at least this often. `infos`: filled in by the runtime, where the worker needs it.
     """
 
     id: int
@@ -118,12 +119,12 @@ class Call:
     rows: int = 0
     crashes: int = 0
     best_effort: bool = False
+    part_s: float = PART_S
     infos: Mapping[int, UnitInfo] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple:  # of a subclass too: what the scheduler remembers of a call stays with it
         return Call, (self.id, self.operator, self.kind, self.slices, self.units, self.worker, self.rows,
-                      self.crashes,
-                      self.best_effort, self.infos)
+                      self.crashes, self.best_effort, self.part_s, self.infos)
 
 
 CountsByUnit = Mapping[int, Mapping[int, Counts]]  # by unit and step

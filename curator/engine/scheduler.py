@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from math import inf
 from operator import itemgetter
 from typing import Any
 
@@ -42,6 +43,7 @@ from curator.pipeline.plan import Operator, Target
 
 # a share of the records is judged from so many on; when a run has ended it is judged again, by the run
 SHARE_OF = 1000
+TURNS = 100  # in the time of the shortest call
 
 
 def failures_allowed(max_failed: float, records: int) -> float:
@@ -85,6 +87,11 @@ class Scheduler:
     def stopped(self) -> Stop | None:
         """Why the run ends early, if it does."""
         return self.state.stopped
+
+    @property
+    def turn_s(self) -> float:
+        """So long may what happens wait for more of it, to be taken in together."""
+        return self.state.call_s / TURNS
 
     # -- what the loop calls ------------------------------------------------------------------------------
 
@@ -135,6 +142,8 @@ class Scheduler:
             if operator.clocks:
                 call, deadline = next(iter(operator.clocks.items()))
                 yield deadline, partial(self._overdue, operator, call)
+        if self.state.wake < inf:
+            yield self.state.wake, self._wake
         for worker in islice(self.state.stopping.values(), 1):
             yield worker.ends_by, partial(self._does_not_end, worker)
         if self.stopped is None and allots(self.state):
@@ -148,6 +157,9 @@ class Scheduler:
         self._take[WorkerLost](WorkerLost(worker, f"a call took longer than its limit of {limit:g} s",
                                           overdue=True))
         self._check_failed()
+
+    def _wake(self) -> None:
+        self.state.wake = inf  # `dispatch` follows, and gives out what has waited
 
     def _does_not_end(self, worker: WorkerState) -> None:
         name = self.state.operators[worker.operator].plan.name

@@ -40,6 +40,8 @@ from curator.pipeline.plan import Operator, Target
 
 # bytes a node that may wait before one operator, where memory allows; more gains nothing
 QUEUE_BYTES = 192 << 20
+# calls a second that cost the driver less than a third of its time (benchmarks/scale.py)
+CALLS_S = 4000
 ANYWHERE = -1  # the queue for rows of nodes that have no worker of an operator
 # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 CLOSE_S = 30.0
@@ -75,6 +77,7 @@ class State:
         self.act = self.actions.append
         self.now = 0.0  # of the events that are being taken in
         self.patient = False  # rows that make a very short call are left for later
+        self.wake = inf  # when rows that wait for more of them go as they are
         self.claims = 0  # nodes whose free cores are claimed
         self.least_cpus = min((o.cpus for o in self.operators if o.cpus), default=0.0)
         self.working = 0  # workers that work
@@ -85,6 +88,7 @@ class State:
         self.calls: dict[int, CallState] = {}  # every call given to a worker and not ended
         # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
         self.gap_s = 0.0
+        self.call_s = 0.0  # calls are as long at least, or the driver has no time for all nodes
         # GPU slots of exclusive operators that need not share by time
         self.slots: dict[int, tuple[tuple[Place, ...], ...]] = {}
         # of these, how many nobody has taken; below 0, crowded
@@ -117,6 +121,7 @@ class State:
 
     def set_limits(self) -> None:
         nodes = [n.node for n in self.nodes.values()]
+        self.call_s = sum(n.cpus for n in nodes) / CALLS_S
         waiting = max(1, sum(o.plan.kind != "source" for o in self.operators))
         for operator in self.operators:
             operator.limit = min(QUEUE_BYTES * len(nodes), sum(n.budget_bytes for n in nodes) / waiting)

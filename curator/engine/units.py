@@ -7,7 +7,7 @@ from typing import Literal
 
 from curator.engine.events import Commit, Report, Stop
 from curator.engine.parts import COMMITTED, UNREAD, CallState, OperatorState, UnitState, WorkerState
-from curator.engine.protocol import Discard, Flushed
+from curator.engine.protocol import PART_S, Discard, Flushed
 from curator.engine.state import State
 from curator.pipeline.plan import Target
 
@@ -69,6 +69,7 @@ def begin_read(state: State, operator: OperatorState, worker: WorkerState) -> No
     unit = state.units[state.waiting[operator.plan.index].popleft()]
     unit.stage, unit.live = "reading", unit.live + 1
     call = state.new_call(operator, "read", units=((unit.index, unit.attempt),), rows=1,
+                          part_s=max(PART_S, state.call_s),
                           best_effort=unit.blames.get(operator.plan.index, 0) >= 2)
     state.submit(operator, worker, call)
 

@@ -35,6 +35,7 @@ LEDGER_S = 1.0  # finished units are written down this often; a kill costs at mo
 # or of this share of the time so far, so that long runs do not leave a file for each second
 LEDGER_SHARE = 0.01
 TURN_S = 0.2  # the loop turns at least this often
+SHORT_TURN_S = 0.002  # a wait shorter than this gains nothing
 
 
 @dataclass
@@ -205,7 +206,7 @@ class Loop:
 
     def _loop(self, scheduler: Scheduler, runtime: Any, context: RunContext) -> None:
         observer, saved = context.observer, time.monotonic()
-        actions = scheduler.start(saved)
+        turned, actions = saved, scheduler.start(saved)
         observer.see((), actions)
         while True:
             context.lock.check()
@@ -216,10 +217,13 @@ class Loop:
             saved, now = self._save(saved), time.monotonic()
             context.tell(now)
             due = scheduler.deadline()
+            if scheduler.turn_s > SHORT_TURN_S:  # so many workers: what they say is taken in together
+                time.sleep(max(0.0, turned + scheduler.turn_s - now))
             events = runtime.wait(TURN_S if due is None else min(TURN_S, max(0.0, due - now)))
             if context.asked and scheduler.stopped is None:
                 events = [*events, context.asked[0]]
-            actions = scheduler.handle(events, time.monotonic()) if events else []
+            turned = time.monotonic()
+            actions = scheduler.handle(events, turned) if events else []
             if due is not None and time.monotonic() >= due and not scheduler.finished:
                 actions += scheduler.tick(time.monotonic())
             observer.see(events, actions)

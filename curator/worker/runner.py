@@ -57,9 +57,9 @@ from curator.worker.rows import (
 )
 from curator.worker.steps import FULL, WorkingStep
 
-# a source sends what it has this often, so that the stages after it need not wait:
-READ_PARTS_S = (0.01, 0.2)
-READ_PART_SHARE = 0.05  # as often as makes waiting for leave to go on this share of its time
+# a source sends what it has as often as makes waiting for leave to go on this share of its time,
+READ_PART_SHARE = 0.05
+READ_PART_S = 0.01  # and not more often than this
 ABSORBED_S = 1.0  # a reduction that learns says this often how far it is
 
 Once = Callable[[str, Callable[[], None]], None]
@@ -260,7 +260,7 @@ class Runner:
     def _read(self, call: Call) -> Iterator[None]:
         (index, _), = call.units
         unit, step, answer = call.infos[index].unit, self.steps[0], self.answer
-        sent, pause = perf_counter(), READ_PARTS_S[0]
+        sent, pause = perf_counter(), READ_PART_S
         self.read_share = UnitProgress(unit.parts).share
         counts = answer.count(index, 0)
         try:
@@ -283,8 +283,7 @@ class Runner:
                 if answer.nbytes >= CHUNK_BYTES // 4 or began - sent > pause:
                     yield
                     counts, sent = answer.count(index, 0), perf_counter()
-                    pause, began = min(max(READ_PARTS_S[0], (sent - began) / READ_PART_SHARE),
-                                       READ_PARTS_S[1]), sent
+                    pause, began = min(max(READ_PART_S, (sent - began) / READ_PART_SHARE), call.part_s), sent
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
@@ -305,12 +304,12 @@ class Runner:
             if isinstance(self.stage, Reduce):
                 for shard in unit.alone():
                     before = (shard.first - unit.first) / (unit.stop - unit.first)
-                    yield from self._reduce(index, shard, before, 1 / (unit.stop - unit.first))
+                    yield from self._reduce(call, shard, before, 1 / (unit.stop - unit.first))
             elif isinstance(self.stage, FromFailed):
                 yield from self._read_failed(index, unit)
             else:
                 self.read_share = UnitProgress(unit.parts).share
-                yield from self._read_spool(unit)
+                yield from self._read_spool(unit, call.part_s)
         except (StageError, GeneratorExit):
             raise
         except Exception as error:
@@ -319,14 +318,14 @@ class Runner:
             text = f"failed on {unit.label}: {type(error).__name__}: {error}\n{traceback.format_exc()}"
             raise StageError(self.steps[0].name, text) from error
 
-    def _read_spool(self, unit: Unit) -> Iterator[None]:
+    def _read_spool(self, unit: Unit, part_s: float) -> Iterator[None]:
         """Send on what a spool holds. These records were counted when they were spooled."""
         sent = perf_counter()
         for port, files in groupby(unit.parts, key=self.stage.port_of):
             for batch in gathered(self.stage.read(Unit(tuple(files)))):
                 self.answer.collect(0, port, self._stamped(batch))
                 del batch
-                if self.answer.nbytes >= CHUNK_BYTES // 4 or perf_counter() - sent > READ_PARTS_S[1]:
+                if self.answer.nbytes >= CHUNK_BYTES // 4 or perf_counter() - sent > part_s:
                     yield
                     sent = perf_counter()
 
@@ -345,10 +344,11 @@ class Runner:
                 self.answer.collect(0, port, self._stamped(batch))
             yield
 
-    def _reduce(self, index: int, shard: Unit, before: float, share: float) -> Iterator[None]:
+    def _reduce(self, call: Call, shard: Unit, before: float, share: float) -> Iterator[None]:
         """A shard: all rows once to learn from, what is made of that, and all rows again to answer them.
         `before`: the share of the unit that is done, `share`: that this shard is."""
         stage, step, reader, began = self.stage, self.steps[0], self.operator.reader, perf_counter()
+        (index, _), = call.units
         reading, passes = UnitProgress(shard.parts), 0
         self.read_share = lambda: before + share * (passes + reading.share()) / 2
         stage.clear()
@@ -376,7 +376,7 @@ class Runner:
         for batch in gathered(reader.rows(shard), step.size):
             for some in step.cut(self._stamped(batch)):
                 yield from self._push(step, some)
-            if perf_counter() - sent > READ_PARTS_S[1]:
+            if perf_counter() - sent > call.part_s:
                 yield
                 sent = perf_counter()
 

@@ -8,6 +8,7 @@ from curator.api.counts import Counts
 from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import Commit, Release, StartWorker, StopWorker, WorkerLost
 from curator.engine.protocol import Done, Emitted, Failed, Resume
+from curator.engine.state import CALLS_S
 from curator.engine.units import restart
 from curator.pipeline.plan import Target
 from tests.engine.harness import Harness, followed, rows_of
@@ -91,6 +92,26 @@ def test_the_first_calls_are_small_and_later_ones_as_long_as_they_should_be():
     harness.passes(harness.call_of(1), seconds=FIRST_ROWS * 0.01)
     harness.passes(harness.call_of(harness.sink))
     assert harness.call_of(1).rows == 20  # 0.2 s of work
+
+
+def test_on_many_cores_calls_are_longer_so_that_the_driver_can_tell_all_of_them_what_to_do():
+    harness = Harness(make_stage(), cpus=2 * CALLS_S)  # a call of two seconds each, at least
+    call = harness.call_of(SOURCE)
+    assert call.part_s == 2.0
+    harness.tell(Emitted(call.id, harness.output(0, [f"0.{i}" for i in range(FIRST_ROWS)])))
+    harness.all_ready()
+    harness.passes(harness.call_of(1), seconds=FIRST_ROWS * 0.01)
+    harness.tell(Emitted(call.id, harness.output(0, [f"0.{i}" for i in range(FIRST_ROWS, 150)])))
+    assert not harness.calls_of(1), "1.3 seconds of work, and more may come"
+    harness.tell(Emitted(call.id, harness.output(0, [f"0.{i}" for i in range(150, 500)])))
+    assert {call.rows for call in harness.calls_of(1)} == {200}
+    while harness.calls_of(1):
+        harness.passes(harness.call_of(1), seconds=2.0)
+    assert harness.state.operators[1].rows == 84
+    harness.tell(Done(call.id, (), {0: {0: Counts(rows_in=500, out={"out": 500})}}))
+    harness.all_ready()
+    harness.tick(harness.scheduler.deadline())
+    assert harness.call_of(1).rows == 84, "nothing may come any more, or not for long"
 
 
 def test_every_worker_gets_a_share_of_what_is_left():
