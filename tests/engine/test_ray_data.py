@@ -327,41 +327,6 @@ def test_units_that_were_committed_before_the_driver_was_killed_are_not_done_aga
     assert [row["text"] for row in written(out)] == [*(f"text {n}" for n in range(6)), "wait"]
 
 
-LOSES_A_NODE = """
-import sys, threading, time
-from pathlib import Path
-from ray.cluster_utils import Cluster
-from tests.engine.small_stages import JsonFiles, Trouble, lines
-
-folder, out = sys.argv[1:]
-options = {"num_cpus": 1, "object_store_memory": 100 << 20}
-cluster = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
-node = cluster.add_node(**options)
-cluster.wait_for_nodes()
-
-def lose():
-    while len(list(Path(out, "data").glob("*.json"))) < 3:
-        time.sleep(0.02)
-    cluster.remove_node(node, allow_graceful=False)
-
-threading.Thread(target=lose, daemon=True).start()
-(lines(folder) >> Trouble() >> JsonFiles()).named("r", out=out).run(engine="ray-data", ray=cluster.address)
-cluster.shutdown()
-"""
-
-
-@pytest.mark.slow
-def test_a_node_that_goes_takes_no_record_with_it(tmp_path):
-    folder = write_lines(tmp_path / "in", **{f"f{n}": ["sleep"] * 20 for n in range(24)})
-    script, out = tmp_path / "script.py", tmp_path / "out"
-    script.write_text(LOSES_A_NODE)
-    environment = os.environ | {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": "/tmp"}
-    done = subprocess.run([sys.executable, str(script), str(folder), str(out)], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len(written(out)) == len({row["id"] for row in written(out)}) == 480
-    assert json.loads((out / "_run/stats.json").read_text())["records"]["written"] == 480
-
-
 @pytest.mark.slow
 def test_a_row_over_which_actors_die_fails_and_the_others_are_written(cluster, tmp_path):
     folder = write_lines(tmp_path / "in", a=["one", "die", "three", "hang"], b=["four"])
