@@ -170,7 +170,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2073,
     "machine": 433,
-    "io": 5755,
+    "io": 5761,
     "io/tables": 2070,
     "sql": 514,
     "registry": 398,
@@ -179,7 +179,7 @@ LINES = {
     "pipeline": 1116,
     "stages": 2463,
     "engine": 3939,
-    "recipe": 1626,
+    "recipe": 1650,
     "worker": 2205,
     "observe": 2961,
     "testing": 1277,
@@ -190,7 +190,7 @@ LINES = {
     "results": 2298,
     "trial": 1365,
     "scaffold": 194,
-    "cli": 1421,
+    "cli": 1452,
     ".": 333,
 }
 
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14211
-    assert sum(LINES.values()) <= 41210
+    assert sum(LINES.values()) <= 41271
 
 
 def test_nothing_names_a_machine():

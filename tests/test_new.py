@@ -98,3 +98,22 @@ def test_a_new_recipe_like_a_packaged_one_keeps_its_comments(curator, tmp_path):
     load("table.yaml")
     assert "text/common-crawl has no read.path" in curator("new", "recipe", "x", "--read", "a.txt", "--like", "text/common-crawl",
                                                            code=2)
+
+
+@pytest.mark.parametrize(("recipe", "file", "said"), [
+    ("image/quality", "a.jsonl", "read by these packaged recipes: "), ("text/web", "b.mp4", "audio/speech, video/"),
+    ("text/web", "c.xyz", "no packaged recipe reads files that end in .xyz"), ("text/documents", "d.md", "")], ids=lambda value: value[:14])
+def test_who_reads_what_this_recipe_does_not_is_told(tmp_path, recipe, file, said):
+    from curator.recipe.inputs import other_recipes
+
+    (tmp_path / file).write_text("x")
+    assert said in (other_recipes(recipe, str(tmp_path)) or "")
+
+
+def test_a_run_over_files_of_another_kind_says_which_recipes_read_them(curator):
+    Path("papers").mkdir()
+    Path("papers/a.md").write_text("x")
+    said = curator("run", "image/quality", "papers", "--out", "out", code=2)
+    assert "has no .jpg or" in said
+    assert "more endings" in said
+    assert "files that end in .md are read by these packaged recipes: text/" in said

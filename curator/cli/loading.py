@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from curator.api.errors import CuratorError
+from curator.api.errors import CuratorError, InputError
 from curator.io.files.listing import RUN
 
 
@@ -51,6 +52,24 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None, inputs:
     if out is not None:
         overrides["out"] = out
     return load(recipe, overrides)
+
+
+def what_reads(recipe: str, inputs: tuple[str, ...]) -> str | None:
+    """Which recipes read such files, if this is not one of them."""
+    from curator.recipe.inputs import other_recipes
+
+    return other_recipes(recipe, inputs[0]) if inputs else None
+
+
+@contextmanager
+def told_what_reads(recipe: str, inputs: tuple[str, ...]) -> Iterator[None]:
+    """Where an input cannot be read, say which recipes read such files."""
+    try:
+        yield
+    except InputError as error:
+        if said := what_reads(recipe, inputs):
+            error.add_note(said)
+        raise
 
 
 # -- what a shell completes: `curator completion` ------------------------------------------------------------

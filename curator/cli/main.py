@@ -16,7 +16,14 @@ from curator.cli.failures import failures, replay
 from curator.cli.lists import COMMANDS
 from curator.cli.live import END_S, LiveCommand, served
 from curator.cli.live import option as dashboard_option
-from curator.cli.loading import inputs_argument, load_recipe, recipe_options, run_argument
+from curator.cli.loading import (
+    inputs_argument,
+    load_recipe,
+    recipe_options,
+    run_argument,
+    told_what_reads,
+    what_reads,
+)
 from curator.cli.new import new
 from curator.cli.profile import call, profile
 from curator.cli.trace import trace
@@ -121,7 +128,7 @@ def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: st
     if not quiet and pipeline.settings.out is not None:
         for folder in elsewhere(pipeline):
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
-    with served(_shown_folder(pipeline, shard), dashboard) as board:
+    with told_what_reads(recipe, inputs), served(_shown_folder(pipeline, shard), dashboard) as board:
         result = run_and_show(pipeline, quiet=quiet, stages=stages, watch=board and board.feed,
                               workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode, engine=engine,
                               prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
@@ -129,6 +136,8 @@ def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: st
                               metrics_port=metrics_port, shard=shard)
         if board:
             board.end(result.stats, END_S)
+        if not result.ok and not result.records["written"] and (said := what_reads(recipe, inputs)):
+            click.echo(f"curator: {said}", err=True)
     end(result)
 
 
@@ -172,7 +181,9 @@ def plan(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: s
     from curator.run.folder.shards import planned
     from curator.trial.explain import explain
 
-    for line in wrapped(explain(planned(load_recipe(recipe, settings, out, inputs), mode)).splitlines()):
+    with told_what_reads(recipe, inputs):
+        told = explain(planned(load_recipe(recipe, settings, out, inputs), mode))
+    for line in wrapped(told.splitlines()):
         click.echo(line)
 
 
@@ -192,7 +203,8 @@ def preview(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tup
     if inputs and inputs[-1].isdecimal():
         *inputs, number = inputs
         n = click.IntRange(min=1).convert(number, None, None)
-    stages = preview_pipeline(load_recipe(recipe, settings, out, tuple(inputs)), n)
+    with told_what_reads(recipe, tuple(inputs)):
+        stages = preview_pipeline(load_recipe(recipe, settings, out, tuple(inputs)), n)
     show_preview(stages, records_max=n)
     for stage in stages:
         if stage.all_failed:

@@ -19,6 +19,7 @@ from curator.pipeline.formats import TABLES, format_of
 from curator.recipe import recipe_text
 from curator.registry import packs
 
+NAMED = 6  # recipes in a message
 KINDS = 3  # endings of a folder that are asked about
 
 
@@ -40,6 +41,9 @@ def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
     steps = read if isinstance(read, dict) else {read: None}
     name, found = next((key for key in steps if key != "with"), ""), format_of(inputs[0])
     if found not in TABLES or found == name or not (name in TABLES or gives_texts(name)):
+        return by_path
+    # a reader of source code takes .json itself
+    if name not in TABLES and _lists({name: steps[name]}, _ending(inputs[0])):
         return by_path
     given = steps[name] if isinstance(steps[name], dict) and name in TABLES else {}
     others = {key: value for key, value in steps.items() if key != name}
@@ -66,6 +70,18 @@ def who_reads(path: str) -> list[str]:
     return list(found)
 
 
+def other_recipes(recipe: str, path: str) -> str | None:
+    """What to tell somebody whose recipe read nothing at this path: which ones read what lies there. None if
+    it is what this recipe reads."""
+    kinds, found = endings(path), who_reads(path)
+    if not kinds or any(recipe in (name, name.partition("/")[2]) for name in found):
+        return None
+    named = ", ".join(found[:NAMED]) + (", …" if len(found) > NAMED else "")
+    ending = " and ".join(kinds)
+    return (f"files that end in {ending} are read by these packaged recipes: {named}" if found else
+            f"no packaged recipe reads files that end in {ending}: `curator stages` lists the readers")
+
+
 def endings(path: str) -> list[str]:
     """The most frequent endings of the files at a path: `.jsonl.gz`, `.pdf`."""
     try:
@@ -84,9 +100,17 @@ def _takes(read: Any, ending: str) -> bool:
     """Whether a reader of a recipe finds a file of this ending in a folder."""
     if not isinstance(read, dict) or len(read) != 1:
         return False
+    [name] = read
+    if (kind := format_of("x" + ending)) is not None and name == kind:
+        return True
+    if name in TABLES:
+        return kind in TABLES
+    return _lists(read, ending) or (kind in TABLES and gives_texts(name))
+
+
+def _lists(read: Any, ending: str) -> bool:
+    """Whether a reader that is no table's lists files of this ending, by a folder that has one."""
     [(name, given)] = read.items()
-    if (kind := format_of("x" + ending)) is not None or name in TABLES:
-        return name == kind or (name in TABLES and kind in TABLES)
     factory = packs.find_stage(name)
     if not isinstance(given, dict) or "path" not in given or not isinstance(factory, type):
         return False

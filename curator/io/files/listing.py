@@ -30,6 +30,7 @@ BESIDE = (*SIDE_OUTPUTS, CLUSTERS, CARD)  # what is no data
 Files = LocalFiles | RemoteFiles
 
 
+SUFFIXES_SHOWN = 6
 HIDDEN = "._"  # names that begin with one of these do not count
 
 
@@ -56,7 +57,7 @@ def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...],
     if pattern[-1] == "**" and suffixes:
         found = [file for file in found if file.name.lower().endswith(suffixes)]
     if not found:
-        of_kind = f" that ends in {' or '.join(suffixes)}" if pattern[-1] == "**" and suffixes else ""
+        of_kind = f" that ends in {_some(suffixes)}" if pattern[-1] == "**" and suffixes else ""
         raise InputError(f"{given} matches no file{of_kind}{_nearby(files, path)}")
     return found
 
@@ -78,8 +79,13 @@ def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...],
                          "not count)")
     kinds = Counter(sorted(map(_ending, names)))
     there = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
-    raise InputError(f"the folder {given} has no {' or '.join(suffixes)} file: there are {there}. "
+    raise InputError(f"the folder {given} has no {_some(suffixes)} file: there are {there}. "
                      "Name the files with a glob if they are what you want")
+
+
+def _some(suffixes: tuple[str, ...]) -> str:
+    more = len(suffixes) - SUFFIXES_SHOWN
+    return " or ".join(suffixes[:SUFFIXES_SHOWN]) + (f" (or of {more} more endings)" if more > 0 else "")
 
 
 def _ending(name: str) -> str:
