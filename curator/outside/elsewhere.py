@@ -45,7 +45,7 @@ class StageMap:
         if library == "ray":
             # a class, so that the stages are set up once an actor
             return data.map_batches(StageMap, fn_constructor_args=self.stages, batch_format="pyarrow",
-                                    fn_constructor_kwargs={"keep": self.keep}, concurrency=(1, None))
+                                    fn_constructor_kwargs={"keep": self.keep})
         is_pandas = library == "pandas"
         table = pa.Table.from_pandas(data, preserve_index=False) if is_pandas else as_table(data)
         added = [name for name in ("id", "source") if name not in table.column_names]
