@@ -77,7 +77,7 @@ def test_it_is_listed(stranger):
     assert "geo.tile" in listed
     assert "The square of the map that a record lies in" in listed
     about = " ".join(stranger.call("curator", "stages", "geo.tile").split())
-    for said in ("zoom int 8 digits of the key", "latitude str 'latitude' column, in degrees", "adds tile (string)"):
+    for said in ("zoom: int = 8 digits of the key", "latitude: str = 'latitude' column, in degrees", "adds tile (string)"):
         assert said in about
     assert "geo/even" in stranger.call("curator", "recipes")
 
