@@ -90,12 +90,12 @@ def run_and_crash(run, number):
     os._exit(0)
 
 
-def crashes(run):
-    """Run until it ends by itself, dying at the 1st, 2nd, … change of the disk; gives how often it died.
+def crashes(run, every=1):
+    """Run until it ends by itself, dying at the 1st, 2nd, … change of the disk, or at each `every`th; gives at how many.
 
     Each try dies a little later than the one before, so that every change is a place of death at least once.
     """
-    for number in itertools.count():
+    for number in itertools.count(0, every):
         child = multiprocessing.get_context("fork").Process(target=run_and_crash, args=(run, number))
         child.start()
         child.join(60)

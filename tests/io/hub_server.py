@@ -92,6 +92,7 @@ class HubServer:
 class _Handler(BaseHTTPRequestHandler):
     hub: HubServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer of two pieces takes 40 ms
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
