@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -229,3 +232,32 @@ def test_a_push_without_a_token_or_a_name_is_told_before_the_run(server, tmp_pat
         push(tmp_path / "in", tmp_path / "out")
     with pytest.raises(ValueError, match="repo must be owner/name, got 'name'"):
         push(tmp_path / "in", tmp_path / "out", "name")
+
+
+@pytest.mark.slow
+def test_killed_while_it_reads_and_while_it_pushes_the_dataset_is_whole_in_the_end(server, tmp_path):
+    server.put("o/big", {f"data/train-{k:05}-of-00006.parquet": parquet(*texts(f"{k} ", 3000), group=500) for k in range(6)})
+    (tmp_path / "r.yaml").write_text("name: killed\nread: {hub: {path: o/big, unit_bytes: 4000}}\nsteps:\n"
+                                     "  - map: {lot: 'md5(text)'}\nwrite: {hub: {repo: me/killed}}\nout: out/\n")
+
+    def start() -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, "-m", "curator", "run", "r.yaml", "--workers", "2"], cwd=tmp_path,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    for seen in (lambda: len(list(tmp_path.glob("out/data/*.parquet"))) > 3, lambda: server.asked("PUT /lfs")):
+        process, end = start(), time.monotonic() + 120
+        while not seen() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        assert process.poll() is None, process.communicate()[0]
+        process.kill()
+        process.communicate()
+    process = start()
+    told = process.communicate(timeout=200)[0]
+    assert process.returncode == 0, told
+    assert "to hf://datasets/me/killed as default/train, in 1 commit" in " ".join(told.split())
+    found = read("hf://datasets/me/killed").collect(workers=0)
+    assert sorted(found["text"].to_pylist()) == sorted(text for k in range(6) for text in texts(f"{k} ", 3000))
+    puts = server.asked("PUT /lfs")
+    assert len(puts) == len(set(puts))
+    for file in tmp_path.glob("out/**/*"):
+        assert not file.is_file() or server.token.encode() not in file.read_bytes(), file
