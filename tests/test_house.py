@@ -168,10 +168,10 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2073,
+    "api": 2080,
     "machine": 433,
-    "io": 5761,
-    "io/tables": 2070,
+    "io": 5782,
+    "io/tables": 2092,
     "sql": 514,
     "registry": 398,
     "models": 1174,
@@ -179,13 +179,13 @@ LINES = {
     "pipeline": 1116,
     "stages": 2463,
     "engine": 3939,
-    "recipe": 1650,
+    "recipe": 1651,
     "worker": 2205,
     "observe": 2961,
     "testing": 1277,
     "runtime": 1119,
     "runtime/raydata": 854,
-    "run": 3759,
+    "run": 3770,
     "explore": 1492,
     "results": 2298,
     "trial": 1365,
@@ -207,8 +207,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14211
-    assert sum(LINES.values()) <= 41271
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14229
+    assert sum(LINES.values()) <= 41333
 
 
 def test_nothing_names_a_machine():

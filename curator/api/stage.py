@@ -468,6 +468,13 @@ class Sink(Stage):
         `part-<unit>-<output>-<phase>-<run>-<attempt>`."""
         raise TypeError(f"{type(self).__name__} has no open method")
 
+    def may_publish(self) -> None:
+        """Called on the driver before a run begins.
+
+        Raises:
+            InputError: `publish` would replace what no run made.
+        """
+
     def publish(self, files: Sequence[WrittenFile], about: str) -> str:
         """Show others what a run has written: called on the driver when it has ended well, and again when it
         is run again. `about`: the run as Markdown, with funnel and recipe. Gives what to tell the user."""

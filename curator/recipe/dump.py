@@ -20,7 +20,8 @@ from curator.recipe.parameters import REQUIRED, parameters
 from curator.registry import packs
 
 HIDDEN = "***"
-_WORDS = "secret|key|token|password|passwd|credential|signature|connection_string"
+_WORDS = "secret|key|token|password|passwd|credential|signature|connection[-_]string|authorization"
+_OPTIONS = ("storage_options", "lance_options")
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+:[^/@\s]+@")
 _SECRET_IN_URL = re.compile(rf"([?&][^=&\s]*(?:{_WORDS}|sig)[^=&\s]*=)[^&\s]+", re.IGNORECASE)
@@ -159,7 +160,7 @@ def plain(value: Any, key: str = "") -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
     if isinstance(value, Mapping):
-        is_options = key == "storage_options"
+        is_options = key in _OPTIONS
         return {str(name): HIDDEN if is_options and inner is not None and _SECRET.search(str(name))
                 else plain(inner, key if is_options else name) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

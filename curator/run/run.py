@@ -121,7 +121,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     if replay is not None:
         plan = planned(pipeline, mode, out, None, replay.stages(plan.out))
     units = list_units(plan)
-    check_free(plan.out)
+    check_free(plan)
     if part is not None:
         plan = part.plan(whole)
     with contextlib.ExitStack() as stack:
@@ -374,8 +374,15 @@ class _Run:
             files = [WrittenFile(self.out.full_path(file.path), file.rows, file.size_bytes)
                      for ledger in self.ledgers for name, file in ledger.written() if name == step.name]
             about = render_published(stats, self._about(), dump(self.plan.pipeline))
-            _note(stats, step.stage.publish(sorted(files, key=lambda file: (
-                order.get(file.path.rpartition("/part-")[2][:16], len(order)), file.path)), about))
+            files.sort(key=lambda file: (
+                order.get(file.path.rpartition("/part-")[2][:16], len(order)), file.path))
+            self.context.lock.confirm()
+            try:
+                _note(stats, step.stage.publish(files, about))
+            except CuratorError as error:
+                _note(stats, f"{step.name} has published nothing, or not all: {error}")
+                self._save(stats)
+                raise
         if sinks:
             self._save(stats)
 

@@ -251,6 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
             value = item["value"]
             if item["key"] == "header":
                 summary = value["summary"]
+                if value.get("parentCommit", found[0]) != found[0]:
+                    return self._say({"error": "A commit has happened since."}, 412)
             elif item["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             elif item["key"] == "lfsFile":

@@ -15,6 +15,7 @@ import pytest
 from curator import read, write
 from curator.api.errors import InputError, RecipeError
 from curator.io.hub.contents import config_of, head_of, matching, splits_by_card, splits_by_name
+from curator.io.hub.push import Push
 from curator.io.hub.source import Hub
 from tests.io.hub_server import HubServer
 
@@ -117,6 +118,13 @@ def test_configurations_of_the_card_and_converted_files(server, read_all):
     server.put("o/pictures", {"default/train/0000.parquet": parquet("cat")}, branch="refs/convert/parquet")
     found = read_all(Hub(path="o/pictures"))
     assert [(row["text"], row["split"]) for row in found.good] == [("cat", "train")]
+
+
+def test_splits_in_several_formats_are_not_passed_over(server, read_all):
+    server.put("o/mixed", {"train/a.csv": b"text\na\n", "train/b.csv": b"text\nb\n", "test/c.jsonl": b'{"text": "c"}\n'})
+    with pytest.raises(InputError, match=r"several formats: train in csv, and test not\. Read them one after another, by split="):
+        Hub(path="o/mixed").units()
+    assert read_all(Hub(path="o/mixed", split="test")).column("text") == ["c"]
 
 
 def test_private_datasets_and_troubles(server, read_all, monkeypatch):
@@ -222,6 +230,33 @@ def test_what_others_put_there_stays(server, tmp_path):
     assert files["README.md"].decode().endswith("---\n# My words\n")
     with pytest.raises(InputError, match=r"default/test/ has 1 file that no push put there, such as default/test/own.parquet. Name"):
         push(tmp_path / "in", tmp_path / "out2", "me/mine", split="test")
+
+
+def test_what_others_commit_while_a_push_uploads_stays(server, tmp_path, monkeypatch):
+    write_texts(tmp_path / "in", a=["one"])
+    uploaded, meanwhile = Push._uploaded, [{"README.md": b"---\npretty_name: Mine\n---\nmy words"}]
+
+    def while_others_commit(self, api, wanted):
+        if meanwhile:
+            server.put("me/both", meanwhile.pop())
+        return uploaded(self, api, wanted)
+
+    monkeypatch.setattr(Push, "_uploaded", while_others_commit)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    push(tmp_path / "in", tmp_path / "out", "me/both")
+    card = server.files("me/both")["README.md"].decode()
+    assert "my words" in card
+    assert head_of(card)["pretty_name"] == "Mine"
+    assert head_of(card)["configs"]
+
+
+def test_a_push_that_is_refused_is_an_error_and_stands_in_the_run(server, tmp_path):
+    write_texts(tmp_path / "in", a=["one"])
+    server.put("me/theirs", {"default/train/x.parquet": parquet("theirs")})
+    with pytest.raises(InputError, match=r"that no push put there, such as default/train/x\.parquet"):
+        push(tmp_path / "in", tmp_path / "out", "me/theirs")
+    said = json.loads((tmp_path / "out/_run/stats.json").read_text())["alarms"]
+    assert "to_hub has published nothing, or not all: cannot push to hf://datasets/me/theirs" in said[-1]["text"]
 
 
 def test_a_push_without_a_token_or_a_name_is_told_before_the_run(server, tmp_path, monkeypatch):

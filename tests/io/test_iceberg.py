@@ -82,6 +82,19 @@ def first_file(table) -> str:
     return min(str(task.file.file_path) for task in table.scan().plan_files())
 
 
+def test_workers_know_of_the_place_what_the_catalog_knows(table, options, read_all, monkeypatch):
+    from pyiceberg.table import StaticTable
+    from pyiceberg.utils.config import Config
+
+    for name, value in {**options, "s3__endpoint": "https://s3.example.org"}.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper()}", value)
+    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+    told, opened = [], StaticTable.from_metadata
+    monkeypatch.setattr(StaticTable, "from_metadata", lambda url, properties: told.append(properties) or opened(url, properties))
+    assert len(read_all(web(None)).good) == 300
+    assert {properties["s3.endpoint"] for properties in told} == {"https://s3.example.org"}
+
+
 def test_what_is_not_there_is_told(table, options):
     for made, said in ((web(options, path="texts.none"), "cannot read the Iceberg table texts.none.*does not exist"),
                        (web(options, revision=7), "has no snapshot 7; the last ones are"),

@@ -67,3 +67,11 @@ def test_a_run_makes_a_version_and_another_when_something_changed(tmp_path):
     assert sorted(lance.dataset(out).to_table()["n"].to_pylist()) == [1, 2, 2.5]
     assert lance.dataset(out, version=1).count_rows() == 2
     assert sorted(read(out).collect(workers=0)["text"].to_pylist()) == ["one", "three", "two"]
+
+
+def test_a_dataset_that_no_run_made_is_left_alone(dataset, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    made = read(str(tmp_path / "a.jsonl")) >> write(str(tmp_path / "out"), format="lance", dataset=str(tmp_path / "a.lance"))
+    with pytest.raises(InputError, match=r"a\.lance is a Lance dataset whose version 1 no run made"):
+        made.run(workers=0)
+    assert lance.dataset(str(tmp_path / "a.lance")).version == 1

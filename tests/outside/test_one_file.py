@@ -8,7 +8,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from curator import RecipeError, load, read, write
+from curator import InputError, RecipeError, load, read, write
 from curator.results import RunOutput
 
 
@@ -60,6 +60,35 @@ def test_a_failed_run_leaves_the_file_as_it_was(many, tmp_path):
     broken = many.named("broken", max_failed=0) >> {"map": {"n": "cast(id AS integer)"}} >> write(made)
     assert not broken.run(workers=0, check=False, replace=True).ok
     assert made.read_bytes() == before
+
+
+def test_a_file_that_no_run_made_is_left_alone(many, tmp_path):
+    """The input itself, above all."""
+    (tmp_path / "theirs.csv").write_text("precious")
+    before = (tmp_path / "1.jsonl").read_bytes()
+    for name in ("theirs.csv", "1.jsonl"):
+        with pytest.raises(InputError, match=rf"{name} is there, and the run with .*{name}.run/data did not make it as it is now"):
+            (many >> write(tmp_path / name)).run(workers=0)
+    assert ((tmp_path / "theirs.csv").read_text(), (tmp_path / "1.jsonl").read_bytes()) == ("precious", before)
+    made = tmp_path / "made.jsonl"
+    (many >> write(made)).run(workers=0)
+    made.write_text("changed by hand\n")
+    with pytest.raises(InputError, match="did not make it as it is now"):
+        (many >> write(made)).run(workers=0)
+
+
+def test_a_run_that_was_killed_when_its_file_appeared_knows_it(many, tmp_path, monkeypatch):
+    made = tmp_path / "made.jsonl.gz"
+    with monkeypatch.context() as patch:
+        patch.setattr("curator.io.tables.one_file.list_files", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            (many >> write(made)).run(workers=0)
+    assert made.exists()
+    assert (many >> write(made)).run(workers=0).ok
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_recipe_says_it_too(many, tmp_path):

@@ -5,6 +5,8 @@ import pytest
 from curator.api.resources import Resources
 from curator.api.stage import stage
 from curator.front import Pipeline, from_source, load
+from curator.io.lake.iceberg import Iceberg
+from curator.io.lake.lance import ToLance
 from curator.pipeline.graph import End, Node
 from curator.recipe import dump
 from tests.recipe.recipe_stages import (
@@ -119,6 +121,9 @@ def test_secrets_are_not_written():
     text = dump(pipeline)
     assert not any(secret in text for secret in ("AK", "s3cr3t", "pw@", "hunter2", "abc", "token: t"))
     assert text.count("***") == 7
+    lance = ToLance(path="o", dataset="x.lance", lance_options={"azure_storage_sas_key": "abc"})
+    catalog = {"adls.connection-string": "abc", "header.Authorization": "abc", "uri": "postgresql://u:abc@h/db"}
+    assert "abc" not in dump(from_source(Iceberg(path="a.b", storage_options=catalog)) >> lance)
     loaded = load(text)
     assert loaded.sinks[0].stage.fingerprint() == pipeline.sinks[0].stage.fingerprint()
 

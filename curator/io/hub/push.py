@@ -81,13 +81,14 @@ class Push:
         api.create_repo(self.repo, repo_type="dataset", private=self.private, exist_ok=True)
         if self.revision is not None:
             api.create_branch(self.repo, branch=self.revision, repo_type="dataset", exist_ok=True)
-        there = self._there(api)
+        head = str(api.repo_info(self.repo, repo_type="dataset", revision=self.revision).sha)
+        there = self._there(api, head)
         wanted = {f"{self.folder}/{file.path.rpartition('/')[2]}": file for file in files}
-        owned = set(json.loads(self._content(api, self.listed) or '{"files": []}')["files"])
+        owned = set(json.loads(self._content(api, self.listed, head) or '{"files": []}')["files"])
         self._check_strangers(there, owned)
         missing = [path for path, file in wanted.items() if there.get(path) != file.size_bytes]
         old = sorted((owned & there.keys()) - wanted.keys())
-        before = self._content(api, "README.md")
+        before = self._content(api, "README.md", head)
         card = merged(before, self.repo, self.config, split, about)
         if not missing and not old and card.head == card.former:
             return f"{self.url} has all {plural(len(files), 'file')} of {self.folder} already."
@@ -101,30 +102,31 @@ class Push:
                 more += [CommitOperationAdd("README.md", card.text.encode())]
                 more += [CommitOperationDelete(path) for path in old]
             said = f"{self.folder}: {plural(len(files), 'file')}, commit {number} of {len(parts)}"
-            api.create_commit(self.repo, [*part, *more], repo_type="dataset", revision=self.revision,
-                              commit_message=said)
+            # refused if somebody has committed since we looked: then it is tried again from what is there
+            head = api.create_commit(self.repo, [*part, *more], repo_type="dataset", revision=self.revision,
+                                     commit_message=said, parent_commit=head).oid
         sent = size(sum(wanted[path].size_bytes for path in missing))
         removed = f"; removed {len(old)} of an earlier push" if old else ""
         return (f"Pushed {plural(len(missing), 'file')} ({sent}) to {self.url} as {self.folder}, in "
                 f"{plural(len(parts), 'commit')}{removed}.")
 
-    def _there(self, api: Any) -> dict[str, int]:
+    def _there(self, api: Any, revision: str) -> dict[str, int]:
         """The files of the split, each with its size."""
         from huggingface_hub.errors import EntryNotFoundError
 
         try:
             found = list(api.list_repo_tree(self.repo, self.folder, recursive=True, repo_type="dataset",
-                                            revision=self.revision))
+                                            revision=revision))
         except EntryNotFoundError:
             return {}
         return {entry.path: entry.size for entry in found if hasattr(entry, "size")}
 
-    def _content(self, api: Any, path: str) -> str | None:
+    def _content(self, api: Any, path: str, revision: str) -> str | None:
         from huggingface_hub.errors import EntryNotFoundError
 
         with tempfile.TemporaryDirectory(prefix="curator-push-") as folder:
             try:
-                return Path(api.hf_hub_download(self.repo, path, repo_type="dataset", revision=self.revision,
+                return Path(api.hf_hub_download(self.repo, path, repo_type="dataset", revision=revision,
                                                 local_dir=folder)).read_text("utf-8")
             except EntryNotFoundError:
                 return None

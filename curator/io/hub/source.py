@@ -110,6 +110,11 @@ class Hub(Source):
         kinds = {reader: [uri for uri in by_uri if uri.lower().endswith(reader.suffixes)]
                  for reader in READERS}
         kind = max(kinds, key=lambda reader: len(kinds[reader]))
+        read = {by_uri[uri] for uri in kinds[kind]}
+        if other := [split for split in wanted if split not in read]:
+            raise InputError(f"{folder.uri} has splits in several formats: {', '.join(sorted(read))} in "
+                             f"{kind.name}, and {', '.join(other)} not. Read them one after another, by "
+                             "split=")
         self._split_of, self._only = (by_uri if len(wanted) > 1 else {}), wanted[0]
         reader = kind(path=kinds[kind], select=self.select, id_column=self.id_column,
                       storage_options=self.storage_options, unit_bytes=self.unit_bytes)

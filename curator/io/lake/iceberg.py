@@ -37,7 +37,7 @@ class Iceberg(LakeSource):
     name = "iceberg"
     _metadata: ClassVar[str] = ""  # where what is pinned is described; an instance's own goes to the workers
     _snapshot: ClassVar[int | None] = None
-    _tasks: ClassVar[dict[str, Any] | None] = None  # by the URL of the data file
+    _pinned: ClassVar[tuple[Any, dict[str, Any]] | None] = None  # table, and tasks by URL
 
     def pin(self) -> tuple[pa.Schema, list[FileInfo]]:
         table = self._table()
@@ -48,7 +48,7 @@ class Iceberg(LakeSource):
         self._metadata, self._snapshot = table.metadata_location, snapshot and snapshot.snapshot_id
         check_named("select", self.select or (), [field.name for field in table.schema().fields], self.path)
         schema = _schema(self._scan(table))
-        self._tasks = None
+        self._pinned = None
         if snapshot is None:
             return schema, []
         files = []
@@ -63,13 +63,14 @@ class Iceberg(LakeSource):
         from pyiceberg.io.pyarrow import ArrowScan
         from pyiceberg.table import StaticTable
 
-        table = StaticTable.from_metadata(self._metadata, self.storage_options or {})
-        if self._tasks is None:
-            self._tasks = self._planned(table)
+        if self._pinned is None:  # what the catalog knows of the files' place is asked for where it is needed
+            table = StaticTable.from_metadata(self._metadata, self._table().io.properties)
+            self._pinned = table, self._planned(table)
+        table, tasks = self._pinned
         schema = _schema(self._scan(table))
         scan = ArrowScan(table.metadata, table.io, self._scan(table).projection(), AlwaysTrue())
         done = 0
-        for batch in scan.to_record_batches([self._tasks[part.uri]]):
+        for batch in scan.to_record_batches([tasks[part.uri]]):
             places = np.arange(done, done + batch.num_rows)
             yield pa.Table.from_batches([batch]).cast(schema), places
             done += batch.num_rows
@@ -78,10 +79,10 @@ class Iceberg(LakeSource):
         return part.uri
 
     def close(self) -> None:
-        self._tasks = None
+        self._pinned = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_tasks"}
+        return {name: value for name, value in self.__dict__.items() if name != "_pinned"}
 
     def _scan(self, table: Any) -> Any:
         names = [field.name for field in table.schema().fields]

@@ -92,7 +92,8 @@ class ToLance(ToParquet):
     """Write Parquet files, and make a version of a Lance dataset of them when the run has ended well.
 
     The version replaces the one before, in one commit; earlier ones stay until Lance cleans them up. A run
-    that changed nothing makes no version. It is made by the process of the run, some batches at a time.
+    that changed nothing makes no version. It is made by the process of the run, some batches at a time. A
+    dataset whose newest version no run made is left alone: the run stops before it begins.
 
     `dataset`: its folder or URL, made if it is not there. `lance_options`: `storage_options` as Lance names
     them. The rest as for `parquet`. Needs `curator-core[lance]`.
@@ -114,15 +115,27 @@ class ToLance(ToParquet):
         except InputError as error:
             raise RecipeError(str(error)) from error
 
+    def may_publish(self) -> None:
+        before = self._before()
+        if before is not None and _MADE_OF not in (before.schema.metadata or {}):
+            raise InputError(f"{self.dataset} is a Lance dataset whose version {before.version} no run made: "
+                             "write another dataset, or move it away")
+
+    def _before(self) -> Any:
+        """The dataset as it is; None if there is none."""
+        place = self.dataset if "://" in self.dataset else abspath(self.dataset)
+        try:
+            return _lance().dataset(place, storage_options=self.lance_options)
+        except ValueError:
+            return None
+        except (OSError, RuntimeError) as error:
+            raise InputError(f"cannot read the Lance dataset {self.dataset}: {_first(error)}") from error
+
     def publish(self, files: Sequence[WrittenFile], about: str) -> str:
         names = [[file.path.rpartition("/")[2], file.size_bytes] for file in files]
         digest = hashlib.blake2b(json.dumps(names).encode(), digest_size=16).hexdigest().encode()
         place = self.dataset if "://" in self.dataset else abspath(self.dataset)
-        lance = _lance()
-        try:
-            before = lance.dataset(place, storage_options=self.lance_options)
-        except ValueError:  # there is none
-            before = None
+        before = self._before()
         if before is not None and (before.schema.metadata or {}).get(_MADE_OF) == digest:
             return f"{self.dataset} has all of it already, as version {before.version}."
         if not files:
@@ -131,7 +144,7 @@ class ToLance(ToParquet):
         reader = pa.RecordBatchReader.from_batches(schema.with_metadata({_MADE_OF: digest}),
                                                    self._batches(files, schema))
         try:
-            made = lance.write_dataset(reader, place, mode="create" if before is None else "overwrite",
+            made = _lance().write_dataset(reader, place, mode="create" if before is None else "overwrite",
                                        storage_options=self.lance_options)
         except (ValueError, OSError, RuntimeError) as error:
             raise InputError(f"cannot write the Lance dataset {self.dataset}: {_first(error)}. The run is "

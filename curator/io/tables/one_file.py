@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
-from curator.api.errors import RecipeError
+from curator.api.errors import InputError, RecipeError
 from curator.api.stage import WrittenFile, setting
-from curator.io.files.folder import Folder, open_input
+from curator.io.files.folder import Folder, list_files, open_input
 from curator.io.sink import FileSink, TextSink
 from curator.io.tables.arrow import ToArrow
 from curator.io.tables.csv import ToCsv
@@ -21,6 +22,7 @@ ENDINGS: dict[str, type[FileSink]] = {".parquet": ToParquet, ".jsonl": ToJsonl, 
                                       ".arrow": ToArrow}
 PACKED = ("gz", "zst")  # a text as a whole
 BESIDE = ".run"  # after the file's name: the folder of the run
+MADE = "_made.json"  # among the parts: how large the file is that a run made; null while one makes it
 ROWS = 4096  # that are copied at a time
 
 
@@ -31,7 +33,8 @@ class ToFile(ToParquet):
     The run works in a folder beside it, `FILE.run`, as it would anywhere: parts, what was dropped, report and
     ledger lie there, and a run that stopped goes on. When it has ended well the parts are copied into the
     file, in the order of the input as far as stages keep it, by one process; the file appears whole, instead
-    of the one before. The parts stay: all in all the rows are on disk twice.
+    of the one before. A file that no run made, or that was changed since, is left alone: the run stops before
+    it begins. The parts stay: all in all the rows are on disk twice.
 
     `file`: its path or URL. `path`: another folder for the run.
     """
@@ -49,12 +52,27 @@ class ToFile(ToParquet):
         self.path = self.file + BESIDE if self.path is None else self.path
         super().__post_init__()
 
-    def publish(self, files: Sequence[WrittenFile], about: str) -> str:
+    def may_publish(self) -> None:
+        folder, name = self._place()
+        if not folder.exists(name):
+            return
+        parts = Folder.open(str(self.path), self.storage_options)
+        made = json.loads(parts.read(MADE))["size_bytes"] if parts.exists(MADE) else 0
+        there = sum(file.size_bytes for file in list_files(self.file, self.storage_options, hidden=""))
+        if made is not None and there not in (0, made):
+            raise InputError(f"{self.file} is there, and the run with its parts in {parts.uri} did not make "
+                             "it as it is now: move it away, or write another file")
+
+    def _place(self) -> tuple[Folder, str]:
         base, _, name = self.file.rpartition("/")
-        folder = Folder.open(base or ("/" if self.file.startswith("/") else "."), self.storage_options)
+        base = base or ("/" if self.file.startswith("/") else ".")
+        return Folder.open(base, self.storage_options), name
+
+    def publish(self, files: Sequence[WrittenFile], about: str) -> str:
+        folder, name = self._place()
         kind, packed = kind_of(self.file) or (ToParquet, None)
         packing = {"compression": packed or "none"} if issubclass(kind, TextSink) else {}
-        sink = kind(path=base or ".", **packing)
+        sink = kind(path=folder.uri, **packing)
         parts = [file.path for file in files]
         schema = pa.unify_schemas([self._schema(part) for part in parts] or [pa.schema([])],
                                   promote_options="permissive")
@@ -70,7 +88,11 @@ class ToFile(ToParquet):
         except BaseException:
             output.abort()
             raise
+        made = Folder.open(str(self.path), self.storage_options)
+        made.write(MADE, json.dumps({"size_bytes": None}).encode())
         output.close()
+        (there,) = list_files(self.file, self.storage_options, hidden="")
+        made.write(MADE, json.dumps({"size_bytes": there.size_bytes}).encode())
         return f"{sum(file.rows for file in files)} records are in {self.file}"
 
     def _schema(self, part: str) -> pa.Schema:

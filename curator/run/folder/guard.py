@@ -53,12 +53,13 @@ def list_units(plan: Plan) -> list[tuple[int, Unit]]:
     return units
 
 
-def check_free(out: Folder) -> None:
-    """The folder is a run's, or nothing is in the way of one.
+def check_free(plan: Plan) -> None:
+    """The folder is a run's, or nothing is in the way of one, nor of what its sinks publish.
 
     Raises:
         CuratorError: something else lies where this run would write.
     """
+    out = plan.out
     there = [name for name in OURS if name != RUN and out.exists(name)]
     if any(not name.startswith(STARTED) for name in out.sub(RUN).names(recursive=True)):
         there.append(RUN)
@@ -67,6 +68,9 @@ def check_free(out: Folder) -> None:
         raise CuratorError(f"{out.uri} has {', '.join(there)}, and no run of this version made it: a run "
                            "would write there too. "
                            "Write to another folder, or move away what is there")
+    for step in plan.steps:
+        if isinstance(step.stage, Sink):
+            step.stage.may_publish()
 
 
 def check(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
