@@ -7,11 +7,11 @@ import html
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 CORPUS = Path(__file__).resolve().parent.parent / "examples" / "corpus.py"
-ARCHIVE_PAGES = 1000  # of an archive
+PARTS = 8  # files of each kind; every eighth document in turn, so that they are alike
 # What stands around the text of a page; with it a page has some 20 kB, as pages of the web have tens of them.
 MENU = "".join(f'<li class="menu-item item-{n}"><a href="/section/{n}.html" title="section {n}">Section {n}</a></li>' for n in range(80))
 SCRIPT = "<script>" + "window.queue=window.queue||[];window.queue.push(['page',1]);" * 80 + "</script>"
@@ -25,22 +25,37 @@ def documents(path: Path) -> Path:
     return path
 
 
+def records(corpus: Path) -> list[dict[str, str]]:
+    with corpus.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def pieces(folder: Path, corpus: Path) -> Path:
+    """The corpus as several files of JSON Lines in a folder, unless it is there."""
+    if folder.exists():
+        return folder
+    folder.mkdir(parents=True)
+    lines = corpus.read_text(encoding="utf-8").splitlines(keepends=True)
+    for part in range(PARTS):
+        (folder / f"{part:04d}.jsonl").write_text("".join(lines[part::PARTS]), encoding="utf-8")
+    return folder
+
+
 def archives(folder: Path, corpus: Path) -> Path:
     """Its texts as pages, in archives of the form that Common Crawl has, in a folder, unless it is there."""
     if folder.exists():
         return folder
     folder.mkdir(parents=True)
-    with corpus.open(encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    for at in range(0, len(records), ARCHIVE_PAGES):
-        with (folder / f"{at // ARCHIVE_PAGES:04d}.warc.gz").open("wb") as file:
-            file.writelines(_responses(records[at:at + ARCHIVE_PAGES], at))
+    every = list(enumerate(records(corpus)))
+    for part in range(PARTS):
+        with (folder / f"{part:04d}.warc.gz").open("wb") as file:
+            file.writelines(_responses(every[part::PARTS]))
     return folder
 
 
-def _responses(records: Sequence[dict[str, str]], first: int) -> Iterator[bytes]:
+def _responses(numbered: Iterable[tuple[int, dict[str, str]]]) -> Iterator[bytes]:
     """Each answer a member of the gzip file."""
-    for number, record in enumerate(records, first):
+    for number, record in numbered:
         paragraphs = "".join(f"<p>{html.escape(part)}</p>\n" for part in record["text"].split("\n\n"))
         page = (f"<!doctype html><html><head><title>{html.escape(record['id'])}</title>{SCRIPT}</head><body><nav><ul>{MENU}</ul></nav>"
                 f"<main><article><h1>{html.escape(record['id'])}</h1>{paragraphs}</article></main>"

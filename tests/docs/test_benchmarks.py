@@ -53,3 +53,17 @@ def test_what_is_left_out_is_said_with_its_reason(every):
     words = every.command(runs["audio"], False, given, Path("place"))
     assert words[1:] == [str(FOLDER / "audio.py"), "--recordings", "said"]
     assert every.command(runs["audio"], False, {}, Path("place"))[2:] == []
+
+
+def test_a_quarter_of_the_files_has_all_kinds_and_a_corpus_costs_its_items(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    import cost
+
+    (tmp_path / "all").mkdir()
+    for number in range(16):
+        (tmp_path / "all" / f"{number:02}.{number % 4}").touch()
+    assert {path.suffix for path in cost.part_of(tmp_path / "all", tmp_path / "quarter").iterdir()} == {".0", ".1", ".2", ".3"}
+    assert len(list((tmp_path / "quarter").iterdir())) == 4
+    row = {"core_s": 0.0036, "scale": 1e9, "bytes_in": 2000, "bytes_out": 500, "bytes_beside": 500}
+    assert cost.at_scale(row, 0.04) == pytest.approx({"core_hours": 1000, "nodes_for_a_day": 1000 / 24 / 64, "price": 40,
+                                                      "tb_in": 2, "tb_out": 1})
