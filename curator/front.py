@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from curator.api.errors import CuratorError, RunStopped
+from curator.api.errors import CuratorError, InputError
 from curator.api.stage import Source, Stage
 from curator.pipeline import graph
 
@@ -72,7 +72,7 @@ class Pipeline(graph.Graph):
         with _shown(options, progress):
             result = run(self, **options) if self.sinks else count(self, **options)
         if check and not result.ok:
-            raise RunStopped("\n".join(map(str, (result.stats["message"], *result.first_errors[:1]))))
+            raise result.error
         return result
 
     def collect(self, **options: Unpack[RunOptions]) -> pa.Table:
@@ -85,8 +85,6 @@ class Pipeline(graph.Graph):
 
         with _shown(options):
             return collect(self, **options)
-
-    to_arrow = collect
 
     def to_pandas(self, **options: Unpack[RunOptions]) -> pandas.DataFrame:
         """Run it, and give what it makes as a data frame; it has no sink."""
@@ -212,6 +210,8 @@ def read(source: Any, format: str | None = None, **options: Any) -> Pipeline:
     if isinstance(source, Source):
         return from_source(source)
     paths = source if isinstance(source, (list, tuple)) else [source]
+    if not paths:
+        raise InputError("an empty list cannot be read: give paths, or dicts, one a record")
     if not all(isinstance(path, (str, PathLike)) for path in paths):
         from curator.outside.memory import from_memory
 

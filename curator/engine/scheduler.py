@@ -53,6 +53,11 @@ def failures_allowed(max_failed: float, records: int) -> float:
     return max(max_failed * records, float(records > 1)) if share else max_failed
 
 
+def too_many_failed(failed: int, records: int, max_failed: float) -> str:
+    """That more of these records failed than may, in words."""
+    return f"{failed} of {records} records failed, more than max_failed = {max_failed:g} allows"
+
+
 class Scheduler:
     """Decides everything that happens in a run.
 
@@ -306,8 +311,7 @@ class Scheduler:
     def _check_failed(self) -> None:
         state = self.state
         if state.failed > failures_allowed(self.max_failed, max(state.read, SHARE_OF)):
-            allowed = f"more than max_failed = {self.max_failed:g} allows"
-            state.end_run(Stop("max_failed", f"{state.failed} of {state.read} records failed, {allowed}"))
+            state.end_run(Stop("max_failed", too_many_failed(state.failed, state.read, self.max_failed)))
 
 
 def refitted(operator: OperatorState, change: Refitted) -> Report:

@@ -73,8 +73,10 @@ class Records:
             if thread.is_alive():
                 cursor.interrupt()
                 thread.join(STOP_S)
+            with self._lock:
+                if not found:
+                    self._stuck.add(cursor)
             if not found:
-                self._stuck.add(cursor)
                 raise CuratorError(f"stopped waiting after {seconds:g} s: one call of a function in the "
                                    "condition takes longer than that, and cannot be ended; it goes on beside "
                                    "what is asked next")
@@ -93,6 +95,8 @@ class Records:
                                       "a source), or ask for less"))
         except duckdb.Error as error:
             found.append(CuratorError(first_lines(error)))
+        except Exception as error:  # Python does not hold all values: an interval of a million years
+            found.append(CuratorError(f"the answer cannot be shown: {error}"))
         finally:
             with self._lock:
                 self._running.discard(cursor)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import UNIT, Batch
-from curator.api.errors import CuratorError, FirstError, RecipeError, RunStopped
+from curator.api.errors import CuratorError, FirstError, RunStopped
 from curator.api.stage import Context, Contract, Outputs, Sink, Unit, setting
 from curator.engine.protocol import Call, Failed, Ref, Slice
-from curator.engine.scheduler import SHARE_OF, failures_allowed
+from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.io.files.folder import Folder
+from curator.outside.collect import with_sink
 from curator.pipeline.graph import Graph
 from curator.pipeline.plan import Plan, make_plan
 from curator.run.folder.guard import list_units
@@ -46,11 +47,8 @@ class ByUnit:
     """
 
     def __init__(self, pipeline: Graph, columns: list[str] | None = None) -> None:
-        if pipeline.sinks:
-            raise RecipeError("this pipeline writes to a sink: run() it, and read what it wrote")
         self.limit = pipeline.settings.max_failed
-        kept = replace(pipeline.settings, discard=("dropped", "duplicate"), out=None)
-        plan = make_plan(replace(pipeline.then(ToHere(columns=columns)), settings=kept), out="nowhere")
+        plan = make_plan(with_sink(pipeline, ToHere(columns=columns)), out="nowhere")
         _check(plan)
         self.operators = plan.phases[0].operators
         self.units = list_units(plan)
@@ -76,8 +74,8 @@ class ByUnit:
                 self.read += len(batch)
                 yield from self._on(operator, 0, port, batch)
             if self.failed > failures_allowed(self.limit, max(self.read, SHARE_OF)):
-                raise RunStopped(f"{self.failed} of {self.read} records failed, more than max_failed = "
-                                 f"{self.limit:g} allows\n{self.first or ''}".rstrip())
+                why = too_many_failed(self.failed, self.read, self.limit)
+                raise RunStopped(f"{why}\n{self.first or ''}".rstrip())
 
     def close(self) -> None:
         """End the stages. They are set up again when more is wanted."""

@@ -9,7 +9,7 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from curator.api.errors import RecipeError, RunStopped
+from curator.api.errors import RecipeError
 from curator.api.stage import Sink, Source
 from curator.io.tables.parquet import ToParquet
 from curator.outside.options import RunOptions
@@ -34,33 +34,41 @@ def collect(pipeline: Graph, **options: Unpack[RunOptions]) -> pa.Table:
     """
     with tempfile.TemporaryDirectory(prefix="curator-collect-") as folder:
         result = run_into(pipeline, ToParquet(), folder, options)
+        if not result.ok:
+            raise result.error
         return _table(result, pipeline)
 
 
 def count(pipeline: Graph, **options: Unpack[RunOptions]) -> Result:
-    """Run a pipeline that has no sink for its counts: nothing of what it makes is kept, but the result.
-
-    Raises:
-        RecipeError, RunStopped: as `collect`.
-    """
+    """Run a pipeline that has no sink for its counts: nothing of what it makes is kept, but the result."""
     with tempfile.TemporaryDirectory(prefix="curator-count-") as folder:
-        return run_into(pipeline, ToParquet(), folder, options)
+        return replace(run_into(pipeline, ToParquet(), folder, options), out="")
 
 
 def run_into(pipeline: Graph, sink: Sink, folder: str, options: RunOptions) -> Result:
-    """Run a pipeline that has no sink into this one, and keep nothing beside it.
+    """Run a pipeline that has no sink into this one, in a folder that goes when it is done.
 
     Raises:
-        RecipeError, RunStopped: as `collect`.
+        RecipeError: it has a sink, or `out` is said.
     """
+    if options.get("out") is not None:
+        raise RecipeError("out is the folder of what a run keeps, and without a sink it keeps nothing: end "
+                          "the pipeline with a sink, for example >> write(\"out/\"), or do not give out")
+    result = run(with_sink(pipeline, sink), **{**options, "out": folder})
+    message = re.sub(rf"; they are in {re.escape(folder)}\S*", "", result.stats["message"])
+    return replace(result, stats=result.stats | {"message": message})
+
+
+def with_sink(pipeline: Graph, sink: Sink) -> Graph:
+    """A pipeline that has no sink with this one, and nothing that is kept beside it."""
+    refuse_sinks(pipeline)
+    kept = replace(pipeline.settings, discard=("dropped", "duplicate"), out=None)
+    return replace(pipeline.then(sink), settings=kept)
+
+
+def refuse_sinks(pipeline: Graph) -> None:
     if pipeline.sinks:
         raise RecipeError("this pipeline writes to a sink: run() it, and read what it wrote")
-    kept = replace(pipeline.settings, discard=("dropped", "duplicate"), out=None)
-    result = run(replace(pipeline.then(sink), settings=kept), out=folder, **options)
-    if not result.ok:
-        message = re.sub(rf"; they are in {re.escape(folder)}\S*", "", result.stats["message"])
-        raise RunStopped("\n".join(map(str, (message, *result.first_errors[:1]))))
-    return result
 
 
 def _table(result: Result, pipeline: Graph) -> pa.Table:

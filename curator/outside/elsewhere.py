@@ -27,7 +27,12 @@ class StageMap:
     """
 
     def __init__(self, *stages: Stage, keep: bool = False) -> None:
+        if not stages:
+            raise CuratorError("as_map() wants stages, such as Drop({\"short\": \"length(text) < 10\"})")
         for stage in stages:
+            if not isinstance(stage, Stage):
+                raise CuratorError(f"{stage!r:.80} is not a stage, as Drop(…) is; a plain function becomes "
+                                   "one with @curator.stage")
             if isinstance(stage, (Source, Sink, Reduce, Stateful, Composite)):
                 does = ("reads" if isinstance(stage, Source) else "writes" if isinstance(stage, Sink)
                         else "is made of others" if isinstance(stage, Composite) else "has to see all rows")

@@ -61,8 +61,9 @@ def as_table(data: Any) -> pa.Table:
     if isinstance(data, Mapping):
         return pa.table(dict(data))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        if not all(isinstance(row, Mapping) for row in data):
-            raise InputError(f"a list of {type(next(iter(data))).__name__} cannot be read: give dicts, one a "
+        other = next((row for row in data if not isinstance(row, Mapping)), None)
+        if other is not None:
+            raise InputError(f"a list with a {type(other).__name__} in it cannot be read: give dicts, one a "
                              "record, or paths")
         return pa.Table.from_pylist([dict(row) for row in data])
     if hasattr(data, "with_format") and hasattr(data, "features"):  # datasets.Dataset

@@ -21,10 +21,10 @@ from typing import Any, cast
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.errors import RecipeError
+from curator.api.errors import CuratorError
 from curator.api.stage import Sink, Writer, WrittenFile, setting
 from curator.io.sink import own
-from curator.outside.collect import columns_of, run_into
+from curator.outside.collect import columns_of, refuse_sinks, run_into
 from curator.outside.options import RunOptions
 from curator.pipeline.graph import Graph
 from curator.results.places import UNIT
@@ -41,11 +41,8 @@ class ToLoop(Sink):
     """Write pieces for a loop into the folder `pieces`, of which at most about `ahead_bytes` lie there."""
 
     path: str | None = setting(default=None)
-    storage_options: RunOptions | None = setting(default=None)
     pieces: str = setting()
     ahead_bytes: int = setting()
-
-    name = "to_loop"
 
     def open(self, name: str) -> Writer:
         return _Pieces(Path(self.pieces), name, self.ahead_bytes)
@@ -98,8 +95,10 @@ def _stop(folder: Path) -> Path:
 
 def batches(pipeline: Graph, rows: int | None, options: RunOptions) -> Iterator[pa.Table]:
     """Run a pipeline that has no sink, and give what it makes as tables; see `Pipeline.batches`."""
-    if pipeline.sinks:
-        raise RecipeError("this pipeline writes to a sink: run() it, and read what it wrote")
+    refuse_sinks(pipeline)
+    if options.get("ray") or options.get("engine", "curator") != "curator":
+        raise CuratorError("a loop gets what workers of this machine make: leave out ray and engine, or "
+                           "run() the pipeline with a sink, and read what it wrote")
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be 1 or more, got {rows}")
     return _batches(pipeline, rows, options)
@@ -128,7 +127,7 @@ class _Working:
         self.pieces.mkdir()
         self.watch: Callable[[Mapping[str, Any]], None] | None = options.get("watch")
         sink = ToLoop(pieces=str(self.pieces), ahead_bytes=AHEAD_BYTES)
-        work = (pipeline, sink, str(self.folder / "run"), {**options, "watch": self._watch})
+        work = (pipeline, sink, str(self.folder / "run"), {**options, "ray": False, "watch": self._watch})
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._work, args=work, name="curator loop", daemon=True)
@@ -137,7 +136,8 @@ class _Working:
 
     def _work(self, *work: Any) -> None:
         try:
-            run_into(*work)
+            result = run_into(*work)
+            self.error = None if result.ok else result.error
         except BaseException as error:
             self.error = error
         finally:

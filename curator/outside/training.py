@@ -69,10 +69,10 @@ class PipelineDataset(IterableDataset):
         now = self._begin()
         for key, what in (("digest", "the pipeline or its input has"), ("shuffle", "shuffle or seed has"),
                           ("shard", "the number of ranks or workers has")):
-            if state[key] != now[key]:
+            if state.get(key) != now[key]:
                 raise CuratorError(f"this state is of another dataset: {what} changed since, from "
-                                   f"{state[key]} to {now[key]}. Begin anew, or load it where all is as it "
-                                   "was")
+                                   f"{state.get(key)} to {now[key]}. Begin anew, or load it where all is as "
+                                   "it was")
         self._resumed, self._now = dict(state), None
         self.set_epoch(state["epoch"])
 

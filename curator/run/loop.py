@@ -44,19 +44,19 @@ class RunContext:
     the run's folder; the fork server and every worker hold its descriptor open. `modules`: what workers of
     all phases import.
 
-    `ray`: the address of a Ray cluster to work on, with `cores` of it at most. `make_loop`: what works
-    through a phase instead of `Loop`. `tell`: called with the time
-    whenever the loop has turned, and with None when a phase has ended.
+    `make_loop`: makes what works through a phase. `ray`: the address of a Ray cluster to work on, with
+    `cores` of it at most. `tell`: called with the time whenever the loop has turned, and with None when a
+    phase has ended.
     """
 
     machine: Node
     observer: Observer
+    make_loop: Callable[..., Loop]
     inline: bool = False
     lock: Lock = field(default_factory=Lock)
     modules: Sequence[str] = ()
     ray: str | None = None
     cores: int | None = None
-    make_loop: Callable[..., Loop] | None = None
     tell: Callable[[float | None], None] = lambda now: None
     asked: list[Stop] = field(default_factory=list)  # the user wants the run to stop
     processes: Processes | None = None  # of this machine, from the first phase on

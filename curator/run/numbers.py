@@ -17,7 +17,7 @@ from curator.api.stage import Sink, Source
 from curator.engine.balance.allocation import Allocation, in_words
 from curator.engine.events import Stop
 from curator.engine.placement import allocation_of
-from curator.engine.scheduler import failures_allowed
+from curator.engine.scheduler import failures_allowed, too_many_failed
 from curator.engine.snapshot import snapshot_of
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS
@@ -183,9 +183,7 @@ class Numbers:
         failed = sum(s["failed"] for s in stats["stages"])
         if failed > failures_allowed(limit, records["in"]):
             stats["status"], stats["stopped_by"] = "failed", "max_failed"
-            stats["message"] = (f"{failed} of {records['in']} records failed, more than max_failed = "
-                                f"{limit:g} allows"
-                                f"{self._where_failed(stats)}")
+            stats["message"] = too_many_failed(failed, records["in"], limit) + self._where_failed(stats)
 
     def _where_failed(self, stats: dict[str, Any]) -> str:
         """Where most records failed, and where they are, in words."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from curator.api.stage import Stateful
 from curator.engine.events import Report, Stop
-from curator.engine.scheduler import SHARE_OF, failures_allowed
+from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.engine.state import State
 from curator.pipeline.plan import Plan
 from curator.run.loop import TURN_S, Loop, RunContext
@@ -64,9 +64,8 @@ class RayDataLoop(Loop):
                 stop = found if isinstance(found, Stop) else self._take(found, context)
                 self.stopped = self.stopped or stop
             if self.failed > failures_allowed(max_failed, max(self.read, SHARE_OF)):
-                self.stopped = self.stopped or Stop(
-                    "max_failed", f"{self.failed} of {self.read} records failed, more than max_failed = "
-                                  f"{max_failed:g} allows")
+                why = too_many_failed(self.failed, self.read, max_failed)
+                self.stopped = self.stopped or Stop("max_failed", why)
             if context.asked:
                 self.stopped = self.stopped or context.asked[0]
             if self.stopped is not None and ended == float("inf"):

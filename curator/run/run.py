@@ -21,12 +21,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from curator.api.errors import CuratorError, FirstError
+from curator.api.errors import CuratorError, FirstError, RunStopped
 from curator.api.format import listing, plural, short_path, size
 from curator.api.resources import Node
 from curator.api.stage import Sink, Source, Unit, WrittenFile
 from curator.engine.events import Stop
-from curator.engine.scheduler import SHARE_OF, failures_allowed
+from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.engine.snapshot import snapshot_of
 from curator.io.files.folder import FileInfo
 from curator.io.files.listing import CARD
@@ -59,14 +59,14 @@ STATS_SHARE = 0.01  # or so seldom that each costs no more than this share of th
 @dataclass(frozen=True)
 class Result:
     """How a run ended. `stats` is what `stats.json` holds; `ok` says that every record was dealt with, within
-    `max_failed`."""
+    `max_failed`. `out`: the folder of the run; "" of a run for its counts, which keeps none."""
 
     stats: dict[str, Any]
     out: str
 
     def __repr__(self) -> str:
         ended = ", ".join(f"{n} {end}" for end, n in self.records.items() if n)
-        return f"<run {self.stats['status']}: {ended}; in {self.out}>"
+        return f"<run {self.stats['status']}: {ended}{self.out and f'; in {self.out}'}>"
 
     def show(self) -> None:
         """Print the funnel."""
@@ -86,6 +86,11 @@ class Result:
     def first_errors(self) -> list[FirstError]:
         """The first error of each stage, the one that matters most first."""
         return [FirstError(**error) for error in self.stats["first_errors"]]
+
+    @property
+    def error(self) -> RunStopped:
+        """What to raise of a run that did not end well."""
+        return RunStopped("\n".join(map(str, (self.stats["message"], *self.first_errors[:1]))))
 
 
 def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, ray: str | bool | None = None,
@@ -150,10 +155,9 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         observer = stack.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
         # A filesystem in memory belongs to one process: no other worker would see it.
         inline = workers == 0 or _in_memory(plan)
-        context = RunContext(this_machine() if inline else machine, observer, inline, lock,
+        context = RunContext(this_machine() if inline else machine, observer, make_loop, inline, lock,
                              modules_of(o for phase in plan.phases for o in phase.operators),
-                             None if inline else _ray_address(ray, engine), workers,
-                             make_loop)
+                             None if inline else _ray_address(ray, engine), workers)
         stack.callback(context.close)
         about = {name: manifest[name] for name in ("began", "command", "versions", "machine")}
         if part is not None:
@@ -273,8 +277,7 @@ class _Run:
         while len(self.loops) < len(self.plan.phases):
             phase = self.plan.phases[len(self.loops)]
             units = later_units(self.plan, phase, self.ledgers) if phase.number else self.units
-            make_loop = self.context.make_loop or Loop
-            loop = make_loop(phase, self.ledgers[phase.number], units, self.out, self.replay)
+            loop = self.context.make_loop(phase, self.ledgers[phase.number], units, self.out, self.replay)
             if loop.todo and phase.number and (lost := self._lost_files(phase)):
                 first = min(lost)
                 self.ledgers[first].lose(lost[first])
@@ -302,8 +305,7 @@ class _Run:
         stopped = loop.go(self.context, before, failures_allowed(limit, max(before[0], SHARE_OF)))
         if stopped and stopped.kind == "max_failed":
             failed = self.numbers.read_and_failed()[1]
-            return replace(stopped, message=f"{failed} of {before[0]} records failed, more than max_failed = "
-                                            f"{limit:g} allows")
+            return replace(stopped, message=too_many_failed(failed, before[0], limit))
         return stopped
 
     def _spooled(self, name: str) -> list[FileInfo]:

@@ -13,14 +13,13 @@ from curator.api.counts import Counts
 from curator.api.errors import CuratorError
 from curator.api.resources import Node
 from curator.engine.events import Action, Event, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
-from curator.engine.parts import CallState
+from curator.engine.parts import CHUNK_BYTES, CallState
 from curator.engine.protocol import Done, Emitted, Flushed, Output, Ref, Resume
 from curator.engine.scheduler import Scheduler
 from curator.pipeline.plan import Operator
 
 WORK_S = 2_000.0  # seconds of work that are simulated whole; what a longer phase takes follows from two such
 CORE_S = 10.0  # or so many for each core there is: most of it must not be the start
-PART_S, PART_BYTES = 0.2, 8 << 20  # a source sends what it has read so far so often
 UNITS = 64  # of so many and more a shorter phase has fewer; of less, smaller ones
 END_S = 0.01  # a worker takes this long to end
 
@@ -160,7 +159,7 @@ class _Cluster:
             return
         unit = call.units[0][0]
         left = self.units[unit][1]
-        most = max(1, int(min(PART_S / max(row_s, 1e-9), PART_BYTES / max(1.0, self.row_bytes))))
+        most = max(1, int(min(call.part_s / max(row_s, 1e-9), CHUNK_BYTES / 4 / max(1.0, self.row_bytes))))
         while left > most:
             left -= most
             yield most * row_s, Emitted(call.id, self._outputs(call, unit, most), _counted({unit: most}))

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator import CuratorError, InputError, RecipeError, as_map, packs, read, stage, write
+from curator.api.errors import RunStopped
 from curator.outside.memory import as_table, from_memory
 from curator.stages import Drop, Map, Top
 
@@ -56,6 +57,21 @@ def test_a_pipeline_over_rows_in_memory_gives_a_table_and_its_ids_are_the_same_a
 def test_a_pipeline_without_a_sink_is_run_for_its_counts():
     result = (read(ROWS) >> Drop(conditions={"few": "words < 10"})).run(workers=0)
     assert (result.records["in"], result.records["written"], result.records["dropped"]) == (30, 20, 10)
+    assert result.out == ""  # its folder is gone
+
+
+def test_counts_of_a_run_that_did_not_end_well_are_given_to_who_asks_for_them():
+    @stage(needs={"text"})
+    def broken(batch):
+        raise ValueError("none will do")
+
+    pipeline = (read(ROWS) >> broken).named("strict", max_failed=0)
+    result = pipeline.run(workers=0, check=False)
+    assert not result.ok
+    assert result.records["failed"]
+    with pytest.raises(RunStopped, match="none will do") as caught:
+        pipeline.run(workers=0)
+    assert "curator-count" not in str(caught.value)
 
 
 def test_rows_that_are_all_dropped_give_an_empty_table_with_their_columns():
@@ -86,15 +102,18 @@ def test_a_step_in_python_is_checked_as_one_of_a_recipe():
         read(ROWS) >> {"drop": {"few": object()}}
     with pytest.raises(RecipeError, match="sink"):
         (read(ROWS) >> write("out")).collect()
+    with pytest.raises(RecipeError, match="keeps nothing"):
+        read(ROWS).collect(out="out")
 
 
-@pytest.mark.parametrize("data", [[1, 2], 7, object()])
+@pytest.mark.parametrize("data", [[], [1, 2], [{"text": "one"}, 2], 7, object()])
 def test_what_has_no_rows_is_refused(data):
     with pytest.raises(InputError, match="cannot be read"):
         read(data)
 
 
 @given(st.lists(st.fixed_dictionaries({"n": st.integers(-2**40, 2**40) | st.none(), "t": st.text(max_size=5)}), min_size=1, max_size=20))
+@settings(max_examples=25)
 def test_every_row_comes_back_as_it_was(rows):
     source = from_memory(rows)
     found = [row for unit in source.units() for batch in source.read(unit) for row in batch.rows.select(["n", "t"]).to_pylist()]
@@ -149,6 +168,9 @@ def test_what_is_dropped_can_be_kept_beside():
 def test_a_stage_that_has_to_see_all_rows_is_refused():
     with pytest.raises(CuratorError, match="collect"):
         as_map(Top(by="words", n=3))
+    for wrong in ((), ("text.signals",), (read(ROWS),)):
+        with pytest.raises(CuratorError, match="stage"):
+            as_map(*wrong)
 
 
 @pytest.mark.parametrize("make", [list, pa.Table.from_pylist, pa.RecordBatch.from_pylist, pandas_of, polars_of, datasets_of, columns_of])

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator import Batch, RecipeError, Source, read, stage, write
+from curator import Batch, CuratorError, RecipeError, Source, read, stage, write
 from curator.api.errors import RunStopped
 from curator.api.stage import SourceRange, Unit
 from curator.front import from_source
@@ -146,3 +146,5 @@ def test_attempts_of_a_unit_together_give_its_rows_once(ids, data):
 def test_a_pipeline_with_a_sink_has_nothing_for_a_loop():
     with pytest.raises(RecipeError, match="writes to a sink"):
         iter(read([{"text": "one"}]) >> write("out"))
+    with pytest.raises(CuratorError, match="this machine"):
+        read([{"text": "one"}]).batches(ray=True)

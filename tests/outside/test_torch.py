@@ -78,6 +78,8 @@ def test_a_state_of_something_else_is_refused(many):
                         ((many >> {"map": {"more": "row + 1"}}).to_torch(rank=0, world_size=2), "pipeline")):
         with pytest.raises(CuratorError, match=what):
             other.load_state_dict(state)
+    with pytest.raises(CuratorError, match="another dataset"):
+        other.load_state_dict({})
 
 
 def test_columns_are_chosen_and_lists_of_numbers_are_arrays(many):
