@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/demo.done
 	@test -s demo/corpus.jsonl || $(BIN)/python examples/corpus.py demo/corpus.jsonl
-	$(BIN)/curator run text/documents --set read='{jsonl: {path: demo/corpus.jsonl}}' --out demo/out
+	$(BIN)/curator run text/documents demo/corpus.jsonl --out demo/out
 
 # Tests run in JOBS processes: one more than two cores, since some wait. Those of a file share one of them, and what they make for
 # all of the file; the files come in their order, those that need Ray first.
@@ -68,7 +68,7 @@ dist: $(BIN)/python
 	dist/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt twine dist/*.whl
 	dist/venv/bin/python -m twine check --strict dist/*.whl
 	mkdir dist/demo && dist/venv/bin/python examples/corpus.py dist/demo/corpus.jsonl
-	cd dist/demo && ../venv/bin/curator run text/documents --set read='{jsonl: {path: corpus.jsonl}}' --out out
+	cd dist/demo && ../venv/bin/curator run text/documents corpus.jsonl --out out
 	dist/venv/bin/curator --version
 	$(PYTHON) examples/first.py dist/
 

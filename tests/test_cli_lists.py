@@ -207,11 +207,11 @@ def test_rule_sets_are_listed_and_shown(curator):
 
 def test_doctor_says_that_all_is_well_and_what_is_not(curator, tmp_path):
     output = words(curator("doctor", code=1))
-    assert "text d-text 1.0 faulty 2 stages, 2 recipes, 1 rule sets" in output
+    assert "text d-text 1.0 faulty 2 stages, 2 recipes, 1 rule set" in output
     assert "recipe text/broken: " in output
     (tmp_path / "fake_lists_text" / "recipes" / "broken.yaml").unlink()
     output = words(curator("doctor"))
-    assert "text d-text 1.0 ok 2 stages, 1 recipes, 1 rule sets" in output
+    assert "text d-text 1.0 ok 2 stages, 1 recipe, 1 rule set" in output
     for said in ("Python 3.", "cores", "memory", "free", "pyarrow", "GPUs"):
         assert said in output
 

@@ -189,8 +189,8 @@ LINES = {
     "explore": 1496,
     "results": 2298,
     "trial": 1364,
-    "scaffold": 194,
-    "cli": 1452,
+    "scaffold": 197,
+    "cli": 1458,
     ".": 333,
 }
 
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14232
-    assert sum(LINES.values()) <= 41339
+    assert sum(LINES.values()) <= 41348
 
 
 def test_nothing_names_a_machine():

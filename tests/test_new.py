@@ -1,6 +1,7 @@
 """`curator new`: what it writes runs and passes the kit as it is, and nothing is overwritten."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -66,10 +67,13 @@ def test_nothing_is_overwritten(curator, tmp_path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["first.jsonl", "mine", "notes.txt"]
 
 
-def test_a_new_recipe_runs(curator):
-    curator("new", "recipe", "first")
-    assert "# What is read: text (string)" in Path("first.yaml").read_text()
-    records = load("first.yaml").run(workers=0).records
+@pytest.mark.parametrize("name", ["first", "2024 no. 1", "null"])
+def test_a_new_recipe_runs(curator, name):
+    assert f"curator run {shlex.quote(name + '.yaml')}" in curator("new", "recipe", name)
+    assert "# What is read: text (string)" in Path(f"{name}.yaml").read_text()
+    pipeline = load(f"{name}.yaml")
+    assert pipeline.name == name
+    records = pipeline.run(workers=0).records
     assert records["written"] + records["duplicate"] == 3
     assert records["dropped"] == 1
 

@@ -25,13 +25,13 @@ MOVES = 12
 
 
 @click.command(short_help="Show what differs between two runs, and why.")
-@click.argument("one", metavar="OUT1", shell_complete=complete_runs)
-@click.argument("two", metavar="OUT2", shell_complete=complete_runs)
+@click.argument("one", metavar="RUN1", shell_complete=complete_runs)
+@click.argument("two", metavar="RUN2", shell_complete=complete_runs)
 @click.option("--all", "everything", is_flag=True, help="All that differs, and ten examples of each.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def compare(one: str, two: str, everything: bool, as_json: bool) -> None:
-    """Show what differs between the runs in OUT1 and OUT2: recipe, code, input, funnel, scores and records;
-    at the end, in one sentence, whether they have the same records.
+    """Show what differs between the runs in the folders RUN1 and RUN2: recipe, code, input, funnel, scores
+    and records; at the end, in one sentence, whether they have the same records.
     """
     from curator.results.look.compare import compare as ask
     from curator.results.output import RunOutput

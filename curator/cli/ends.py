@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from curator.observe.report.terminal import PLAIN_WIDTH
+
 if TYPE_CHECKING:
     from curator.run.run import Result
 
-WIDTH, WIDTH_MAX = 80, 120
+WIDTH_MAX = 120
 # as shells have it: 128 and the number of the signal; anything else gives 2
 EXITS = {"interrupted": 130, "terminated": 143}
 
@@ -46,7 +48,7 @@ def run_and_show(pipeline: Any, *, quiet: bool = False, stages: bool = False,
 def wrapped(lines: Iterable[str]) -> Iterator[str]:
     """Lines in the width of the terminal, 80 elsewhere: what goes on stands a little further in. A word that
     is wider, such as a path, stays whole."""
-    width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if sys.stdout.isatty() else WIDTH
+    width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if sys.stdout.isatty() else PLAIN_WIDTH
     for line in lines:
         inner = " " * (len(line) - len(line.lstrip()) + 4)
         parts = textwrap.wrap(line, width, subsequent_indent=inner, break_long_words=False,

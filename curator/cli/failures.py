@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from curator.cli.ends import end, run_and_show
-from curator.cli.loading import complete_runs
+from curator.cli.loading import run_argument
 
 if TYPE_CHECKING:
     from curator.run.replay import Replay
@@ -21,11 +21,11 @@ LINES = 3  # of a message
 
 
 @click.command(short_help="Show what failed in a run, by stage and error.")
-@click.argument("folder", metavar="OUT", shell_complete=complete_runs)
+@run_argument
 @click.option("--all", "everything", is_flag=True, help=f"All groups, not the first {MOST}.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with a whole traceback of each.")
 def failures(folder: str, everything: bool, as_json: bool) -> None:
-    """Show what lies in OUT/failed by stage and error, with an example of each. Numbers, paths, ids and what
+    """Show what lies in RUN/failed by stage and error, with an example of each. Numbers, paths, ids and what
     stands in quotation marks are folded, so that what failed alike is together.
     """
     from curator.api.format import count, plural, shorten
@@ -82,17 +82,17 @@ def shown(text: str, most: int) -> str:
 
 
 @click.command(short_help="Run again what failed, after a fix.")
-@click.argument("folder", metavar="OUT", shell_complete=complete_runs)
+@run_argument
 @click.option("--stage", metavar="NAME", help="Only what failed in this stage.")
 @click.option("--error", metavar="TEXT", default="", help="Only what failed with this text in its error.")
 @click.option("--keep-passed", is_flag=True,
               help="Keep the results of what passed, though code of a stage has changed since.")
-@click.option("--recipe", metavar="FILE", help="The run's recipe, where that in OUT has no secrets.")
+@click.option("--recipe", metavar="FILE", help="The run's recipe, where that in RUN has no secrets.")
 @click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all].")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
 def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe: str | None,
            workers: int | None, quiet: bool) -> None:
-    """Run again the records in OUT/failed, each from the stage where it failed, into the same output.
+    """Run again the records in RUN/failed, each from the stage where it failed, into the same output.
 
     The numbers of the run are then those of one in which they had not failed; what fails again stays in
     failed/ with its new error. A run that is not finished is continued first.

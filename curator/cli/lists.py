@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from curator.api.errors import CuratorError, RecipeError
+from curator.api.format import plural
+from curator.cli.ends import WIDTH_MAX
 from curator.cli.loading import complete_resources, complete_stages
+from curator.observe.report.terminal import PLAIN_WIDTH
 from curator.registry import packs
 from curator.registry.packs import Factory, Pack, Resource
 
-WIDTH = 80
-WIDTH_MAX = 120
 LIBRARIES = ("pyarrow", "numpy", "duckdb", "fsspec", "isal", "xxhash", "s3fs", "ray", "torch")
 
 
@@ -160,8 +161,8 @@ def _cell(found: Resource, read: Callable[[dict[str, Any]], str]) -> str:
 
 def _size_of(pack: Pack) -> str:
     recipes, rules = (sum(r.pack == pack for r in packs.resources(kind)) for kind in ("recipes", "rules"))
-    sizes = {"stages": len(pack.stages()), "recipes": recipes, "rule sets": rules}
-    return ", ".join(f"{n} {word}" for word, n in sizes.items() if n or word == "stages")
+    sizes = {"stage": len(pack.stages()), "recipe": recipes, "rule set": rules}
+    return ", ".join(plural(n, word) for word, n in sizes.items() if n or word == "stage")
 
 
 def _lacking(pack: Pack) -> Iterator[str]:
@@ -215,7 +216,7 @@ def _print(*parts: Any) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    width = min(console.width, WIDTH_MAX) if console.is_terminal else WIDTH
+    width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
     with console.capture() as captured:
         for part in parts:
             console.print(part, width=width)

@@ -238,7 +238,7 @@ def show(folder: str, as_json: bool) -> None:
         click.echo(FirstError(**error))
 
 
-@main.command(short_help="Print the Grafana dashboard for --metrics-port.")
+@click.command(short_help="Print the Grafana dashboard for --metrics-port.")
 def grafana() -> None:
     """Print the Grafana dashboard that shows what `run --metrics-port` serves, to be imported there as
     JSON."""
@@ -247,7 +247,7 @@ def grafana() -> None:
     click.echo(files("curator.observe.live").joinpath("grafana.json").read_text(encoding="utf-8"), nl=False)
 
 
-@main.command(short_help="Print what makes a shell complete names, options and runs.")
+@click.command(short_help="Print what makes a shell complete names, options and runs.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print what makes SHELL complete commands, options, recipes, stages and folders of runs.
@@ -264,8 +264,8 @@ def completion(shell: str) -> None:
     click.echo(made(main, {}, "curator", "_CURATOR_COMPLETE").source())
 
 
-for command in (watch, explore, what_if, recut, trace, failures, replay, compare, profile,
-                call, new, *COMMANDS):
+for command in (watch, explore, what_if, recut, trace, failures, replay, compare, new, *COMMANDS, profile,
+                call, completion, grafana):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -23,14 +24,14 @@ def new_pack(name: str, folder: Path | None) -> None:
     place, made = make(name, folder)
     for path in made:
         click.echo(path)
-    click.echo(f"\nNow: cd {place} && pip install -e . && python -m pytest"
+    click.echo(f"\nNow: cd {shlex.quote(str(place))} && pip install -e . && python -m pytest"
                f"\nThen: curator run {name}/clean examples/texts.jsonl --out out/")
 
 
 @new.command("recipe", short_help="Begin a recipe, for the input that is there.")
 @click.argument("name")
 @click.option("--read", metavar="PATH",
-              help="What it reads: a table (JSON Lines, Parquet, CSV), or with --like what that one reads "
+              help="What it reads: a table (JSON Lines, Parquet, CSV, …), or with --like what that one reads "
                    "[default: a few records, written beside it].")
 @click.option("--like", metavar="RECIPE", help="Copy this packaged recipe, such as text/web.")
 def new_recipe(name: str, read: str | None, like: str | None) -> None:
@@ -40,4 +41,5 @@ def new_recipe(name: str, read: str | None, like: str | None) -> None:
     made = make(name, read, like)
     for path in made:
         click.echo(path)
-    click.echo(f"\nNow: curator preview {made[0]}\nThen: curator run {made[0]}")
+    recipe = shlex.quote(str(made[0]))
+    click.echo(f"\nNow: curator preview {recipe}\nThen: curator run {recipe}")

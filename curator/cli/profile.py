@@ -11,12 +11,12 @@ import click
 from curator.api.errors import CuratorError
 from curator.api.format import count, duration, plural, rate, share, size
 from curator.cli.loading import load_recipe, recipe_options
+from curator.observe.report.terminal import PLAIN_WIDTH
 
 if TYPE_CHECKING:
     from curator.trial.profile import StageProfile
 
 FUNCTIONS_MAX = 15
-WIDTH = 80
 
 
 @click.command(short_help="Show where the time of a stage goes.")
@@ -90,7 +90,7 @@ def _lines(found: StageProfile) -> Iterator[str]:
     own = sum(function[2] for function in found.functions)
     yield f"{'own time':>9}{'share':>8}{'with calls':>12}{'calls':>11}  where"
     for place, calls, alone, whole in found.functions[:FUNCTIONS_MAX]:
-        room = WIDTH - 42
+        room = PLAIN_WIDTH - 42
         where = place if len(place) <= room else "…" + place[1 - room:]
         yield f"{duration(alone):>9}{share(alone, own):>8}{duration(whole):>12}{count(calls):>11}  {where}"
     if (rest := len(found.functions) - FUNCTIONS_MAX) > 0:

@@ -12,24 +12,24 @@ import click
 
 from curator.cli.ends import wrapped
 from curator.cli.failures import shown
-from curator.cli.loading import complete_runs
+from curator.cli.loading import run_argument
+from curator.observe.report.terminal import PLAIN_WIDTH
 
 if TYPE_CHECKING:
     from curator.results.look.trace import Found, Life
 
-WIDTH = 80
 VALUE = 100  # characters of a value
 
 
 @click.command(short_help="Show the life of a record: what each stage did to it, and why it went.")
-@click.argument("folder", metavar="OUT", shell_complete=complete_runs)
+@run_argument
 @click.argument("wanted", metavar="ID")
 @click.option("--rerun", is_flag=True,
               help="Run the record through the recipe again, and show what each stage changes.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
-    """Show what became of a record of the run in OUT: by its id, its URL or path, or a piece of its text. Of
-    several that are meant there is a list.
+    """Show what became of a record of the run in the folder RUN: by its id, its URL or path, or a piece of
+    its text. Of several that are meant there is a list.
     """
     from curator.results.look.trace import FOUND_MAX, find, lives
     from curator.results.look.trace import rerun as run_again
@@ -46,7 +46,7 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
         for one in found:
             click.echo(f"  {named(one)}")
             if one.excerpt:
-                click.echo(f"      {shown(one.excerpt, WIDTH - 6)}")
+                click.echo(f"      {shown(one.excerpt, PLAIN_WIDTH - 6)}")
         return
     made = lives(output, found[0].id)
     if as_json:
@@ -76,7 +76,8 @@ def told(life: Life, folder: str) -> Iterator[str]:
         for name, value in texts.items():
             yield f"      {name} = {plain(value)}"
         others = [f"{name}={plain(value)}" for name, value in one.columns.items() if name not in texts]
-        yield from textwrap.wrap(", ".join(others), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        yield from textwrap.wrap(", ".join(others), PLAIN_WIDTH, initial_indent=" " * 6,
+                                 subsequent_indent=" " * 6)
         for name, later in one.rewritten.items():
             yield f"      {name}, which {later} made anew"
         if at:

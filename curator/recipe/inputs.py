@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from curator.api.errors import CuratorError
+from curator.api.format import listing
 from curator.api.stage import Source
 from curator.io.files.compression import without_codec
 from curator.io.files.folder import list_files
@@ -76,10 +77,9 @@ def other_recipes(recipe: str, path: str) -> str | None:
     kinds, found = endings(path), who_reads(path)
     if not kinds or any(recipe in (name, name.partition("/")[2]) for name in found):
         return None
-    named = ", ".join(found[:NAMED]) + (", …" if len(found) > NAMED else "")
-    ending = " and ".join(kinds)
-    return (f"files that end in {ending} are read by these packaged recipes: {named}" if found else
-            f"no packaged recipe reads files that end in {ending}: `curator stages` lists the readers")
+    files = f"files that end in {' and '.join(kinds)}"
+    return (f"{files} are read by these packaged recipes: {listing(found, NAMED)}" if found else
+            f"no packaged recipe reads {files}: `curator stages` lists the readers")
 
 
 def endings(path: str) -> list[str]:

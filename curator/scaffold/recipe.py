@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -12,9 +13,10 @@ import pyarrow as pa
 import yaml
 
 from curator.api.errors import CuratorError
+from curator.api.format import listing
 from curator.pipeline.formats import TABLES, format_of, source_for
 from curator.recipe import recipe_text
-from curator.recipe.inputs import endings, reads, who_reads
+from curator.recipe.inputs import NAMED, endings, reads, who_reads
 from curator.registry import packs
 
 # what the text of a record is called mostly
@@ -54,15 +56,14 @@ def new_recipe(name: str, read: str | None = None, like: str | None = None) -> l
 
 
 def over_table(path: Path, read: str) -> str:
-    """A recipe over JSON Lines, Parquet or CSV, about the columns that they have."""
+    """A recipe over a table, about the columns that it has."""
     kind = format_of(read) or _inside(read)
     if kind not in TABLES:
         found = who_reads(read)
-        listed = ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
         like = found[0] if len(found) == 1 else "RECIPE"
         raise CuratorError(f"{read} is no table ({', '.join(TABLES)}). " + (
-            f"These packaged recipes read it: {listed}. To copy one: "
-            f"curator new recipe {path.stem} --read {read} --like {like}"
+            f"These packaged recipes read it: {listing(found, NAMED)}. To copy one: "
+            f"curator new recipe {shlex.quote(path.stem)} --read {shlex.quote(read)} --like {like}"
             if found else "No packaged recipe reads it either: `curator recipes` lists them"))
     columns = source_for(read, kind).columns() or {}
     named = {column: of for column, of in columns.items() if column not in ("id", "source")}
@@ -70,7 +71,7 @@ def over_table(path: Path, read: str) -> str:
                                                                          or pa.types.is_large_string(of))]
     main = next((column for column in MAIN if column in texts), next(iter(texts), None))
     key = main or next(iter(named), "id")
-    shown = ", ".join(f"{column} ({of or 'null'})" for column, of in list(named.items())[:SHOWN])
+    shown = listing((f"{column} ({of or 'null'})" for column, of in named.items()), SHOWN)
     words = {"reason": "missing", "when": f"{in_sql(key)} IS NULL", "new": "read_from",
              "expression": "source"}
     if main is not None:
@@ -79,10 +80,11 @@ def over_table(path: Path, read: str) -> str:
     words |= {key: in_yaml(words[key]) for key in ("when", "expression")}
     copies = ("  # Of records that are equal in this column one stays. For those almost equal: dedup.near\n"
               f"  - dedup.exact: {{column: {in_yaml(key)}}}\n") if packs.find_stage("dedup.exact") else ""
+    out = f"{path.stem}-out/"
     template = files("curator.scaffold").joinpath("recipe.yaml.txt").read_text(encoding="utf-8")
-    return Template(template).substitute(words, name=path.stem, file=path, out=f"{path.stem}-out/",
-                                         format=kind, path=in_yaml(read), copies=copies,
-                                         columns=shown + (", …" if len(named) > SHOWN else ""))
+    return Template(template).substitute(words, name=in_yaml(path.stem), file=shlex.quote(str(path)),
+                                         out=in_yaml(out), run=shlex.quote(out), format=kind,
+                                         path=in_yaml(read), copies=copies, columns=shown)
 
 
 def in_sql(column: str) -> str:
@@ -91,13 +93,14 @@ def in_sql(column: str) -> str:
 
 
 def in_yaml(text: str) -> str:
-    """A text in a recipe, in quotes where it needs them."""
-    return text if re.fullmatch(r"[A-Za-z./][\w./ ()=-]*", text) else json.dumps(text, ensure_ascii=False)
+    """A text in a recipe, in quotes where it needs them; `yes` and `null` are other values without."""
+    plain = re.fullmatch(r"[A-Za-z./][\w./ ()=-]*", text) and yaml.safe_load(text) == text
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def copied(like: str, name: str, read: str | None) -> str:
     """The text of a packaged recipe, its comments too, under another name and with another path to read."""
-    text = re.sub(r"(?m)^name:.*$", f"name: {name}", recipe_text(like), count=1)
+    text = re.sub(r"(?m)^name:.*$", f"name: {in_yaml(name)}", recipe_text(like), count=1)
     if read is None:
         return text
     changed = reads(like, [read])

@@ -17,22 +17,13 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def navigation() -> list[tuple[str, list[str]]]:
-    """The sections and their pages, without those that may be missing and are."""
-    sections = []
-    for section in yaml.safe_load(NAV.read_text(encoding="utf-8")):
-        [(title, names)] = section.items()
-        found = [page for name in names for page in _pages(name)]
-        if found:
-            sections.append((title, found))
-    more = all_pages() - {page for _, named in sections for page in named}
-    return [*sections, ("More", sorted(more))] if more else sections
+    """The sections and their pages."""
+    return [(title, [page for name in names for page in _pages(name)])
+            for section in yaml.safe_load(NAV.read_text(encoding="utf-8")) for title, names in section.items()]
 
 
 def _pages(name: str) -> list[str]:
-    if name.endswith("*"):
-        return sorted(str(path.relative_to(DOCS)) for path in DOCS.glob(name) if path.suffix in (".md", ".ipynb"))
-    bare = name.removesuffix("?")
-    return [bare] if bare == name or (DOCS / bare).exists() else []
+    return sorted(str(path.relative_to(DOCS)) for path in DOCS.glob(name)) if name.endswith("*") else [name]
 
 
 def all_pages() -> set[str]:

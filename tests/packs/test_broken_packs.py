@@ -87,8 +87,8 @@ def test_doctor_says_which_are_broken_why_and_what_to_do(site):
         assert told(words, f"{name} curator-{name} 1.0 faulty"), name
         for text in texts:
             assert told(words, text), text
-    assert "loud curator-loud 1.0 ok 1 stages, 1 recipes, 1 rule sets" in words
-    assert "lacking curator-lacking 1.0 ok 1 stages" in words
+    assert "loud curator-loud 1.0 ok 1 stage, 1 recipe, 1 rule set" in words
+    assert "lacking curator-lacking 1.0 ok 1 stage" in words
     assert "lacking is without no-library: pip install 'curator-lacking[models]'" in words
     assert told(words, "written/good") is False
     assert "text curator-text" in words
