@@ -170,8 +170,8 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2080,
     "machine": 433,
-    "io": 5782,
-    "io/tables": 2092,
+    "io": 5762,
+    "io/tables": 2123,
     "sql": 514,
     "registry": 398,
     "models": 1174,
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14232
-    assert sum(LINES.values()) <= 41348
+    assert sum(LINES.values()) <= 41359
 
 
 def test_nothing_names_a_machine():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import dataclass
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curator import InputError, RecipeError, load, read, write
+from curator import InputError, RecipeError, Stage, load, read, write
 from curator.results import RunOutput
 
 
@@ -60,6 +62,28 @@ def test_a_failed_run_leaves_the_file_as_it_was(many, tmp_path):
     broken = many.named("broken", max_failed=0) >> {"map": {"n": "cast(id AS integer)"}} >> write(made)
     assert not broken.run(workers=0, check=False, replace=True).ok
     assert made.read_bytes() == before
+
+
+def test_columns_of_types_that_no_type_holds_are_told_with_both_places(tmp_path):
+    for n in range(2):
+        (tmp_path / f"{n}.jsonl").write_text(json.dumps({"id": f"{n}"}) + "\n")
+    made = read(str(tmp_path / "*.jsonl"), unit_bytes=1) >> TypeByUnit() >> write(tmp_path / "made.jsonl")
+    with pytest.raises(InputError, match=r"column 'odd' is (int64|string) in .*part-.* and (int64|string) in .*part-.*, and no type"):
+        made.run(workers=0)
+    said = RunOutput.open(f"{tmp_path}/made.jsonl.run").stats["alarms"]
+    assert "has published nothing" in said[-1]["text"]
+    assert not (tmp_path / "made.jsonl").exists()
+
+
+@dataclass(kw_only=True)
+class TypeByUnit(Stage):
+    """A number for one file, a text for the other."""
+
+    name = "type_by_unit"
+
+    def process(self, batch):
+        first = batch.rows["id"].to_pylist() == ["0"]
+        return batch.with_columns({"odd": pa.array([1 if first else "x"])})
 
 
 def test_a_file_that_no_run_made_is_left_alone(many, tmp_path):

@@ -15,10 +15,10 @@ import pyarrow as pa
 from curator.api.errors import InputError, RecipeError
 from curator.api.format import plural
 from curator.api.stage import SourceRange, WrittenFile, setting
-from curator.io.files.folder import FileInfo, open_input
+from curator.io.files.folder import FileInfo
 from curator.io.lake.source import LakeSource, missing
-from curator.io.tables.columns import Seen, conform, merge
 from curator.io.tables.parquet import ToParquet
+from curator.io.tables.parts import rows_of, schema_of
 from curator.io.tables.records import PIECE_ROWS
 
 _MADE_OF = b"curator.files"  # in a schema: the digest of the files that a version was made of
@@ -140,9 +140,10 @@ class ToLance(ToParquet):
             return f"{self.dataset} has all of it already, as version {before.version}."
         if not files:
             return f"No record was written, so {self.dataset} is left as it is."
-        schema = self._schema(files)
-        reader = pa.RecordBatchReader.from_batches(schema.with_metadata({_MADE_OF: digest}),
-                                                   self._batches(files, schema))
+        schema = schema_of(files, self.storage_options)
+        batches = (batch for rows in rows_of(files, self.storage_options, schema)
+                   for batch in rows.to_batches())
+        reader = pa.RecordBatchReader.from_batches(schema.with_metadata({_MADE_OF: digest}), batches)
         try:
             made = _lance().write_dataset(reader, place, mode="create" if before is None else "overwrite",
                                        storage_options=self.lance_options)
@@ -151,27 +152,6 @@ class ToLance(ToParquet):
                              "done; the same command tries this again") from error
         rows = plural(sum(file.rows for file in files), "row")
         return f"{rows} are version {made.version} of {self.dataset}."
-
-    def _schema(self, files: Sequence[WrittenFile]) -> pa.Schema:
-        """The columns of all files, each in a type that holds those of all."""
-        import pyarrow.parquet as pq
-
-        columns: dict[str, Seen] = {}
-        for file in files:
-            with open_input(file.path, self.storage_options, None) as opened:
-                schema = pq.read_schema(opened)
-            merge(columns, [(field.name, Seen(field.type, file.path)) for field in schema])
-        return pa.schema([(name, seen.type) for name, seen in columns.items()])
-
-    def _batches(self, files: Sequence[WrittenFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq
-
-        seen = {field.name: Seen(field.type, "") for field in schema}
-        for file in files:
-            with open_input(file.path, self.storage_options, None) as opened:
-                for batch in pq.ParquetFile(opened).iter_batches(PIECE_ROWS):
-                    rows, _ = conform(pa.Table.from_batches([batch]), seen)
-                    yield from rows.select(schema.names).cast(schema).to_batches()
 
 
 def _lance() -> Any:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import pyarrow as pa
-
 from curator.api.errors import InputError, RecipeError
 from curator.api.stage import WrittenFile, setting
-from curator.io.files.folder import Folder, list_files, open_input
+from curator.io.files.folder import Folder, list_files
 from curator.io.sink import FileSink, TextSink
 from curator.io.tables.arrow import ToArrow
 from curator.io.tables.csv import ToCsv
 from curator.io.tables.jsonl import ToJsonl
 from curator.io.tables.parquet import ToParquet
+from curator.io.tables.parts import rows_of, schema_of
 
 ENDINGS: dict[str, type[FileSink]] = {".parquet": ToParquet, ".jsonl": ToJsonl, ".csv": ToCsv,
                                       ".arrow": ToArrow}
 PACKED = ("gz", "zst")  # a text as a whole
 BESIDE = ".run"  # after the file's name: the folder of the run
 MADE = "_made.json"  # among the parts: how large the file is that a run made; null while one makes it
-ROWS = 4096  # that are copied at a time
 
 
 @dataclass(kw_only=True)
@@ -73,16 +71,14 @@ class ToFile(ToParquet):
         kind, packed = kind_of(self.file) or (ToParquet, None)
         packing = {"compression": packed or "none"} if issubclass(kind, TextSink) else {}
         sink = kind(path=folder.uri, **packing)
-        parts = [file.path for file in files]
-        schema = pa.unify_schemas([self._schema(part) for part in parts] or [pa.schema([])],
-                                  promote_options="permissive")
+        schema = schema_of(files, self.storage_options)
         folder.make()
         output = sink.output(folder, name)
         try:
             empty = sink.prepare(schema.empty_table())
             encoder = sink.start(output, empty.schema)
             encoder.write(empty)  # a file also where nothing comes
-            for table in self._tables(parts, schema):
+            for table in rows_of(files, self.storage_options, schema):
                 encoder.write(sink.prepare(table))
             encoder.finish()
         except BaseException:
@@ -94,23 +90,6 @@ class ToFile(ToParquet):
         (there,) = list_files(self.file, self.storage_options, hidden="")
         made.write(MADE, json.dumps({"size_bytes": there.size_bytes}).encode())
         return f"{sum(file.rows for file in files)} records are in {self.file}"
-
-    def _schema(self, part: str) -> pa.Schema:
-        import pyarrow.parquet as pq
-
-        with open_input(part, self.storage_options, None) as opened:
-            return pq.read_schema(opened).remove_metadata()
-
-    def _tables(self, parts: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
-        import pyarrow.parquet as pq
-
-        for part in parts:
-            with open_input(part, self.storage_options, None) as opened:
-                for batch in pq.ParquetFile(opened).iter_batches(ROWS):
-                    rows = pa.Table.from_batches([batch]).replace_schema_metadata()
-                    columns = [rows.column(field.name).cast(field.type) if field.name in rows.column_names
-                               else pa.nulls(len(rows), field.type) for field in schema]
-                    yield pa.table(columns, schema=schema)
 
 
 def kind_of(file: str) -> tuple[type[FileSink], str | None] | None:
