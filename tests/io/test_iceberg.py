@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from curator.api.errors import InputError
+from curator.api.stage import SourceRange, Unit
 from curator.io.lake.iceberg import Iceberg
 from curator.testing import check_source
 
@@ -93,6 +94,18 @@ def test_workers_know_of_the_place_what_the_catalog_knows(table, options, read_a
     monkeypatch.setattr(StaticTable, "from_metadata", lambda url, properties: told.append(properties) or opened(url, properties))
     assert len(read_all(web(None)).good) == 300
     assert {properties["s3.endpoint"] for properties in told} == {"https://s3.example.org"}
+
+
+def test_a_file_elsewhere_that_cannot_be_reached_is_tried_again_and_a_broken_one_here_is_told(options, monkeypatch):
+    def unreached(self, part):
+        raise OSError("AWS Error NETWORK_CONNECTION")
+        yield
+
+    monkeypatch.setattr(Iceberg, "rows", unreached)
+    with pytest.raises(OSError, match="NETWORK_CONNECTION"):
+        list(web(options).read(Unit((SourceRange(uri="s3://bucket/a.parquet", size_bytes=1),))))
+    [told] = web(options).read(Unit((SourceRange(uri="file:///a.parquet", size_bytes=1),)))
+    assert len(told["failed"]) == 1
 
 
 def test_what_is_not_there_is_told(table, options):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
+from curator.io.files.faults import is_damage
 from curator.io.files.folder import FileInfo
 from curator.io.source import failures
 from curator.io.tables.columns import check_named
@@ -64,7 +65,9 @@ class LakeSource(Source):
                     yield from pieces(as_records(rows, self.source_of(part), positions, self.id_column))
                     done += rows.num_rows
             except Exception as error:
-                if not self.is_damage(error):
+                # elsewhere than on this machine it cannot be told: there the engine tries the unit again
+                here = "://" not in part.uri.removeprefix("file://")
+                if not here or not (is_damage(error) or isinstance(error, RuntimeError)):
                     raise
                 fault = InputError(f"{part.uri}: what is behind its first {done} rows cannot be read: "
                                    f"{error}")
@@ -93,11 +96,6 @@ class LakeSource(Source):
     def rows(self, part: SourceRange) -> Iterator[tuple[pa.Table, np.ndarray]]:
         """The rows of a file that are valid in the version, with their places: no two rows of the table share
         one."""
-
-    def is_damage(self, error: Exception) -> bool:
-        """Whether an error is about what is in a file, and not about reaching it."""
-        return isinstance(error, (pa.ArrowException, OSError, ValueError, RuntimeError)) \
-            and "://" not in self.path and not isinstance(error, (ConnectionError, TimeoutError))
 
 
 def missing(package: str, extra: str, error: ImportError) -> InputError:
