@@ -54,7 +54,8 @@ def run_into(pipeline: Graph, sink: Sink, folder: str, options: RunOptions) -> R
     if options.get("out") is not None:
         raise RecipeError("out is the folder of what a run keeps, and without a sink it keeps nothing: end "
                           "the pipeline with a sink, for example >> write(\"out/\"), or do not give out")
-    result = run(with_sink(pipeline, sink), **{**options, "out": folder})
+    given: RunOptions = {**options, "out": folder}
+    result = run(with_sink(pipeline, sink), **given)
     message = re.sub(rf"; they are in {re.escape(folder)}\S*", "", result.stats["message"])
     return replace(result, stats=result.stats | {"message": message})
 
