@@ -190,7 +190,7 @@ LINES = {
     "results": 2298,
     "trial": 1364,
     "scaffold": 197,
-    "cli": 1458,
+    "cli": 1467,
     ".": 333,
 }
 
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14232
-    assert sum(LINES.values()) <= 41357
+    assert sum(LINES.values()) <= 41366
 
 
 def test_nothing_names_a_machine():

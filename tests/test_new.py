@@ -121,3 +121,12 @@ def test_a_run_over_files_of_another_kind_says_which_recipes_read_them(curator):
     assert "has no .jpg or" in said
     assert "more endings" in said
     assert "files that end in .md are read by these packaged recipes: text/" in said
+
+
+@pytest.mark.parametrize("given", ["docs", "docs/a.jsonl"])
+def test_data_in_the_place_of_a_recipe_is_told_from_one(curator, given):
+    Path("docs").mkdir()
+    Path("docs/a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    said = curator("run", given, code=2)
+    assert f"the recipe stands before it: RECIPE {given}" in said
+    assert "files that end in .jsonl are read by these packaged recipes: " in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from curator.api.errors import CuratorError, InputError
+from curator.api.errors import CuratorError, InputError, RecipeError
 from curator.io.files.listing import RUN
 
 
@@ -51,7 +52,15 @@ def load_recipe(recipe: str, settings: tuple[str, ...], out: str | None, inputs:
     overrides = (reads(recipe, inputs) if inputs else {}) | values_of(settings, "read.path=docs/")
     if out is not None:
         overrides["out"] = out
-    return load(recipe, overrides)
+    try:
+        return load(recipe, overrides)
+    except RecipeError as error:
+        named = os.path.splitext(recipe)[1] not in ("", ".yaml", ".yml")
+        if os.path.isdir(recipe) or (named and os.path.isfile(recipe)):
+            error.add_note(f"if {recipe} is what is to be read, the recipe stands before it: RECIPE {recipe}")
+            if said := what_reads("", (recipe,)):
+                error.add_note(said)
+        raise
 
 
 def what_reads(recipe: str, inputs: tuple[str, ...]) -> str | None:
