@@ -21,6 +21,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ class Run:
     """A script and what it is told. `{corpus}`, `{files}`, `{archives}` are made; `{photos}`, `{recordings}` are given, or it is left out.
 
     `quick`: instead, with `--quick`; None where it cannot be quick, because a peer is installed first. `photos`, `recordings`: told more
-    where such a folder is given. `never`: why it is not run from here. `part`: of a script with several runs.
+    where such a folder is given. `wants`: modules beside those that the packs bring. `never`: why it is not run from here. `part`: of a
+    script with several runs.
     """
 
     script: str
@@ -43,6 +45,7 @@ class Run:
     part: str = ""
     photos: str = ""
     recordings: str = ""
+    wants: str = ""
     never: str = ""
 
     @property
@@ -57,7 +60,7 @@ RUNS = (
     Run("plan", quick="--nodes 10 --repeats 1"),
     Run("scale", quick="--nodes 10 --seconds 20"),
     Run("units", quick="--units 5000 --only empty"),
-    Run("cost", quick="--quick", recordings="--recordings {recordings}"),
+    Run("cost", quick="--quick --only text/documents,image/quality,audio/speech", recordings="--recordings {recordings}"),
     Run("checkpoint", "--web {archives} --documents {files}", "--documents {files} --copies 1 --repeat 1"),
     Run("estimate", quick="--seeds 1"),
     Run("estimate", "--sleep", None, part="sleep"),
@@ -65,7 +68,7 @@ RUNS = (
     Run("explore", "--rows 10000000", "--rows 100000"),
     Run("what_if", quick="--rows 100000"),
     Run("shards", quick="--megabytes 5"),
-    Run("places", "--small 200 --large 6", "--small 20 --large 1 --turns 1"),
+    Run("places", "--small 200 --large 6", "--small 20 --large 1 --turns 1", wants="obstore moto s3fs"),
     Run("coming_from", "--documents 4000", None),
     Run("text_signals", quick=None),
     Run("text_rules", quick=None),
@@ -81,7 +84,7 @@ RUNS = (
     Run("dedup", quick="--only signatures --tools ours --docs 2000"),
     Run("image", quick="--only hash --tools ours --images 400 --sizes 500x375", photos="--photos {photos}"),
     Run("audio", quick="--only measure --hours 0.1", recordings="--recordings {recordings}"),
-    Run("audio_truth", "{recordings}", "{recordings} --only loudness"),
+    Run("audio_truth", "{recordings}", "{recordings} --only loudness", wants="espeakng_loader jiwer pyloudnorm"),
     Run("video", quick="--only detect --tools ours --sizes 360"),
     Run("video_truth", quick="--only motion"),
     Run("video_models", "--clips 16", "--only clip --clips 4"),
@@ -100,7 +103,8 @@ def reason_against(run: Run, quick: bool, given: dict[str, Path]) -> str:
     for name in ("photos", "recordings"):
         if f"{{{name}}}" in told and name not in given:
             return f"wants --{name}"
-    return ""
+    missing = [module for module in run.wants.split() if find_spec(module) is None]
+    return f"wants modules that are not installed: {', '.join(missing)}" if missing else ""
 
 
 def command(run: Run, quick: bool, given: dict[str, Path], place: Path) -> list[str]:

@@ -48,7 +48,8 @@ def test_what_is_left_out_is_said_with_its_reason(every):
     runs = {run.name: run for run in every.RUNS}
     given = {"recordings": Path("said")}
     assert every.reason_against(runs["audio_truth"], False, {}) == "wants --recordings"
-    assert every.reason_against(runs["audio_truth"], False, given) == ""
+    assert every.reason_against(runs["audio"], False, {}) == every.reason_against(runs["audio"], False, given) == ""
+    assert every.reason_against(every.Run("audio", wants="json no_such_module"), False, {}).endswith(": no_such_module")
     assert every.reason_against(runs["coming_from"], True, {}) != "" == every.reason_against(runs["coming_from"], False, {})
     words = every.command(runs["audio"], False, given, Path("place"))
     assert words[1:] == [str(FOLDER / "audio.py"), "--recordings", "said"]
