@@ -9,7 +9,7 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from curator.api.errors import RecipeError
+from curator.api.errors import CuratorError, RecipeError
 from curator.api.stage import Sink, Source
 from curator.io.tables.parquet import ToParquet
 from curator.outside.options import RunOptions
@@ -31,12 +31,18 @@ def collect(pipeline: Graph, **options: Unpack[RunOptions]) -> pa.Table:
     Raises:
         RecipeError: it has a sink.
         RunStopped: it did not end well.
+        CuratorError: workers of other machines wrote where this one does not see it.
     """
     with tempfile.TemporaryDirectory(prefix="curator-collect-") as folder:
         result = run_into(pipeline, ToParquet(), folder, options)
         if not result.ok:
             raise result.error
-        return _table(result, pipeline)
+        try:
+            return _table(result, pipeline)
+        except FileNotFoundError as error:
+            raise CuratorError("some of the rows are not in the temporary folder of this machine: workers on "
+                               "other machines wrote to theirs. End the pipeline with a sink that all of "
+                               "them reach, run() it, and read what it wrote") from error
 
 
 def count(pipeline: Graph, **options: Unpack[RunOptions]) -> Result:

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from curator import CuratorError, InputError, RecipeError, as_map, packs, read, stage, write
 from curator.api.errors import RunStopped
+from curator.outside import collect
+from curator.outside.collect import run_into
 from curator.outside.memory import as_table, from_memory
 from curator.stages import Drop, Map, Top
 
@@ -79,6 +81,20 @@ def test_rows_that_are_all_dropped_give_an_empty_table_with_their_columns():
     assert made.num_rows == 0
     assert {field.name: field.type for field in made.schema} == {
         "id": pa.string(), "source": pa.string(), "text": pa.string(), "words": pa.int64(), "double": pa.int64()}
+
+
+def test_rows_that_lie_on_another_machine_are_no_smaller_table(tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+
+    def elsewhere(*given):
+        result = run_into(*given)
+        next((Path(result.out) / "data").rglob("*.parquet")).unlink()
+        return result
+
+    monkeypatch.setattr(collect, "run_into", elsewhere)
+    with pytest.raises(CuratorError, match="workers on other machines wrote to theirs"):
+        (read(f"{tmp_path}/*.jsonl", unit_bytes=1) >> Map(columns={"n": "length(text)"})).collect(workers=0)
 
 
 def test_a_table_is_in_the_order_of_the_files_that_were_read(tmp_path):
