@@ -41,6 +41,7 @@ from tests.engine.small_stages import (
     written,
 )
 from tests.engine.test_gang import SumOverRanks
+from tests.engine.test_ray_option import curator, recipe_in
 from tests.engine.test_scripts import CLASSES, GO, check
 from tests.engine.test_scripts import run as run_script
 
@@ -132,6 +133,18 @@ def idle(one):
 # -- nodes --------------------------------------------------------------------------------------------------------
 
 
+def strangers_on(cluster, count, cpus):
+    """Actors of somebody else that hold so many cores each."""
+    class Holder:
+        def ping(self):
+            return 0
+
+    ray.init(address=cluster.address, logging_level="ERROR")
+    made = [ray.remote(num_cpus=cpus)(Holder).remote() for _ in range(count)]
+    ray.get([one.ping.remote() for one in made])
+    return made
+
+
 def test_each_node_is_leased_with_what_is_free_on_it(start):
     one = start(Shout())
     assert sorted((n.cpus, n.gpus) for n in one.runtime.nodes.values()) == [(2, 0), (2, 0)]
@@ -146,13 +159,7 @@ def test_no_more_cores_are_leased_than_the_run_may_use(start):
 
 @pytest.mark.slow
 def test_what_others_hold_is_left_to_them_and_joins_when_it_is_free(cluster, start):
-    class Holder:
-        def ping(self):
-            return 0
-
-    ray.init(address=cluster.address, logging_level="ERROR")
-    stranger = ray.remote(num_cpus=2)(Holder).remote()
-    ray.get(stranger.ping.remote())
+    [stranger] = strangers_on(cluster, 1, cpus=2)
     one = start(Shout(), nodes=1)
     assert [n.cpus for n in one.runtime.nodes.values()] == [2]
     ray.kill(stranger)
@@ -166,13 +173,7 @@ def test_what_others_hold_is_left_to_them_and_joins_when_it_is_free(cluster, sta
 
 @pytest.mark.slow
 def test_cores_that_others_leave_on_a_node_of_ours_are_leased_too_and_a_wait_says_for_what(cluster, start):
-    class Holder:
-        def ping(self):
-            return 0
-
-    ray.init(address=cluster.address, logging_level="ERROR")
-    strangers = [ray.remote(num_cpus=1)(Holder).remote() for _ in range(4)]
-    ray.get([stranger.ping.remote() for stranger in strangers])
+    strangers = strangers_on(cluster, 4, cpus=1)
     told = []
 
     def leave_one(kind, text):
@@ -527,67 +528,18 @@ def test_near_duplicates_are_the_same_as_on_this_machine(cluster, tmp_path):
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def recipe(tmp_path):
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": f"document {n}"}) + "\n" for n in range(20)))
-    (tmp_path / "r.yaml").write_text(f"read: {{jsonl: {{path: {tmp_path}/in.jsonl}}}}\n"
-                                     "steps:\n  - map: {columns: {n: length(text)}}\n"
-                                     f"write: {{jsonl: {{path: {tmp_path}/out}}}}\n")
-    return tmp_path / "r.yaml"
-
-
-def curator(*arguments, **env):
-    return subprocess.run([sys.executable, "-m", "curator", *map(str, arguments)], capture_output=True, text=True,
-                          check=False, env={**os.environ, **env}, timeout=120)
-
-
-def test_without_an_address_a_cluster_of_its_own_is_started_and_ended(recipe):
-    told = curator("run", "--ray", recipe, RAY_AUTH_MODE="disabled")
+def test_without_an_address_a_cluster_of_its_own_is_started_and_ended(tmp_path):
+    told = curator("run", "--ray", recipe_in(tmp_path), RAY_AUTH_MODE="disabled")
     assert told.returncode == 0, told.stderr
     assert "20" in told.stdout
     assert "Ray" not in told.stderr
     assert not list(Path(tempfile.gettempdir()).glob("curator_ray_*"))
 
 
-def test_the_environment_names_the_cluster(cluster, recipe):
-    told = curator("run", recipe, RAY_ADDRESS=cluster.address)
+def test_the_environment_names_the_cluster(cluster, tmp_path):
+    told = curator("run", recipe_in(tmp_path), RAY_ADDRESS=cluster.address)
     assert told.returncode == 0, told.stderr
-    assert "must see the folder" in (recipe.parent / "out" / "_run" / "events.jsonl").read_text()
-
-
-@pytest.mark.parametrize(("address", "told"), [
-    ("127.0.0.1:1", "there is no Ray cluster at 127.0.0.1:1"),
-    ("ray://somewhere:10001", "ray job submit"),
-    ("nobody", "'nobody' is not the address"),
-])
-def test_an_address_where_no_cluster_is_is_told_at_once(recipe, address, told):
-    began = time.monotonic()
-    ended = curator("run", recipe, f"--ray={address}")
-    assert ended.returncode == 2
-    assert told in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert time.monotonic() - began < 40
-
-
-@pytest.mark.parametrize(("content", "told"), [
-    ("__version__ = '9.9'", r"does not know its way about Ray 9.9 (No module named 'ray._private')"),
-    ("import no_such_part_of_ray", "Ray cannot be imported here (No module named 'no_such_part_of_ray')"),
-])
-def test_a_ray_that_cannot_be_used_is_not_taken_for_none(recipe, tmp_path, content, told):
-    (tmp_path / "other" / "ray").mkdir(parents=True)
-    (tmp_path / "other" / "ray" / "__init__.py").write_text(content)
-    ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'other'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    assert ended.returncode == 2
-    assert told in " ".join(ended.stderr.split())
-    assert "pip install" in ended.stderr
-
-
-def test_without_ray_the_error_is_the_command_that_installs_it(recipe, tmp_path):
-    (tmp_path / "bare" / "ray").mkdir(parents=True)
-    (tmp_path / "bare" / "ray" / "__init__.py").write_text("raise ImportError('no module named ray')")
-    ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'bare'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    assert ended.returncode == 2
-    assert "pip install 'curator-core[ray]'" in ended.stderr
+    assert "must see the folder" in (tmp_path / "out" / "_run" / "events.jsonl").read_text()
 
 
 def test_setup_node_is_called_once_on_each_node_of_a_run(cluster, tmp_path):
