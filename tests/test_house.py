@@ -168,29 +168,29 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2080,
-    "machine": 433,
+    "api": 2076,
+    "machine": 431,
     "io": 5760,
     "io/tables": 2123,
-    "sql": 514,
+    "sql": 513,
     "registry": 398,
-    "models": 1174,
+    "models": 1167,
     "ngrams": 371,
-    "pipeline": 1116,
-    "stages": 2463,
+    "pipeline": 1108,
+    "stages": 2458,
     "engine": 3943,
-    "recipe": 1651,
+    "recipe": 1650,
     "worker": 2205,
-    "observe": 2961,
-    "testing": 1277,
+    "observe": 2948,
+    "testing": 1261,
     "runtime": 1119,
     "runtime/raydata": 854,
-    "run": 3769,
+    "run": 3759,
     "explore": 1496,
     "results": 2298,
-    "trial": 1364,
+    "trial": 1362,
     "scaffold": 197,
-    "cli": 1467,
+    "cli": 1463,
     ".": 333,
 }
 
@@ -207,8 +207,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14232
-    assert sum(LINES.values()) <= 41366
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14210
+    assert sum(LINES.values()) <= 41293
 
 
 def test_nothing_names_a_machine():

@@ -232,8 +232,7 @@ class Fingerprint:
         arguments = code.co_varnames[:count]
         return _hash("code", code.co_code, code.co_exceptiontable, *map(str, (
             code.co_names, arguments, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
-            code.co_flags,
-            code.co_freevars, code.co_cellvars)), *map(self._digest, code.co_consts))
+            code.co_flags, code.co_freevars, code.co_cellvars)), *map(self._digest, code.co_consts))
 
     def _used(self, function: types.FunctionType) -> Iterator[bytes]:
         """What the code takes from its module, and what it imports when it runs."""
@@ -369,16 +368,13 @@ def fingerprint(stage: Any, own: str = "") -> str:
     for unknown in walk.unknown:
         if not unknown.file:
             raise TypeError(f"stage {stage.name!r}, parameter {unknown.name!r}: a stage parameter of type "
-                            f"{unknown.type} has no "
-                            "stable fingerprint; give plain values, and make of them in `setup` what is "
-                            "needed")
+                            f"{unknown.type} has no stable fingerprint; give plain values, and make of them "
+                            "in `setup` what is needed")
         if unknown not in _warned:
             _warned.add(unknown)
             warnings.warn_explicit(
                 f"stage {stage.name!r} uses {unknown.name!r}, and nothing tells whether it ({unknown.type}) "
-                "is still what it was: "
-                "every run does this stage and what follows again. Make it where it is used, or in `setup` "
-                "of a stage class, "
-                "from parameters; or give its class a method `fingerprint`", UserWarning, unknown.file,
-                unknown.line)
+                "is still what it was: every run does this stage and what follows again. Make it where it is "
+                "used, or in `setup` of a stage class, from parameters; or give its class a method "
+                "`fingerprint`", UserWarning, unknown.file, unknown.line)
     return made

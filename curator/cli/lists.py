@@ -72,8 +72,7 @@ def rules(name: str | None) -> None:
         if rule.get("source"):
             made.add_row("", f"({rule['source']})", style="dim")
     _print(f"{found.name}: {content.get('description', '')}".strip(),
-           f"Source: {content.get('source', 'none given')}", "",
-           made, f"\nFile: {path}")
+           f"Source: {content.get('source', 'none given')}", "", made, f"\nFile: {path}")
 
 
 @click.command(short_help="Check what is installed here.")

@@ -66,8 +66,7 @@ class RunCommand(LiveCommand):
 mode_option = click.option("--mode", type=click.Choice(["stream", "batch"]), default="stream",
                            show_default=True,
                            help="Run all operators at once, or each to its end before the next begins "
-                                "(between them, rows are "
-                                "kept on disk).")
+                                "(between them, rows are kept on disk).")
 
 
 def show_versions(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -94,8 +93,7 @@ def main() -> None:
               help="Cores to use [default: all]. 0: work in this process, to debug.")
 @click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
               help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on "
-                   "this machine. "
-                   "[default where RAY_ADDRESS is set]")
+                   "this machine. [default where RAY_ADDRESS is set]")
 @click.option("--engine", type=click.Choice(["curator", "ray-data"]), default="curator", show_default=True,
               help="Who runs the stages: our own runtime, or Ray Data on the Ray cluster of --ray.")
 @click.option("--prune", is_flag=True,

@@ -76,9 +76,8 @@ def _lines(found: StageProfile) -> Iterator[str]:
     seconds, rows = found.seconds, max(1, found.rows)
     yield f"{found.stage}: {plural(found.rows, 'record')} in {plural(len(found.calls), 'call')}"
     waits = max(0.0, seconds - found.cpu_s)
-    yield (f"{duration(seconds)}, {rate(rows / max(seconds, 1e-9))} records/s, "
-           f"{1000 * seconds / rows:.3g} ms a record; "
-           f"{share(waits, seconds) or '0%'} of it waiting, not computing")
+    yield (f"{duration(seconds)}, {rate(rows / max(seconds, 1e-9))} records/s, {1000 * seconds / rows:.3g} "
+           f"ms a record; {share(waits, seconds) or '0%'} of it waiting, not computing")
     first = found.calls[0]
     yield (f"setup {duration(found.setup_s)}; first call {duration(first.seconds)} for "
            f"{plural(first.rows, 'record')}")

@@ -66,8 +66,7 @@ class Owner:
 
 def this_process() -> Owner:
     return Owner(made_by=MADE_BY, uid=os.geteuid(), host=socket.gethostname(), boot=boot_id(),
-                 pids=pid_namespace(),
-                 pid=os.getpid(), started=started(os.getpid()) or "")
+                 pids=pid_namespace(), pid=os.getpid(), started=started(os.getpid()) or "")
 
 
 # -- making --------------------------------------------------------------------------------------------------
@@ -89,9 +88,8 @@ def make_folders() -> list[tuple[str, int]]:
         except OSError as error:
             troubles.append(f"{parent} ({error.strerror or error})")
     if not made:
-        raise CuratorError("there is no place for batches on their way between stages: no folder can be "
-                           "made in "
-                           f"{' or '.join(troubles)}. Set TMPDIR to a folder that you may write to")
+        raise CuratorError("there is no place for batches on their way between stages: no folder can be made "
+                           f"in {' or '.join(troubles)}. Set TMPDIR to a folder that you may write to")
     return made
 
 

@@ -82,8 +82,7 @@ class Captioner:
         if self._processor.chat_template is None:
             pictures = [Image.fromarray(picture) for question in questions for picture in question.pictures]
             return self._processor(images=pictures, text=[question.text for question in questions],
-                                   return_tensors="pt",
-                                   **self._options)
+                                   return_tensors="pt", **self._options)
         system = [{"role": "system",
                    "content": [{"type": "text", "text": self._system}]}] if self._system else []
         talks = [[*system,
@@ -93,8 +92,8 @@ class Captioner:
         options = self._options | ({"videos_kwargs": {"do_sample_frames": False, "video_metadata": films}}
                                    if films else {})
         return self._processor.apply_chat_template(talks, add_generation_prompt=True, tokenize=True,
-                                                   return_dict=True,
-                                                   return_tensors="pt", processor_kwargs=options)
+                                                   return_dict=True, return_tensors="pt",
+                                                   processor_kwargs=options)
 
     def _processors(self, asked: int) -> Any:
         """The model's penalty on repetition, for what it made only: the padding before a question depends on

@@ -93,8 +93,7 @@ def network_of(weights: Mapping[str, np.ndarray],
     standard = {last: weights[name] for name, last in rest.items() if weights[name].size in (1, width)}
     if rest and (standard.keys() - {"count"} != {"mean", "variance"} or len(standard) < len(rest)):
         raise CuratorError(f"{reference!r} holds {', '.join(rest)}: a head has nothing beside linear layers "
-                           "but one `mean` and one "
-                           "`variance` of its input")
+                           "but one `mean` and one `variance` of its input")
     chain = []
     for name in layers:
         weight = weights[name]

@@ -42,10 +42,8 @@ def place_of(ctx: Context) -> Place:
         return Place(torch.device("cpu"), torch.float32)
     if not torch.cuda.is_available():
         raise CuratorError(f"this worker has a GPU that the installed torch {torch.__version__} cannot use: "
-                           "install a "
-                           "torch built for it (https://pytorch.org/get-started), or give the stage `with: "
-                           "{resources: "
-                           "{gpus: 0}}`")
+                           "install a torch built for it (https://pytorch.org/get-started), or give the "
+                           "stage `with: {resources: {gpus: 0}}`")
     return Place(torch.device("cuda", 0), torch.float16)
 
 
@@ -83,8 +81,7 @@ def load(loader: str | type, model: str, *, trust_remote_code: bool = False, **o
     """
     if model.startswith((".", "/", "~")) and not Path(model).is_dir():
         raise CuratorError(f"there is no folder {model!r} (from {Path.cwd()}); a model on the Hugging Face "
-                           "hub is written "
-                           f"organisation/name")
+                           "hub is written organisation/name")
     transformers = library("transformers")
     transformers.logging.set_verbosity_error()  # what it warns of (weights that are missing) is an error here
     transformers.logging.disable_progress_bar()

@@ -85,8 +85,7 @@ class RemoteStage(Stage):
         key = os.environ.get(self.api_key_env) if self.api_key_env else None
         if self.api_key_env and not key:
             raise CuratorError(f"the environment variable {self.api_key_env}, where {self.name} looks for "
-                               "the API key, is not set "
-                               "on this machine")
+                               "the API key, is not set on this machine")
         pace = Pace(f"{self.url} {self.model}", self.limits()) if any(self.limits()) else None
         self._chat = Chat(self.url, key=key, connections=self.concurrency,
                           answer_timeout_s=self.answer_timeout_s,

@@ -47,8 +47,7 @@ def vectors_of(batch: Batch, column: str, width: int) -> tuple[np.ndarray, np.nd
     wrong = there[lengths[there] != width]
     if len(wrong):
         raise InputError(f"{column!r} holds embeddings of {lengths[wrong[0]]} numbers where {width} are "
-                         "wanted: they must be "
-                         "made by the model that this stage was trained with")
+                         "wanted: they must be made by the model that this stage was trained with")
     numbers = values.take(pa.array(there)).flatten().to_numpy(zero_copy_only=False)
     matrix = numbers.astype(np.float32).reshape(len(there), width)
     finite = np.isfinite(matrix).all(axis=1)

@@ -152,8 +152,7 @@ def _constants(stage: Stats) -> Alarms:
                f"reads the right column.")
     if zero:
         yield (_level(zero, numbers), name,
-               f"Stage {name} gives every record 0 in {listing(zero)}: check it if you "
-               f"expected otherwise.")
+               f"Stage {name} gives every record 0 in {listing(zero)}: check it if you expected otherwise.")
     if empty:
         yield (_level(empty, seen), name,
                f"Stage {name} left {listing(empty)} null in every record: check what it reads.")

@@ -39,8 +39,7 @@ def source_for(source: str | PathLike[str] | list[str], format: str | None = Non
     kind = format or format_of(fspath(first))
     if kind not in SOURCES:
         raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with "
-                          "one of "
-                          f"{', '.join(SOURCES)}")
+                          f"one of {', '.join(SOURCES)}")
     return SOURCES[kind](path=source, **options)
 
 

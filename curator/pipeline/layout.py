@@ -60,8 +60,7 @@ def moved(pipeline: Graph, out: str) -> Graph:
     for node in pipeline.sinks:
         path = _own(pipeline, node)
         if path is None:
-            node = node if node.stage.path is None else replace(node,
-                                                                stage=without_path(node.stage))
+            node = node if node.stage.path is None else replace(node, stage=without_path(node.stage))
         elif root is not None and (folder := folder_of(node.stage)).startswith(f"{root}/"):
             node = replace(node, stage=_with_path(node.stage, below(out, folder[len(root) + 1:]), None))
         sinks.append(node)
@@ -83,13 +82,11 @@ def _check_folders(pipeline: Graph) -> None:
         path = folder_of(node.stage)
         if f"{root}/".startswith(f"{path}/"):
             raise RecipeError(f"{place_of(node)}sink {names[node]!r} writes to {path}, which holds the run's "
-                              f"folder, {root}: "
-                              f"leave its path out, and it writes to {out.path_of(DATA)}")
+                              f"folder, {root}: leave its path out, and it writes to {out.path_of(DATA)}")
         if name := next((name for folder, name in aside.items() if f"{path}/".startswith(f"{folder}/")),
                         None):
             raise RecipeError(f"{place_of(node)}sink {names[node]!r} writes to {path}, and {name}/ is for "
-                              "what the run keeps "
-                              "beside the data: give the sink another path, or none")
+                              "what the run keeps beside the data: give the sink another path, or none")
         for other, who in folders.items():
             if path == other:
                 raise RecipeError(f"{place_of(node)}sinks {who!r} and {names[node]!r} write to one folder, "
@@ -121,9 +118,8 @@ def _run_folder(pipeline: Graph) -> tuple[str, dict[str, Any] | None]:
         raise RecipeError(f"{place_of(first)}it is not said where to write: give `out: out/` in a recipe, "
                           "write(\"out/\") or run(out=\"out/\") in Python, --out out/ on the command line")
     raise RecipeError(f"{place_of(first)}there are {len(pipeline.sinks)} sinks, and no folder for the run: "
-                      "give `out: FOLDER` "
-                      "in a recipe, run(out=FOLDER) in Python. A sink without a path then writes to "
-                      "FOLDER/data/<its name>")
+                      "give `out: FOLDER` in a recipe, run(out=FOLDER) in Python. A sink without a path then "
+                      "writes to FOLDER/data/<its name>")
 
 
 def _stated(pipeline: Graph) -> str | None:

@@ -251,13 +251,11 @@ class _Planner:
             for port in node.stage.ports:
                 if (node, port) not in self.takers and not self._discarded(node, port):
                     raise RecipeError(f"{place_of(node)}port {port!r} of stage {self.names[node]!r} leads "
-                                      "nowhere: "
-                                      "give it a stage or a sink, or discard "
+                                      "nowhere: give it a stage or a sink, or discard "
                                       f"{port + '/' + self.names[node]!r}")
             if node.stage.resources.gang and isinstance(node.stage, (Source, Sink, Stateful, Reduce)):
                 raise RecipeError(f"{place_of(node)}stage {self.names[node]!r} cannot be a gang: only stages "
-                                  "that answer "
-                                  "batch by batch can")
+                                  "that answer batch by batch can")
 
     def _discarded(self, node: Node, port: str) -> bool:
         return port in self.discard or f"{port}/{self.names[node]}" in self.discard
@@ -272,8 +270,7 @@ class _Planner:
         after = tuple((self.names[e.node], e.port) for e in node.inputs)
         part_of = self.names[self.parts[node]] if node in self.parts else ""
         return Step(name, node.stage, _key(name, fingerprint, *above), after, part_of=part_of,
-                    fingerprint=fingerprint,
-                    amounts=self.amounts)
+                    fingerprint=fingerprint, amounts=self.amounts)
 
     # -- operators -------------------------------------------------------------------------------------------
 

@@ -122,5 +122,4 @@ def _hints(owner: Any) -> dict[str, Any]:
     except Exception as error:
         name = f"{owner.__module__}.{owner.__qualname__}"
         raise PackError(f"the types of the parameters of {name} cannot be read: {type(error).__name__}: "
-                        f"{error}; "
-                        "import the names that its annotations use") from error
+                        f"{error}; import the names that its annotations use") from error

@@ -177,8 +177,8 @@ class Loop:
                                       context)
         try:
             self.scheduler = Scheduler(operators, self.todo, nodes, before=before,
-                                       short_circuits=self._short_circuits(),
-                                       max_failed=max_failed, profiles=load_profiles(folder, operators))
+                                       short_circuits=self._short_circuits(), max_failed=max_failed,
+                                       profiles=load_profiles(folder, operators))
             self.errors = self.scheduler.errors
             self._loop(self.scheduler, runtime, context)
             save_profiles(folder, self.scheduler.state.operators)
@@ -257,8 +257,7 @@ class Loop:
         given = self.units[unit]
         source, need = self.todo[unit]
         read = self.ledger.kept_of(self.phase, given, need) if source == self.phase.replay else given
-        return UnitInfo(read, self.ledger.part_name(given, attempt),
-                        given.size_bytes)
+        return UnitInfo(read, self.ledger.part_name(given, attempt), given.size_bytes)
 
     def _restore(self, step: str, committed: Sequence[int]) -> list[tuple[int, str, bool]]:
         """Sidecars of a step: of units finished before, now, and of those that an edit has done again."""

@@ -146,9 +146,8 @@ class Numbers:
         workers = {s.name: loop.workers.get(o.index, 0)
                    for loop in self.loops for o in loop.phase.operators for s in o.steps}
         return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks
-                          else "stage",
-                          tuple(end for end in s.after if end[0] not in self.part_of), workers.get(s.name, 0),
-                          self.reasons[s.name], s.stage.sparse)
+                          else "stage", tuple(end for end in s.after if end[0] not in self.part_of),
+                          workers.get(s.name, 0), self.reasons[s.name], s.stage.sparse)
                 for s in self.plan.steps if not s.implicit and not s.part_of]
 
     def _findings(self, counts: Mapping[str, Counts]) -> dict[str, list[Finding]]:

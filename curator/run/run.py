@@ -406,8 +406,7 @@ class _Run:
                 sinks[step.name] = folder.removeprefix(root)
         settings = self.plan.pipeline.settings
         return About(version=version("curator-core"), description=settings.description,
-                     license=settings.license,
-                     sources=sources, sinks=sinks)
+                     license=settings.license, sources=sources, sinks=sinks)
 
 
 def _note(stats: dict[str, Any], text: str) -> None:

@@ -134,8 +134,7 @@ def _bind(expression: str, columns: Columns, *, boolean: bool) -> pa.DataType | 
         kind = str(relation.types[0])
         if boolean and known and kind not in ("BOOLEAN", '"NULL"'):
             raise RecipeError(f"`{expression}` is {kind}, not a condition: it must be true or false for each "
-                              "record, "
-                              "such as word_count < 50")
+                              "record, such as word_count < 50")
         return _plain_type(relation.to_arrow_table().schema.field(0).type, types) if known else None
     except duckdb.Error as error:
         if known:

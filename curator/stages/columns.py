@@ -112,8 +112,7 @@ class Map(Stage):
         for name in self.columns:
             if name in IDENTITY or not name or name.startswith("_"):
                 raise RecipeError(f"map cannot make the column {name!r}: id and source stay as they are, and "
-                                  "names with "
-                                  "_ in front are the engine's")
+                                  "names with _ in front are the engine's")
         self._needs = frozenset(sql.needs(self.columns))
 
     def contract(self) -> Contract:

@@ -34,8 +34,7 @@ class Route(Stage):
         for name in self.routes:
             if name in SIDE_OUTPUTS or not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
                 raise RecipeError(f"route: {name!r} cannot be the name of a port; take letters, digits, _ "
-                                  "and -, and "
-                                  f"none of {', '.join(SIDE_OUTPUTS)}")
+                                  f"and -, and none of {', '.join(SIDE_OUTPUTS)}")
         self.ports = tuple(self.routes)
         self._needs = frozenset(sql.needs(self.routes))
 

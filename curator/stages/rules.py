@@ -86,8 +86,7 @@ def parse_rules(content: bytes | str, path: str) -> RuleSet:
         rule = _rule(entry, f"{where}, rule {number}")
         if rule.reason in made:
             raise RecipeError(f"{where}, rule {number}: the reason {rule.reason!r} is taken by a rule before "
-                              "it; "
-                              "join the two with OR, or rename one")
+                              "it; join the two with OR, or rename one")
         made[rule.reason] = rule
     name = _text(given, "name", where) or PurePosixPath(path).stem
     return RuleSet(name, _text(given, "description", where), _text(given, "source", where),

@@ -62,13 +62,11 @@ def check_elsewhere(module: str, examples: Sequence[tuple[Stage, Batch | None, f
         assert not isinstance(answered, str), f"{where} raises {answered}"
         assert fingerprint == stage.fingerprint(), (
             f"{where} has another fingerprint: a run that is continued would do everything again. Make its "
-            "parameters plain "
-            "values, or a `setting` where one does not change the answer")
+            "parameters plain values, or a `setting` where one does not change the answer")
         different = difference(_answers(stage, batch), answered, tolerance)
         assert different is None, (f"{where} answers differently: {different}. Take nothing from what "
-                                   "changes between processes: "
-                                   "hash() of a text, the order of a set, the clock, counters, files of its "
-                                   "own")
+                                   "changes between processes: hash() of a text, the order of a set, the "
+                                   "clock, counters, files of its own")
 
 
 def _ask(module: str, examples: list[tuple[Stage, Batch | None]]) -> Seen:

@@ -43,8 +43,7 @@ def check_source(source: Source, *, unique_ids: bool = True) -> None:
     units = _units(driver, who)
     assert [u.key for u in units] == [u.key for u in _units(copy.copy(source), who)], (
         f"{who} lists other units the second time, although nothing changed: key and order of units must "
-        "rest on the "
-        "input alone, or a resumed run does everything again")
+        "rest on the input alone, or a resumed run does everything again")
     columns = driver.columns() or {}
     read = {unit: _read(fresh(driver), unit, columns) for unit in units}
     worker = fresh(driver)
@@ -137,8 +136,7 @@ def _check_again(who: str, unit: Unit, first: list[Record], second: list[Record]
         f"{remedy}")
     for old, new in zip(first, second, strict=True):
         assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead "
-                                f"of {short(old)}; "
-                                f"{remedy}, ids included")
+                                f"of {short(old)}; {remedy}, ids included")
 
 
 # -- sinks ---------------------------------------------------------------------------------------------------
@@ -165,8 +163,7 @@ def _interrupted(sink: Sink, who: str, batch: Batch, folder: Folder) -> list[Wri
     beside.write(marked(batch.slice(0, 1)))
     strange = [file for file in set(folder.names(recursive=True)) - before if f"/{NAME}" not in f"/{file}"]
     assert not strange, (f"{who} begins the file {strange[0]}, whose name does not begin with the name given "
-                         "to `open`: it would "
-                         "stay behind when the run is killed")
+                         "to `open`: it would stay behind when the run is killed")
     writer.abort()
     again = worker.open(f"{NAME}-2")
     again.write(marked(batch))
@@ -188,8 +185,7 @@ def _check_files(who: str, files: Sequence[WrittenFile], folder: Folder, name: s
     for path, file in inside.items():
         assert any(inner.startswith(name) for inner in path.split("/")), (
             f"{who}: the file {file.path} does not begin with {name!r}, the name given to `open`, nor does a "
-            "folder it is in: "
-            "it would not be known again after a crash")
+            "folder it is in: it would not be known again after a crash")
         assert folder.exists(path), f"{who} reports {file.path}, which is not there when `close` is done"
         size = len(folder.read(path))
         assert file.size_bytes == size, (

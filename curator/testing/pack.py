@@ -88,8 +88,7 @@ def _given(example: Any) -> _Given:
     fits = isinstance(stage, Stage) and not more and isinstance(batch,
                                                                 Batch) == (not isinstance(stage, Source))
     assert fits, (f"check_pack cannot use the example {short(example, 200)}: give (stage, batch), (sink, "
-                  "batch) or a source, "
-                  "each made with its parameters")
+                  "batch) or a source, each made with its parameters")
     return _Given(stage, batch, options)
 
 
@@ -114,14 +113,12 @@ def _check_complete(pack: Pack, given: list[_Given], without: Collection[str]) -
 def _check_shown(name: str, factory: Factory) -> None:
     """What `curator stages` shows: a sentence on what one gets, and parameters that a recipe can give."""
     assert doc_of(factory).strip(), (f"{name} ({packs.described(factory)}) has no docstring: its first line "
-                                     "says what one gets, "
-                                     "and `curator stages` shows it")
+                                     "says what one gets, and `curator stages` shows it")
     own = inspect.get_annotations(factory) if isinstance(factory, type) else {}
     fields = [field for field, hint in own.items() if "ClassVar" not in str(hint)]
     assert not fields or "__dataclass_params__" in vars(factory), (
         f"{name}: {', '.join(fields)} cannot be set, because {packs.described(factory)} is no dataclass: "
-        "write "
-        "@dataclass(kw_only=True) above the class")
+        "write @dataclass(kw_only=True) above the class")
     try:
         known = parameters(factory)
     except PackError as error:

@@ -37,9 +37,8 @@ def fresh(stage: AnyStage) -> AnyStage:
         working = cloudpickle.loads(cloudpickle.dumps(stage))
     except Exception as error:
         raise AssertionError(f"{named(stage)} cannot be pickled, so no worker can get it: {in_words(error)}. "
-                             "Make in `setup` "
-                             "what cannot travel (models, connections, locks), and keep it out of the "
-                             "fields") from error
+                             "Make in `setup` what cannot travel (models, connections, locks), and keep it "
+                             "out of the fields") from error
     if not isinstance(working, Sink):
         working.setup_node(Context())
         working.setup(Context())
@@ -51,8 +50,7 @@ def check_fingerprint(stage: Stage) -> None:
     copied = cloudpickle.loads(cloudpickle.dumps(stage))
     assert copied.fingerprint() == stage.fingerprint(), (
         f"{named(stage)} has another fingerprint after a journey to a worker: the description of a parameter "
-        "depends on the "
-        "process. Make it a plain value, or a `setting` if it does not change the answer")
+        "depends on the process. Make it a plain value, or a `setting` if it does not change the answer")
 
 
 def marked(batch: Batch) -> Batch:
@@ -92,8 +90,7 @@ def call(stage: Stage, batch: Batch) -> Outputs:
                 account.saw(port, rows)
         except IndexError as error:
             raise AssertionError(f"{named(stage)}, port {port!r}: {ROW} was changed; columns that begin with "
-                                 "_ belong to the "
-                                 "engine") from error
+                                 "_ belong to the engine") from error
 
     def absorb(rows: Batch) -> None:
         saw(None, rows)

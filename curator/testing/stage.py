@@ -130,8 +130,7 @@ def _check_contract(subject: Subject) -> None:
         who, actual = f"{subject.who}, port {port!r}", _columns(answered[port])
         missing, extra = sorted(expected.keys() - actual.keys()), sorted(actual.keys() - expected.keys())
         assert not missing, (f"{who}: {', '.join(missing)} should be there and is not; give it to every row, "
-                             "null where there "
-                             "is nothing to say, or name it in the contract's `removes`")
+                             "null where there is nothing to say, or name it in the contract's `removes`")
         assert not extra, (
             f"{who}: {', '.join(extra)} is new, and the contract's `adds` does not name it; name it there")
         for name, kind in expected.items():
@@ -186,8 +185,7 @@ def _check_nulls(subject: Subject) -> None:
             tries["only nulls, and has the type null (a reader saw no value)"] = untyped
         for words, tried in tries.items():
             subject.answer(tried, f"when {name!r} holds {words}: send such rows to `dropped` or `failed`, or "
-                                  "answer null "
-                                  "(a text that is null counts as empty)")
+                                  "answer null (a text that is null counts as empty)")
 
 
 def _check_alone(subject: Subject) -> None:
@@ -244,8 +242,7 @@ def _check_input(subject: Subject) -> None:
     run.call(working, given)
     working.close()
     assert run.equal(before, given), (f"{subject.who} changes the batch that it is given, which other stages "
-                                      "share: copy an "
-                                      "array before writing into it")
+                                      "share: copy an array before writing into it")
 
 
 def _check_snapshot(subject: Subject) -> None:
@@ -276,8 +273,7 @@ def _check_shards(subject: Subject) -> None:
         working = fresh(subject.stage)
         run.answers(subject.stage, subject.batch.slice(0, len(subject.batch) // 2), working=working)
         subject.expect(subject.answers, run.answers(subject.stage, subject.batch, working=working),
-                       "after another shard",
-                       "Forget in `clear` all that was absorbed")
+                       "after another shard", "Forget in `clear` all that was absorbed")
 
 
 def _check_findings(subject: Subject) -> None:

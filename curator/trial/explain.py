@@ -31,8 +31,7 @@ def explain(plan: Plan) -> str:
              f"each one a pool of workers that run its stages without a hop between them"]
     if phases > 1:
         lines.append(f"{phases} phases, each of which begins when the one before it is done; what is between "
-                     "them is kept in "
-                     f"{plan.out.path_of(SPOOLS)}")
+                     f"them is kept in {plan.out.path_of(SPOOLS)}")
     for phase in plan.phases:
         if phases > 1:
             lines += ["", f"phase {phase.number + 1} of {phases}"]

@@ -271,9 +271,8 @@ def _reckoned(first: _Probe, second: _Probe, nodes: dict[int, Node], memory: Mem
         if best is not None and best.rate > 0:
             limits.append(in_words(best, [o.name for o in phase.operators]))
     return Forecast(
-        records=records, error=error_of(input_error, second.taken, records, others),
-        others=others, work_s=0.0, start_s=0.0,
-        start_error=0.0, core_s=core_s, gpu_s=gpu_s,
+        records=records, error=error_of(input_error, second.taken, records, others), others=others,
+        work_s=0.0, start_s=0.0, start_error=0.0, core_s=core_s, gpu_s=gpu_s,
         cores=sum(n.cpus for n in nodes.values()), gpus=sum(n.gpus for n in nodes.values()),
         sampled_records=second.taken, sampled_parts=sum(map(len, whole.sampled.values())),
         parts=sum(whole.parts.values()), sample_s=stats["seconds"], memory=memory.most, limits=limits,

@@ -121,9 +121,8 @@ def _of_stages(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple]:
 def _of_engine(engine: Mapping[str, Any]) -> Iterator[tuple]:
     for operator in engine.get("operators", ()):
         for metric, key in (("queue_rows", "queue_rows"), ("queue_bytes", "queue_bytes"),
-                            ("queue_limit_bytes", "queue_limit"),
-                            ("rows_per_second", "rows_per_s"), ("setup_seconds", "setup_s"),
-                            ("calls_total", "calls"),
+                            ("queue_limit_bytes", "queue_limit"), ("rows_per_second", "rows_per_s"),
+                            ("setup_seconds", "setup_s"), ("calls_total", "calls"),
                             ("busy_seconds_total", "busy_s")):
             yield f"operator_{metric}", operator[key], operator["name"]
         yield from (("operator_workers", workers, operator["name"], state)

@@ -65,8 +65,7 @@ class Observer:
         name, url = self.facts["name"], self.endpoint.url if self.endpoint else None
         text = f"attempt {self.log.run} of {name} begins: {units - skipped} of {plural(units, 'unit')} to do"
         self.log.add("run_begin", text, name=name, version=self.facts["version"], host=socket.gethostname(),
-                     pid=os.getpid(),
-                     metrics=url, units=units, skipped=skipped, **fields)
+                     pid=os.getpid(), metrics=url, units=units, skipped=skipped, **fields)
         self.log.flush()
 
     def phase(self, operators: Sequence[Operator], units: Sequence[str], number: int = 1,
@@ -75,8 +74,7 @@ class Observer:
         self._number(operators, units)
         if of > 1:
             self.log.add("phase_begin", f"phase {number} of {of} begins: {plural(len(units), 'unit')}",
-                         phase=number, phases=of,
-                         units=len(units))
+                         phase=number, phases=of, units=len(units))
             self.log.flush()
 
     def _number(self, operators: Sequence[Operator], units: Sequence[str]) -> None:
@@ -93,8 +91,7 @@ class Observer:
         self._ended = True
         text = message or ", ".join(f"{count(n)} {end}" for end, n in (records or {}).items() if n)
         self.log.add("run_end", f"{status}: {text}" if text else status, status=status,
-                     message=message or None,
-                     seconds=round(self.clock() - self.began, 3), records=records)
+                     message=message or None, seconds=round(self.clock() - self.began, 3), records=records)
         self.log.close()
 
     def __enter__(self) -> Observer:
@@ -125,8 +122,8 @@ class Observer:
         match event:
             case ev.WorkerReady():
                 add("worker_ready", f"{self._worker(event.worker)} is ready after {event.setup_s:.2f} s",
-                    worker=event.worker,
-                    operator=self._operator_of(event.worker), setup_s=round(event.setup_s, 3))
+                    worker=event.worker, operator=self._operator_of(event.worker),
+                    setup_s=round(event.setup_s, 3))
             case ev.WorkerLost() if event.worker in self._workers:
                 self._lost(event)
             case ev.NodeUp(number=number, node=node):
@@ -147,8 +144,7 @@ class Observer:
             case ev.StopWorker(worker=worker, kill=kill):
                 name, who = self._operator_of(worker), self._worker(worker)
                 self.log.add("worker_stop", f"{who} is {'killed' if kill else 'told to end'}", worker=worker,
-                             operator=name,
-                             kill=kill or None)
+                             operator=name, kill=kill or None)
                 if kill:
                     self._workers.pop(worker, None)
                 else:
@@ -179,8 +175,8 @@ class Observer:
             return
         stage = operator.steps[event.step].name if len(operator.steps) > 1 and not event.setup else None
         self.log.add("worker_lost", f"{who} died{' in its setup' if event.setup else ''}: {event.reason}",
-                     worker=worker,
-                     operator=operator.name, stage=stage, setup=event.setup or None, reason=event.reason)
+                     worker=worker, operator=operator.name, stage=stage, setup=event.setup or None,
+                     reason=event.reason)
 
     def _start(self, action: ev.StartWorker) -> None:
         self._workers[action.worker] = action.operator
@@ -197,14 +193,12 @@ class Observer:
         if call.kind == "read":
             unit, attempt = self._units[call.units[0][0]], call.units[0][1]
             self.log.add("unit_read", f"{unit} is read{f', attempt {attempt + 1}' if attempt else ''}",
-                         unit=unit,
-                         attempt=attempt + 1, operator=name, worker=call.worker)
+                         unit=unit, attempt=attempt + 1, operator=name, worker=call.worker)
         elif call.crashes:
             text = (f"{plural(call.rows, 'row')} with {plural(call.crashes, 'death')} go alone through "
                     f"{_short(name)}")
             self.log.add("isolate", text, operator=name, worker=call.worker, rows=call.rows,
-                         deaths=call.crashes,
-                         units=[self._units[unit] for unit, _ in call.units])
+                         deaths=call.crashes, units=[self._units[unit] for unit, _ in call.units])
 
     def _report(self, report: ev.Report, lost: Collection[int]) -> None:
         if report.kind == "lost":
@@ -229,8 +223,7 @@ class Observer:
         return (self.endpoint is not None or self._published is not None) and self.clock() >= self._due
 
     def update(self, snapshot: Mapping[str, Any], stages: Sequence[Mapping[str, Any]],
-               engine: Mapping[str, Any],
-               began: float | None = None) -> None:
+               engine: Mapping[str, Any], began: float | None = None) -> None:
         """New numbers: `snapshot` as watchers get it, `stages` as in `stats.json`, `engine` as `snapshot_of`
         gives it, {} when nothing works. `began`: when the caller began to collect them, so that their cost
         counts."""

@@ -98,8 +98,7 @@ class _Terminal:
         amount, *others, limit = words(shot)
         filled = int(shot.get("share", 0.0) * BAR_WIDTH)
         bar = Text.assemble(("#" * filled, "bold green"), ("-" * (BAR_WIDTH - filled), "dim"),
-                            (f" {percent(shot):>4}", "bold"),
-                            f"  {', '.join(amount)}", no_wrap=True)
+                            (f" {percent(shot):>4}", "bold"), f"  {', '.join(amount)}", no_wrap=True)
         lines = [Text(", ".join(some), no_wrap=True, overflow="ellipsis") for some in others]
         lines += [Text(text, style="cyan", no_wrap=True, overflow="ellipsis") for text in limit]
         if self.stages:

@@ -64,9 +64,8 @@ def stage_rows(shot: Snapshot) -> list[tuple[str, ...]]:
         shared = before is not None and stage.get("operator") == before
         before = stage.get("operator")
         queue = stage.get("queue_rows")
-        rows.append((shorten(stage["name"], NAME_MAX, keep_end=True), count(stage["in"]),
-                     count(stage["out"]), rate(stage["rate"]),
-                     "" if queue is None else count(queue),
+        rows.append((shorten(stage["name"], NAME_MAX, keep_end=True), count(stage["in"]), count(stage["out"]),
+                     rate(stage["rate"]), "" if queue is None else count(queue),
                      '"' if shared else count(stage["workers"]) if "workers" in stage else "",
                      f"{stage['busy']:.1f}"))
     return rows

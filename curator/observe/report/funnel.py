@@ -53,8 +53,8 @@ def _funnel(stats: Stats, reasons_max: int) -> Table:
         else:
             rows, to = ports(stage).get(line.port, 0), ", ".join(taken[stage["name"], line.port])
             table.add_row(f"{indent}  > {line.port} to {to}", count(rows),
-                          share(rows, stage["in"] + stage["made"]),
-                          *summed(stage, kinds, "out", line.port), style="cyan")
+                          share(rows, stage["in"] + stage["made"]), *summed(stage, kinds, "out", line.port),
+                          style="cyan")
         above = stage["name"], line.port or MAIN
     total = "" if records["made"] else share(records["written"], records["in"])
     table.add_row("records written", count(records["written"]), total, style="bold")
@@ -98,8 +98,7 @@ def _outputs(stats: Stats, width: int) -> Iterator[RenderableType]:
         table.add_column(justify="right", no_wrap=True)
     for group in groups:
         table.add_row(group["port"], short_path(inside(group["folder"], stats["out"]), width - 46),
-                      plural(group["files"], "file"),
-                      count(group["rows"]), size(group["size_bytes"]),
+                      plural(group["files"], "file"), count(group["rows"]), size(group["size_bytes"]),
                       style=STYLES.get(group["port"], "bold"))
     yield from (table, "")
 

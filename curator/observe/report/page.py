@@ -61,9 +61,8 @@ def render_report(stats: Stats, recipe: str = "", out: Folder | None = None) -> 
         balance=balance(stats),
         ended=[(name, 100 * rows / sum(ended.values())) for name, rows in ended.items()],
         speed=records["in"] / stats["seconds"] if stats["seconds"] else 0, flow=_flow(stats),
-        times=_times(stats),
-        reasons=_reasons(stats), charts=drawn, ends=list(_ends(held)), tables=_tables(stats),
-        columns=_columns(stats), outputs=_outputs(stats), examples=examples,
+        times=_times(stats), reasons=_reasons(stats), charts=drawn, ends=list(_ends(held)),
+        tables=_tables(stats), columns=_columns(stats), outputs=_outputs(stats), examples=examples,
         files=stats["files"][:FILES_MAX], files_total=total)
 
 

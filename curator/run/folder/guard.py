@@ -48,8 +48,7 @@ def list_units(plan: Plan) -> list[tuple[int, Unit]]:
     if inside is not None:
         folder = max((f for f in outputs if inside.startswith(f)), key=len)
         raise InputError(f"{inside} is read, and {folder} is where this run writes: a run does not read its "
-                         "own output; "
-                         "write elsewhere, or name what is to be read more closely")
+                         "own output; write elsewhere, or name what is to be read more closely")
     return units
 
 
@@ -66,8 +65,7 @@ def check_free(plan: Plan) -> None:
     # in this order: a run that starts beside this one makes its owner first
     if there and not out.sub(RUN).exists(OWNER):
         raise CuratorError(f"{out.uri} has {', '.join(there)}, and no run of this version made it: a run "
-                           "would write there too. "
-                           "Write to another folder, or move away what is there")
+                           "would write there too. Write to another folder, or move away what is there")
     for step in plan.steps:
         if isinstance(step.stage, Sink):
             step.stage.may_publish()
@@ -101,10 +99,9 @@ def check_edit(plan: Plan, ledgers: Sequence[Ledger], former: Sequence[Ledger],
     """
     goes = find_what_goes(plan, ledgers, former, units)
     if goes.strange:
-        raise CuratorError(f"{goes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of "
-                           "a folder that "
-                           "was moved or copied an edit removes nothing. Write to another folder, or give "
-                           "the sink another path")
+        raise CuratorError(f"{goes.strange[0]} was made when {plan.out.uri} lay elsewhere, and outside of a "
+                           "folder that was moved or copied an edit removes nothing. Write to another "
+                           "folder, or give the sink another path")
     if not goes.files or replace is True:
         return
     described = find_edit(plan, ledgers, former, units).describe(plan.out.uri)

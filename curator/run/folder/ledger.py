@@ -196,8 +196,7 @@ class Ledger:
                 files = [self._file(f) for f in commit.files.get(step.name, ())]
                 said = counts[step.name].to_json()
                 stages[step.name] = StageRecord(step.key, msgspec.Raw(to_line(said)) if said else NO_COUNTS,
-                                                files,
-                                                commit.snapshots.get(step.name))
+                                                files, commit.snapshots.get(step.name))
             elif before is not None and step.name in before.stages:
                 stages[step.name] = before.stages[step.name]
                 counts[step.name] = counts_of(stages[step.name])
@@ -211,8 +210,7 @@ class Ledger:
         # what a run made itself is nobody's input
         uris = () if phase.number else tuple(p.uri for p in unit.parts)
         record = Record(unit=unit.key, label=unit.label, uris=uris, stages=stages,
-                        depends=tuple(sorted(depends)),
-                        rests={**rests, **commit.rests})
+                        depends=tuple(sorted(depends)), rests={**rests, **commit.rests})
         self.records[unit.key] = self._brief(record)
         add_counts(self._totals, counts)
         self._pending.append(to_line(record))
@@ -277,8 +275,8 @@ class Ledger:
 
     def _state(self, **more: Any) -> State:
         return State(elapsed=self.elapsed,
-                     totals={name: counts.to_json() for name, counts in self._totals.items()},
-                     done=self.done, **more)
+                     totals={name: counts.to_json() for name, counts in self._totals.items()}, done=self.done,
+                     **more)
 
     @property
     def pending(self) -> int:
@@ -317,8 +315,8 @@ class Ledger:
 
     # -- what is to do ---------------------------------------------------------------------------------------
 
-    def prepare(self, phase: Phase, units: Sequence[tuple[int, Unit]],
-                again: Collection[str] = (), nothing: bool = True) -> list[Need]:
+    def prepare(self, phase: Phase, units: Sequence[tuple[int, Unit]], again: Collection[str] = (),
+                nothing: bool = True) -> list[Need]:
         """What each unit needs. Results that are not true any more are cleared, also those of units that are
         not there, and of those that are done `again`.
 

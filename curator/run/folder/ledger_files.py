@@ -169,8 +169,7 @@ class LedgerFiles:
 
     def damaged(self, name: str, line: bytes, error: Exception) -> CuratorError:
         return CuratorError(f"{self.folder.path_of(name)} is damaged, or of another version ({error!r} at "
-                            f"{line[:80]!r}). "
-                            "Remove this file: the units that it names will be done again")
+                            f"{line[:80]!r}). Remove this file: the units that it names will be done again")
 
     def _lines(self, name: str) -> Iterator[tuple[int, bytes]]:
         offset, rest = 0, b""

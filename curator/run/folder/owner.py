@@ -55,8 +55,7 @@ class Owner:
                     return cls(known[0], tuple(known[1:]))
             except (ValueError, KeyError, TypeError) as error:
                 raise CuratorError(f"{folder.path_of(OWNER)} is damaged ({error!r}), so it cannot be told "
-                                   "which files here are "
-                                   "this run's. Write to another folder") from error
+                                   "which files here are this run's. Write to another folder") from error
         owner = cls(secrets.token_hex(8), tuple(known))
         if not make:
             return owner

@@ -139,8 +139,7 @@ class ScoreBins(Composite):
         if self.edges:
             return rows >> BinsByEdges(binning=self._binning, edges=self.edges)
         return rows >> BinsByPercentile(binning=self._binning, bins=self.bins, weight=self.weight,
-                                        key=self.by, sample=self.sample,
-                                        seed=self.seed, shards=self.shards)
+                                        key=self.by, sample=self.sample, seed=self.seed, shards=self.shards)
 
 
 @dataclass(kw_only=True)

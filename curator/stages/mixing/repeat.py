@@ -64,8 +64,7 @@ class Repeat(Stage):
             wanted = batch.array(self.column, null=float(self.times)).astype(np.float64)
             if not ((wanted >= 0) & (wanted <= 1000)).all():
                 raise ValueError(f"column {self.column!r} says how often a record goes through, so 0 to "
-                                 "1000; it has "
-                                 f"{wanted[~((wanted >= 0) & (wanted <= 1000))][0]}")
+                                 f"1000; it has {wanted[~((wanted >= 0) & (wanted <= 1000))][0]}")
             return wanted
         if self.by is None:
             return np.full(len(batch), float(self.times))
