@@ -3,9 +3,11 @@ count."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 from curator.api.resources import Node
@@ -17,10 +19,10 @@ BUDGET_MAX = 8 << 30  # bytes on their way between workers; more does not make a
 
 def this_machine(cpus: float | None = None) -> Node:
     """This machine, with `cpus` cores to use instead of all."""
-    memory = memory_bytes()
+    memory, devices = memory_bytes(), visible_devices()
     shared = shutil.disk_usage(shared_memory_parent()).free
-    return Node(cpus=cpus or available_cpus(), gpus=len(visible_devices()), memory_bytes=memory,
-                   budget_bytes=max(64 << 20, min(BUDGET_MAX, memory // 8, shared // 2)))
+    return Node(cpus=cpus or available_cpus(), gpus=len(devices), gpu_memory_gb=gpu_memory_gb(devices),
+                memory_bytes=memory, budget_bytes=max(64 << 20, min(BUDGET_MAX, memory // 8, shared // 2)))
 
 
 def available_cpus() -> float:
@@ -48,6 +50,30 @@ def visible_devices() -> list[str]:
         return [d.strip() for d in visible.split(",") if d.strip() not in ("", "-1", "NoDevFiles")]
     return sorted((d for p in Path("/dev").glob("nvidia*") if (d := p.name.removeprefix("nvidia")).isdigit()),
                   key=int)
+
+
+def gpu_memory_gb(devices: Sequence[str]) -> float:
+    """Memory of the smallest of these devices, 1e9 bytes; 0 without one, or where the driver does not say."""
+    if not devices:
+        return 0.0
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return 0.0
+    if nvml.nvmlInit_v2():
+        return 0.0
+    told = [_memory_of(nvml, device) for device in devices]
+    nvml.nvmlShutdown()
+    return min(told) / 1e9
+
+
+def _memory_of(nvml: ctypes.CDLL, device: str) -> int:
+    handle, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # the whole, free, in use
+    if device.isdigit():
+        failed = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(device)), ctypes.byref(handle))
+    else:
+        failed = nvml.nvmlDeviceGetHandleByUUID(device.encode(), ctypes.byref(handle))
+    return 0 if failed or nvml.nvmlDeviceGetMemoryInfo(handle, memory) else memory[0]
 
 
 def free_port() -> int:

@@ -31,8 +31,8 @@ AnyStage = TypeVar("AnyStage", bound=Stage)
 # -- as in a worker ------------------------------------------------------------------------------------------
 
 
-def fresh(stage: AnyStage) -> AnyStage:
-    """A copy as a worker gets it, set up."""
+def fresh(stage: AnyStage, gpus: tuple[int, ...] = ()) -> AnyStage:
+    """A copy as a worker gets it, set up. `gpus`: the worker's devices."""
     try:
         working = cloudpickle.loads(cloudpickle.dumps(stage))
     except Exception as error:
@@ -40,8 +40,8 @@ def fresh(stage: AnyStage) -> AnyStage:
                              "Make in `setup` what cannot travel (models, connections, locks), and keep it "
                              "out of the fields") from error
     if not isinstance(working, Sink):
-        working.setup_node(Context())
-        working.setup(Context())
+        working.setup_node(Context(gpus=gpus))
+        working.setup(Context(gpus=gpus))
     return working
 
 
@@ -207,7 +207,8 @@ def difference(expected: Answers, got: Answers, tolerance: float = 0.0) -> str |
 
 
 def same(a: Any, b: Any, tolerance: float = 0.0) -> bool:
-    """Whether two values are equal; numbers may differ by `tolerance`, relatively; NaN equals NaN."""
+    """Whether two values are equal; NaN equals NaN. Numbers may differ by `tolerance`, relatively, or by a
+    tenth of it; those of a vector by `tolerance` of its largest."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.dtype != b.dtype or a.shape != b.shape:
             return False
@@ -215,10 +216,13 @@ def same(a: Any, b: Any, tolerance: float = 0.0) -> bool:
         return bool(np.allclose(a, b, rtol=tolerance,
                                 equal_nan=True)) if inexact else a.tobytes() == b.tobytes()
     if isinstance(a, float) and isinstance(b, float):
-        return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=tolerance)
+        return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(
+            a, b, rel_tol=tolerance, abs_tol=tolerance / 10)
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(same(a[key], b[key], tolerance) for key in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        if tolerance and len(a) == len(b) and {type(v) for v in (*a, *b)} == {float}:
+            return bool(np.allclose(a, b, rtol=0, atol=tolerance * np.abs(a).max(), equal_nan=True))
         return len(a) == len(b) and all(same(x, y, tolerance) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
@@ -14,9 +14,12 @@ from curator.api.batch import UNIT, Batch
 from curator.api.counts import Counts
 from curator.api.findings import Finding, Shown
 from curator.api.stage import Contract, Reduce, Sink, Source, Stage, Stateful
+from curator.machine.detect import visible_devices
 from curator.testing import run
 from curator.testing.run import IDENTITY, MADE, Answers, fresh, named, raising, short
 from curator.testing.whole import as_one
+
+GPU_TOLERANCE = 0.02  # what float16 makes of a deep model's numbers
 
 
 def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Collection[str] = ()) -> None:
@@ -233,6 +236,17 @@ def _check_determinism(subject: Subject) -> None:
                   "A resumed run must decide as before: take randomness from a parameter `seed` and the id")
 
 
+def _check_gpu(subject: Subject) -> None:
+    """On a GPU, in 16 bits, a row is answered as on a core; where there is one, and the stage asks for it."""
+    if subject.stage.resources.gpus and visible_devices():
+        working = fresh(subject.stage, gpus=(0,))
+        with raising(subject.who, "on a GPU"):
+            got = run.answers(subject.stage, subject.batch, working=working)
+        working.close()
+        replace(subject, tolerance=max(subject.tolerance, GPU_TOLERANCE)).expect(
+            subject.answers, got, "on a GPU", "Compute there what a core computes")
+
+
 def _check_input(subject: Subject) -> None:
     """The batch that was given is as it was."""
     given = run.marked(copy.deepcopy(subject.batch))
@@ -295,7 +309,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "nulls": _check_nulls, "alone": _check_alone, "order": _check_order, "batch_size": _check_batch_size,
     "resume": _check_resume, "determinism": _check_determinism, "input": _check_input,
     "snapshot": _check_snapshot,
-    "shards": _check_shards, "findings": _check_findings,
+    "shards": _check_shards, "findings": _check_findings, "gpu": _check_gpu,
 }
 
 

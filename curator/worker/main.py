@@ -28,6 +28,7 @@ from curator.engine import protocol
 from curator.io.files.folder import Folder
 from curator.machine.detect import free_port
 from curator.pipeline.plan import Operator
+from curator.worker.device import DeviceLost
 from curator.worker.pickling import dumps
 from curator.worker.runner import Runner
 from curator.worker.store import Store
@@ -43,7 +44,7 @@ class Hangup(Exception):
 
 
 class OutOfStep(Exception):
-    """A rank cannot go on with the others; they end with it."""
+    """A worker cannot go on, and says so before it ends; the other ranks of a gang end with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,11 @@ class Worker:
     def _take(self, runner: Runner, message: protocol.ToProcess | Unreadable) -> None:
         match message:
             case protocol.Call():
-                self._call(runner, message)
+                try:
+                    self._call(runner, message)
+                except DeviceLost as lost:
+                    self.send(protocol.Ended(str(lost), first=first_error("", lost.__cause__ or lost)))
+                    raise OutOfStep(str(lost)) from lost
             case protocol.Discard():
                 runner.discard(message.unit, message.attempt, message.replay)
             case protocol.DataLost():

@@ -43,6 +43,7 @@ from curator.io.files.reading import UnitProgress
 from curator.pipeline.plan import Operator, Step
 from curator.worker.account import count_amounts, count_answer, count_failed, count_port
 from curator.worker.answer import Answer
+from curator.worker.device import DeviceLost, device_lost
 from curator.worker.imports import bring_for
 from curator.worker.rows import (
     JOIN_BYTES,
@@ -134,8 +135,11 @@ class Runner:
     # -- a call ----------------------------------------------------------------------------------------------
 
     def run(self, call: Call) -> Iterator[Emitted | Done | Failed]:
-        """Do a call: parts of the answer while there is much of it, then `Done` with the rest, or
-        `Failed`."""
+        """Do a call: parts of the answer while there is much of it, then `Done` with the rest, or `Failed`.
+
+        Raises:
+            DeviceLost: no further call can go well in this process.
+        """
         answer, failed = self.answer, None
         units = {s.unit for s in call.slices} if call.slices else {unit for unit, _ in call.units}
         answer.begin(units.pop() if len(units) == 1 else None)
@@ -156,6 +160,8 @@ class Runner:
                 paused_s += perf_counter() - paused
             outputs = answer.take_rows()
         except Exception as error:
+            if device_lost():
+                raise DeviceLost(f"{type(error).__name__}: {error}") from error
             failed = self._failed(call, error)
         if failed is not None:
             yield failed

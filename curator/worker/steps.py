@@ -18,6 +18,7 @@ from curator.api.stage import SIDE_OUTPUTS, Outputs
 from curator.pipeline.plan import Step
 from curator.worker.account import Account
 from curator.worker.answer import Answer
+from curator.worker.device import device_lost
 from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
 from curator.worker.rows import Waiting, parts
@@ -96,7 +97,8 @@ class WorkingStep:
             if short:
                 self.fitting.ran_out(len(batch))
                 self._refit(len(batch))
-            if sent or self.lockstep or (isinstance(caught, OSError) and caught.errno in FULL):
+            full = isinstance(caught, OSError) and caught.errno in FULL
+            if sent or self.lockstep or full or device_lost():
                 raise
             # In words: the error itself holds the frames that it went through, and what they hold.
             error, trace = f"{type(caught).__name__}: {caught}", traceback.format_exc()

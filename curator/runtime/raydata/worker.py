@@ -25,6 +25,7 @@ from curator.engine.protocol import Call, Done, Emitted, Failed, Output, Ref, Re
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Target
 from curator.runtime.raydata.work import Parcel, Work
+from curator.worker.device import DeviceLost
 from curator.worker.rows import failed_unit, joined
 from curator.worker.runner import Runner
 
@@ -183,15 +184,20 @@ class Group:
                     infos={work.unit: info or work.info})
         outputs: list[Output] = []
         counted: list[tuple[int, Counts]] = []
-        for answer in runner.run(call):
-            if isinstance(answer, Failed):
-                return answer
-            assert isinstance(answer, (Emitted, Done))
-            outputs += answer.outputs
-            counted += [item for by_step in answer.counts.values() for item in by_step.items()]
-            work.errors += answer.errors
-            if isinstance(answer, Done) and answer.flushed is not None:
-                work.flushed[operator.index] = answer.flushed
+        try:
+            for answer in runner.run(call):
+                if isinstance(answer, Failed):
+                    return answer
+                assert isinstance(answer, (Emitted, Done))
+                outputs += answer.outputs
+                counted += [item for by_step in answer.counts.values() for item in by_step.items()]
+                work.errors += answer.errors
+                if isinstance(answer, Done) and answer.flushed is not None:
+                    work.flushed[operator.index] = answer.flushed
+        except DeviceLost as lost:
+            if self.what:
+                self.board.at(self.what, runner.step, str(lost))
+            os._exit(1)
         for output in outputs:
             self._send(work, operator, output.step, output.port, output.ref.data)
         for step, counts in counted:
