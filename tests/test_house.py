@@ -168,29 +168,29 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2076,
+    "api": 2080,
     "machine": 457,
     "io": 5760,
     "io/tables": 2123,
     "sql": 513,
     "registry": 398,
-    "models": 1167,
+    "models": 1170,
     "ngrams": 371,
     "pipeline": 1108,
     "stages": 2458,
     "engine": 3943,
-    "recipe": 1650,
+    "recipe": 1655,
     "worker": 2241,
     "observe": 2948,
-    "testing": 1279,
+    "testing": 1278,
     "runtime": 1119,
     "runtime/raydata": 860,
-    "run": 3759,
+    "run": 3754,
     "explore": 1496,
-    "results": 2298,
+    "results": 2299,
     "trial": 1362,
     "scaffold": 197,
-    "cli": 1463,
+    "cli": 1449,
     ".": 333,
 }
 
@@ -207,8 +207,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14246
-    assert sum(LINES.values()) <= 41379
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14245
+    assert sum(LINES.values()) <= 41372
 
 
 def test_nothing_names_a_machine():

@@ -72,12 +72,16 @@ class FirstError:
         return f"first error in stage {self.stage}{of}{at}: {self.error}"
 
 
+def in_words(error: BaseException) -> str:
+    """What it says; of one that was not raised on purpose, its kind too."""
+    return str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
+
+
 def first_error(stage: str, error: BaseException, record: str = "") -> FirstError:
     """What an exception that was caught tells."""
-    named = str(error) if isinstance(error, CuratorError) else f"{type(error).__name__}: {error}"
     text = "".join(traceback.format_exception(error))
     file, line = _raised_at(error)
-    return FirstError(stage, named[:ERROR_CHARS], text[-TRACEBACK_CHARS:], file, line, record)
+    return FirstError(stage, in_words(error)[:ERROR_CHARS], text[-TRACEBACK_CHARS:], file, line, record)
 
 
 def _raised_at(error: BaseException) -> tuple[str, int]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from curator.api.format import printable
-from curator.cli.ends import wrapped
-from curator.cli.failures import shown
+from curator.cli.ends import json_option, show_json, shown, wrapped
 from curator.cli.loading import complete_runs
 
 if TYPE_CHECKING:
@@ -28,7 +25,7 @@ MOVES = 12
 @click.argument("one", metavar="RUN1", shell_complete=complete_runs)
 @click.argument("two", metavar="RUN2", shell_complete=complete_runs)
 @click.option("--all", "everything", is_flag=True, help="All that differs, and ten examples of each.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option
 def compare(one: str, two: str, everything: bool, as_json: bool) -> None:
     """Show what differs between the runs in the folders RUN1 and RUN2: recipe, code, input, funnel, scores
     and records; at the end, in one sentence, whether they have the same records.
@@ -38,7 +35,7 @@ def compare(one: str, two: str, everything: bool, as_json: bool) -> None:
 
     answer = ask(RunOutput.open(one), RunOutput.open(two))
     if as_json:
-        click.echo(json.dumps(asdict(answer), indent=1, ensure_ascii=False))
+        show_json(answer)
         return
     for line in wrapped(told(answer, everything)):
         click.echo(line)

@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from curator.observe.report.terminal import PLAIN_WIDTH
+from curator.api.format import printable, shorten
+from curator.observe.report.terminal import PLAIN_WIDTH, WIDTH_MAX
 
 if TYPE_CHECKING:
     from curator.run.run import Result
 
-WIDTH_MAX = 120
 # as shells have it: 128 and the number of the signal; anything else gives 2
 EXITS = {"interrupted": 130, "terminated": 143}
+
+workers_option = click.option("--workers", type=click.IntRange(min=0),
+                              help="Cores to use [default: all]. 0: work in this process, to debug.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
 def run_and_show(pipeline: Any, *, quiet: bool = False, stages: bool = False,
@@ -54,6 +59,17 @@ def wrapped(lines: Iterable[str]) -> Iterator[str]:
         parts = textwrap.wrap(line, width, subsequent_indent=inner, break_long_words=False,
                               break_on_hyphens=False)
         yield "\n".join(parts) if len(line) > width else line
+
+
+def shown(text: str, most: int) -> str:
+    """A text of whatever origin on one line of a terminal."""
+    return shorten(printable(text), most)
+
+
+def show_json(answer: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(answer, enc_hook=str), indent=1))
 
 
 def asked(lost: str) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from curator.cli.ends import end, run_and_show
+from curator.api.format import count, plural, shorten
+from curator.cli.ends import end, quiet_option, run_and_show, show_json, shown, workers_option
 from curator.cli.loading import run_argument
 
 if TYPE_CHECKING:
@@ -28,14 +27,13 @@ def failures(folder: str, everything: bool, as_json: bool) -> None:
     """Show what lies in RUN/failed by stage and error, with an example of each. Numbers, paths, ids and what
     stands in quotation marks are folded, so that what failed alike is together.
     """
-    from curator.api.format import count, plural, shorten
     from curator.results.look.failures import failures as find
     from curator.results.output import RunOutput
 
     output = RunOutput.open(folder)
     found = find(output)
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
+        show_json(found)
         return
     script = "__main__." in output.recipe  # a stage of a script: no other process has its code
     lost = output.stats["records"]["failed"] - sum(one.count for one in found)
@@ -74,13 +72,6 @@ def _again(folder: str, script: bool, stage: str = "", error: str = "") -> str:
             + (f" --error {shlex.quote(error)}" if error else ""))
 
 
-def shown(text: str, most: int) -> str:
-    """A text of whatever origin on one line of a terminal."""
-    from curator.api.format import printable, shorten
-
-    return shorten(printable(text), most)
-
-
 @click.command(short_help="Run again what failed, after a fix.")
 @run_argument
 @click.option("--stage", metavar="NAME", help="Only what failed in this stage.")
@@ -88,8 +79,8 @@ def shown(text: str, most: int) -> str:
 @click.option("--keep-passed", is_flag=True,
               help="Keep the results of what passed, though code of a stage has changed since.")
 @click.option("--recipe", metavar="FILE", help="The run's recipe, where that in RUN has no secrets.")
-@click.option("--workers", type=click.IntRange(min=0), help="Cores to use [default: all].")
-@click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+@workers_option
+@quiet_option
 def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe: str | None,
            workers: int | None, quiet: bool) -> None:
     """Run again the records in RUN/failed, each from the stage where it failed, into the same output.
@@ -116,8 +107,6 @@ def replay(folder: str, stage: str | None, error: str, keep_passed: bool, recipe
 
 def told(asked: Replay, failed: int, folder: str, ok: bool) -> Iterator[str]:
     """What was done, in sentences. `ok`: the run has ended well."""
-    from curator.api.format import plural
-
     for stage, rows in asked.rows.items():
         yield f"{plural(rows, 'record')} ran again from {stage}, where they had failed."
     for (stage, why), rows in asked.whole.items():

@@ -11,9 +11,8 @@ import click
 
 from curator.api.errors import CuratorError, RecipeError
 from curator.api.format import plural
-from curator.cli.ends import WIDTH_MAX
 from curator.cli.loading import complete_resources, complete_stages
-from curator.observe.report.terminal import PLAIN_WIDTH
+from curator.observe.report.terminal import show
 from curator.registry import packs
 from curator.registry.packs import Factory, Pack, Resource
 
@@ -211,12 +210,4 @@ def _first_line(text: str | None) -> str:
 
 
 def _print(*parts: Any) -> None:
-    """Print texts and tables: in the terminal's width, or as plain text of 80 columns elsewhere."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
-    width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part, width=width)
-    click.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
+    show(lambda width: parts)

@@ -10,7 +10,7 @@ import click
 
 from curator.api.errors import CuratorError, FirstError
 from curator.cli.compare import compare
-from curator.cli.ends import asked, end, run_and_show, wrapped
+from curator.cli.ends import asked, end, quiet_option, run_and_show, workers_option, wrapped
 from curator.cli.explore import explore
 from curator.cli.failures import failures, replay
 from curator.cli.lists import COMMANDS
@@ -89,8 +89,7 @@ def main() -> None:
 @main.command(cls=RunCommand, short_help="Run a recipe, or continue it where it was interrupted.")
 @recipe_options
 @inputs_argument
-@click.option("--workers", type=click.IntRange(min=0),
-              help="Cores to use [default: all]. 0: work in this process, to debug.")
+@workers_option
 @click.option("--ray", metavar="[ADDRESS]", is_flag=False, flag_value=RAY_HERE,
               help="Work on a Ray cluster: at ADDRESS (host:port), else that of RAY_ADDRESS, else its own on "
                    "this machine. [default where RAY_ADDRESS is set]")
@@ -107,7 +106,7 @@ def main() -> None:
 @click.option("--stages", is_flag=True,
               help="Show a line for each stage: rows in and out, rate, queue, workers, busy cores.")
 @dashboard_option
-@click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+@quiet_option
 @click.option("--shard", metavar="I/N",
               help="Do part I of N (1/8 to 8/8), beside the others on other machines; the same run without "
                    "it gathers them.")

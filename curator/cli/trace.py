@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from curator.cli.ends import wrapped
-from curator.cli.failures import shown
+from curator.cli.ends import json_option, show_json, shown, wrapped
 from curator.cli.loading import run_argument
 from curator.observe.report.terminal import PLAIN_WIDTH
 
@@ -26,7 +23,7 @@ VALUE = 100  # characters of a value
 @click.argument("wanted", metavar="ID")
 @click.option("--rerun", is_flag=True,
               help="Run the record through the recipe again, and show what each stage changes.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option
 def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
     """Show what became of a record of the run in the folder RUN: by its id, its URL or path, or a piece of
     its text. Of several that are meant there is a list.
@@ -39,7 +36,7 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
     found = find(output, wanted)
     if len(found) > 1:
         if as_json:
-            click.echo(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
+            show_json(found)
             return
         many = "Many" if len(found) >= FOUND_MAX else str(len(found))
         click.echo(f"{many} records are meant; give the id of one:")
@@ -50,7 +47,7 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
         return
     made = lives(output, found[0].id)
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in made], indent=1, ensure_ascii=False, default=str))
+        show_json(made)
         return
     for one in made:
         for line in wrapped(told(one, folder)):

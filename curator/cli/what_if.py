@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from curator.cli.ends import asked, end, run_and_show
+from curator.cli.ends import asked, end, json_option, quiet_option, run_and_show, show_json, workers_option
 from curator.cli.loading import run_argument, values_of
 
 RULES = click.option("--rules", multiple=True, metavar="[STEP=]FILE",
@@ -18,7 +18,7 @@ SET = click.option("--set", "settings", multiple=True, metavar="PATH=CONDITION",
 @run_argument
 @SET
 @RULES
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option
 def what_if(folder: str, settings: tuple[str, ...], rules: tuple[str, ...], as_json: bool) -> None:
     """Show what other conditions of drop steps would have done to the run in the folder RUN: both funnels,
     what changes hands, and examples. It is told from what the run wrote; nothing runs or is written.
@@ -28,12 +28,10 @@ def what_if(folder: str, settings: tuple[str, ...], rules: tuple[str, ...], as_j
 
     out, overrides = opened(folder, settings, rules)
     answer = ask(out, overrides)
-    if not as_json:
+    if as_json:
+        show_json(answer)
+    else:
         show_what_if(answer)
-        return
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(answer, enc_hook=str)))
 
 
 @click.command("recut", short_help="Make a run's data set anew, with other thresholds.")
@@ -41,10 +39,9 @@ def what_if(folder: str, settings: tuple[str, ...], rules: tuple[str, ...], as_j
 @click.option("--to", required=True, metavar="FOLDER", help="Where the new data set goes.")
 @SET
 @RULES
-@click.option("--workers", type=click.IntRange(min=0),
-              help="Cores to use [default: all]. 0: work in this process, to debug.")
+@workers_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before an edit removes results in FOLDER.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress and no funnel.")
+@quiet_option
 def recut(folder: str, to: str, settings: tuple[str, ...], rules: tuple[str, ...], workers: int | None,
           yes: bool, quiet: bool) -> None:
     """Write the data set that the run in the folder RUN would have made with other conditions of drop steps.

@@ -115,7 +115,8 @@ def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ..
 
 
 def fetch(reference: str) -> Path:
-    """A file: a path on this machine, or `repository:file` or `repository@revision:file` on the hub.
+    """A file: a path on this machine, `folder:file` for that of a model in a folder, or `repository:file` or
+    `repository@revision:file` on the hub.
 
     Raises:
         CuratorError: there is no such file.
@@ -123,6 +124,8 @@ def fetch(reference: str) -> Path:
     if Path(reference).is_file():
         return Path(reference)
     repository, colon, name = reference.rpartition(":")
+    if colon and Path(repository).is_dir():
+        return Path(repository) / name
     if not colon or "/" not in repository:
         raise CuratorError(f"there is no file {reference!r}; a file on the Hugging Face hub is written "
                            "repository:file")

@@ -76,7 +76,7 @@ def stage_of(step: str | Mapping[str, Any]) -> Stage:
     except TypeError as error:
         raise RecipeError(f"a step in Python is as in a recipe: texts, numbers, lists and mappings; {error}. "
                           "Make a stage of it yourself, and add that") from None
-    made = read_step("stage", parse(text, "the step", problems), "step", None, problems)
+    made = read_step("stage", parse(text, "step", problems, numbered=False), "", None, problems)
     problems.check()
     assert made.stage is not None
     return made.stage

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from curator.registry.packs import Factory
 
 TABLE_WIDTH = 76  # of all columns of a table in a docstring
-NAMES = r"`\w+`(?:, `\w+`)*: "  # what an entry of a docstring on parameters begins with
+NAMES = r"`\w+`(?:,\s`\w+`)*:\s"  # what an entry of a docstring on parameters begins with
 
 
 def about(name: str, factory: Factory) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from curator.api.stage import Stage
 from curator.io.yaml import Item, Problems
 from curator.recipe.graph import Step
 from curator.recipe.parameters import parameters
-from curator.recipe.values import BAD, arguments, attempt, coerce, make
+from curator.recipe.values import BAD, arguments, attempt, below, coerce, make
 from curator.registry import packs
 from curator.registry.names import unknown
 
@@ -27,7 +27,7 @@ def read_step(kind: str, entry: Item, path: str, seed: int | None, problems: Pro
     """
     name, given, extra = _named(entry, path, problems)
     item = given if name and entry.is_map else entry
-    step = Step(name, f"{path}.{name}" if name else path, item, None,
+    step = Step(name, below(path, name) if name else path, item, None,
                 extra is not None and "name" in extra.value)
     try:
         factory = _factory(kind, name) if name else None
@@ -35,7 +35,7 @@ def read_step(kind: str, entry: Item, path: str, seed: int | None, problems: Pro
                                                          problems)) is not None:
             step.stage = make(factory, given, step.path, problems, seed)
         if step.stage is not None and extra is not None:
-            step.stage = _adjusted(step.stage, extra, f"{path}.with", problems)
+            step.stage = _adjusted(step.stage, extra, below(path, "with"), problems)
     except (RecipeError, PackError) as error:
         problems.add(item, step.path, str(error))
     return step
@@ -62,7 +62,7 @@ def check_keys(item: Item, path: str, known: tuple[str, ...], problems: Problems
         return False
     for key, value in item.value.items():
         if key not in known:
-            problems.add(value, f"{path}.{key}" if path else key, unknown("key", key, known))
+            problems.add(value, below(path, key), unknown("key", key, known))
     return True
 
 
@@ -73,7 +73,7 @@ def _named(entry: Item, path: str, problems: Problems) -> tuple[str, Item, Item 
         return entry.text, entry.beside(None), None
     parts = dict(entry.value) if entry.is_map else {}
     extra = parts.pop("with", None)
-    if extra is not None and not check_keys(extra, f"{path}.with", tuple(_WITH), problems):
+    if extra is not None and not check_keys(extra, below(path, "with"), tuple(_WITH), problems):
         extra = None
     names = list(parts)
     if len(parts) == 1 and names[0]:

@@ -33,7 +33,7 @@ def arguments(factory: Factory | type, given: Item, path: str, problems: Problem
     given = _shorthand(known, given, path, problems)
     values = {}
     for name, item in given.value.items():
-        at = f"{path}.{name}" if path else name
+        at = below(path, name)
         if name not in known:
             problems.add(item, at, _unknown_parameter(factory, name, known))
             continue
@@ -44,6 +44,11 @@ def arguments(factory: Factory | type, given: Item, path: str, problems: Problem
         if parameter.default is REQUIRED and name not in given.value:
             problems.add(given, path, f"the parameter {name!r} is missing; it is {spoken(parameter.hint)}")
     return values
+
+
+def below(path: str, name: str) -> str:
+    """The path of a name; that of a whole recipe, or of a step in Python, is empty."""
+    return f"{path}.{name}" if path else name
 
 
 def make(factory: Factory, given: Item, path: str, problems: Problems,

@@ -13,6 +13,7 @@ from typing import Any
 
 from curator import sql
 from curator.api.errors import CuratorError, RecipeError
+from curator.api.format import plural
 from curator.results.edits import RuleEdit, edited
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
@@ -177,7 +178,7 @@ class Answer:
             if move.after.kind == "reaches":
                 reached[move.after.stage] = reached.get(move.after.stage, 0) + move.records
         for name, n in reached.items():
-            self.notes.append(f"{n:,} more records would reach {name}; {self._asked(name)}")
+            self.notes.append(f"{plural(n, 'more record')} would reach {name}; {self._asked(name)}")
         for name in self.flow.order:
             if self.flow.remembers(name):
                 self._say_of_those_gone(name)

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -21,7 +20,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from curator.api.errors import CuratorError, FirstError, RunStopped
+from curator.api.errors import CuratorError, FirstError, RunStopped, in_words
 from curator.api.format import listing, plural, short_path, size
 from curator.api.resources import Node
 from curator.api.stage import Sink, Source, Unit, WrittenFile
@@ -117,8 +116,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
     Raises:
         RecipeError, ContractError, InputError: before anything runs.
         CuratorError: the run cannot start: another one writes there, old results or files of others are in
-        the way, or the
-            port is taken.
+        the way, or the port is taken.
     """
     part = None if shard is None else Shard.of(shard)
     plan = whole = planned(pipeline, mode, out, part)
@@ -351,9 +349,7 @@ class _Run:
         """Of a run that an error of its own ended, if it had begun, or nothing is known of one before it."""
         with contextlib.suppress(CuratorError):  # it may be what the error is about
             if self.loops or not self.out.sub("_run").exists("stats.json"):
-                message = f"{error}" if isinstance(error,
-                                                   CuratorError) else f"{type(error).__name__}: {error}"
-                stats = self.numbers.final(Stop("broken", message))
+                stats = self.numbers.final(Stop("broken", in_words(error)))
                 for first in stats["first_errors"][:1]:
                     error.add_note(str(FirstError(**first)))
                 self._save(stats)
@@ -369,41 +365,39 @@ class _Run:
 
     def _publish(self, stats: dict[str, Any]) -> None:
         """What sinks do with the whole of what they wrote."""
-        sinks = [step for step in self.plan.steps if isinstance(step.stage, Sink)
-                 and type(step.stage).publish is not Sink.publish]
+        sinks = {step.name: step.stage for step in self.plan.steps if isinstance(step.stage, Sink)
+                 and type(step.stage).publish is not Sink.publish}
         order = {unit.key: at for at, (_, unit) in enumerate(self.units)}  # behind a barrier there are others
-        for step in sinks:
+        for name, sink in sinks.items():
             files = [WrittenFile(self.out.full_path(file.path), file.rows, file.size_bytes)
-                     for ledger in self.ledgers for name, file in ledger.written() if name == step.name]
+                     for ledger in self.ledgers for writer, file in ledger.written() if writer == name]
             about = render_published(stats, self._about(), dump(self.plan.pipeline))
             files.sort(key=lambda file: (
                 order.get(file.path.rpartition("/part-")[2][:16], len(order)), file.path))
             self.context.lock.confirm()
             try:
-                _note(stats, step.stage.publish(files, about))
+                _note(stats, sink.publish(files, about))
             except CuratorError as error:
-                _note(stats, f"{step.name} has published nothing, or not all: {error}")
+                _note(stats, f"{name} has published nothing, or not all: {error}")
                 self._save(stats)
                 raise
         if sinks:
             self._save(stats)
 
     def _about(self) -> About:
-        sources, sinks = [], {}
-        files, sizes = Counter[int](), Counter[int]()
-        for operator, unit in self.units:
-            files[operator] += len(unit.parts)
-            sizes[operator] += unit.size_bytes
+        sources = []
         for operator in self.plan.phases[0].operators:
-            step, index = operator.steps[0], operator.index
+            step = operator.steps[0]
             if isinstance(step.stage, Source):
+                units = [unit for index, unit in self.units if index == operator.index]
                 paths = listing(short_path(without_secrets(path), 100) for path in paths_of(step.stage))
-                sources.append(f"{step.name}: {paths} ({plural(files[index], 'part')}, {size(sizes[index])})")
+                parts, bytes_in = sum(len(u.parts) for u in units), sum(u.size_bytes for u in units)
+                sources.append(f"{step.name}: {paths} ({plural(parts, 'part')}, {size(bytes_in)})")
         root = self.out.path_of("")
-        for step in self.plan.steps:
-            own = isinstance(step.stage, Sink) and not (step.implicit or step.part_of)
-            if own and (folder := folder_of(step.stage)).startswith(root):
-                sinks[step.name] = folder.removeprefix(root)
+        folders = {s.name: folder_of(s.stage) for s in self.plan.steps
+                   if isinstance(s.stage, Sink) and not (s.implicit or s.part_of)}
+        sinks = {name: folder.removeprefix(root) for name, folder in folders.items()
+                 if folder.startswith(root)}
         settings = self.plan.pipeline.settings
         return About(version=version("curator-core"), description=settings.description,
                      license=settings.license, sources=sources, sinks=sinks)
@@ -420,20 +414,21 @@ def _interrupts() -> Iterator[list[Stop]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    before = {}
+    before: dict[int, Any] = {}
 
     def ask(number: int, frame: Any) -> None:
-        by, kind = ("Ctrl-C",
-                    "interrupted") if number == signal.SIGINT else ("a termination signal", "terminated")
-        asked.append(Stop(kind, f"stopped by {by}; the same command continues it, and does again only what "
-                                "was under way"))
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        said = "the same command continues it, and does again only what was under way"
+        asked.append(Stop("interrupted", f"stopped by Ctrl-C; {said}") if number == signal.SIGINT
+                     else Stop("terminated", f"stopped by a termination signal; {said}"))
+        leave_it()
+
+    def leave_it() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         before[number] = signal.signal(number, ask)
     try:
         yield asked
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        leave_it()

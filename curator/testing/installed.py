@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curator import sql
-from curator.api.errors import CuratorError, InputError, RecipeError
+from curator.api.errors import InputError, RecipeError, in_words
 from curator.api.stage import Source
 from curator.pipeline.plan import make_plan
 from curator.recipe import load
@@ -38,8 +38,7 @@ def faults(pack: Pack) -> list[str]:
             try:
                 check(found)
             except Exception as error:  # planning runs the code of its stages, whose authors may be strangers
-                name = "" if isinstance(error, CuratorError) else f"{type(error).__name__}: "
-                faulty.append(f"{word} {found.name}: {name}{error}")
+                faulty.append(f"{word} {found.name}: {in_words(error)}")
     return faulty
 
 

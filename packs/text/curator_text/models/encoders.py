@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,11 +95,6 @@ def batches_of(lengths: np.ndarray, most: int, begin: int) -> Iterator[np.ndarra
         at = ends[at]
 
 
-def file_of(model: str, name: str) -> Path:
-    """A file of a model, which is a hub id, `id@revision` or a folder."""
-    return Path(model) / name if Path(model).is_dir() else fetch(f"{model}:{name}")
-
-
 # -- classes -------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +134,7 @@ class TextClassifier(Reader):
 def _mixin_config(model: str) -> dict[str, Any] | None:
     """The configuration of a model that was saved without its type, as NVIDIA's quality and domain
     classifiers are."""
-    path = file_of(model, "config.json")
+    path = fetch(f"{model}:config.json")
     try:
         config = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -166,7 +160,7 @@ class _FirstToken(torch.nn.Module):
         backbone = transformers.AutoModel.from_config(load("AutoConfig", config["base_model"]))
         labels = {int(number): name for number, name in config["id2label"].items()}
         made = _FirstToken(backbone, labels)
-        weights = library("safetensors.torch").load_file(str(file_of(model, "model.safetensors")))
+        weights = library("safetensors.torch").load_file(str(fetch(f"{model}:model.safetensors")))
         missing, other = made.load_state_dict(weights, strict=False)
         if missing or other:
             raise CuratorError(f"the weights of {model!r} do not fit {config['base_model']!r}: "
@@ -208,7 +202,7 @@ class TextEmbedder(Reader):
 def _pooling_of(model: str) -> str:
     """By the configuration that sentence-transformers saves beside a model."""
     try:
-        config = json.loads(file_of(model, "1_Pooling/config.json").read_text("utf-8"))
+        config = json.loads(fetch(f"{model}:1_Pooling/config.json").read_text("utf-8"))
     except (OSError, ValueError, CuratorError):
         return "mean"
     return ("cls" if config.get("pooling_mode_cls_token") else "last" if config.get("pooling_mode_lasttoken")

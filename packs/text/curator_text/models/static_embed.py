@@ -70,10 +70,10 @@ class StaticModel:
     """A table, a weight for each token, and the tokenizer."""
 
     def __init__(self, model: str, max_tokens: int, normalize: bool | None) -> None:
-        arrays = read_arrays(_file(model, "model.safetensors"))
+        arrays = read_arrays(fetch(f"{model}:model.safetensors"))
         table = next((arrays[name] for name in _NAMES if name in arrays), None)
-        path = _file(model, "tokenizer.json")
-        told, config = _json(path), _json(_file(model, "config.json"))
+        path = fetch(f"{model}:tokenizer.json")
+        told, config = _json(path), _json(fetch(f"{model}:config.json"))
         try:
             vocabulary = told["model"]["vocab"]
             words = [word if isinstance(word, str) else word[0] for word in vocabulary]
@@ -110,10 +110,6 @@ class StaticModel:
                 sums = np.add.reduceat(vectors, np.cumsum(lengths[of]) - lengths[of])
                 made[of] = sums / lengths[of, None]
         return unit(made) if self._unit else made, lengths > 0
-
-
-def _file(model: str, name: str) -> Path:
-    return Path(model) / name if Path(model).is_dir() else fetch(f"{model}:{name}")
 
 
 def _json(path: Path) -> dict[str, Any]:
