@@ -68,7 +68,7 @@ RUNS = (
     Run("explore", "--rows 10000000", "--rows 100000"),
     Run("what_if", quick="--rows 100000"),
     Run("shards", quick="--megabytes 5"),
-    Run("places", "--small 200 --large 6", "--small 20 --large 1 --turns 1", wants="obstore moto s3fs"),
+    Run("places", quick="--small 20 --large 1 --turns 1", wants="obstore moto s3fs"),
     Run("coming_from", "--documents 4000", None),
     Run("text_signals", quick=None),
     Run("text_rules", quick=None),

@@ -170,7 +170,7 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2080,
     "machine": 457,
-    "io": 5760,
+    "io": 5777,
     "io/tables": 2123,
     "sql": 513,
     "registry": 398,
@@ -208,7 +208,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14245
-    assert sum(LINES.values()) <= 41372
+    assert sum(LINES.values()) <= 41389
 
 
 def test_nothing_names_a_machine():

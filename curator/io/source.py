@@ -16,7 +16,7 @@ from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.compression import codec_of
-from curator.io.files.folder import FileInfo, list_files, open_input
+from curator.io.files.folder import FileInfo, ahead, list_files, open_input
 from curator.io.tables.columns import Seen, check_named, conform, look_into
 from curator.io.tables.records import EXCERPT, Failure, as_records, failed_rows, pieces, visible_names
 from curator.io.units import TARGET_BYTES, plan_units
@@ -69,7 +69,7 @@ class FileSource(Source):
         return {**known, "id": pa.string(), "source": pa.string()}
 
     def read(self, unit: Unit) -> Iterator[Batch | Outputs]:
-        for part in unit.parts:
+        for part in ahead(unit.parts, self.storage_options):
             try:
                 yield from self.read_part(part)
             except InputError as error:

@@ -12,7 +12,9 @@ import pytest
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.io.files.folder import Folder, list_files, open_input
+from curator.api.stage import Outputs
+from curator.io.files.folder import Folder, _fetched, list_files, open_input
+from curator.io.files.remote import RemoteFiles
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
@@ -114,6 +116,52 @@ def test_a_server_that_cannot_be_reached_says_so():
                "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 1}}
     with pytest.raises(InputError, match=r"cannot list s3://bucket/x"):
         list_files("s3://bucket/x", options)
+
+
+# -- fetched ahead ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The files that are opened, and those that are fetched whole, as they are asked for."""
+    found = {"read": [], "read_all": []}
+    for how, names in found.items():
+        own = getattr(RemoteFiles, how)
+        monkeypatch.setattr(RemoteFiles, how, lambda files, uris, own=own, names=names: (names.append(uris), own(files, uris))[1])
+    return found
+
+
+def test_small_files_elsewhere_are_fetched_side_by_side_while_one_is_read(bucket, s3_options, monkeypatch, asked):
+    together, fetch = threading.Barrier(4), RemoteFiles.read_all
+    monkeypatch.setattr(RemoteFiles, "read_all", lambda files, uris: (together.wait(5), fetch(files, uris))[1])
+    for n in range(4):
+        with Folder.open(bucket + "/in", s3_options).open_file(f"{n}.jsonl.gz", "wb") as file:
+            file.write(gzip.compress(b'{"n": %d}\n' % n))
+    source = Jsonl(path=bucket + "/in", storage_options=s3_options)
+    (unit,) = source.units()
+    asked["read"].clear()
+    assert [batch.column("n") for batch in source.read(unit)] == [[0], [1], [2], [3]]
+    assert asked["read"] == []
+
+
+def test_what_cannot_be_fetched_ahead_is_opened_and_no_more_is_held_than_allowed(monkeypatch, asked):
+    folder = Folder.open("memory://ahead/in")
+    for n in range(6):
+        folder.write(f"{n}.jsonl", b'{"n": %d}\n' % n)
+    source = Jsonl(path=folder.uri)
+    (unit,) = source.units()
+    folder.delete("3.jsonl")
+    monkeypatch.setattr("curator.io.files.folder._AHEAD_BYTES", 3 * 9)
+    reading = source.read(unit)
+    assert next(reading).column("n") == [0]
+    assert len(asked["read_all"]) <= 3
+    rest = [found["failed"].column("error")[0] if isinstance(found, Outputs) else found.column("n") for found in reading]
+    assert rest[:2] + rest[3:] == [[1], [2], [4], [5]]
+    assert "3.jsonl: it does not exist" in rest[2]
+    stopped = source.read(unit)
+    next(stopped)
+    stopped.close()
+    assert not _fetched
 
 
 # -- HTTP -------------------------------------------------------------------------------------------------------------------

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO
 
 from curator.api.errors import InputError
+from curator.api.stage import SourceRange
 from curator.io.files.compression import decompressed, resolve_codec
 from curator.io.files.faults import explained
 from curator.io.files.listing import HIDDEN, expand
 from curator.io.files.local import TEMPORARY, FileInfo, LocalFiles, Output
 from curator.io.files.reading import opened
-from curator.io.files.remote import RemoteFiles
+from curator.io.files.remote import CONCURRENT, RemoteFiles
 
-__all__ = ["FileInfo", "Folder", "Output", "list_files", "open_input"]
+__all__ = ["FileInfo", "Folder", "Output", "ahead", "list_files", "open_input"]
 
 _LOCAL = LocalFiles()
 _TOGETHER = 500  # small files that are read at the same time
+_AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20  # that are on their way, and held, for one reader
+_fetched: dict[str, Future[list[bytes]]] = {}  # contents of files that a reader comes to
 
 
 @contextmanager
@@ -200,6 +206,36 @@ def open_input(uri: str, storage_options: dict[str, Any] | None = None,
     """
     codec = resolve_codec(uri, compression)
     with _files("read", uri, storage_options) as files:
-        raw = files.read(files.full(uri))
+        content = _fetched.get(uri)  # what went wrong with it is said by opening the file
+        raw = (files.read(files.full(uri)) if content is None or content.exception()
+               else io.BytesIO(content.result()[0]))
         opened(uri, raw)
         return decompressed(raw, codec, uri)
+
+
+def ahead(parts: Sequence[SourceRange], storage_options: dict[str, Any] | None) -> Iterator[SourceRange]:
+    """The parts, in order. While one is read, the files behind it are on their way from where they lie, some
+    at a time, as far ahead as their bytes allow; `open_input` has them then.
+
+    To open a file elsewhere takes longer than to get a small one, so one after another they would be waited
+    for.
+    """
+    todo = deque(part for part in parts if part.uri.partition("://")[0] in CONCURRENT
+                 and part.stop is None and 0 < part.size_bytes <= _AHEAD_BYTES)
+    if len(todo) < 2:
+        yield from parts
+        return
+    pool, held = ThreadPoolExecutor(_AHEAD_FILES), 0
+    try:
+        for part in parts:
+            while todo and held + todo[0].size_bytes <= _AHEAD_BYTES:
+                one = todo.popleft()
+                with _files("read", one.uri, storage_options) as files:
+                    _fetched[one.uri] = pool.submit(files.read_all, [files.full(one.uri)])
+                held += one.size_bytes
+            yield part
+            held -= part.size_bytes if _fetched.pop(part.uri, None) else 0
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for part in parts:
+            _fetched.pop(part.uri, None)

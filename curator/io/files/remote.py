@@ -17,6 +17,8 @@ from curator.io.files.local import TEMPORARY, FileInfo, Output
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "hf"})
 # Where of two who create a file at once only one succeeds.
 _EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+# What several threads may ask at once: of FTP, for one, there is one connection.
+CONCURRENT = _OBJECT_STORES | {"http", "https", "memory", "sftp", "ssh"}
 _MOVES = 16  # files that are moved at a time
 _VERSION_KEYS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "updated",
                  "modified", "created", "blob_id", "xet_hash")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, Unit, setting
-from curator.io.files.folder import FileInfo, Folder, list_files
+from curator.io.files.folder import FileInfo, Folder, ahead, list_files
 from curator.io.hub.contents import (
     CONVERTED,
     config_of,
@@ -88,7 +88,7 @@ class Hub(Source):
 
     def read(self, unit: Unit) -> Iterator[Batch | Outputs]:
         assert self._reader is not None, "units or columns is called first"
-        for part in unit.parts:
+        for part in ahead(unit.parts, self.storage_options):
             for given in self._reader.read(replace(unit, parts=(part,))):
                 if isinstance(given, Batch) and "split" not in given.columns:
                     split = self._split_of.get(part.uri, self._only)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from curator.api.batch import Batch
 from curator.api.errors import InputError, RecipeError
 from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.faults import explained
-from curator.io.files.folder import Output, list_files, open_input
+from curator.io.files.folder import Output, ahead, list_files, open_input
 from curator.io.media.sink import MediaFiles, MediaSink, is_bytes, safe
 from curator.io.media.types import extension_of
 from curator.io.sink import Encoder, FileWriter
@@ -27,7 +26,7 @@ from curator.io.units import TARGET_BYTES, plan_units
 
 ARROW_BYTES = (1 << 31) - 1  # the most that a binary column of one batch can hold
 COLUMNS = {"id": pa.string(), "source": pa.string(), "bytes": pa.binary(), "extension": pa.string()}
-_AT_ONCE = 8  # files that are fetched, or written, side by side
+_AT_ONCE = 8  # files that are written side by side
 FILE_NAME = "file_name"
 _ENDING = re.compile(r"[A-Za-z0-9_-]{1,16}(\.[A-Za-z0-9_-]{1,16})?")
 
@@ -74,7 +73,8 @@ class Files(Source):
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows: list[dict[str, Any]] = []
         size = 0
-        for part, content in self._contents(unit.parts):
+        for part in ahead(unit.parts, self.storage_options):
+            content = self._content(part)
             if isinstance(content, bytes) and rows and size + len(content) > PIECE_BYTES:
                 yield Outputs(out=_batch(rows))
                 rows, size = [], 0
@@ -96,27 +96,6 @@ class Files(Source):
         if self.suffixes is None:
             return self.default_suffixes
         return tuple("." + suffix.lower().lstrip(".") for suffix in self.suffixes)
-
-    def _contents(self,
-                  parts: Sequence[SourceRange]) -> Iterator[tuple[SourceRange, bytes | InputError | None]]:
-        """Each file with its content, in order; remote ones are fetched a few at a time, as far ahead as
-        their bytes allow."""
-        if not any("://" in part.uri for part in parts):
-            yield from ((part, self._content(part)) for part in parts)
-            return
-        ahead: deque = deque()
-        pending = 0
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for part in parts:
-                expected = part.size_bytes or PIECE_BYTES  # some servers do not tell
-                while ahead and (len(ahead) >= 2 * _AT_ONCE or pending + expected > 4 * PIECE_BYTES):
-                    done, fetched = ahead.popleft()
-                    yield done, fetched.result()
-                    pending -= done.size_bytes or PIECE_BYTES
-                ahead.append((part, pool.submit(self._content, part)))
-                pending += expected
-            for done, fetched in ahead:
-                yield done, fetched.result()
 
     def _content(self, part: SourceRange) -> bytes | InputError | None:
         """The file's bytes, None if they are too many, the error if it cannot be read now nor later."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, Unit, setting
-from curator.io.files.folder import Folder, list_files
+from curator.io.files.folder import Folder, ahead, list_files
 from curator.io.media.sink import is_bytes
 from curator.io.media.types import extension_of
 from curator.io.source import FileSource, as_paths
@@ -84,7 +84,7 @@ class Manifest(Source):
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         assert self._reader is not None, "the source travels to the workers after `units`"
-        for part in unit.parts:
+        for part in ahead(unit.parts, self.storage_options):
             for item in self._reader.read(Unit((part,))):
                 outputs = item if isinstance(item, Outputs) else Outputs(out=item)
                 if "out" in outputs:

@@ -12,7 +12,7 @@ import xxhash
 
 from curator.api.errors import InputError
 from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
-from curator.io.files.folder import Folder, list_files, open_input
+from curator.io.files.folder import Folder, ahead, list_files, open_input
 from curator.io.files.listing import is_glob
 from curator.io.units import TARGET_BYTES, plan_units
 from curator_text.code.archives import ENDINGS, Broken, Entry, ending_of, entries
@@ -100,7 +100,7 @@ class CodeFiles(Source):
         bases = [base for path in ([self.path] if isinstance(self.path, str) else self.path)
                  if (base := self._base(path)) is not None]
         near: dict[str, tuple[str, str] | None] = {}
-        for part in unit.parts:
+        for part in ahead(unit.parts, self.storage_options):
             files = self._add_archive(rows, part) if ending_of(part.uri) else \
                 self._add_file(rows, part, bases, near)
             for _ in files:

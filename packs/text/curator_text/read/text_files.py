@@ -11,7 +11,7 @@ import xxhash
 
 from curator.api.errors import InputError
 from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
-from curator.io.files.folder import list_files, open_input
+from curator.io.files.folder import ahead, list_files, open_input
 from curator.io.units import TARGET_BYTES, plan_units
 from curator_text.extract.decode import decode_text
 from curator_text.extract.extract_html import extract_page
@@ -62,7 +62,7 @@ class TextFiles(Source):
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows = Rows(pa.schema(list(self.contract().adds.items())))
-        for part in unit.parts:
+        for part in ahead(unit.parts, self.storage_options):
             self._add(rows, part)
             if rows.full():
                 yield rows.take()
