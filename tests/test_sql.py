@@ -5,6 +5,7 @@ import decimal
 import math
 import pickle
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from curator import sql
 from curator.api.errors import RecipeError
+from curator.sql.parse import connection
 
 COLUMNS = {
     "n": pa.int64(), "f": pa.float64(), "text": pa.string(), "flag": pa.bool_(), "xs": pa.list_(pa.int64()), "day": pa.date32(),
@@ -262,3 +264,12 @@ def test_a_recipe_error_survives_pickling():
     with pytest.raises(RecipeError) as caught:
         sql.check("m < 5", {"n": pa.int64()})
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_connection_that_was_let_go_is_closed_and_the_next_use_makes_another():
+    before = connection()
+    sql.let_go()
+    with pytest.raises(duckdb.ConnectionException):
+        before.sql("SELECT 1")
+    assert sql.evaluate({"small": "n < 5"}, pa.table({"n": [1, 9]})).to_pylist() == ["small", None]
+    assert connection() is not before

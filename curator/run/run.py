@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from curator import sql
 from curator.api.errors import CuratorError, FirstError, RunStopped, in_words
 from curator.api.format import listing, plural, short_path, size
 from curator.api.resources import Node
@@ -48,6 +49,7 @@ from curator.run.loop import Labels, Loop, RunContext
 from curator.run.numbers import Numbers
 from curator.run.replay import Replay
 from curator.worker.imports import modules_of
+from curator.worker.main import trim_heap
 
 Engine = Literal["curator", "ray-data"]
 WATCH_S = 0.2  # watchers are told this often, and
@@ -162,6 +164,9 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
             about["shard"] = str(part)
         begun = _Run(plan, units, ledgers, former, context, watch, about, replay)
         begun.numbers.errors_before = errors | begun.numbers.errors_before
+        if not inline:  # what making the plan took is the workers'
+            sql.let_go()
+            trim_heap()
         return begun.go()
 
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from curator.api.errors import RecipeError
 from curator.registry.names import suggestion
-from curator.sql.parse import columns_of, connection, first_lines, refuse_twins
+from curator.sql.parse import columns_of, connection, first_lines, let_go, refuse_twins
 
-__all__ = ["check", "check_all", "columns_of", "compute", "evaluate", "needs", "types_of"]
+__all__ = ["check", "check_all", "columns_of", "compute", "evaluate", "let_go", "needs", "types_of"]
 
 Columns = Mapping[str, pa.DataType | None]  # names and types; None for a type that is not known
 

@@ -12,6 +12,7 @@ import contextlib
 import importlib.abc
 import importlib.util
 import io
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec
@@ -95,11 +96,13 @@ _finder = _Finder()
 
 def hold_back() -> None:
     """From now on this process, and those forked from it, import pandas when somebody asks for it by name,
-    and not before."""
+    and not before; and Arrow takes memory as the system gives it."""
     if "pandas" not in sys.modules and importlib.util.find_spec("pandas") and hasattr(pa.lib, "_pandas_api"):
         sys.meta_path.insert(0, _finder)
         _finder.hiding = True
-    pa.array([0])  # here Arrow looks for it, once
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        pa.set_memory_pool(pa.system_memory_pool())  # its own takes 4 MB at once, and keeps more
+    pa.array([0])  # here Arrow looks for pandas, once
     _finder.hiding = False
     pa.array(np.zeros(1))  # numpy.ma, which is not imported with NumPy
 

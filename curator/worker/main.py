@@ -36,6 +36,7 @@ from curator.worker.store import Store
 PROGRESS_S = 0.25  # a call under a time limit says this often, at most, that it moves
 TRIM_BYTES = 16 << 20  # who worked on so much gives back what is free, when it has to wait
 IDLE_S = 0.5  # who waits for so long gives it back whatever it worked on
+M_ARENA_MAX = -8  # of mallopt
 BEGUN, DONE, FAILED = b"?", b"+", b"-"  # how the file of `once_on_node` begins
 
 
@@ -68,20 +69,20 @@ class Worker:
         self.call = 0
         self.progressed = 0.0
         self.worked_bytes = 0  # since memory was given back
-        # Its own thread, so that the driver can send while this worker works, and so that the driver's death
-        # is noticed in the middle of a call.
-        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _heard(self) -> protocol.ToProcess | Unreadable:
+        try:
+            message = self.driver.recv_bytes()
+        except (EOFError, OSError):
+            os._exit(3)  # the driver is gone; the fork server cleans up
+        try:
+            return pickle.loads(message)
+        except Exception as error:
+            return Unreadable(f"a message to it cannot be read: {type(error).__name__}: {error}")
 
     def _listen(self) -> None:
         while True:
-            try:
-                message = self.driver.recv_bytes()
-            except (EOFError, OSError):
-                os._exit(3)  # the driver is gone; the fork server cleans up
-            try:
-                self.inbox.put(pickle.loads(message))
-            except Exception as error:
-                self.inbox.put(Unreadable(f"a message to it cannot be read: {type(error).__name__}: {error}"))
+            self.inbox.put(self._heard())
 
     def send(self, message: protocol.FromProcess) -> None:
         try:
@@ -90,9 +91,7 @@ class Worker:
             os._exit(3)
 
     def live(self) -> int:
-        pa.set_cpu_count(1)
-        pa.set_io_thread_count(2)
-        first = self.inbox.get()
+        first = self._heard()
         if isinstance(first, Unreadable):
             self.send(protocol.Ended(first.reason, fatal=True))
             return 1
@@ -134,6 +133,13 @@ class Worker:
         cpus, rank = operator.resources.cpus, self.rank
         if cpus >= 2:
             os.environ["OMP_NUM_THREADS"] = str(int(cpus))
+        else:
+            allocate_in_one_place()
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(2)
+        # Its own thread, so that the driver can send while this worker works, and so that the driver's death
+        # is noticed in the middle of a call.
+        threading.Thread(target=self._listen, daemon=True).start()
         store = Store(folders, f"w{self.process}")
         with open(f"{folders[-1]}/at-{self.process}", "wb+") as crumb:
             crumb.write(b"\0")
@@ -216,6 +222,13 @@ def trim_heap() -> None:
     Only GNU's knows how."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def allocate_in_one_place() -> None:
+    """Have GNU's C library give all threads of this process memory from one heap: otherwise each thread of
+    Arrow and of a stage keeps free pages of its own. To be called before there is a second thread."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def once_on_node(folder: str, name: str, do: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Timer
+from threading import Thread, Timer
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator import Batch, Context, Outputs, Stage, StageError, TextBatch, stage
+from curator import Batch, Context, Outputs, Resources, Stage, StageError, TextBatch, read, stage
 from curator.api.stage import SIDE_OUTPUTS, SourceRange, Unit
 from curator.engine.protocol import Call, Done, Emitted, Failed, Reason, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
@@ -312,3 +312,23 @@ def test_a_worker_that_has_to_wait_gives_back_what_is_free(monkeypatch, worked, 
 
 def anonymous_kb() -> int:
     return next(int(line.split()[1]) for line in Path("/proc/self/smaps_rollup").read_text().splitlines() if line.startswith("Anon"))
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not GNU's C library")
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_threads_of_a_worker_have_one_heap_unless_it_has_several_cores(cpus):
+    @stage(adds={"elsewhere": pa.int64()}, resources=Resources(cpus=cpus))
+    def heaps(batch):
+        library, found = ctypes.CDLL(None), []
+        library.malloc.restype = ctypes.c_size_t
+        threads = [Thread(target=lambda: found.append(library.malloc(100_000))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        heap = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("[heap]")]
+        low, high = int(heap[0].split("-")[0], 16), int(heap[-1].split("-")[1], 16)
+        return batch.with_columns({"elsewhere": pa.array([sum(not low <= at < high for at in found)] * len(batch))})
+
+    made = (read([{"text": "a"}]) >> heaps).collect(workers=2)
+    assert (made.column("elsewhere").to_pylist() == [0]) is (cpus == 1)
