@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from curator.api.errors import PackError
 from curator.registry.names import unknown
 from curator.registry.packs import installed
 
@@ -22,8 +21,7 @@ def __getattr__(name: str) -> ModuleType:
     if pack is None:
         raise AttributeError(f"{unknown('pack', name, known)}; pip install curator-{name}, if its "
                              "distribution is called so")
-    if pack.error is not None:
-        raise PackError(pack.error)
+    pack.stages()  # says what is wrong with it
     return importlib.import_module(pack.module)
 
 

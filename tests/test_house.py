@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import tokenize
 from collections import Counter
@@ -106,6 +107,14 @@ def test_the_core_knows_no_pack_and_packs_not_each_other():
                 assert is_open(used), f"{module} imports {used}, which the core keeps to itself"
 
 
+@pytest.mark.parametrize("module", ["curator.stages", *(name for name in MODULES if name.startswith("curator_") and "." not in name)])
+def test_checkers_and_editors_know_the_stages_that_a_pack_only_names(module):
+    stages = importlib.import_module(module).STAGES
+    shown = {f"{node.module}:{alias.name}" for node in ast.walk(parsed(MODULES[module])) if isinstance(node, ast.ImportFrom)
+             for alias in node.names if alias.name == alias.asname}
+    assert {place for place in shown if "decontaminate" not in place} == set(stages.values())
+
+
 def test_the_page_for_pack_authors_names_what_they_may_import():
     page = (ROOT / "docs" / "packs.md").read_text(encoding="utf-8")
     assert tuple(re.findall(r"^\| `(curator[.\w]*)` \|", page, re.M)) == OPEN_TO_PACKS
@@ -171,18 +180,18 @@ LINES = {
     "api": 2080,
     "machine": 457,
     "io": 5777,
-    "io/tables": 2123,
+    "io/tables": 2120,
     "sql": 519,
-    "registry": 398,
+    "registry": 456,
     "models": 1170,
     "ngrams": 371,
-    "pipeline": 1108,
-    "stages": 2458,
+    "pipeline": 1097,
+    "stages": 2527,
     "engine": 3943,
     "recipe": 1655,
     "worker": 2257,
     "observe": 2948,
-    "testing": 1278,
+    "testing": 1279,
     "runtime": 1119,
     "runtime/raydata": 860,
     "run": 3759,
@@ -190,8 +199,8 @@ LINES = {
     "results": 2299,
     "trial": 1362,
     "scaffold": 197,
-    "cli": 1449,
-    ".": 333,
+    "cli": 1450,
+    ".": 331,
 }
 
 
@@ -207,8 +216,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14266
-    assert sum(LINES.values()) <= 41416
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14255
+    assert sum(LINES.values()) <= 41529
 
 
 def test_nothing_names_a_machine():

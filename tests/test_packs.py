@@ -2,13 +2,15 @@
 
 import sys
 from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
 from curator.api.errors import PackError, RecipeError
 from curator.api.stage import Sink, Source, Stage, stage
 from curator.registry import packs
+from curator.stages.late import attributes
 
 
 @dataclass(kw_only=True)
@@ -58,7 +60,8 @@ def install(monkeypatch, tmp_path):
             (folder / "__init__.py").write_text("STAGES = ()\n")
             loaded = ModuleType(module)
             loaded.STAGES = stages
-            loaded.__spec__ = SimpleNamespace(submodule_search_locations=[str(folder)], origin=None)
+            loaded.__spec__ = ModuleSpec(module, None, is_package=True)
+            loaded.__path__ = loaded.__spec__.submodule_search_locations = [str(folder)]
             monkeypatch.setitem(sys.modules, module, loaded)
         else:
             (folder / "__init__.py").write_text(error)
@@ -108,6 +111,62 @@ def test_an_unknown_name_is_answered_with_the_nearest(install, name, near):
     expected = f"did you mean {near}" if near else "there are dedup.exact, drop, text.signals"
     assert repr(name) in str(caught.value)
     assert expected in str(caught.value)
+
+
+NAMED = """
+from dataclasses import dataclass
+from curator import Stage
+
+@dataclass(kw_only=True)
+class Late(Stage):
+    \"\"\"Comes late.\"\"\"
+
+Again = Late
+"""
+
+
+@pytest.fixture
+def named(install, monkeypatch, tmp_path):
+    """A pack `text` with these STAGES, each of which is imported alone: `late.py` is well, `bad.py` is not."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def add(**stages):
+        folder = install("text", {name: place.format(f"fake_text_{len(packs.claims())}") for name, place in stages.items()})
+        (folder / "late.py").write_text(NAMED)
+        (folder / "bad.py").write_text("import a_library_nobody_has")
+        return folder.name
+
+    return add
+
+
+def test_a_stage_that_is_only_named_is_imported_alone_when_it_is_asked_for(named, install):
+    install("core", (Drop,))
+    module = named(bad="{0}.bad:Bad", late="{0}.late:Late")
+    assert "text.late" in packs.installed()[1].stages()
+    assert f"{module}.late" not in sys.modules
+    made = packs.stage_class("text.late")
+    assert (made.__module__, packs.name_of(made())) == (f"{module}.late", "text.late")
+    with pytest.raises(PackError, match=r"curator-text 1\.2.*a_library_nobody_has.*pip install --upgrade curator-text"):
+        packs.stage_class("text.bad")
+    assert "a_library_nobody_has" in packs.installed()[1].error  # for `curator doctor`
+    get, names = attributes(module, {"bad": f"{module}.bad:Bad", "late": f"{module}.late:Late"})
+    assert get("Late") is made
+    assert names() == ["STAGES", "Bad", "Late"]
+    with pytest.raises(AttributeError, match=rf"module '{module}' has no attribute 'Lat'"):
+        get("Lat")
+
+
+@pytest.mark.parametrize(("name", "place", "told"), [
+    ("later", "{0}.late:Late", r"STAGES has 'text.later' at .*where 'text.late' is, of .*late:Late"),
+    ("late", "{0}.late:Again", r"'text.late' is, of 'fake_text_\d.late:Late'"),
+    ("late", "{0}.late:Lat", r"AttributeError: module .* has no attribute 'Lat'"),
+    ("late", "{0}.late:dataclass", r"STAGES is not a stage: a class made from"),
+    ("late", "{0}.lat:Late", r"No module named '\S+lat'; reinstall it with pip"),
+])
+def test_what_a_pack_names_wrongly_is_told(named, name, place, told):
+    named(**{name: place})
+    with pytest.raises(PackError, match=told):
+        packs.find_stage(f"text.{name}")
 
 
 def test_a_stage_that_is_named_like_its_pack_has_a_bare_name(install):

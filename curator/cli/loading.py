@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from curator.api.errors import CuratorError, InputError, RecipeError
+from curator.api.errors import CuratorError, InputError, PackError, RecipeError
 from curator.io.files.listing import RUN
 
 
@@ -108,8 +108,9 @@ def complete_stages(ctx: click.Context, param: click.Parameter, incomplete: str)
     names = []
     for pack in packs.installed():
         names += [f"{pack.name}."] if pack.name != packs.CORE else []
-        if pack.name == chosen and pack.error is None:
-            names += pack.stages()
+        if pack.name == chosen:
+            with suppress(PackError):
+                names += pack.stages()
     return _beginning(incomplete, names)
 
 

@@ -8,23 +8,12 @@ from typing import Any
 
 from curator.api.errors import RecipeError
 from curator.api.stage import Sink, Source
-from curator.io.hub.sink import ToHub
-from curator.io.hub.source import Hub
-from curator.io.lake.iceberg import Iceberg
-from curator.io.lake.lance import Lance, ToLance
-from curator.io.media.files import Files, ToFiles
-from curator.io.media.to_webdataset import ToWebDataset
-from curator.io.media.webdataset import WebDataset
-from curator.io.tables.arrow import Arrow, ToArrow
-from curator.io.tables.csv import Csv, ToCsv
-from curator.io.tables.jsonl import Jsonl, ToJsonl
+from curator.io.tables.arrow import Arrow
 from curator.io.tables.one_file import ToFile, kind_of
-from curator.io.tables.parquet import Parquet, ToParquet
+from curator.registry.packs import stage_class
 
-SOURCES = {"jsonl": Jsonl, "parquet": Parquet, "csv": Csv, "arrow": Arrow, "webdataset": WebDataset,
-           "files": Files, "hub": Hub, "lance": Lance, "iceberg": Iceberg}
-SINKS = {"jsonl": ToJsonl, "parquet": ToParquet, "csv": ToCsv, "arrow": ToArrow, "webdataset": ToWebDataset,
-         "files": ToFiles, "hub": ToHub, "lance": ToLance}
+SOURCES = ("jsonl", "parquet", "csv", "arrow", "webdataset", "files", "hub", "lance", "iceberg")
+SINKS = SOURCES[:-1]
 # what any pipeline over tables can read instead of another
 TABLES = ("jsonl", "parquet", "csv", "arrow", "hub", "lance", "iceberg")
 SUFFIXES = {".metadata.json": "iceberg", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl",
@@ -40,7 +29,7 @@ def source_for(source: str | PathLike[str] | list[str], format: str | None = Non
     if kind not in SOURCES:
         raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with "
                           f"one of {', '.join(SOURCES)}")
-    return SOURCES[kind](path=source, **options)
+    return stage_class(kind)(path=source, **options)
 
 
 def write(path: str | PathLike[str] | None = None, format: str | None = None, **options: Any) -> Sink:
@@ -52,7 +41,7 @@ def write(path: str | PathLike[str] | None = None, format: str | None = None, **
     in that of the run.
     """
     one = None if path is None else kind_of(fspath(path))
-    if one is not None and format in (None, next(name for name, kind in SINKS.items() if kind is one[0])):
+    if one is not None and format in (None, one[0].name.removeprefix("to_")):
         return ToFile(file=fspath(path), **options)
     if one is not None:
         raise RecipeError(f"{fspath(path)!r} is the name of a file of another format than {format!r}: end "
@@ -60,7 +49,7 @@ def write(path: str | PathLike[str] | None = None, format: str | None = None, **
     format = format or "jsonl"
     if format not in SINKS:
         raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")
-    return SINKS[format](path=path, **options)
+    return stage_class(f"to_{format}")(path=path, **options)
 
 
 def format_of(path: str) -> str | None:

@@ -1,20 +1,22 @@
 """Packs: what is installed, and which stage, recipe or rule set a name means.
 
 A pack is a distribution with an entry point in the group `curator.packs`: its name is the pack's, its value a
-module with `STAGES`, a tuple of stage classes (or functions made stages by `@stage`), and folders `recipes/`
-and `rules/` of YAML beside it. The core comes in by the same door, as the pack `core`, whose stages have bare
-names; of another pack a stage that has the pack's own name has one. A pack is imported when one of its names
-is asked for, never before.
+module with `STAGES`, and folders `recipes/` and `rules/` of YAML beside it. STAGES is a tuple of stage
+classes (or functions made stages by `@stage`), or says by name where each is, which is imported alone when it
+is asked for: `{"tile": "curator_geo.tile:Tile"}`. The core comes in by the same door, as the pack `core`,
+whose stages have bare names; of another pack a stage that has the pack's own name has one. A pack is imported
+when one of its names is asked for, never before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,14 +44,15 @@ class Pack:
 
     @property
     def error(self) -> str | None:
-        """Why no stage of this pack can be used, None if all is well. Imports the pack."""
+        """What is wrong with a stage of this pack, None if all is well. Imports the pack with all its
+        stages."""
         try:
-            self.stages()
+            dict(self.stages())
         except PackError as error:
             return str(error)
         return None
 
-    def stages(self) -> dict[str, Factory]:
+    def stages(self) -> Stages:
         """The pack's stages, sources and sinks, by the name that recipes use. Imports the pack.
 
         Raises:
@@ -57,31 +60,56 @@ class Pack:
         """
         if self.clash is not None:
             raise PackError(self.clash)
-        try:
+        with self._blamed():
             declared = getattr(importlib.import_module(self.module), "STAGES", None)
-        # a stranger's code: whatever it raises is reported, and harms it alone
-        except (Exception, SystemExit) as error:
-            raise PackError(f"{self} cannot be used: {_why(error, self)}") from error
+        if isinstance(declared, Mapping):
+            return Stages(self, {self._full_name(name): place for name, place in declared.items()})
         if not isinstance(declared, (tuple, list)):
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
             raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = "
                             "(MyStage,) with all of "
                             "its stages, and a comma also after a single one")
-        named: dict[str, Factory] = {}
+        named: dict[str, Factory | str] = {}
         for factory in declared:
-            if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
-                raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: "
-                                "a class made from "
-                                "Stage, Source or Sink, or a function under @stage")
-            if not isinstance(factory.name, str) or not factory.name:
-                raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; "
-                                "give it a text")
-            other = named.setdefault(self._full_name(factory.name), factory)
+            other = named.setdefault(self._name_of(factory), factory)
             if other is not factory:
                 raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are "
                                 "both named "
                                 f"{factory.name!r}; give one another `name`")
-        return named
+        return Stages(self, named)
+
+    def made_at(self, place: str, name: str) -> Factory:
+        """The stage of this name, imported from `module:Class`.
+
+        Raises:
+            PackError: it cannot be, or is another one.
+        """
+        module, _, kind = place.partition(":")
+        with self._blamed():
+            factory = getattr(importlib.import_module(module), kind)
+        found = self._name_of(factory), place_of(code_of(factory))
+        if found != (name, place):
+            raise PackError(f"{self} cannot be used: {self.module}.STAGES has {name!r} at {place!r}, where "
+                            f"{found[0]!r} is, of {found[1]!r}; write it as it is")
+        return factory
+
+    @contextlib.contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """A stranger's code is imported: whatever it raises is reported, and harms it alone."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            raise PackError(f"{self} cannot be used: {_why(error, self)}") from error
+
+    def _name_of(self, factory: Any) -> str:
+        if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
+            raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: "
+                            "a class made from "
+                            "Stage, Source or Sink, or a function under @stage")
+        if not isinstance(factory.name, str) or not factory.name:
+            raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; "
+                            "give it a text")
+        return self._full_name(factory.name)
 
     def _full_name(self, name: str) -> str:
         """`pack.stage`. A name that begins with the pack's, or is it, stays as it is."""
@@ -100,6 +128,32 @@ class Pack:
 
     def __str__(self) -> str:
         return f"pack {self.name!r} ({self.distribution} {self.version})"
+
+
+class Stages(Mapping[str, Factory]):
+    """The stages of a pack by full name. One that STAGES only names is imported when it is asked for, which
+    may raise PackError."""
+
+    def __init__(self, pack: Pack, declared: dict[str, Factory | str]) -> None:
+        self.pack, self.declared = pack, declared
+
+    def __getitem__(self, name: str) -> Factory:
+        made = self.declared[name]
+        return self.pack.made_at(made, name) if isinstance(made, str) else made
+
+    def __contains__(self, name: object) -> bool:  # that of Mapping asks for the stage
+        return name in self.declared
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.declared)
+
+    def __len__(self) -> int:
+        return len(self.declared)
+
+    def name_of(self, made_by: Any) -> str | None:
+        """The name of what was written as this class or function. Imports none."""
+        return next((name for name, made in self.declared.items() if (
+            made == place_of(made_by) if isinstance(made, str) else code_of(made) is made_by)), None)
 
 
 @dataclass(frozen=True)
@@ -176,11 +230,10 @@ def find_stage(name: str) -> Factory | None:
             continue
         try:
             stages = pack.stages()
+            if name in stages:
+                found[str(pack)] = stages[name]
         except PackError as error:
             errors.append(error)
-            continue
-        if name in stages:
-            found[str(pack)] = stages[name]
     if len(found) > 1:
         raise PackError(f"two packs claim the name {name!r}: {' and '.join(found)}; uninstall one of them")
     if errors and not found:
@@ -193,9 +246,9 @@ def name_of(stage: Stage) -> str | None:
     made_by = code_of(stage)
     top = made_by.__module__.partition(".")[0]
     for pack in installed():
-        if pack.module.partition(".")[0] == top and pack.error is None:
-            for name, factory in pack.stages().items():
-                if code_of(factory) is made_by:
+        if pack.module.partition(".")[0] == top:
+            with contextlib.suppress(PackError):
+                if name := pack.stages().name_of(made_by):
                     return name
     return None
 
@@ -226,7 +279,12 @@ def code_of(made: Factory | Stage) -> Any:
 
 def described(made: Factory | Stage) -> str:
     """Module and name of the class or function, for messages."""
-    return f"{code_of(made).__module__}.{code_of(made).__qualname__}"
+    return place_of(code_of(made)).replace(":", ".")
+
+
+def place_of(code: Any) -> str:
+    """`module:Class` of a class or function, as STAGES may name it."""
+    return f"{code.__module__}:{code.__qualname__}"
 
 
 # -- recipes and rule sets -----------------------------------------------------------------------------------

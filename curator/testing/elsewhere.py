@@ -87,8 +87,9 @@ def look(module: str, given: str, found: str) -> None:
     """Called in the other process: import the pack, then work through the pickled examples."""
     before = set(sys.modules)
     importlib.import_module(module)
+    errors = {pack.name: pack.error for pack in sorted(packs.installed(), key=lambda p: p.module != module)}
     heavy = [name for name in HEAVY if name in sys.modules and name not in before]
-    broken = [pack.name for pack in packs.installed() if pack.error is not None]
+    broken = [name for name, error in errors.items() if error is not None]
     seen = []
     for stage, batch in pickle.loads(Path(given).read_bytes()):
         try:

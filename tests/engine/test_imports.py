@@ -14,7 +14,7 @@ from curator.stages import Drop, Map
 from tests.engine.after_fork import FOLDER, Locked, by_pandas, in_words, stamped, unchanged
 
 # What stages import when they are set up, as they are asked to, so that listing them is quick.
-IN_SETUP = {"duckdb", "_duckdb", "html", "secrets", "pyarrow.json", "pyarrow._json"}
+IN_SETUP = {"duckdb", "_duckdb", "html", "secrets", "hmac", "email", "pyarrow.json", "pyarrow._json"}
 
 @pytest.fixture
 def noted(tmp_path, monkeypatch):

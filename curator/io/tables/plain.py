@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,8 +24,6 @@ def json_lines(rows: pa.Table) -> bytes:
     numbers if they have no places. A float that is no number is `NaN`, `Infinity` or `-Infinity`, as Python,
     pandas and pyarrow write and read it.
     """
-    import msgspec
-
     rows = pa.table({name: _plain(rows.column(name)) for name in rows.column_names})
     records = rows.to_pylist()
     for column in rows.schema:
@@ -60,8 +59,6 @@ def _flat(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 def as_json_text(values: pa.ChunkedArray) -> pa.Array:
     """Each value as JSON text, null as null."""
-    import msgspec
-
     values = _plain(values)
     shape, builtins, dumps = (_shaper(values.type), msgspec.to_builtins,
                               json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode)
