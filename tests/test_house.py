@@ -177,7 +177,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2080,
+    "api": 2086,
     "machine": 457,
     "io": 5777,
     "io/tables": 2120,
@@ -190,14 +190,14 @@ LINES = {
     "engine": 3943,
     "recipe": 1655,
     "worker": 2257,
-    "observe": 2948,
-    "testing": 1279,
+    "observe": 2937,
+    "testing": 1278,
     "runtime": 1119,
     "runtime/raydata": 860,
-    "run": 3759,
-    "explore": 1496,
-    "results": 2299,
-    "trial": 1362,
+    "run": 3756,
+    "explore": 1494,
+    "results": 2284,
+    "trial": 1359,
     "scaffold": 197,
     "cli": 1450,
     ".": 331,
@@ -216,8 +216,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14255
-    assert sum(LINES.values()) <= 41529
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14258
+    assert sum(LINES.values()) <= 41500
 
 
 def test_nothing_names_a_machine():

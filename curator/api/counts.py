@@ -61,12 +61,7 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Take in the counts of another unit or attempt of the same stage."""
-        self.rows_in += other.rows_in
-        self.made += other.made
-        self.duplicate += other.duplicate
-        self.failed += other.failed
-        self.absorbed += other.absorbed
-        self.busy_s += other.busy_s
+        self._add_numbers(other, 1)
         for port, rows in other.out.items():
             self.out[port] = self.out.get(port, 0) + rows
         # this and what follows: mostly there is none, and this is done for every call of a run
@@ -98,15 +93,18 @@ class Counts:
         for name, inner in other.inner.items():
             self.inner.setdefault(name, Counts()).add(inner)
 
-    def shift(self, other: Counts, sign: int) -> None:
-        """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left
-        alone: of that nothing can be taken away."""
+    def _add_numbers(self, other: Counts, sign: int) -> None:
         self.rows_in += sign * other.rows_in
         self.made += sign * other.made
         self.duplicate += sign * other.duplicate
         self.failed += sign * other.failed
         self.absorbed += sign * other.absorbed
         self.busy_s += sign * other.busy_s
+
+    def shift(self, other: Counts, sign: int) -> None:
+        """Take in the rows and seconds of others (1), or take them away again (-1). What columns hold is left
+        alone: of that nothing can be taken away."""
+        self._add_numbers(other, sign)
         for mine, more in ((self.out, other.out), (self.dropped, other.dropped), (self.errors, other.errors)):
             for name, rows in more.items():
                 mine[name] = left = mine.get(name, 0) + sign * rows

@@ -262,8 +262,8 @@ class Fingerprint:
         return made
 
     def _global(self, name: str, value: Any, names: Iterable[str]) -> bytes:
-        return self._module(value, names) if isinstance(value,
-                                                        types.ModuleType) else self._attribute(name, value)
+        is_module = isinstance(value, types.ModuleType)
+        return self._module(value, names) if is_module else self._attribute(name, value)
 
     def _class(self, cls: type) -> bytes:
         name = f"{cls.__module__}.{cls.__qualname__}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os.path import commonprefix
 
 
@@ -107,6 +107,14 @@ def listing(names: Iterable[object], most: int = 5) -> str:
     names = [str(name) for name in names]
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def aligned(rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:
+    """The rows of a table as lines; the first so many columns are words, the others numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) if at < words else cell.rjust(width)
+                      for at, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+            for row in rows]
 
 
 def folder(paths: Iterable[str]) -> str:

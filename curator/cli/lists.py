@@ -210,4 +210,4 @@ def _first_line(text: str | None) -> str:
 
 
 def _print(*parts: Any) -> None:
-    show(lambda width: parts)
+    show(lambda _: parts)

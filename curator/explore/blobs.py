@@ -65,8 +65,8 @@ def below(root: str, path: str) -> str:
 class Kept:
     """The last values of columns, so that a player that asks for a hundred pieces has one query."""
 
-    def __init__(self, most: int = KEPT_BYTES) -> None:
-        self._most, self._values = most, OrderedDict[Any, bytes]()
+    def __init__(self) -> None:
+        self._values = OrderedDict[Any, bytes]()
         self._lock = threading.Lock()
 
     def get(self, key: Any, make: Callable[[], bytes]) -> bytes:
@@ -75,6 +75,6 @@ class Kept:
         value = make() if value is None else value
         with self._lock:
             self._values[key] = value
-            while sum(map(len, self._values.values())) > self._most:
+            while sum(map(len, self._values.values())) > KEPT_BYTES:
                 self._values.popitem(last=False)
         return value

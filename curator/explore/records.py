@@ -11,7 +11,7 @@ from curator import sql
 from curator.api.errors import CuratorError, RecipeError
 from curator.registry.names import suggestion
 from curator.results.output import RunOutput
-from curator.results.tables import sql_name
+from curator.results.tables import is_number, sql_name
 from curator.sql.parse import first_lines
 
 SECONDS = 20  # of a query
@@ -21,8 +21,6 @@ STUCK_MAX = 4  # queries that did not end then; with more nothing else is asked
 OWN = {"_place": "kind of place", "_stage": "stage", "_file": "file"}
 FOLDER = "_folder"  # of the source: where every record is a file, sources tell nothing
 DERIVED = {FOLDER: "regexp_replace(source, '[^/]*$', '')"}
-_NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
-            "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"}
 _SEARCHED = ("id", "url", "key", "source", "title")
 
 
@@ -117,7 +115,7 @@ class Records:
     def kind(self, column: str) -> str:
         """What a column holds: number, text, bool, bytes, or other."""
         kind = self.types[column]
-        if kind in _NUMBERS or kind.startswith("DECIMAL"):
+        if is_number(kind):
             return "number"
         return {"VARCHAR": "text", "BOOLEAN": "bool", "BLOB": "bytes"}.get(kind, "other")
 

@@ -83,17 +83,17 @@ class Captioner:
             pictures = [Image.fromarray(picture) for question in questions for picture in question.pictures]
             return self._processor(images=pictures, text=[question.text for question in questions],
                                    return_tensors="pt", **self._options)
-        system = [{"role": "system",
-                   "content": [{"type": "text", "text": self._system}]}] if self._system else []
-        talks = [[*system,
-                  {"role": "user", "content": [*shown(question), {"type": "text", "text": question.text}]}]
-                 for question in questions]
-        films = [[film_of(question)] for question in questions if question.times is not None]
-        options = self._options | ({"videos_kwargs": {"do_sample_frames": False, "video_metadata": films}}
-                                   if films else {})
-        return self._processor.apply_chat_template(talks, add_generation_prompt=True, tokenize=True,
-                                                   return_dict=True, return_tensors="pt",
-                                                   processor_kwargs=options)
+        system = []
+        if self._system:
+            system = [{"role": "system", "content": [{"type": "text", "text": self._system}]}]
+        talks = [[*system, {"role": "user", "content": [*shown(one), {"type": "text", "text": one.text}]}]
+                 for one in questions]
+        options = dict(self._options)
+        if films := [[film_of(question)] for question in questions if question.times is not None]:
+            options["videos_kwargs"] = {"do_sample_frames": False, "video_metadata": films}
+        return self._processor.apply_chat_template(
+            talks, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt",
+            processor_kwargs=options)
 
     def _processors(self, asked: int) -> Any:
         """The model's penalty on repetition, for what it made only: the padding before a question depends on

@@ -13,7 +13,7 @@ import pyarrow as pa
 from curator.api.errors import FirstError
 from curator.api.format import count, shorten, size
 from curator.observe.report.funnel import STYLES
-from curator.observe.report.terminal import PLAIN_WIDTH, WIDTH_MAX
+from curator.observe.report.terminal import show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,14 +54,8 @@ def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, re
 
     On a terminal what went is red and what came green; in plain text they stand in `[-...-]` and `{+...+}`.
     """
-    from rich.console import Console
-
-    console = Console(force_jupyter=False, file=file, highlight=False)
-    console.width = min(console.width, WIDTH_MAX) if console.is_terminal else PLAIN_WIDTH
-    for stage in stages:
-        for line in _stage(stage, console, records_max):
-            console.print(line, soft_wrap=False)
-        console.print()
+    show(lambda console: (line for stage in stages for line in (*_stage(stage, console, records_max), "")),
+         file)
 
 
 def _stage(stage: StagePreview, console: Console, records_max: int) -> Iterator[Text]:

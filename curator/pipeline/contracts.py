@@ -57,8 +57,8 @@ def _needs(stage: Stage) -> dict[str, pa.DataType | None]:
     """What its contract says; of a `Reduce` also its key and columns."""
     needs = stage.contract().needs
     reads = (stage.key, *(stage.columns or ())) if isinstance(stage, Reduce) else ()
-    return {n: None for n in reads if n is not None} | (dict(needs) if isinstance(needs, Mapping)
-                                                        else dict.fromkeys(needs))
+    typed = needs if isinstance(needs, Mapping) else dict.fromkeys(needs)
+    return {n: None for n in reads if n is not None} | typed
 
 
 def wanted_behind(nodes: list[Node],
@@ -73,8 +73,8 @@ def wanted_behind(nodes: list[Node],
     for node in reversed(nodes):
         stage, contract = node.stage, node.stage.contract()
         later = [wanted[taker] for (of, _), found in takers.items() if of is node for taker in found]
-        silent = not contract.needs if isinstance(stage,
-                                                  FunctionStage) else type(stage).contract is Stage.contract
+        silent = (not contract.needs if isinstance(stage, FunctionStage)
+                  else type(stage).contract is Stage.contract)
         if None in later or (silent and not isinstance(stage, (Source, Sink))):
             wanted[node] = None
             continue

@@ -67,7 +67,7 @@ class Graph:
     def __rshift__(self, stage: Stage) -> Graph:
         return self.then(stage)
 
-    def then(self, stage: Stage, place: str = "") -> Graph:
+    def then(self, stage: Stage) -> Graph:
         """Every open end goes into this stage (several ends are merged there)."""
         if not isinstance(stage, Stage):
             raise RecipeError(f"{stage!r} is not a stage; a plain function becomes one with @curator.stage")
@@ -76,7 +76,7 @@ class Graph:
         if not self.ends:
             raise RecipeError(f"stage {stage.name!r} has nothing to read from: the pipeline before it is "
                               "closed")
-        node = Node(stage, self.ends, place)
+        node = Node(stage, self.ends)
         if isinstance(stage, Sink):
             return replace(self, ends=(), sinks=(*self.sinks, node), last=None)
         ends = (End(node),) if "out" in stage.ports else ()
@@ -136,11 +136,11 @@ class Graph:
         return self.last
 
 
-def from_source(source: Source, place: str = "") -> Graph:
+def from_source(source: Source) -> Graph:
     """A pipeline that begins with this source."""
     if not isinstance(source, Source):
         raise RecipeError(f"{source!r} is not a source")
-    node = Node(source, (), place)
+    node = Node(source)
     return Graph(ends=(End(node),), last=node)
 
 

@@ -129,8 +129,8 @@ def _entry(stage: Stage, name: str, usual_name: str = "") -> Any:
         written = re.sub(r"(^|\.)to_([^.]+)$", r"\1\2", offered) if isinstance(stage, Sink) else offered
         factory = packs.stage_class(offered)
         usual = {p.name: p.default for p in parameters(factory)}
-        values = stage.arguments if isinstance(stage,
-                                               FunctionStage) else {key: getattr(stage, key) for key in usual}
+        values = (stage.arguments if isinstance(stage, FunctionStage)
+                  else {key: getattr(stage, key) for key in usual})
         given = {key: value for key, value in values.items()
                  # 1 == 1.0 == True, but are not the same
                  if usual[key] is REQUIRED or repr(value) != repr(usual[key])}

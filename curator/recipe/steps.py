@@ -31,9 +31,9 @@ def read_step(kind: str, entry: Item, path: str, seed: int | None, problems: Pro
                 extra is not None and "name" in extra.value)
     try:
         factory = _factory(kind, name) if name else None
-        if factory is not None and (given := _with_inner(factory, given, step.path, seed,
-                                                         problems)) is not None:
-            step.stage = make(factory, given, step.path, problems, seed)
+        whole = _with_inner(factory, given, step.path, seed, problems) if factory is not None else None
+        if whole is not None:
+            step.stage = make(factory, whole, step.path, problems, seed)
         if step.stage is not None and extra is not None:
             step.stage = _adjusted(step.stage, extra, below(path, "with"), problems)
     except (RecipeError, PackError) as error:
@@ -81,8 +81,8 @@ def _named(entry: Item, path: str, problems: Problems) -> tuple[str, Item, Item 
     if parts and parts[names[0]].value is None:
         say = f"if {', '.join(names[1:])} are parameters of {names[0]}, indent them below it"
     else:
-        say = "expected a name, or one name with its parameters" + (f"; here are {', '.join(parts)}" if parts
-                                                                    else "")
+        here = f"; here are {', '.join(parts)}" if parts else ""
+        say = f"expected a name, or one name with its parameters{here}"
     problems.add(entry, path, say)
     return "", entry, None
 

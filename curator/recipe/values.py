@@ -119,8 +119,8 @@ def _scalar(item: Item, hint: Any) -> Any:
     if hint is Stage:
         return value if isinstance(value, Stage) else BAD
     if hint is bool:
-        return value if isinstance(value,
-                                   bool) else BAD if item.quoted else _TRUTH.get(item.text.lower(), BAD)
+        word = BAD if item.quoted else _TRUTH.get(item.text.lower(), BAD)
+        return value if isinstance(value, bool) else word
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return BAD
     if hint is int:

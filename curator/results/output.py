@@ -20,7 +20,7 @@ from curator.recipe import load
 from curator.results.archives import Archives, Media
 from curator.results.places import Place, find_places
 from curator.results.tables import Tables
-from curator.run.folder.lock import as_it_stands
+from curator.run.folder.lock import stats_of
 from curator.run.folder.shards import shards_in
 
 
@@ -44,14 +44,14 @@ class RunOutput:
             CuratorError: there is no run there, or one that has written nothing of itself yet.
         """
         folder = Folder.open(str(path), storage_options)
-        own = folder.sub(RUN)
-        if not own.exists("stats.json"):
-            raise CuratorError(no_run(folder, str(path)))
         try:
-            stats = as_it_stands(json.loads(own.read("stats.json")), folder)
+            stats = stats_of(folder)
         except (ValueError, KeyError, TypeError) as error:
-            raise CuratorError(f"{own.path_of('stats.json')} is damaged ({error!r}); the command of the run, "
-                               "given again, writes it anew") from error
+            path = folder.path_of(f"{RUN}/stats.json")
+            raise CuratorError(f"{path} is damaged ({error!r}); the command of the run, given again, writes "
+                               "it anew") from error
+        if not stats:
+            raise CuratorError(no_run(folder, str(path)))
         return cls(folder, stats)
 
     def __repr__(self) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from curator.api.format import count, plural
+from curator.api.format import aligned, count, plural
 from curator.io.files.folder import Folder
 from curator.run.folder.shards import each_shard
 
 HEAD = ("shard", "status", "units", "read", "written", "dropped", "failed", "unfinished")
-ALIGN = 2  # the first so many columns are words
 
 
 def shard_lines(out: Folder) -> list[str]:
@@ -23,11 +22,7 @@ def shard_lines(out: Folder) -> list[str]:
         rows.append((str(shard), stats.get("status", "began"),
                      f"{count(units.get('done', 0))} of {count(units.get('total', 0))}",
                      *(count(records.get(name, 0)) for name in ("in", *HEAD[4:]))))
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
-    lines = ["  ".join(cell.ljust(width) if at < ALIGN else cell.rjust(width)
-                       for at, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-             for row in rows]
     per = Counter(shard.count for shard, _ in found)
     missing = [f"{plural(of - there, 'shard')} of {of} never began" for of, there in per.items()
                if there < of]
-    return [*lines, *missing, "the same run without --shard gathers them"]
+    return [*aligned(rows, 2), *missing, "the same run without --shard gathers them"]

@@ -23,6 +23,8 @@ OBJECT_BYTES = 64 << 20  # of a line
 SAMPLE_ROWS = 100_000  # of JSON Lines, by which types are told
 ALWAYS = ("id", "source", "reason", "duplicate_of", "error")
 NOTHING = '"NULL"'  # the type of a column without a value
+_NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+            "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE"}
 # DuckDB takes texts for such; they came from texts.
 _GUESSED = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID", "HUGEINT")
 
@@ -233,6 +235,16 @@ def _empty() -> str:
     columns = [f"CAST(NULL AS VARCHAR) AS {name}" for name in (*ALWAYS, "_place", "_stage", "_file")]
     columns.append("CAST(NULL AS BIGINT) AS _row")
     return f"SELECT {', '.join(columns)} WHERE false"
+
+
+def columns_in(db: Any) -> dict[str, str]:
+    """The columns of the view, with DuckDB's names of their types."""
+    return {row[0]: row[1] for row in db.execute("DESCRIBE records").fetchall()}
+
+
+def is_number(kind: str) -> bool:
+    """Whether DuckDB calls a type of numbers so."""
+    return kind in _NUMBERS or (kind.startswith("DECIMAL(") and kind.endswith(")"))
 
 
 def sql_text(value: str) -> str:

@@ -33,9 +33,8 @@ class Watching:
         CuratorError: there is no run.
     """
 
-    def __init__(self, path: str, storage_options: dict[str, Any] | None = None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
-        self.folder, self.clock = Folder.open(path, storage_options), clock
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.folder, self.clock = Folder.open(path), clock
         self.own = self.folder.sub(RUN)
         self.stats: dict[str, Any] = {}
         self.message = ""

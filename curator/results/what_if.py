@@ -18,7 +18,7 @@ from curator.results.edits import RuleEdit, edited
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
 from curator.results.questions import End, Question
-from curator.results.tables import sql_name, sql_text
+from curator.results.tables import columns_in, sql_name, sql_text
 
 EXAMPLES = 10  # records that flip, each way
 VALUES = 12  # sources and languages that are named
@@ -90,7 +90,7 @@ class Answer:
     def __init__(self, question: Question, db: Any) -> None:
         self.q, self.db, self.out, self.flow = question, db, question.out, question.flow
         self.notes = list(question.notes)
-        self.columns = {row[0]: row[1] for row in db.execute("DESCRIBE records").fetchall()}
+        self.columns = columns_in(db)
         self.by = [column for column in ("source", "language") if column in self.columns]
         self._find()
         self.moves = self._moves()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from curator.api.format import count, plural, printable, short_path, shorten
-from curator.observe.report.terminal import plain_table, show
-from curator.results.what_if import Row, WhatIf
+from curator.observe.report.terminal import indented, plain_table, show
+from curator.results.what_if import WhatIf
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,8 +18,8 @@ EXCERPT = 160
 
 def show_what_if(answer: WhatIf, file: IO[str] | None = None) -> None:
     """Print it: both funnels, what changes hands, examples, and what is not told."""
-    show(lambda width: (*_rules(answer), "", _funnel(answer), *_moves(answer), *_shares(answer),
-                        *_examples(answer), *_notes(answer)), file)
+    show(lambda _: (*_rules(answer), "", _funnel(answer), *_moves(answer), *_shares(answer),
+                    *_examples(answer), *_notes(answer)), file)
 
 
 def _rules(answer: WhatIf) -> Iterator[str]:
@@ -38,16 +38,14 @@ def _funnel(answer: WhatIf) -> Table:
     for title in ("before", "after", ""):
         table.add_column(title, justify="right", no_wrap=True)
     for row in answer.funnel[first:]:
-        table.add_row(row.stage, count(row.before), _after(row), _signed(row.after - row.before, row.open))
+        most = f" to {count(row.after + row.open)}" if row.open else ""
+        table.add_row(row.stage, count(row.before), f"{count(row.after)}{most}",
+                      _signed(row.after - row.before, row.open))
         for reason, (before, after) in row.reasons.items():
             if before != after:
                 table.add_row(f"    dropped: {reason}", count(before), count(after), _signed(after - before),
                               style="yellow")
     return table
-
-
-def _after(row: Row) -> str:
-    return f"{count(row.after)} to {count(row.after + row.open)}" if row.open else count(row.after)
 
 
 def _signed(change: int, more: int = 0) -> str:
@@ -94,17 +92,10 @@ def _examples(answer: WhatIf) -> Iterator[Any]:
                       for name, value in rest.items() if value is not None and not isinstance(value, str)]
             texts = [value for value in rest.values() if isinstance(value, str)]
             named = "" if texts or not source else f"  {short_path(printable(str(source)), 50)}"
-            yield _indented(2, shorten(printable(str(record)), 200) + named)
-            yield _indented(4, f"{before} -> {after}" + f" ({', '.join(values)})" * bool(values))
+            yield indented(2, shorten(printable(str(record)), 200) + named)
+            yield indented(4, f"{before} -> {after}" + f" ({', '.join(values)})" * bool(values))
             if texts:
-                yield _indented(4, shorten(printable(max(texts, key=len)), EXCERPT), "dim")
-
-
-def _indented(by: int, text: str, style: str = "") -> Any:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    return Padding(Text(text, style, overflow="fold"), (0, 0, 0, by))
+                yield indented(4, shorten(printable(max(texts, key=len)), EXCERPT), "dim")
 
 
 def _notes(answer: WhatIf) -> Iterator[str]:

@@ -75,8 +75,8 @@ class Numbers:
     def read_and_failed(self) -> tuple[int, int]:
         """Records so far."""
         totals = self.totals()
-        return sum(totals[n].rows_in for n in self.sources
-                   if n in totals), sum(c.failed for c in totals.values())
+        read = sum(c.rows_in for n, c in totals.items() if n in self.sources)
+        return read, sum(c.failed for c in totals.values())
 
     def rows(self) -> list[dict[str, Any]]:
         """The stages as `stats.json` has them."""

@@ -55,8 +55,9 @@ class Route(Stage):
         labels = sql.evaluate(self.routes, batch.rows).to_pylist()
         parts = batch.split(labels)
         unmatched = parts.pop(None, None)
-        return Outputs(parts) if unmatched is None else Outputs(parts,
-                                                                dropped=unmatched.with_reason(UNMATCHED))
+        if unmatched is not None:
+            parts["dropped"] = unmatched.with_reason(UNMATCHED)
+        return Outputs(parts)
 
 
 @dataclass(kw_only=True)

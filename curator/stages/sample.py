@@ -44,8 +44,7 @@ class Sample(Stage):
                 raise RecipeError(f"sample: {name} must be a number from 0 to 1, got {share!r}")
         if (self.by is None) != (not self.fractions):
             raise RecipeError("sample wants `by` (a column) and `fractions` (shares for its values) together")
-        if not 0 <= self.seed < 2**64:
-            raise RecipeError(f"sample: seed must be from 0 to 2**64 - 1, got {self.seed}")
+        check_seed(self)
 
     def contract(self) -> Contract:
         return Contract(needs={name for name in (self.by, self.weight) if name})
@@ -65,6 +64,11 @@ class Sample(Stage):
         shares = {as_text(value): share for value, share in self.fractions.items()}
         return np.array([shares.get(as_text(value), self.fraction) if value is not None else self.fraction
                          for value in batch.rows.column(self.by).to_pylist()], dtype=np.float64)
+
+
+def check_seed(stage: Any) -> None:
+    if not 0 <= stage.seed < 2**64:
+        raise RecipeError(f"{stage.name}: seed must be from 0 to 2**64 - 1, got {stage.seed}")
 
 
 def as_text(value: Any) -> str:

@@ -120,9 +120,8 @@ def _codes(groups: pa.ChunkedArray) -> pa.Array:
 
 def _ranked(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Whether each value has a rank."""
-    valid = pc.is_valid(values)
-    return pc.and_(valid, pc.invert(pc.fill_null(pc.is_nan(values),
-                                                 True))) if pa.types.is_floating(values.type) else valid
+    return pc.is_valid(pc.if_else(pc.is_nan(values), None, values)
+                       if pa.types.is_floating(values.type) else values)
 
 
 def _places(ids: pa.ChunkedArray, values: pa.ChunkedArray) -> list[tuple[str, Any]]:

@@ -20,8 +20,8 @@ from curator.testing.io import check_sink, check_source
 from curator.testing.run import named, short
 from curator.testing.stage import check_stage
 
-Example = Source | tuple[Stage, Batch] | tuple[Stage, Batch,
-                                               Mapping[str, Any]] | tuple[Source, Mapping[str, Any]]
+Example = (Source | tuple[Source, Mapping[str, Any]] | tuple[Stage, Batch]
+           | tuple[Stage, Batch, Mapping[str, Any]])
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ def _given(example: Any) -> _Given:
     parts = list(example) if isinstance(example, tuple) else [example]
     options = parts.pop() if parts and isinstance(parts[-1], Mapping) else {}
     stage, batch, *more = *parts, *[None] * (2 - len(parts))
-    fits = isinstance(stage, Stage) and not more and isinstance(batch,
-                                                                Batch) == (not isinstance(stage, Source))
+    fits = not more and isinstance(stage, Stage) and isinstance(batch, Batch) != isinstance(stage, Source)
     assert fits, (f"check_pack cannot use the example {short(example, 200)}: give (stage, batch), (sink, "
                   "batch) or a source, each made with its parameters")
     return _Given(stage, batch, options)

@@ -148,8 +148,8 @@ def _check_untouched(subject: Subject, port: str, names: set[str]) -> None:
     given = run.records(subject.batch)
     for place, record in subject.answers.get(port, []):
         before = given[place] if place != MADE else {}
-        for name in sorted(names & before.keys() - ({"id"} if "parent" in record or record.get("copy_of")
-                                                    else set())):
+        own = {"id"} if "parent" in record or record.get("copy_of") else set()
+        for name in sorted(names & before.keys() - own):
             assert run.same(record[name], before[name]), (
                 f"{subject.who} changes {name!r} (record {before['id']!r}: {short(before[name])} becomes "
                 f"{short(record[name])}), and the contract's `adds` does not name it; name it there")

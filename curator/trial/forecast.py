@@ -204,11 +204,11 @@ def _run(pipeline: Graph, records: int, folder: str) -> _Probe:
     whole = sampled(pipeline, records, folder)
     result = run(whole.pipeline)
     seconds = monotonic() - began
-    first = "".join(f"\n{error}" for error in result.first_errors[:1])
     if not result.ok:
-        raise CuratorError(f"the sample did not end well: {result.stats['message']}{first}")
+        raise CuratorError(f"the sample did not end well: {result.error}")
     if result.records["failed"] and not result.records["written"]:
-        raise CuratorError(f"no record of the sample was written, {result.records['failed']} failed{first}")
+        raise CuratorError(f"no record of the sample was written, {result.records['failed']} failed"
+                           f"{result.error}")
     if not result.stats["records"]["in"]:
         raise CuratorError("the sample has no record: nothing can be reckoned from it")
     counting_s = {}
@@ -263,8 +263,8 @@ def _reckoned(first: _Probe, second: _Probe, nodes: dict[int, Node], memory: Mem
             stages = [by_name[step.name] for step in operator.steps if step.name in by_name]
             busy = sum(stage["busy_s"] for stage in stages)
             if stages and operator.kind != "sink" and operator.index in profiles:
-                profiles[operator.index] = replace(profiles[operator.index], rows=float(stages[0]["in"]),
-                                                   busy_s=busy)
+                known = profiles[operator.index]
+                profiles[operator.index] = replace(known, rows=float(stages[0]["in"]), busy_s=busy)
             core_s += busy * more * operator.resources.cpus
             gpu_s += busy * more * operator.resources.gpus
         best = allocation(phase.operators, profiles, nodes)

@@ -78,9 +78,7 @@ def profile(pipeline: Graph, stage: str, records: int = 500,
         whole = sampled(_watched(pipeline, node, watch.token), records, folder)
         result = run(whole.pipeline, workers=0)
         if not result.ok or not watch.found.calls:
-            first = "".join(f"\n{error}" for error in result.first_errors[:1])
-            why = result.stats["message"] or "no record came to it"
-            raise CuratorError(f"no call of {stage} ended: {why}{first}")
+            raise CuratorError(f"no call of {stage} ended: {str(result.error) or 'no record came to it'}")
     return watch.found
 
 
@@ -159,10 +157,9 @@ def _spied(stage: Stage, token: int) -> Stage:
         while (answer := watch.measure(lambda: next(answers, None))) is not None:
             yield answer
 
-    methods = {"setup": setup, "read": read} if isinstance(stage, Source) else {"setup": setup,
-                                                                                "process": process}
-    spied = copy.copy(stage)
-    object.__setattr__(spied, "__class__", type(kind.__name__, (kind,), {**methods, "name": stage.name}))
+    work: dict[str, Any] = {"read": read} if isinstance(stage, Source) else {"process": process}
+    spied, members = copy.copy(stage), {**work, "setup": setup, "name": stage.name}
+    object.__setattr__(spied, "__class__", type(kind.__name__, (kind,), members))
     return spied
 
 

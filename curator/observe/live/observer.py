@@ -43,10 +43,9 @@ class Observer:
     A context: it writes `run_end` also when the run breaks off with an exception.
     """
 
-    def __init__(self, folder: Folder, name: str, run: int, endpoint: Endpoint | None = None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
-        self.log = EventLog(folder, run, clock)
-        self.clock, self.began, self.endpoint = clock, clock(), endpoint
+    def __init__(self, folder: Folder, name: str, run: int, endpoint: Endpoint | None = None) -> None:
+        self.log = EventLog(folder, run)
+        self.began, self.endpoint = time.monotonic(), endpoint
         self.facts = {"name": name, "out": folder.uri.rstrip("/").removesuffix("/_run"), "attempt": run,
                       "version": version("curator-core")}
         # what the first worker that died died of, and how often it happened: `dead`
@@ -90,8 +89,9 @@ class Observer:
         """
         self._ended = True
         text = message or ", ".join(f"{count(n)} {end}" for end, n in (records or {}).items() if n)
+        seconds = round(time.monotonic() - self.began, 3)
         self.log.add("run_end", f"{status}: {text}" if text else status, status=status,
-                     message=message or None, seconds=round(self.clock() - self.began, 3), records=records)
+                     message=message or None, seconds=seconds, records=records)
         self.log.close()
 
     def __enter__(self) -> Observer:
@@ -220,7 +220,7 @@ class Observer:
     def due(self) -> bool:
         """Whether somebody waits for new numbers. It also gives lines that were held back their chance."""
         self.log.flush()
-        return (self.endpoint is not None or self._published is not None) and self.clock() >= self._due
+        return (self.endpoint is not None or self._published is not None) and time.monotonic() >= self._due
 
     def update(self, snapshot: Mapping[str, Any], stages: Sequence[Mapping[str, Any]],
                engine: Mapping[str, Any], began: float | None = None) -> None:
@@ -229,9 +229,9 @@ class Observer:
         counts."""
         if self.endpoint is None and self._published is None:
             return
-        now, limit = self.clock(), snapshot["limit"]
-        if re.sub(r"[\d.,]+", "", limit) != re.sub(r"[\d.,]+", "",
-                                                   self._limit) or now - self._limit_at > LIMIT_S:
+        now, limit = time.monotonic(), snapshot["limit"]
+        same = re.sub(r"[\d.,]+", "", limit) == re.sub(r"[\d.,]+", "", self._limit)
+        if not same or now - self._limit_at > LIMIT_S:
             self._limit, self._limit_at = limit, now
         run = {**self.facts, "seconds": round(now - self.began, 3), "limit": self._limit}
         for kind in ("units", "bytes"):
@@ -242,8 +242,8 @@ class Observer:
             self.endpoint.samples = found
         if self._published is not None:
             self._published.publish(found)
-        cost = self.clock() - (now if began is None else began)
-        self._due = self.clock() + max(SAMPLES_S, cost / SAMPLES_SHARE)
+        cost = time.monotonic() - (now if began is None else began)
+        self._due = time.monotonic() + max(SAMPLES_S, cost / SAMPLES_SHARE)
 
 
 def _short(operator: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from curator.api.format import count, duration, plural, rate, short_path, shorten, size
+from curator.api.format import aligned, count, duration, plural, rate, short_path, shorten, size
 
 Snapshot = Mapping[str, Any]
 NAME_MAX = 24
@@ -73,11 +73,7 @@ def stage_rows(shot: Snapshot) -> list[tuple[str, ...]]:
 
 def table(shot: Snapshot) -> list[str]:
     """The rows of all stages as lines of text."""
-    rows = [HEAD, *stage_rows(shot)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
-    return ["  ".join(cell.ljust(width) if not at else cell.rjust(width)
-                      for at, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-            for row in rows]
+    return aligned([HEAD, *stage_rows(shot)])
 
 
 def where(shot: Snapshot, most: int = 5) -> list[str]:

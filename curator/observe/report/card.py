@@ -204,10 +204,11 @@ def _how(table: _Table, is_config: bool, is_default: bool) -> str:
 
 
 def _licences(about: About, columns: pa.Schema | None) -> str:
-    own = columns is not None and "license" in columns.names
-    stated = f"`{about.license}`, as the recipe says" if about.license else ""
-    return f"{stated}; each record's own, in its column `license`" if stated and own else stated or (
-        "Each record's own, in its column `license`" if own else "")
+    said = [f"`{about.license}`, as the recipe says"] if about.license else []
+    if columns is not None and "license" in columns.names:
+        said.append("each record's own, in its column `license`")
+    text = "; ".join(said)
+    return text[:1].upper() + text[1:]
 
 
 def _line(text: str) -> str:

@@ -10,7 +10,7 @@ from curator.api.stage import SIDE_OUTPUTS
 from curator.observe.live.words import where
 from curator.observe.report.columns import summed, table_of
 from curator.observe.report.graph import MAIN, Line, lines, losses, origin, ports, takers
-from curator.observe.report.terminal import plain_table, show
+from curator.observe.report.terminal import indented, plain_table, show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,8 +27,8 @@ def show_funnel(stats: Stats, file: IO[str] | None = None, reasons_max: int = 8)
 
     Of each stage's reasons the `reasons_max` most frequent are shown, and how many more there are.
     """
-    show(lambda width: ("", _funnel(stats, reasons_max), "", *_outputs(stats, width), *_summary(stats),
-                        *_alarms(stats), ""), file)
+    show(lambda console: ("", _funnel(stats, reasons_max), "", *_outputs(stats, console.width),
+                          *_summary(stats), *_alarms(stats), ""), file)
 
 
 def _funnel(stats: Stats, reasons_max: int) -> Table:
@@ -71,15 +71,7 @@ def _details(line: Line, reasons_max: int,
         yield (f"{indent}{ending}{': ' if reason else ''}{reason}", f"-{count(n)}",
                share(n, stage["in"] + stage["made"]),
                *summed(stage, kinds, ending, reason if ending == "dropped" else "")), STYLES[ending]
-    yield from (((_folded(text, len(indent)),), "dim") for text in stage.get("lines", ()))
-
-
-def _folded(text: str, indent: int) -> RenderableType:
-    """A sentence in the column of names, which are cut off where they are too long."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    return Padding(Text(text, no_wrap=False, overflow="fold"), (0, 0, 0, indent))
+    yield from (((indented(len(indent), text),), "dim") for text in stage.get("lines", ()))
 
 
 def _outputs(stats: Stats, width: int) -> Iterator[RenderableType]:

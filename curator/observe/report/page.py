@@ -188,10 +188,9 @@ def _columns(stats: Stats) -> Grid:
     for stage in stats["stages"]:
         for name, summary in stage.get("columns", {}).items():
             values = [f"{value} {fmt.count(n)}" for value, n in summary.get("values", {}).items()]
-            holds = fmt.listing(values, 8) or ("nothing" if summary["nulls"] == summary["rows"]
-                                               else "many values")
-            if "min" in summary:
-                holds = f"{fmt.number(summary['min'])} to {fmt.number(summary['max'])}"
+            nothing = "nothing" if summary["nulls"] == summary["rows"] else "many values"
+            holds = (f"{fmt.number(summary['min'])} to {fmt.number(summary['max'])}" if "min" in summary
+                     else fmt.listing(values, 8) or nothing)
             nulls = fmt.share(summary["nulls"], summary["rows"]) if summary["nulls"] else ""
             rows.append(([stage["name"], name, holds], None, [nulls]))
     return Grid("Columns", ["stage", "column", "holds"], ["nulls"], rows[:COLUMNS_MAX],

@@ -46,8 +46,7 @@ def files_by_end(stats: Stats) -> list[tuple[tuple[str, str], list[str]]]:
         if (file["path"].endswith(".parquet") or ".jsonl" in file["path"]) and file["port"] in ENDINGS:
             found.setdefault((file["port"], file["stage"]), []).append(file["path"])
     order = {stage["name"]: at for at, stage in enumerate(stats["stages"])}
-    return sorted(found.items(), key=lambda item: (ENDINGS.index(item[0][0]),
-                                                   order.get(item[0][1], len(order))))
+    return sorted(found.items(), key=lambda one: (ENDINGS.index(one[0][0]), order.get(one[0][1], len(order))))
 
 
 def spread(items: Sequence[Any], most: int) -> list[Any]:

@@ -10,14 +10,12 @@ from typing import Any
 from curator.api.format import count, listing, plural
 from curator.results.output import RunOutput
 from curator.results.places import ledgers
-from curator.results.tables import sql_name
+from curator.results.tables import columns_in, is_number, sql_name
 from curator.run.folder.ledger_files import is_marked, to_record
 
 EXAMPLES = 10
 SAMPLE = 200_000  # records whose scores are compared one by one
 SHARES = (0.05, 0.5, 0.95)
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-           "HUGEINT", "FLOAT", "DOUBLE", "BOOLEAN")
 END = ("CASE _place WHEN 'data' THEN 'written' WHEN 'dropped' THEN concat('dropped by ', _stage, ': ', "
        "reason) ELSE concat(_place, ' in ', _stage) END")
 
@@ -151,8 +149,7 @@ def _parts(stage: dict[str, Any]) -> Iterator[tuple[str, int]]:
 def _records(first: Any, second: Any) -> dict[str, Any]:
     """Where the records of both ended, side by side."""
     for db in (first, second):
-        columns = {row[0] for row in db.execute("DESCRIBE records").fetchall()}
-        text = "hash(text)" if "text" in columns else "NULL::UBIGINT"
+        text = "hash(text)" if "text" in columns_in(db) else "NULL::UBIGINT"
         db.execute(f"CREATE TABLE ends AS SELECT id, string_agg(DISTINCT {END}, ', ' ORDER BY {END}) AS "
                    f"ended, any_value({text}) AS text FROM records WHERE id IS NOT NULL GROUP BY id")
     first.register("others", second.sql("SELECT * FROM ends").to_arrow_table())
@@ -168,9 +165,9 @@ def _records(first: Any, second: Any) -> dict[str, Any]:
 
 def _scores(first: Any, second: Any) -> Iterator[Score]:
     """The columns of numbers that both have."""
-    kinds = [{row[0]: row[1] for row in db.execute("DESCRIBE records").fetchall()} for db in (first, second)]
-    columns = [name for name, kind in kinds[0].items()
-               if _is_number(kind) and _is_number(kinds[1].get(name, "")) and name[0] != "_"]
+    measured = [[name for name, kind in columns_in(db).items()
+                 if name[0] != "_" and (is_number(kind) or kind == "BOOLEAN")] for db in (first, second)]
+    columns = [name for name in measured[0] if name in measured[1]]
     if not columns:
         return
     told = []
@@ -189,10 +186,6 @@ def _scores(first: Any, second: Any) -> Iterator[Score]:
     for at, name in enumerate(columns):
         yield Score(column=name, means=(told[0][2 * at], told[1][2 * at]), moved=moved[at],
                     quantiles=(told[0][2 * at + 1], told[1][2 * at + 1]))
-
-
-def _is_number(kind: str) -> bool:
-    return kind in NUMBERS or (kind.startswith("DECIMAL(") and kind.endswith(")"))
 
 
 # -- in one sentence -----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from curator.pipeline.graph import Graph
 from curator.results.look.failures import own_line
 from curator.results.output import RunOutput
 from curator.results.places import UNIT
-from curator.results.tables import sql_name, sql_text
+from curator.results.tables import columns_in, sql_name, sql_text
 from curator.trial.preview import Wanted, preview
 
 FOUND_MAX = 20  # records that are listed where several are meant
@@ -54,10 +54,10 @@ class Life:
     """What became of a record, at one of the places where it lies.
 
     `place`: data, dropped, duplicate or failed; `stage`: that put it there. `file`: in the run's folder;
-    `row`: in it, from 0, None where that is not told. `unit`: the key of the unit. `row_values`: its columns.
-    `passed`: the stages that it went through, the source first. `why`: reason, error or id of the other
-    record. `condition`: the rule that dropped it, and `values` of the columns that this reads. `others`: the
-    records that it is a duplicate of, each of the next; the last one stays, or ended otherwise.
+    `row`: in it, from 0, None where that is not told. `unit`: the key of the unit. `passed`: the stages that
+    it went through, the source first. `why`: reason, error or id of the other record. `condition`: the rule
+    that dropped it, and `values` of the columns that this reads. `others`: the records that it is a duplicate
+    of, each of the next; the last one stays, or ended otherwise.
     """
 
     id: str
@@ -67,7 +67,6 @@ class Life:
     file: str
     row: int | None
     unit: str
-    row_values: dict[str, Any]
     passed: tuple[Passed, ...]
     why: str = ""
     condition: str = ""
@@ -91,7 +90,7 @@ def find(output: RunOutput, wanted: str) -> list[Found]:
     if not wanted.strip():
         raise CuratorError("no record is named by nothing: give an id, a URL or path, or a piece of the text")
     with output.connect() as db:
-        columns = _columns(db)
+        columns = columns_in(db)
         for name in (n for n in NAMES if n in columns):
             if found := _some(db, f"{sql_name(name)} = ?", [wanted]):
                 return found
@@ -111,7 +110,7 @@ def lives(output: RunOutput, identity: str) -> list[Life]:
     """What became of the record with this id, at each place where it lies: mostly one."""
     graph = _graph(output)
     with output.connect() as db:
-        columns = _columns(db)
+        columns = columns_in(db)
         places = db.execute("SELECT DISTINCT _place, _stage, _file FROM records WHERE id = ? ORDER BY ALL "
                             "LIMIT ?", [identity, FOUND_MAX]).fetchall()
         return [_life(output, db, columns, graph, identity, *place) for place in places]
@@ -136,17 +135,13 @@ def _life(output: RunOutput, db: Any, columns: Mapping[str, str], graph: Graph |
     unit = re.search(UNIT, file)
     return Life(
         id=identity, place=place, stage=stage, source=str(row.get("source") or ""), file=file,
-        row=_row(output, db, file, identity), unit=unit[1] if unit else "", row_values=row,
+        row=_row(output, db, file, identity), unit=unit[1] if unit else "",
         passed=_passed(output, row, stage, place), why=reason, condition=condition,
         values={name: row.get(name) for name in sorted(read)}, others=chain,
         parents=_chain(db, row.get("parent"), "parent"), children=children, children_count=children_count,
         copies=copies, copies_count=copies_count, line=own_line(str(row.get("traceback") or "")))
 
 # -- finding -------------------------------------------------------------------------------------------------
-
-
-def _columns(db: Any) -> dict[str, str]:
-    return {row[0]: row[1] for row in db.execute("DESCRIBE records").fetchall()}
 
 
 def _some(db: Any, condition: str, values: list[Any], column: str = "", wanted: str = "") -> list[Found]:
@@ -225,7 +220,7 @@ def _passed(output: RunOutput, row: Mapping[str, Any], stage: str, place: str) -
 def _chain(db: Any, identity: Any, column: str = "duplicate_of") -> tuple[Found, ...]:
     """The record with an id, that which it points to, and so on."""
     found: list[Found] = []
-    columns = _columns(db)
+    columns = columns_in(db)
     while identity and len(found) < STEPS_MAX and identity not in {one.id for one in found}:
         next_one = sql_name(column) if column in columns else "NULL"
         rows = db.execute(f"SELECT _place, _stage, source, {next_one} FROM records WHERE id = ? "

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import secrets
@@ -24,7 +25,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -151,11 +151,17 @@ def last_holder(out: Folder) -> Holder | None:
     return newest(folder.sub("lease"))[1]
 
 
-def as_it_stands(stats: Mapping[str, Any], out: Folder) -> dict[str, Any]:
-    """The stats of a run with what has become of it since they were written: one that is running may have
-    been killed."""
-    if stats["status"] != "running":
-        return dict(stats)
+def stats_of(out: Folder) -> dict[str, Any]:
+    """What `stats.json` says, with what has become of the run since it was written: one that is running may
+    have been killed. {} where there is none.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is damaged.
+    """
+    own = out.sub("_run")
+    stats = json.loads(own.read("stats.json")) if own.exists("stats.json") else {}
+    if not stats or stats["status"] != "running":
+        return stats
     alive = stats["alive"]
     age, who = duration(max(0.0, time.time() - alive["time"])), f"process {alive['pid']} on {alive['host']}"
     if holder(out) is not None:

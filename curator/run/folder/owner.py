@@ -132,8 +132,8 @@ class Removal:
 
     def _own_name(self, path: str) -> str:
         """The part of a path which proves that this output made it in this phase; empty if it did not."""
-        proof: re.Match[str] | None = self._names[not _absolute(path)
-                                                  or path.startswith(self.out.path_of(""))].search(path)
+        inside = not _absolute(path) or path.startswith(self.out.path_of(""))
+        proof = self._names[inside].search(path)
         return proof[1] if proof else ""
 
     def _remove(self, path: str, places: dict[str, Folder]) -> None:

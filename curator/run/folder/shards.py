@@ -18,7 +18,6 @@ that a kill at any moment costs nothing:
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -33,7 +32,7 @@ from curator.pipeline.graph import Graph
 from curator.pipeline.layout import folder_of
 from curator.pipeline.plan import Mode, Plan, make_plan
 from curator.run.folder.ledger import Ledger
-from curator.run.folder.lock import Lock, as_it_stands, holder, take
+from curator.run.folder.lock import Lock, holder, stats_of, take
 from curator.run.folder.owner import OWNER, Owner
 
 SHARDS = "_run/shards"
@@ -156,7 +155,7 @@ def gather(plan: Plan, units: Units, lock: Lock,
     shards = shards_in(plan.out)
     if not shards:
         return {}
-    stats = {shard: _stats(shard, plan.out) for shard in shards}
+    stats = {shard: stats_of(shard.folder(plan.out)) for shard in shards}
     if working := [shard for shard in shards if stats[shard].get("status") == "running"]:
         alive = stats[working[0]]["alive"]
         raise CuratorError(f"{plural(len(working), 'shard')} of {plan.out.uri} still "
@@ -218,14 +217,6 @@ def _how(stats: dict[str, Any]) -> str:
     return f"is {stats['status']}" + (f" ({why})" if why else "")
 
 
-def _stats(shard: Shard, out: Folder) -> dict[str, Any]:
-    """The stats of a shard, with what has become of it since; {} if it wrote none."""
-    folder = shard.folder(out)
-    if not folder.sub("_run").exists("stats.json"):
-        return {}
-    return as_it_stands(json.loads(folder.sub("_run").read("stats.json")), folder)
-
-
 def each_shard(out: Folder) -> Iterator[tuple[Shard, dict[str, Any]]]:
     """The shards that were not gathered yet, with their stats; {} of one that has none."""
-    return ((shard, _stats(shard, out)) for shard in shards_in(out))
+    return ((shard, stats_of(shard.folder(out))) for shard in shards_in(out))

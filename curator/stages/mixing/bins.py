@@ -161,10 +161,9 @@ class BinsByEdges(Stage):
 
     def process(self, batch: Batch) -> Batch:
         values = self.binning.values(batch)
-        return self.binning.with_bins(batch,
-                                      np.array([_digitize(score, np.asarray(self.edges[name], np.float64))
-                                                for name, score in zip(self.binning.scores, values,
-                                                                       strict=True)]))
+        bins = [_digitize(score, np.asarray(self.edges[name], np.float64))
+                for name, score in zip(self.binning.scores, values, strict=True)]
+        return self.binning.with_bins(batch, np.array(bins))
 
 
 @dataclass(kw_only=True)

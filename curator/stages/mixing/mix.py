@@ -15,7 +15,7 @@ from curator.api.findings import Alarm, Finding, Table
 from curator.api.stage import Context, Contract, Outputs, Reduce
 from curator.stages.mixing.groups import Groups
 from curator.stages.mixing.repeat import repeated, whole_copies
-from curator.stages.sample import as_text, chance
+from curator.stages.sample import as_text, chance, check_seed
 
 REASON = "mix"
 # of chances, in which weights are added up: a share is met to a 65,536th of its group, or to one record
@@ -62,8 +62,7 @@ class Mix(Reduce):
             raise RecipeError(f"mix: total must be above 0, got {self.total}")
         if not 1 <= self.repeats <= 1000:
             raise RecipeError(f"mix: repeats must be from 1 to 1000, got {self.repeats}")
-        if not 0 <= self.seed < 2**64:
-            raise RecipeError(f"mix: seed must be from 0 to 2**64 - 1, got {self.seed}")
+        check_seed(self)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
 from curator.api.stage import Composite, Context, Contract, Reduce, Stage
-from curator.stages.sample import digests
+from curator.stages.sample import check_seed, digests
 
 PLACE = "shuffle_place"
 BATCH_BYTES = 8 << 20
@@ -35,8 +35,7 @@ class Shuffle(Composite):
     def __post_init__(self) -> None:
         if self.shards < 1:
             raise RecipeError(f"shuffle: shards must be 1 or more, got {self.shards}")
-        if not 0 <= self.seed < 2**64:
-            raise RecipeError(f"shuffle: seed must be from 0 to 2**64 - 1, got {self.seed}")
+        check_seed(self)
 
     def contract(self) -> Contract:
         return Contract()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
 from curator.api.stage import SIDE_OUTPUTS, Contract, Outputs, Stage
-from curator.stages.sample import chance
+from curator.stages.sample import chance, check_seed
 
 
 @dataclass(kw_only=True)
@@ -41,8 +41,7 @@ class Split(Stage):
                                   f"{share!r}")
         if not self.shares or abs(sum(self.shares.values()) - 1) > 1e-9:
             raise RecipeError("split wants shares that sum to 1, such as {train: 0.99, validation: 0.01}")
-        if not 0 <= self.seed < 2**64:
-            raise RecipeError(f"split: seed must be from 0 to 2**64 - 1, got {self.seed}")
+        check_seed(self)
         self.ports = tuple(self.shares)
 
     def contract(self) -> Contract:
