@@ -177,29 +177,29 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2086,
-    "machine": 457,
+    "api": 2080,
+    "machine": 451,
     "io": 5777,
     "io/tables": 2120,
-    "sql": 519,
+    "sql": 513,
     "registry": 456,
     "models": 1170,
     "ngrams": 371,
-    "pipeline": 1097,
-    "stages": 2527,
+    "pipeline": 1105,
+    "stages": 2524,
     "engine": 3943,
-    "recipe": 1655,
+    "recipe": 1643,
     "worker": 2257,
-    "observe": 2937,
-    "testing": 1278,
+    "observe": 2925,
+    "testing": 1260,
     "runtime": 1119,
     "runtime/raydata": 860,
-    "run": 3756,
-    "explore": 1494,
-    "results": 2284,
-    "trial": 1359,
+    "run": 3745,
+    "explore": 1479,
+    "results": 2253,
+    "trial": 1351,
     "scaffold": 197,
-    "cli": 1450,
+    "cli": 1438,
     ".": 331,
 }
 
@@ -216,8 +216,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14258
-    assert sum(LINES.values()) <= 41500
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14249
+    assert sum(LINES.values()) <= 41368
 
 
 def test_nothing_names_a_machine():

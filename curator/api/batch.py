@@ -105,8 +105,6 @@ class Batch:
             raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
         return self.rows.column(name)
 
-    # -- choosing rows ------------------------------------------------------------------------------
-
     def take(self, indices: Sequence[int] | np.ndarray) -> Self:
         """The rows at these positions, in this order; a position may come several times."""
         indices = np.asarray(indices, dtype=np.int64)
@@ -154,8 +152,6 @@ class Batch:
         parents = [ids[i] for i in indices]
         return self.take(indices).with_columns({"id": pa.array(children, pa.string()),
                                                 "parent": pa.array(parents, pa.string())})
-
-    # -- changing columns ---------------------------------------------------------------------------
 
     def with_columns(self, columns: Mapping[str, Any]) -> Self:
         """With these columns added or replaced; values are anything `pyarrow.array` takes, one a row."""
@@ -206,8 +202,6 @@ class Batch:
         errors = [error] * len(self) if isinstance(error, str) else list(error)
         return self.with_columns({"error": pa.array(errors, pa.string()),
                                   "traceback": pa.array([traceback or ""] * len(self), pa.string())})
-
-    # -- changing kind ------------------------------------------------------------------------------
 
     def as_type(self, kind: type[Batch]) -> Batch:
         """The same records as another kind of batch; payloads that both kinds name are kept."""

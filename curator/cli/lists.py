@@ -105,9 +105,6 @@ def doctor() -> None:
 COMMANDS = (stages, recipes, rules, doctor)
 
 
-# -- stages --------------------------------------------------------------------------------------------------
-
-
 def _stages_of(pack: Pack) -> list[Any]:
     from curator.recipe.describe import doc_of, table
     title = f"{pack.name} ({pack.distribution} {pack.version})"
@@ -133,9 +130,6 @@ def _find_stage(name: str) -> tuple[str, Factory]:
         if short:
             raise CuratorError(f"several packs have a stage {name!r}: {' or '.join(short)}") from None
         raise
-
-
-# -- files and machine ---------------------------------------------------------------------------------------
 
 
 def _content(found: Resource) -> dict[str, Any]:
@@ -193,9 +187,6 @@ def _machine() -> Iterator[tuple[str, str]]:
             yield library, importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:
             yield library, "not installed"
-
-
-# -- printing ------------------------------------------------------------------------------------------------
 
 
 def _first_sentence(text: str) -> str:

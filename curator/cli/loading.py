@@ -81,9 +81,6 @@ def told_what_reads(recipe: str, inputs: tuple[str, ...]) -> Iterator[None]:
         raise
 
 
-# -- what a shell completes: `curator completion` ------------------------------------------------------------
-
-
 def complete_recipes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Packaged recipes, and files. No pack is imported."""
     return [*complete_resources(ctx, param, incomplete), CompletionItem(incomplete, type="file")]

@@ -157,9 +157,6 @@ def _short(records: Records, column: str) -> str:
     return f"substr({sql_name(column)}, 1, {EXCERPT})"
 
 
-# -- one record ----------------------------------------------------------------------------------------------
-
-
 def record(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, Any]:
     """`{id, place, stage}`: all columns of a record that have a value, and `related`: the record that stayed
     in its place, its parent, its copies, its children.

@@ -67,8 +67,6 @@ class Questions:
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise CuratorError(f"the question {name!r} is not as it should be: {error}") from error
 
-    # -- the run ---------------------------------------------------------------------------------------------
-
     def _run(self, given: dict[str, Any]) -> dict[str, Any]:
         """What the page shows first: the run, its columns and rules. Found once."""
         if not self._known:
@@ -164,8 +162,6 @@ class Questions:
         kept = self._run({})["places"]["data"]
         overrides = self.rules.overrides(self.rules.changed(given.get("changes")))
         return effects(self.output, overrides, kept, self._run({})["total"] - kept)
-
-    # -- a record --------------------------------------------------------------------------------------------
 
     def _record(self, given: dict[str, Any]) -> dict[str, Any]:
         found = record(self.records, self.rules, given)

@@ -105,8 +105,6 @@ class Records:
         """As `ask`, each row by these names."""
         return [dict(zip(names, row, strict=True)) for row in self.ask(query, values)]
 
-    # -- columns ---------------------------------------------------------------------------------------------
-
     @cached_property
     def types(self) -> dict[str, str]:
         """What DuckDB calls the type of every column."""
@@ -145,8 +143,6 @@ class Records:
                 hint = suggestion(name, self.types, "the page lists those there are", quoted=True)
                 raise RecipeError(f"`{text}` uses the column {name!r}, which is not there; {hint}")
         return f"({text}\n)"
-
-    # -- filters ---------------------------------------------------------------------------------------------
 
     def where(self, given: Any) -> tuple[str, list[Any]]:
         """A filter as an SQL condition with its values: `{is: {column: [value, …]}, between: {column:

@@ -171,8 +171,6 @@ class Handler(BaseHTTPRequestHandler):
             self._say(error)
             self._complain(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
-    # -- who may ask -----------------------------------------------------------------------------------------
-
     def _refused(self, token: str | None = None) -> bool:
         """Whether the request was turned away."""
         if not self._is_for_us():
@@ -209,8 +207,6 @@ class Handler(BaseHTTPRequestHandler):
                 return False
             token = cookies[self.server.cookie].value if self.server.cookie in cookies else ""
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
-
-    # -- answers ---------------------------------------------------------------------------------------------
 
     def _send(self, status: HTTPStatus, kind: str, content: bytes,
               more: Mapping[str, str] | None = None) -> None:

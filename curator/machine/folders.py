@@ -69,9 +69,6 @@ def this_process() -> Owner:
                  pids=pid_namespace(), pid=os.getpid(), started=started(os.getpid()) or "")
 
 
-# -- making --------------------------------------------------------------------------------------------------
-
-
 def make_folders() -> list[tuple[str, int]]:
     """New folders for one run: in shared memory, where there is enough of it, and in the temporary folder.
 
@@ -146,9 +143,6 @@ def _make(parent: str, prefix: str = "") -> tuple[str, int]:
         os.close(held)
         raise
     return folder, held
-
-
-# -- removing ------------------------------------------------------------------------------------------------
 
 
 def remove_folder(path: str) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -128,6 +128,14 @@ class Graph:
         for node in self.nodes():
             names[node] = unique(node.stage.name, names.values())
         return names
+
+    def with_stages(self, change: Callable[[Node], Stage]) -> Graph:
+        """The same graph, closed, with other stages in the places of its own."""
+        made: dict[Node, Node] = {}
+        for node in self.nodes():
+            inputs = tuple(End(made[end.node], end.port) for end in node.inputs)
+            made[node] = replace(node, stage=change(node), inputs=inputs)
+        return replace(self, sinks=tuple(made[sink] for sink in self.sinks), last=None)
 
     def _last(self) -> Node:
         if self.last is None:

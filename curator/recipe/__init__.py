@@ -182,8 +182,6 @@ class _Reader:
         value = coerce(item, str | list[str], path, self.problems)
         return [] if value is BAD else [value] if isinstance(value, str) else value
 
-    # -- settings --------------------------------------------------------------------------------------------
-
     def _typed(self, key: str, hint: Any) -> Any:
         value = coerce(self.root.value[key], hint, key, self.problems) if key in self.root.value else None
         return None if value is BAD else value

@@ -115,9 +115,6 @@ def _written(line: _Line, names: Mapping[Node, str]) -> dict[str, Any]:
             if part}
 
 
-# -- steps ---------------------------------------------------------------------------------------------------
-
-
 def _entry(stage: Stage, name: str, usual_name: str = "") -> Any:
     """The step in the recipe: what offers it, its parameters, and what was changed after it was made."""
     offered = packs.name_of(stage)

@@ -140,8 +140,6 @@ class RecipeGraph:
                           + suggestion(name, names, f"there are {', '.join(names)}"))
         return None
 
-    # -- what leads where ------------------------------------------------------------------------------------
-
     def _discarded(self, text: str, item: Item) -> str:
         port, slash, name = text.partition("/")
         if port == "failed":
@@ -211,8 +209,6 @@ class RecipeGraph:
                              quoted=True)
             self.problems.add(line.item, line.path,
                               f"nothing feeds this branch: no stage has a port {line.name!r}; {say}")
-
-    # -- joining ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         """Do each line step by step, what starts from a step or merges a line after that."""

@@ -106,9 +106,6 @@ def coerce(item: Item, hint: Any, path: str, problems: Problems) -> Any:
     return value
 
 
-# -- one kind of type each -----------------------------------------------------------------------------------
-
-
 def _scalar(item: Item, hint: Any) -> Any:
     value = item.value
     if hint is type(None) or hint is None:

@@ -73,8 +73,6 @@ class RunOutput:
         """
         return load(self.recipe + "\n", overrides)
 
-    # -- the stages ------------------------------------------------------------------------------------------
-
     def order(self) -> tuple[str, ...]:
         """The stages, sources and sinks too, each after those that it takes rows from."""
         return tuple(stage["name"] for stage in self.stats["stages"])
@@ -93,8 +91,6 @@ class RunOutput:
     def behind(self, name: str) -> frozenset[str]:
         """The stages that rows may reach which leave this one, by any port."""
         return frozenset(stage["name"] for stage in behind(self.stats["stages"], name))
-
-    # -- the files and their records -------------------------------------------------------------------------
 
     @cached_property
     def places(self) -> tuple[Place, ...]:

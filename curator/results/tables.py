@@ -137,9 +137,6 @@ class Tables:
         return f"SELECT {', '.join(columns)} FROM {call}"
 
 
-# -- what the files have -------------------------------------------------------------------------------------
-
-
 def _branches(db: Any, place: Place, files: list[str], storage: dict[str, Any] | None) -> Iterator[_Branch]:
     if files[0].endswith(".parquet"):
         yield from _parquet(db, place, files)
@@ -225,9 +222,6 @@ def _delimiter(file: str, storage: dict[str, Any] | None) -> str:
     with open_input(file, storage) as opened:
         head = opened.readline(1 << 20).decode("utf-8", "replace")
     return next((mark for mark in "\t;|" if mark in head and "," not in head), ",")
-
-
-# -- SQL -----------------------------------------------------------------------------------------------------
 
 
 def _empty() -> str:

@@ -139,8 +139,6 @@ class Answer:
         return WhatIf(self.q.edits, self._funnel(), self.moves, {c: self._shares(c) for c in self.by},
                       back, lost, tuple(self.notes))
 
-    # -- the funnel ------------------------------------------------------------------------------------------
-
     def _funnel(self) -> tuple[Row, ...]:
         rows = []
         for stage in self.out.stats["stages"]:
@@ -166,8 +164,6 @@ class Answer:
         if end.kind == "written":  # to all sinks that take the same rows
             return name in self.flow.through[end.stage] or name in self.flow.twins(end.stage)
         return name in self.flow.through[end.stage] and end.stage != name
-
-    # -- what is not told ------------------------------------------------------------------------------------
 
     def _say_what_is_open(self) -> None:
         status = self.out.stats["status"]
@@ -213,8 +209,6 @@ class Answer:
         self.notes.append(f"{gone:,} records that {name} saw would be dropped before it; " + (
             f"{copies:,} duplicates name one of them, and some of these would be kept in its place" if copies
             else "no duplicate that stays names one of them"))
-
-    # -- who, and for example --------------------------------------------------------------------------------
 
     def _shares(self, column: str) -> tuple[Share, ...]:
         rows = self.db.execute(

@@ -175,8 +175,6 @@ class Numbers:
                 yield {"path": file.path, "rows": file.rows, "size_bytes": file.size_bytes, "stage": stage,
                        "port": port}
 
-    # -- failures --------------------------------------------------------------------------------------------
-
     def _judge_failures(self, stats: dict[str, Any]) -> None:
         records, limit = stats["records"], self.plan.pipeline.settings.max_failed
         failed = sum(s["failed"] for s in stats["stages"])
@@ -202,8 +200,6 @@ class Numbers:
         found = sorted((e for e in errors if e.stage in failed), key=lambda e: -failed[e.stage])
         first = [stopped.first] if stopped and stopped.first else []
         return [asdict(e) for e in (*first, *(e for e in found if not first or e.stage != first[0].stage))]
-
-    # -- what limits it --------------------------------------------------------------------------------------
 
     def _busy_s(self, by_step: Mapping[str, Counts]) -> dict[str, float]:
         """Seconds of work by stage: parts count for the stage that they are parts of, and all that is written

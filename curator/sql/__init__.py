@@ -105,9 +105,6 @@ def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.Chu
     return columns
 
 
-# -- binding: names and types --------------------------------------------------------------------------------
-
-
 def _bind_all(expressions: Mapping[str, str], columns: Columns, *,
               boolean: bool) -> dict[str, pa.DataType | None]:
     types = {}
@@ -168,9 +165,6 @@ def _plain_type(kind: pa.DataType, inputs: list[pa.DataType | None]) -> pa.DataT
     if pa.types.is_decimal(kind) and not any(k is not None and pa.types.is_decimal(k) for k in inputs):
         return pa.float64()
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-# -- running -------------------------------------------------------------------------------------------------
 
 
 def _relation(table: pa.Table) -> Any:

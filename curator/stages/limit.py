@@ -65,8 +65,6 @@ class Limit(Stateful):
     def exhausted(self) -> bool:
         return self._count >= self.records
 
-    # -- units ----------------------------------------------------------------------------------------------
-
     def snapshot(self, unit: int) -> Snapshot:
         """The keys of the records that the unit got through; it rests on all others that got any through if
         it lost some."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,9 +40,7 @@ class Sample(Stage):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, share in {"fraction": self.fraction, **self.fractions}.items():
-            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
-                raise RecipeError(f"sample: {name} must be a number from 0 to 1, got {share!r}")
+        check_numbers(self, {"fraction": self.fraction, **self.fractions}, 1)
         if (self.by is None) != (not self.fractions):
             raise RecipeError("sample wants `by` (a column) and `fractions` (shares for its values) together")
         check_seed(self)
@@ -53,17 +52,27 @@ class Sample(Stage):
         kept = chance(batch.rows.column("id"), self.seed) < self._shares(batch)
         return Outputs(out=batch.filter(kept), dropped=batch.filter(~kept).with_reason(REASON))
 
-    def _shares(self, batch: Batch) -> np.ndarray | float:
-        shares = self._shares_by_value(batch)
-        return (shares if self.weight is None
-                else shares * np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0))
+    def _shares(self, batch: Batch) -> np.ndarray:
+        shares = by_value(batch, self.by, self.fractions, self.fraction)
+        if self.weight is None:
+            return shares
+        return shares * np.nan_to_num(batch.array(self.weight, null=np.nan), nan=0.0)
 
-    def _shares_by_value(self, batch: Batch) -> np.ndarray | float:
-        if self.by is None:
-            return self.fraction
-        shares = {as_text(value): share for value, share in self.fractions.items()}
-        return np.array([shares.get(as_text(value), self.fraction) if value is not None else self.fraction
-                         for value in batch.rows.column(self.by).to_pylist()], dtype=np.float64)
+
+def by_value(batch: Batch, column: str | None, numbers: Mapping[Any, float], other: float) -> np.ndarray:
+    """float64, one a row: the number of its value in a column, compared as text; `other` where there is
+    none."""
+    if column is None:
+        return np.full(len(batch), float(other))
+    known = {as_text(value): number for value, number in numbers.items()}
+    return np.array([other if value is None else known.get(as_text(value), other)
+                     for value in batch.rows.column(column).to_pylist()], np.float64)
+
+
+def check_numbers(stage: Stage, numbers: Mapping[Any, Any], most: int) -> None:
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= most:
+            raise RecipeError(f"{stage.name}: {name} must be a number from 0 to {most}, got {number!r}")
 
 
 def check_seed(stage: Any) -> None:

@@ -89,9 +89,6 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
         f"{who} changed a file of another name: let all names of files begin with the name given to `open`")
 
 
-# -- sources -------------------------------------------------------------------------------------------------
-
-
 def _units(source: Source, who: str) -> list[Unit]:
     units = source.units()
     assert isinstance(units, list), f"{who}: units gave {type(units).__name__}; give a list"
@@ -137,9 +134,6 @@ def _check_again(who: str, unit: Unit, first: list[Record], second: list[Record]
     for old, new in zip(first, second, strict=True):
         assert same(old, new), (f"{who} reads {unit.label} differently the second time: {short(new)} instead "
                                 f"of {short(old)}; {remedy}, ids included")
-
-
-# -- sinks ---------------------------------------------------------------------------------------------------
 
 
 def _written(sink: Sink, name: str, batch: Batch) -> list[WrittenFile]:

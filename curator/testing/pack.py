@@ -68,9 +68,6 @@ def check_pack(name: str, examples: Iterable[Example], without: Collection[str] 
     check_elsewhere(pack.module, [(one.stage, one.batch, one.options.get("tolerance", 0.0)) for one in given])
 
 
-# -- the pack ------------------------------------------------------------------------------------------------
-
-
 def _installed(name: str) -> Pack:
     found = {pack.name: pack for pack in packs.installed()}
     assert name in found, (

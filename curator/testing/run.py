@@ -28,9 +28,6 @@ IDENTITY = ("id", "source")
 AnyStage = TypeVar("AnyStage", bound=Stage)
 
 
-# -- as in a worker ------------------------------------------------------------------------------------------
-
-
 def fresh(stage: AnyStage, gpus: tuple[int, ...] = ()) -> AnyStage:
     """A copy as a worker gets it, set up. `gpus`: the worker's devices."""
     try:
@@ -175,9 +172,6 @@ def joined(stage: Stage, port: str, batches: Sequence[Batch]) -> Batch:
                              "one type, also where all values are null: pa.array(values, type)") from error
 
 
-# -- comparing -----------------------------------------------------------------------------------------------
-
-
 def without(batch: Batch, names: Collection[str]) -> Batch:
     """The batch without these columns and payloads."""
     return replace(batch.without([n for n in names if n in batch.columns]),
@@ -231,9 +225,6 @@ def equal(a: Batch, b: Batch) -> bool:
     """Whether two batches hold the same, the engine's columns included."""
     return (a.rows.schema.equals(b.rows.schema) and len(a) == len(b)
             and same(a.rows.to_pydict(), b.rows.to_pydict()) and same(a.payloads(), b.payloads()))
-
-
-# -- words ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from time import perf_counter, process_time
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
 from curator.api.stage import Context, Outputs, Reduce, Sink, Source, Stage
-from curator.pipeline.graph import End, Graph, Node
+from curator.pipeline.graph import Graph
 from curator.run.run import run
 from curator.trial.calls import RecordedCalls
 from curator.trial.sample import find, sampled
@@ -75,7 +75,9 @@ def profile(pipeline: Graph, stage: str, records: int = 500,
         raise CuratorError(f"{stage} is a {'sink' if isinstance(node.stage, Sink) else 'reduction'}: what is "
                            "watched is a source, or a stage with a `process`")
     with tempfile.TemporaryDirectory(prefix="curator-profile-") as folder, _Watch(stage, record) as watch:
-        whole = sampled(_watched(pipeline, node, watch.token), records, folder)
+        spied = _spied(node.stage, watch.token)
+        watched = pipeline.with_stages(lambda one: spied if one is node else one.stage)
+        whole = sampled(watched, records, folder)
         result = run(whole.pipeline, workers=0)
         if not result.ok or not watch.found.calls:
             raise CuratorError(f"no call of {stage} ended: {str(result.error) or 'no record came to it'}")
@@ -133,14 +135,6 @@ class _Watch:
 def _whole(answer: Any) -> Any:
     """What a generator gives is part of the call."""
     return answer if isinstance(answer, (Batch, Outputs)) else list(answer)
-
-
-def _watched(pipeline: Graph, watched: Node, token: int) -> Graph:
-    made = dict[Node, Node]()
-    for node in pipeline.nodes():
-        stage = _spied(node.stage, token) if node is watched else node.stage
-        made[node] = replace(node, stage=stage, inputs=tuple(End(made[e.node], e.port) for e in node.inputs))
-    return replace(pipeline, sinks=tuple(made[n] for n in pipeline.sinks), last=None)
 
 
 def _spied(stage: Stage, token: int) -> Stage:

@@ -11,9 +11,9 @@ from time import perf_counter
 
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
-from curator.api.stage import Outputs, Sink, Source, Unit
+from curator.api.stage import Outputs, Sink, Source, Stage, Unit
 from curator.io.files.reading import UnitProgress
-from curator.pipeline.graph import End, Graph, Node
+from curator.pipeline.graph import Graph, Node
 from curator.pipeline.layout import without_path
 from curator.registry.names import suggestion
 
@@ -44,29 +44,27 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
     larger it is. Raises what listing the input raises.
     """
     sources = [node for node in pipeline.nodes() if isinstance(node.stage, Source)]
-    names, made = pipeline.names(), dict[Node, Node]()
+    names = pipeline.names()
     # a part is a unit too: of one that gathers small files not only the first is seen
     units = {node: list(node.stage.units()) for node in sources}
     parts = {node: [Unit((part,)) for unit in found for part in unit.parts] for node, found in units.items()}
     most = max(1, min(records // len(sources), PARTS_MAX))
     chosen = {node: _spread(found, most) for node, found in parts.items()}
-    for node in pipeline.nodes():
-        stage = node.stage
-        if isinstance(stage, Source):
-            stage = copy.copy(stage)
-            object.__setattr__(stage, "units", partial(list, chosen[node]))
-            among = sum(unit.size_bytes for unit in chosen[node])
-            density = records / len(sources) / max(1, among)
-            count_bytes = COUNT_BYTES // len(chosen[node])
-            some = len(chosen[node]) < len(parts[node])
-            step = sum(u.size_bytes for u in parts[node]) / len(chosen[node]) if some else 0.0
-            object.__setattr__(stage, "read", partial(_read, node.stage, density, count_bytes, step))
-        elif isinstance(stage, Sink):
-            stage = without_path(stage)
-        made[node] = replace(node, stage=stage, inputs=tuple(End(made[e.node], e.port) for e in node.inputs))
+
+    def change(node: Node) -> Stage:
+        if isinstance(node.stage, Sink):
+            return without_path(node.stage)
+        if not isinstance(node.stage, Source):
+            return node.stage
+        own, stage = chosen[node], copy.copy(node.stage)
+        density = records / len(sources) / max(1, sum(unit.size_bytes for unit in own))
+        step = sum(u.size_bytes for u in parts[node]) / len(own) if len(own) < len(parts[node]) else 0.0
+        object.__setattr__(stage, "units", partial(list, own))
+        object.__setattr__(stage, "read", partial(_read, node.stage, density, COUNT_BYTES // len(own), step))
+        return stage
+
     settings = replace(pipeline.settings, out=out, storage_options={}, max_failed=float(records))
-    sinks = tuple(made[node] for node in pipeline.sinks)
-    return Sampled(replace(pipeline, sinks=sinks, last=None, settings=settings),
+    return Sampled(replace(pipeline.with_stages(change), settings=settings),
                    {names[n]: sum(u.size_bytes for u in found) for n, found in parts.items()},
                    {names[n]: len(found) for n, found in parts.items()},
                    {names[n]: [u.size_bytes for u in found] for n, found in units.items()},

@@ -57,8 +57,6 @@ class Observer:
         self._ended = False
         self._number((), ())
 
-    # -- from beginning to end ------------------------------------------------------------------------------
-
     def begin(self, *, units: int, skipped: int = 0, **fields: Any) -> None:
         """The first line of an attempt. `skipped`: of the units, those that earlier ones have done."""
         name, url = self.facts["name"], self.endpoint.url if self.endpoint else None
@@ -101,8 +99,6 @@ class Observer:
         if not self._ended:
             with suppress(CuratorError):  # what broke the run off is the error to show
                 self.end("error", f"{type(error).__name__}: {error}" if error else "")
-
-    # -- what happens ---------------------------------------------------------------------------------------
 
     def see(self, events: Sequence[ev.Event], actions: Sequence[ev.Action]) -> None:
         """What came in, and what the scheduler made of it."""
@@ -210,8 +206,6 @@ class Observer:
         unit = None if report.unit is None else self._units[report.unit]
         self.log.add(REPORTS.get(report.kind, report.kind), report.text, operator=operator, unit=unit,
                      **report.details)
-
-    # -- in numbers -----------------------------------------------------------------------------------------
 
     def publish_to(self, gauge: Callable[[str, str, tuple[str, ...]], Any]) -> None:
         """From now on numbers go to gauges of another library too, such as `ray.util.metrics.Gauge`."""

@@ -111,9 +111,6 @@ def _template() -> Any:
     return environment.from_string(files("curator.observe.report").joinpath("card.md.j2").read_text("utf-8"))
 
 
-# -- for readers of datasets ---------------------------------------------------------------------------------
-
-
 def _head(about: About, tables: Sequence[_Table]) -> str:
     """The head of the card, as YAML. The first table is the default."""
     configs = [{"config_name": t.name, **({} if at else {"default": True}), "data_files": t.pattern}
@@ -190,9 +187,6 @@ def _schema(out: Folder, path: str) -> pa.Schema | None:
             return schema if schema.names else None
     except (InputError, OSError, ValueError, pa.ArrowException):
         return None
-
-
-# -- for people ----------------------------------------------------------------------------------------------
 
 
 def _how(table: _Table, is_config: bool, is_default: bool) -> str:

@@ -76,9 +76,6 @@ def compare(one: RunOutput, two: RunOutput) -> Comparison:
     return Comparison(names=names, verdict=_verdict(found, one, two), **found)
 
 
-# -- recipe, code, input, funnel -----------------------------------------------------------------------------
-
-
 def _recipe(one: RunOutput, two: RunOutput) -> Iterator[str]:
     """A diff of the recipes, but for the folders of the runs."""
     texts = [[line for line in run.recipe.splitlines() if not line.startswith("out:")] for run in (one, two)]
@@ -143,9 +140,6 @@ def _parts(stage: dict[str, Any]) -> Iterator[tuple[str, int]]:
         yield from stage["out"].items()
 
 
-# -- records and scores --------------------------------------------------------------------------------------
-
-
 def _records(first: Any, second: Any) -> dict[str, Any]:
     """Where the records of both ended, side by side."""
     for db in (first, second):
@@ -186,9 +180,6 @@ def _scores(first: Any, second: Any) -> Iterator[Score]:
     for at, name in enumerate(columns):
         yield Score(column=name, means=(told[0][2 * at], told[1][2 * at]), moved=moved[at],
                     quantiles=(told[0][2 * at + 1], told[1][2 * at + 1]))
-
-
-# -- in one sentence -----------------------------------------------------------------------------------------
 
 
 def _verdict(found: dict[str, Any], one: RunOutput, two: RunOutput) -> str:

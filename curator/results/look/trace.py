@@ -172,9 +172,6 @@ def _unread(output: RunOutput) -> str:
     return "; ".join(parts).capitalize()
 
 
-# -- the parts of a life -------------------------------------------------------------------------------------
-
-
 def _graph(output: RunOutput) -> Graph | None:
     """The recipe; None where it does not load here: then conditions are not told."""
     try:
@@ -250,9 +247,6 @@ def _row(output: RunOutput, db: Any, file: str, identity: str) -> int | None:
                        f"read_parquet({sql_text(output.path_of(file))}, file_row_number = true) WHERE id = ?",
                        [identity]).fetchall()
     return found[0][0] if found else None
-
-
-# -- once more -----------------------------------------------------------------------------------------------
 
 
 def rerun(output: RunOutput, life: Life) -> list[StagePreview]:

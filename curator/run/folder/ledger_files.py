@@ -143,8 +143,6 @@ class LedgerFiles:
         """How many files merges would still make fewer."""
         return sum(size < LARGE_BYTES for size in self.sizes.values())
 
-    # -- reading ---------------------------------------------------------------------------------------------
-
     def units(self, names: Collection[str] | None = None) -> Iterator[tuple[str, int, bytes]]:
         """The line of each unit that counts, with its file and where it begins there; the newest file comes
         first.
@@ -193,8 +191,6 @@ class LedgerFiles:
             data = file.read(max(size, NEAR))
         self._near = [*self._near[-3:], (name, offset, data)]
         return data[:size]
-
-    # -- writing ---------------------------------------------------------------------------------------------
 
     def add(self, lines: Iterable[bytes], state: Callable[[], State]) -> str:
         """Write lines, as one new file; its name. `state`: asked for behind the last line."""

@@ -141,9 +141,6 @@ def shards_in(out: Folder) -> list[Shard]:
     return sorted(Shard(int(name[2]), int(name[1])) for name in found if name)
 
 
-# -- gathering -----------------------------------------------------------------------------------------------
-
-
 def gather(plan: Plan, units: Units, lock: Lock,
            replace: bool | Callable[[str], bool]) -> dict[str, FirstError]:
     """Bring into a folder, whose lock we have, all that shards have finished. Gives what went wrong there

@@ -57,14 +57,6 @@ class Binning:
         mean = (weights * bins).sum(axis=0) / np.where(total, total, 1)
         return np.where(total, np.floor(mean + 0.5), -1).astype(np.int32)
 
-    def findings(self, counts: Counts) -> Iterator[Finding]:
-        for column in self.adds():
-            by_bin = {value: sum(ports.values()) for value, ports in counts.by_value.get(column, {}).items()}
-            total = sum(by_bin.values())
-            rows = [(value, by_bin[value], total) for value in sorted(by_bin, key=lambda v: (len(v), v))]
-            if rows:
-                yield Table(f"Records by {column}", (column, "records"), rows)
-
 
 @dataclass(kw_only=True)
 class ScoreBins(Composite):
@@ -142,8 +134,26 @@ class ScoreBins(Composite):
                                         key=self.by, sample=self.sample, seed=self.seed, shards=self.shards)
 
 
+class _Binned(Stage):
+    """What both ways to bins show: how many records each bin has."""
+
+    binning: Binning
+
+    @property
+    def count_by(self) -> tuple[str, ...]:
+        return tuple(self.binning.adds())
+
+    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
+        for column in self.count_by:
+            by_bin = {value: sum(ports.values()) for value, ports in counts.by_value.get(column, {}).items()}
+            total = sum(by_bin.values())
+            rows = [(value, by_bin[value], total) for value in sorted(by_bin, key=lambda v: (len(v), v))]
+            if rows:
+                yield Table(f"Records by {column}", (column, "records"), rows)
+
+
 @dataclass(kw_only=True)
-class BinsByEdges(Stage):
+class BinsByEdges(_Binned):
     """Bins of scores by edges that are given."""
 
     binning: Binning
@@ -151,13 +161,6 @@ class BinsByEdges(Stage):
 
     def contract(self) -> Contract:
         return Contract(needs=set(self.binning.scores), adds=self.binning.adds())
-
-    @property
-    def count_by(self) -> tuple[str, ...]:
-        return tuple(self.binning.adds())
-
-    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
-        return self.binning.findings(counts)
 
     def process(self, batch: Batch) -> Batch:
         values = self.binning.values(batch)
@@ -167,7 +170,7 @@ class BinsByEdges(Stage):
 
 
 @dataclass(kw_only=True)
-class BinsByPercentile(Reduce):
+class BinsByPercentile(_Binned, Reduce):
     """Bins of scores by percentiles of all records with one value of `key`."""
 
     binning: Binning
@@ -184,13 +187,6 @@ class BinsByPercentile(Reduce):
 
     def contract(self) -> Contract:
         return Contract(needs=set(self.columns), adds=self.binning.adds())
-
-    @property
-    def count_by(self) -> tuple[str, ...]:
-        return tuple(self.binning.adds())
-
-    def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
-        return self.binning.findings(counts)
 
     def setup(self, ctx: Context) -> None:
         self.clear()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
 from curator.api.stage import Contract, Outputs, Stage
-from curator.stages.sample import as_text, chance
+from curator.stages.sample import by_value, chance, check_numbers
 
 REASON = "repeat"
 
@@ -39,9 +39,7 @@ class Repeat(Stage):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, factor in {"times": self.times, **self.factors}.items():
-            if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 <= factor <= 1000:
-                raise RecipeError(f"repeat: {name} must be a number from 0 to 1000, got {factor!r}")
+        check_numbers(self, {"times": self.times, **self.factors}, 1000)
         if (self.by is None) != (not self.factors):
             raise RecipeError("repeat wants `by` (a column) and `factors` (how often for its values) "
                               "together")
@@ -66,11 +64,7 @@ class Repeat(Stage):
                 raise ValueError(f"column {self.column!r} says how often a record goes through, so 0 to "
                                  f"1000; it has {wanted[~((wanted >= 0) & (wanted <= 1000))][0]}")
             return wanted
-        if self.by is None:
-            return np.full(len(batch), float(self.times))
-        factors = {as_text(value): factor for value, factor in self.factors.items()}
-        return np.array([self.times if value is None else factors.get(as_text(value), self.times)
-                         for value in batch.rows.column(self.by).to_pylist()], np.float64)
+        return by_value(batch, self.by, self.factors, self.times)
 
 
 def whole_copies(wanted: np.ndarray, chances: np.ndarray) -> np.ndarray:
