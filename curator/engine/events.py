@@ -68,7 +68,16 @@ class NodeDown:
     reason: str
 
 
-Event = WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost | NodeUp | NodeDown | Stop
+@dataclass(slots=True, frozen=True)
+class NodeCores:
+    """What a node of the run has now; `CoresUsed` is the answer. Calls that run keep their cores."""
+
+    number: int
+    node: Node
+
+
+Event = (WorkerReady | WorkerLost | Emitted | Done | Failed | Progress | DataLost | NodeUp | NodeDown
+         | NodeCores | Stop)
 
 
 # -- actions: what the scheduler asks for --------------------------------------------------------------------
@@ -129,9 +138,18 @@ class Evidence:
     files: Mapping[str, list[WrittenFile]]
 
 
+@dataclass(slots=True, frozen=True)
+class CoresUsed:
+    """How many cores of a node calls use `now`, and the `most` since this was told last."""
+
+    number: int
+    now: float
+    most: float
+
+
 ReportKind = Literal["plan", "preempt", "crowded", "limit", "retry", "restart", "failed", "lost", "stopped",
                      "node up", "node down",
-                     "out_of_memory", "batch_grown", "waiting", "shared_folder", "cluster silent"]
+                     "out_of_memory", "batch_grown", "waiting", "shared", "shared_folder", "cluster silent"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -146,4 +164,5 @@ class Report:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Action = StartWorker | StopWorker | Submit | Resume | Discard | Release | Commit | Evidence | Report
+Action = (StartWorker | StopWorker | Submit | Resume | Discard | Release | Commit | Evidence | CoresUsed
+          | Report)

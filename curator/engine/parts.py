@@ -29,7 +29,8 @@ class NodeState:
 
     number: int
     node: Node
-    cpus_used: float = 0.0  # cores that working workers use
+    cpus_used: float = 0.0  # cores that working workers use,
+    cpus_most: float = 0.0  # and the most of them since somebody asked
     gpu_free: list[float] = field(default_factory=list)  # shares of each device
     gpu_memory_free: list[float] = field(default_factory=list)  # gigabytes of each device
     memory_used: float = 0.0  # gigabytes that its workers asked for

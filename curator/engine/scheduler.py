@@ -25,7 +25,9 @@ from curator.engine.dispatch import dispatch
 from curator.engine.ending import Ending
 from curator.engine.events import (
     Action,
+    CoresUsed,
     Event,
+    NodeCores,
     NodeDown,
     NodeUp,
     Report,
@@ -86,6 +88,7 @@ class Scheduler:
             WorkerLost: lambda event: failures.worker_lost(state, event),
             Failed: lambda event: failures.call_failed(state, event),
             DataLost: lambda event: failures.data_lost(state, event), NodeUp: self._node_up,
+            NodeCores: self._node_cores,
             NodeDown: lambda event: failures.node_down(state, event), Stop: state.end_run}
 
     @property
@@ -218,6 +221,17 @@ class Scheduler:
         self.state.add_node(event.number, event.node)
         self.state.act(Report("node up", f"node {event.number} ({event.node.name}) has joined"))
         allot(self.state, changed=True)
+
+    def _node_cores(self, event: NodeCores) -> None:
+        node = self.state.nodes.get(event.number)
+        if node is None:
+            return
+        if node.node != event.node:
+            self.state.resize_node(event.number, event.node)
+            if allots(self.state):
+                allot(self.state, changed=True)
+        self.state.act(CoresUsed(event.number, node.cpus_used, node.cpus_most))
+        node.cpus_most = node.cpus_used
 
     def _ready(self, event: WorkerReady) -> None:
         worker = self.state.workers.get(event.worker)

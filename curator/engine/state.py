@@ -106,8 +106,14 @@ class State:
 
     def add_node(self, number: int, node: Node) -> None:
         """A node has joined. What may wait before an operator grows with the memory that there is."""
-        memory = [node.gpu_memory_gb or inf] * node.gpus
-        self.nodes[number] = self.core_free[number] = NodeState(number, node, 0.0, [1.0] * node.gpus, memory)
+        free, memory = [1.0] * node.gpus, [node.gpu_memory_gb or inf] * node.gpus
+        self.nodes[number] = NodeState(number, node, gpu_free=free, gpu_memory_free=memory)
+        self.resize_node(number, node)
+
+    def resize_node(self, number: int, node: Node) -> None:
+        """A node has other cores than before; calls that use more go on to their end."""
+        self.nodes[number].node = node
+        self._offer_cores(self.nodes[number])
         self.set_limits()
 
     def remove_node(self, number: int) -> None:
@@ -126,9 +132,8 @@ class State:
         for operator in self.operators:
             operator.limit = min(QUEUE_BYTES * len(nodes), sum(n.budget_bytes for n in nodes) / waiting)
             operator.most_on = {n.number: workers_of_node(operator, n.node) for n in self.nodes.values()}
-            operator.workers_max = 1 if operator.plan.kind == "stateful" else max(1,
-                                                                                  sum(
-                operator.most_on.values()))
+            most = 1 if operator.plan.kind == "stateful" else sum(operator.most_on.values())
+            operator.workers_max = max(1, most)
 
     def hold(self, ref: Ref) -> None:
         if not ref.users:
@@ -179,12 +184,15 @@ class State:
             node = self.nodes.get(place.node)
             if node is not None:
                 used = node.cpus_used + change * worker.cpus
-                # whole cores bring no error
-                node.cpus_used = used = used if worker.cpus == 1 else round(used, 6)
-                if used < node.node.cpus - 1e-6:
-                    self.core_free[node.number] = node
-                else:
-                    self.core_free.pop(node.number, None)
+                node.cpus_used = used = used if worker.cpus == 1 else round(used, 6)  # whole cores are exact
+                node.cpus_most = used if used > node.cpus_most else node.cpus_most
+                self._offer_cores(node)
+
+    def _offer_cores(self, node: NodeState) -> None:
+        if node.cpus_used < node.node.cpus - 1e-6:
+            self.core_free[node.number] = node
+        else:
+            self.core_free.pop(node.number, None)
 
     def enqueue(self, operator: OperatorState, piece: Slice, front: bool = False) -> None:
         """Put a slice into a queue; the caller has already counted it (`adopt`)."""
@@ -287,8 +295,7 @@ class State:
         return operator.queues.get(node) or operator.queues.setdefault(node, Queue(node, node))
 
     def _queue_of_unit(self, operator: OperatorState, unit: int, node: int) -> Queue:
-        """Where the unit already is; else a queue on the node of its rows, the emptiest that is busy
-        least."""
+        """Where the unit already is; else on the node of its rows the queue that is busy least."""
         at = self.units[unit].touched.get(operator.plan.index)
         if at is not None:
             return operator.queues[at]
@@ -324,8 +331,7 @@ class State:
                    default=NodeState(0, Node())).number
 
     def deliver(self, operator: OperatorState, call: CallState, outputs: Iterable[Output]) -> dict[int, int]:
-        """Send outputs of a call to everything that takes their ports; gives the bytes that each consumer
-        got."""
+        """Send outputs of a call to all that take their ports; gives the bytes that each consumer got."""
         delivered: dict[int, int] = {}
         attempts, routes, sent = dict(call.units), operator.plan.routes, call.sent
         for output in outputs:

@@ -204,7 +204,7 @@ def _loop_of(engine: Engine, plan: Plan, workers: int | None, replay: Replay | N
     if _in_memory(plan):
         raise CuratorError("Ray Data works in processes of its own, which do not see memory://: write to a "
                            "folder, or leave out --engine ray-data")
-    from curator.run.ray_data import RayDataLoop
+    from curator.run.raydata.loop import RayDataLoop
 
     RayDataLoop.check(plan)
     return RayDataLoop

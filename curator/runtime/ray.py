@@ -1,12 +1,13 @@
 """Workers on a Ray cluster: one actor a node, the node's agent, which runs that node's worker processes.
 
 An agent leases from Ray the cores, GPUs and memory that the run uses there, so other jobs run beside this
-one. The driver sends an agent many requests in one call, and has one call waiting at each of them that
-answers as soon as there is something to tell. All answers come into one inbox, which `wait` blocks on.
-Batches stay in the shared memory of their node; one that is needed elsewhere goes from agent to agent through
-Ray's object store. Agents belong to the driver: when it dies, Ray ends them, and their workers and shared
-memory go with them. A driver that is only slow, or stopped for a while, loses nothing: what agents have to
-tell waits for it.
+one. Its own are the cores that one worker needs; the others are pieces beside it, which come and go while it
+works (`leases` has the rule). The driver sends an agent many requests in one call, and has one call waiting
+at each of them that answers as soon as there is something to tell. All answers come into one inbox, which
+`wait` blocks on. Batches stay in the shared memory of their node; one that is needed elsewhere goes from
+agent to agent through Ray's object store. Agents belong to the driver: when it dies, Ray ends them, and their
+workers and shared memory go with them. A driver that is only slow, or stopped for a while, loses nothing:
+what agents have to tell waits for it.
 
 The same packages must be installed on every node, and the folders that the run reads and writes must be
 reachable from there.
@@ -15,6 +16,7 @@ reachable from there.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import secrets
@@ -24,10 +26,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -38,6 +42,18 @@ from curator.engine import events as ev
 from curator.engine import protocol
 from curator.machine.detect import this_machine
 from curator.runtime.agent import Agent
+from curator.runtime.leases import (
+    Claim,
+    Heard,
+    Lease,
+    Piece,
+    Wants,
+    asked_for,
+    check_gpus,
+    halves,
+    may_keep,
+    to_give,
+)
 from curator.runtime.workers import Job, Workers
 from curator.worker.imports import modules_of
 from curator.worker.pickling import dumps
@@ -51,11 +67,14 @@ except ImportError as missing:
             else f"Ray cannot be imported here ({missing})")
     raise CuratorError(f"{what}; install it with: pip install 'curator-core[ray]'") from missing
 try:
-    # no public function tells what is free on each node
+    # no public function tells what is free on each node, or what waits
     from ray._private.state import available_resources_per_node
     from ray.autoscaler.sdk import request_resources
+    from ray.autoscaler.v2.sdk import get_cluster_resource_state
     from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayError
+    from ray.experimental import internal_kv
     from ray.util.metrics import Gauge
+    from ray.util.placement_group import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as missing:
     raise CuratorError("Curator does not know its way about Ray "
@@ -70,8 +89,12 @@ READS = 4  # batches that an agent gives to others at a time
 START_S = 60.0  # for the agents of the nodes that are there at the start; who is later joins later
 # so often is the list of nodes read until Ray must have started an agent, else others took what was free
 GRANT_LOOKS = 15
-# cores that were free on a node of ours for so many looks are leased too: what Ray says is a second old
+# cores that were free on a node of ours for so many looks are leased too, and what others wait for so long
+# they get: what Ray says is a second old
 GROW_LOOKS = 3
+# what strangers held in all of so many looks they hold; cores that we did not use for so long are idle
+IDLE_LOOKS = 5
+CLAIMS = b"curator"  # where in the cluster's store of words runs say what they have
 RESTARTS = 4  # of an agent that dies on a node that lives
 BACKOFF_S = 2.0  # before the first of them; twice as long before each further one
 FULL_TRIES = 5  # of a batch for which the object store has no room
@@ -89,7 +112,7 @@ class NodeAgent:
     def __init__(self, run: str, lease: Lease, modules: Sequence[str], path: Sequence[str]) -> None:
         self.run, self.lease = run, lease
         sys.path += [p for p in path if p not in sys.path and os.path.isdir(p)]
-        if os.environ.get("OMP_NUM_THREADS") == str(int(lease.cpus)):
+        if os.environ.get("OMP_NUM_THREADS") == str(lease.base):
             del os.environ["OMP_NUM_THREADS"]  # Ray's: it is meant for one process with all these cores
         self.peers: dict[int, Any] = {}
         self.agent = Agent(modules, self._fetch, lambda: os._exit(0))
@@ -98,13 +121,8 @@ class NodeAgent:
         return f"curator {self.run}, node {self.lease.number}"
 
     def info(self) -> tuple[str, Node]:
-        """How others reach this node, and what of it is ours."""
-        lease, machine = self.lease, this_machine()
-        share = min(1.0, lease.cpus / machine.cpus)
-        node = replace(machine, name=lease.name, cpus=lease.cpus, gpus=lease.gpus,
-                       memory_bytes=lease.memory_bytes or int(machine.memory_bytes * share),
-                       budget_bytes=max(64 << 20, int(machine.budget_bytes * share)))
-        return ray.util.get_node_ip_address(), node
+        """How others reach this node, and what it is."""
+        return ray.util.get_node_ip_address(), this_machine()
 
     @ray.method(concurrency_group="do", num_returns=0)
     def do(self, peers: Mapping[int, Any], requests: bytes) -> None:
@@ -134,81 +152,38 @@ class NodeAgent:
         raise AssertionError
 
 
-# -- what to lease -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lease:
-    """What an agent asks of Ray. `memory_bytes` 0: the run states no need of memory."""
-
-    number: int
-    node_id: str
-    name: str = ""
-    cpus: float = 1.0
-    gpus: int = 0
-    memory_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Wants:
-    """What a run takes of a cluster: up to `cores` in all (None for as many as there are), GPUs and memory if
-    a stage asks."""
-
-    cores: float | None
-    gpus: bool
-    memory: bool
-
-    @classmethod
-    def of(cls, job: Job, cores: float | None) -> Wants:
-        needs = [o.resources for o in job.operators]
-        return cls(cores, any(n.gpus or n.gpu_memory_gb for n in needs), any(n.memory_gb for n in needs))
-
-    def lease(self, free: Mapping[str, float], taken: float, number: int, node_id: str,
-              name: str) -> Lease | None:
-        """All that is free on a node, within what the run may still take; None if that is less than a
-        core."""
-        cpus = int(min(free.get("CPU", 0.0), float("inf") if self.cores is None else self.cores - taken))
-        if cpus < 1:
-            return None
-        return Lease(number=number, node_id=node_id, name=name, cpus=cpus,
-                     gpus=int(free.get("GPU", 0)) if self.gpus else 0,
-                     memory_bytes=int(free.get("memory", 0)) if self.memory else 0)
-
-
-def check_gpus(job: Job, nodes: Sequence[Mapping[str, Any]]) -> None:
-    """A cluster with GPUs must have a node with as many as a worker needs. One without any is taken as it is,
-    like a machine without any: a stage that can do without then does.
-
-    Raises:
-        CuratorError: naming the stage and the largest node.
-    """
-    largest = max(nodes, key=lambda n: n["Resources"].get("GPU", 0), default=None)
-    most = largest["Resources"].get("GPU", 0) if largest else 0
-    total = sum(n["Resources"].get("GPU", 0) for n in nodes)
-    for operator in job.operators:
-        need = operator.resources
-        if most and need.gpus > (total if need.gang else most):
-            has = f"its {len(nodes)} nodes together have {total:g}" if need.gang else \
-                f"its largest node, {largest['NodeName']}, has {most:g}"
-            raise CuratorError(f"{operator.name} needs {need.gpus:g} GPUs, and this Ray cluster can never "
-                               f"give them: {has}")
-
-
 # -- the driver ----------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Member:
     """An agent as the driver knows it. `node`: None until it is up. `known`: nodes whose agents it was told
-    of."""
+    of. `used`: the most cores that its calls used, for each of the last looks."""
 
     lease: Lease
     actor: Any
     looks: int = 0  # since it was asked for; not seconds, in which the driver itself may have been stopped
     node: Node | None = None
+    machine: Node | None = None
     address: str = ""
     outbox: list[protocol.Request] = field(default_factory=list)
     known: set[int] = field(default_factory=set)
+    pieces: list[Piece] = field(default_factory=list)
+    used: deque[float] = field(default_factory=lambda: deque(maxlen=IDLE_LOOKS))
+
+    @property
+    def cores(self) -> int:
+        """Those that its workers may use."""
+        return self.lease.base + sum(p.cores for p in self.pieces if p.granted and not p.leaving)
+
+    @property
+    def held(self) -> int:
+        return self.lease.base + sum(p.cores for p in self.pieces)
+
+    @property
+    def idle(self) -> float:
+        """Cores that were not used for a while."""
+        return self.cores - max(self.used) if len(self.used) == IDLE_LOOKS else 0.0
 
 
 class RayRuntime:
@@ -236,6 +211,9 @@ class RayRuntime:
         self.deaths: dict[str, list[float]] = {}  # of our agents, when, by node
         self.last_death = ""
         self.spare: dict[str, int] = {}  # for how many looks a core was free, by node that is ours
+        self.claim, self.heard = Claim(0, True), Heard()
+        self.asking = 0  # for how many looks strangers wait for cores
+        self.strangers: deque[float] = deque(maxlen=IDLE_LOOKS)  # cores that are neither free nor a run's
         self.closing = threading.Event()
         self.next_number = 0
         self.watcher = threading.Thread(target=self._watch, name="nodes", daemon=True)
@@ -278,7 +256,10 @@ class RayRuntime:
 
     def execute(self, action: ev.Action) -> None:
         """Do what the scheduler asks; it leaves with the next `wait`."""
-        self.workers.do(action)
+        if isinstance(action, ev.CoresUsed):
+            self._used(action)
+        else:
+            self.workers.do(action)
 
     def wait(self, timeout: float | None) -> list[ev.Event]:
         """What has happened since; waits for the first event, at most `timeout` seconds."""
@@ -304,7 +285,7 @@ class RayRuntime:
                 if ending:
                     ray.wait(ending, num_returns=len(ending), timeout=CLOSE_S)
             for member in self.members.values():
-                _kill(member.actor)
+                _end(member)
         self.members.clear()
         if self.watcher.is_alive():
             self.watcher.join(CLOSE_S)
@@ -356,14 +337,15 @@ class RayRuntime:
     def _up(self, member: Member, answer: Future) -> None:
         told = self._result(member, answer)
         if told is not None:
-            member.address, member.node = told
+            member.address, member.machine = told
+            member.node = member.lease.node(member.machine, member.cores)
             self._ask(member.actor.hear.remote(), self._hear, member)
             self.events.append(ev.NodeUp(member.lease.number, member.node))
 
     def _down(self, member: Member, reason: str) -> None:
         lease = member.lease
         del self.members[lease.number]
-        _kill(member.actor)
+        _end(member)
         self.deaths.setdefault(lease.node_id, []).append(time.monotonic())
         self.last_death = f"{lease.name}: {reason}"
         self.workers.lose_node(lease.number)
@@ -375,11 +357,19 @@ class RayRuntime:
     def _watch(self) -> None:
         """In a thread of its own: what the cluster has, every few seconds. One answer that fails to come is
         no reason to stop."""
-        silent_since = None
+        silent_since, me = None, f"{self.run}-{os.getpid()}".encode()
         while not self.closing.is_set():
             asked_at = time.monotonic()
             try:
-                self.inbox.put(partial(self._look_around, ray.nodes(), available_resources_per_node()))
+                words = json.dumps([self.claim.has, self.claim.wants, asked_at]).encode()
+                internal_kv._internal_kv_put(me, words, overwrite=True, namespace=CLAIMS)
+                said = {name: internal_kv._internal_kv_get(name, namespace=CLAIMS) or b"[0, false]"
+                        for name in internal_kv._internal_kv_list(b"", namespace=CLAIMS) if name != me}
+                state = get_cluster_resource_state(internal_kv.internal_kv_get_gcs_client())
+                requests = [(dict(r.request.resources_bundle), r.count)
+                            for r in state.pending_resource_requests]
+                self.inbox.put(partial(self._look_around, ray.nodes(), available_resources_per_node(), said,
+                                       requests))
                 silent_since = None
             except Exception as error:
                 if self.closing.is_set():
@@ -396,8 +386,11 @@ class RayRuntime:
                         "run the same command again")))
                     return
             self.closing.wait(WATCH_S)
+        with contextlib.suppress(Exception):  # the cluster may be the reason why this run ends
+            internal_kv._internal_kv_del(me, namespace=CLAIMS)
 
-    def _look_around(self, nodes: list[dict], free: Mapping[str, Mapping[str, float]]) -> None:
+    def _look_around(self, nodes: list[dict], free: Mapping[str, Mapping[str, float]],
+                     said: Mapping[bytes, bytes], requests: Sequence[tuple[dict[str, float], int]]) -> None:
         alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
         if not self.checked:
             check_gpus(self.job, list(alive.values()))
@@ -411,28 +404,102 @@ class RayRuntime:
             if member.lease.node_id not in alive:
                 self._down(member, "the node is gone")
             elif member.node is None and member.looks > GRANT_LOOKS:
-                _kill(member.actor)  # it is asked again, for what is free then
+                _end(member)  # it is asked again, for what is free then
                 del self.members[member.lease.number]
-        ours = {m.lease.node_id for m in self.members.values()}
+            for piece in [p for p in member.pieces if not p.granted]:
+                piece.looks += 1
+                if piece.looks > GROW_LOOKS:  # others took what was free
+                    self._release(member, piece)
+        room = self._share(total, sum(free.get(n, {}).get("CPU", 0) for n in alive), self.heard.others(said),
+                           asked_for(requests, [n["Resources"] for n in alive.values()]))
         # The largest first: the fewer nodes, the less travels between them.
         for node_id, node in sorted(alive.items(), key=lambda n: (-free.get(n[0], {}).get("CPU", 0), n[0])):
-            if self._has_room(node_id, ours, free) and self._may_start(node_id, now):
-                taken = sum(m.lease.cpus for m in self.members.values())
-                lease = self.wants.lease(free.get(node_id, {}), taken, self.next_number, node_id,
-                                         node["NodeName"])
-                if lease is not None:
+            lease = self.wants.lease(free.get(node_id, {}), room, self.next_number, node_id, node["NodeName"])
+            mine = [m for m in self.members.values() if m.lease.node_id == node_id]
+            if lease is not None and self._takes(lease, mine) and self._may_start(node_id, now):
+                room -= lease.cpus
+                if mine and not lease.gpus:
+                    self._grow(mine[0], lease.cpus)
+                else:
                     self.next_number += 1
                     self._start(lease)
+            elif lease is None:
+                self.spare.pop(node_id, None)
 
-    def _has_room(self, node_id: str, ours: Collection[str], free: Mapping[str, Mapping[str, float]]) -> bool:
-        """Whether to lease on a node what is free there. Where we have something, another agent takes what
-        others have left, once that has been free for some looks and all that we asked for there is ours."""
-        if node_id not in ours:
-            return True
-        mine = [m for m in self.members.values() if m.lease.node_id == node_id]
-        idle = free.get(node_id, {}).get("CPU", 0) >= 1 and all(m.node is not None for m in mine)
-        self.spare[node_id] = self.spare.get(node_id, 0) + 1 if idle else 0
-        return self.spare[node_id] >= GROW_LOOKS
+    def _takes(self, lease: Lease, mine: Sequence[Member]) -> bool:
+        """Whether to lease on a node what is free there. Where we have something, once it has been free for
+        some looks, all that we asked for there is ours, and we use all that we have."""
+        settled = all(m.node is not None and all(p.granted for p in m.pieces) for m in mine)
+        looks = self.spare.get(lease.node_id, 0) + 1 if settled and (self.claim.wants or lease.gpus) else 0
+        self.spare[lease.node_id] = looks
+        return not mine or looks >= GROW_LOOKS
+
+    # -- beside other runs ----------------------------------------------------------------------------------
+
+    def _share(self, total: float, free: float, others: Sequence[Claim], asked: float) -> float:
+        """Give back what others should have; gives how many cores we may take."""
+        up = [m for m in self.members.values() if m.node is not None]
+        has = sum(m.held for m in self.members.values())
+        most = inf if self.wants.cores is None else self.wants.cores
+        full = all(max(m.used, default=inf) >= m.cores for m in self.members.values())
+        self.claim = Claim(has, has < most and full)
+        self.strangers.append(total - free - has - sum(other.has for other in others))
+        self.asking = self.asking + 1 if asked else 0
+        asked = asked if self.asking >= GROW_LOOKS else 0.0
+        keep = may_keep(self.claim, others, total, max(0.0, min(self.strangers)), asked)
+        if asked or any(other.wants for other in others):
+            self._give_back(up, keep, inf if any(other.wants for other in others) else asked)
+        if others or asked or free >= 1:
+            for member in up:
+                self._resize(member)
+        return min(most, keep) - has
+
+    def _give_back(self, up: Sequence[Member], keep: float, wanted: float) -> None:
+        """Give back what is more than we may keep, and what is idle, if it is wanted."""
+        had = sum(m.cores for m in up)
+        over, given = had - keep, 0
+        for member in sorted(up, key=lambda m: -m.cores):
+            pieces = [p for p in member.pieces if p.granted and not p.leaving]
+            cores = int(max(over, min(member.idle, wanted), 0))
+            for index in to_give([p.cores for p in pieces], cores):
+                pieces[index].leaving = True
+                over, wanted = over - pieces[index].cores, wanted - pieces[index].cores
+                given += pieces[index].cores
+        if given:
+            self.tell("shared", f"gives {given} of {had} cores back, since others wait for some")
+
+    def _used(self, told: ev.CoresUsed) -> None:
+        """How many cores the calls on a node use: what none uses any more can leave."""
+        member = self.members.get(told.number)
+        if member is not None:
+            member.used.append(told.most)
+            for piece in [p for p in member.pieces if p.leaving and told.now <= member.cores]:
+                self._release(member, piece)
+
+    def _resize(self, member: Member) -> None:
+        """The scheduler is told what a node has now, and tells what is used of it."""
+        if member.machine is not None:
+            member.node = member.lease.node(member.machine, member.cores)
+            self.events.append(ev.NodeCores(member.lease.number, member.node))
+
+    def _grow(self, member: Member, cores: int) -> None:
+        self.spare.pop(member.lease.node_id, None)
+        for size in halves(cores):
+            group = placement_group([{"CPU": size}], name=f"curator-{self.run}-{member.lease.number}",
+                                    bundle_label_selector=[{"ray.io/node-id": member.lease.node_id}])
+            piece = Piece(size, group)
+            member.pieces.append(piece)
+            self._ask(group.ready(), partial(self._granted, piece), member)
+
+    def _granted(self, piece: Piece, member: Member, answer: Future) -> None:
+        if piece in member.pieces and self._result(member, answer) is not None:
+            piece.granted = True
+            self._resize(member)
+
+    def _release(self, member: Member, piece: Piece) -> None:
+        member.pieces.remove(piece)
+        with contextlib.suppress(RayError):
+            remove_placement_group(piece.group)
 
     def _may_start(self, node_id: str, now: float) -> bool:
         deaths = self.deaths.get(node_id, [])
@@ -442,7 +509,7 @@ class RayRuntime:
     def _start(self, lease: Lease) -> None:
         try:
             actor = NodeAgent.options(
-                name=f"curator-{self.run}-{lease.number}", num_cpus=lease.cpus, num_gpus=lease.gpus,
+                name=f"curator-{self.run}-{lease.number}", num_cpus=lease.base, num_gpus=lease.gpus,
                 memory=lease.memory_bytes or None,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(lease.node_id, soft=False),
             ).remote(self.run, lease, modules_of(self.job.operators), [p for p in sys.path if p])
@@ -451,14 +518,16 @@ class RayRuntime:
             return
         member = Member(lease, actor)
         self.members[lease.number] = member
-        self.spare.pop(lease.node_id, None)
+        self._grow(member, lease.cpus - lease.base)
         self._ask(actor.info.remote(), self._up, member)
 
 
-def _kill(actor: Any) -> None:
-    """End an agent; one that is gone, or whose cluster is, needs no end."""
+def _end(member: Member) -> None:
+    """End an agent, and give back all that it had; one that is gone, or whose cluster is, needs no end."""
     with contextlib.suppress(RayError):
-        ray.kill(actor)
+        ray.kill(member.actor)
+        for piece in member.pieces:
+            remove_placement_group(piece.group)
 
 
 # -- connecting ----------------------------------------------------------------------------------------------

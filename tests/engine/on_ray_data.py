@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import contextmanager
 from functools import wraps
 
 import cloudpickle
@@ -13,31 +14,20 @@ import pytest
 from curator.run import run as runs
 
 pytest.importorskip("ray.data")
-from curator.run import ray_data
-from curator.runtime.raydata.dataset import Notes
-from curator.runtime.raydata.work import from_rows, grouped, shared_out, to_row
-from curator.runtime.raydata.worker import Group
+from curator.run.raydata import loop as ray_data
+from curator.run.raydata.notes import Notes
+from curator.run.raydata.work import from_rows, grouped, shared_out, to_row
+from curator.run.raydata.worker import Group
 
-HERE = "actor", "node"  # who asks
 ran: list[str] = []  # the pipelines that were run so
-
-
-class Asked:
-    """The notes of a phase, without Ray."""
-
-    def __init__(self, *short_circuits):
-        self.notes = Notes(frozenset(short_circuits))
-
-    def __getattr__(self, name):
-        return lambda *words: getattr(self.notes, name)(HERE, *words)
 
 
 class Inline:
     """In place of an `Execution`: the groups in this process, and every row travels."""
 
     def __init__(self, operators, works, short_circuits, sidecars, restored, cores):
-        board, self.ended, self.found = Asked(*short_circuits), False, []
-        groups = [Group(cloudpickle.loads(cloudpickle.dumps(group)), sidecars, restored, board, str(number))
+        notes, self.ended, self.found = Notes(short_circuits), False, []
+        groups = [Group(cloudpickle.loads(cloudpickle.dumps(group)), sidecars, restored, notes, str(number), "node")
                   for number, group in enumerate(grouped(operators))]
         for row in shared_out(works, 2):
             for group in groups:
@@ -61,6 +51,21 @@ def inline(patch):
     patch.setattr(ray_data, "connect", lambda *words: lambda: None)
 
 
+@contextmanager
+def cluster_here(**resources):
+    """A cluster of one node of two cores, to which this process is connected."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="cur_ray_", dir="/tmp") as folder:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 object_store_memory=300 << 20, _temp_dir=folder, **resources)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        yield
+        ray.shutdown()
+
+
 @pytest.fixture(scope="session")
 def on_ray_data():
     ours = runs.run
@@ -72,20 +77,14 @@ def on_ray_data():
         ran.append(pipeline.name)
         return ours(pipeline, **options | {"engine": "ray-data"})
 
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="cur_ray_", dir="/tmp") as folder:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "run", theirs)
-        if os.environ.get("ON_RAY_DATA") != "cluster":
+        if os.environ.get("ON_RAY_DATA") == "cluster":
+            with cluster_here():
+                yield
+        else:
             inline(patch)
             yield
-            return
-        import ray
-
-        patch.setenv("RAY_AUTH_MODE", "disabled")
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-                 object_store_memory=300 << 20, _temp_dir=folder)
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        yield
-        ray.shutdown()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,7 +19,7 @@ from curator_dedup import DedupNear
 
 from curator import CuratorError, Resources, Stage
 from curator.api.resources import Place
-from curator.engine.events import NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
+from curator.engine.events import CoresUsed, NodeCores, NodeDown, NodeUp, Release, Stop, StopWorker, WorkerLost, WorkerReady
 from curator.engine.protocol import DataLost, Done
 from curator.front import from_source
 from curator.stages import Parquet
@@ -51,7 +51,7 @@ from ray.cluster_utils import Cluster
 
 from curator.runtime import ray as runtime_ray
 from curator.runtime.agent import Agent
-from curator.runtime.ray import RayRuntime, Wants
+from curator.runtime.ray import RayRuntime
 
 pytestmark = pytest.mark.ray
 
@@ -133,12 +133,15 @@ def idle(one):
 # -- nodes --------------------------------------------------------------------------------------------------------
 
 
+class Holder:
+    """An actor of somebody else."""
+
+    def ping(self):
+        return 0
+
+
 def strangers_on(cluster, count, cpus):
     """Actors of somebody else that hold so many cores each."""
-    class Holder:
-        def ping(self):
-            return 0
-
     ray.init(address=cluster.address, logging_level="ERROR")
     made = [ray.remote(num_cpus=cpus)(Holder).remote() for _ in range(count)]
     ray.get([one.ping.remote() for one in made])
@@ -185,13 +188,35 @@ def test_cores_that_others_leave_on_a_node_of_ours_are_leased_too_and_a_wait_say
     assert [n.cpus for n in one.runtime.nodes.values()] == [1]
     for stranger in strangers:
         ray.kill(stranger)
-    joined = [one.until(NodeUp), one.until(NodeUp)]
-    assert sorted(n.cpus for n in one.runtime.nodes.values()) == [1, 1, 2]
-    for worker, up in enumerate(joined):
-        one.start(worker, 0, Place(up.number))
-        assert one.until(WorkerReady).worker == worker
+    joined, grown = one.until(NodeUp), one.until(NodeCores)
+    assert joined.number != grown.number
+    wait_until(lambda: one.listen() is not None and [n.cpus for n in one.runtime.nodes.values()] == [2, 2], 60)
+    one.start(1, 0, Place(joined.number))
+    assert one.until(WorkerReady).worker == 1
     one.runtime.close()
     ray.shutdown()
+
+
+@pytest.mark.slow
+def test_a_job_of_somebody_else_gets_a_core_that_it_waits_for_and_leaves_it_again(cluster, start):
+    one, asked = start(Shout()), []
+
+    def cores():
+        """What the run has; the scheduler says that calls have ended."""
+        for event in one.listen():
+            if isinstance(event, NodeCores):
+                asked.append(event.node.cpus)
+                one.runtime.execute(CoresUsed(event.number, event.node.cpus, event.node.cpus))
+        one.events.clear()
+        return sum(n.cpus for n in one.runtime.nodes.values())
+
+    wait_until(lambda: cores() == 4, 60)
+    stranger = ray.remote(num_cpus=1)(Holder).remote()
+    answer = stranger.ping.remote()
+    wait_until(lambda: cores() == 3 and ray.wait([answer], timeout=0)[0], 60)
+    ray.kill(stranger)
+    wait_until(lambda: cores() == 4, 60)
+    one.runtime.close()
 
 
 def test_gpus_are_leased_when_a_stage_wants_them_and_each_worker_sees_its_own(start):
@@ -210,19 +235,6 @@ def test_gpus_are_leased_when_a_stage_wants_them_and_each_worker_sees_its_own(st
 def test_a_stage_that_no_node_could_ever_run_is_an_error_that_names_both(start):
     with pytest.raises(CuratorError, match=r"s0 needs 5 GPUs.*largest node.*has 4"):
         start(Device().with_(resources=Resources(gpus=5)))
-
-
-@pytest.mark.parametrize(("free", "taken", "wants", "leased"), [
-    ({"CPU": 3.5, "GPU": 2, "memory": 8e9}, 0, Wants(None, False, False), (3, 0, 0)),
-    ({"CPU": 3.5, "GPU": 1.5, "memory": 8e9}, 0, Wants(None, True, True), (3, 1, 8_000_000_000)),
-    ({"CPU": 8}, 2, Wants(4, False, False), (2, 0, 0)),
-    ({"CPU": 8}, 4, Wants(4, False, False), None),
-    ({"CPU": 0.9, "GPU": 4}, 0, Wants(None, True, False), None),
-    ({}, 0, Wants(None, False, False), None),
-])
-def test_a_lease_is_whole_cores_within_what_is_free_and_what_is_allowed(free, taken, wants, leased):
-    lease = wants.lease(free, taken, 0, "id", "name")
-    assert (lease and (lease.cpus, lease.gpus, lease.memory_bytes)) == leased
 
 
 # -- batches ------------------------------------------------------------------------------------------------------
@@ -480,18 +492,45 @@ def test_a_run_goes_on_when_a_node_goes_and_one_comes(cluster, tmp_path):
     assert "node_down" in events
 
 
+@dataclass(kw_only=True)
+class Slow(Stage):
+    """Takes its time with each record until there is a file `hurry`."""
+
+    hurry: str
+
+    def process(self, batch):
+        for _ in batch.column("id"):
+            if not Path(self.hurry).exists():
+                time.sleep(0.1)
+        return batch
+
+
 @pytest.mark.slow
-def test_two_runs_share_a_cluster(cluster, tmp_path):
-    """Whoever is second begins with what the first left free, be it nothing, and waits for more."""
-    texts = write_lines(tmp_path / "in", **{f"f{f}": ["sleep" for _ in range(30)] for f in range(3)})
-    code = DRIVER.replace("Sleeps(told={told!r})", "Trouble()").replace("import JsonFiles", "import JsonFiles, Trouble").replace(
-        ", workers=1", "")
-    drivers = [subprocess.Popen([sys.executable, "-c", code.format(
-        tests=str(Path(__file__).parents[2]), texts=str(texts), out=str(tmp_path / name), address=cluster.address)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in ("a", "b")]
-    for driver in drivers:
-        assert driver.wait(120) == 0, driver.stdout.read()
-    assert len(written(tmp_path / "a")) == len(written(tmp_path / "b")) == 90
+@pytest.mark.timeout(400)
+def test_a_second_run_gets_its_share_while_the_first_goes_on(cluster, tmp_path):
+    texts = write_lines(tmp_path / "in", **{f"f{f}": [f"{f} {n}" for n in range(400)] for f in range(24)})
+    few = write_lines(tmp_path / "few", **{f"f{f}": ["sleep" for _ in range(30)] for f in range(3)})
+
+    def drive(name, stage, texts):
+        code = DRIVER.replace("Sleeps(told={told!r})", stage).replace(
+            "import Sleeps", "import Slow, Trouble").replace(", workers=1", "").format(
+            tests=str(Path(__file__).parents[2]), texts=str(texts), out=str(tmp_path / name), address=cluster.address)
+        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def told(name, kind):
+        log = tmp_path / name / "_run/events.jsonl"
+        return [line for line in map(json.loads, log.read_text().splitlines()) if line["event"] == kind] if log.exists() else []
+
+    first = drive("a", f"Slow(hurry={str(tmp_path / 'hurry')!r})", texts)
+    wait_until(lambda: told("a", "unit_commit") or first.poll() is not None, 120)
+    second = drive("b", "Trouble()", few)
+    assert second.wait(180) == 0, second.stdout.read()
+    assert first.poll() is None
+    assert [line["text"] for line in told("a", "shared")] == ["gives 2 of 4 cores back, since others wait for some"]
+    Path(tmp_path / "hurry").touch()
+    assert first.wait(120) == 0, first.stdout.read()
+    assert len(written(tmp_path / "b")) == 90
+    assert sorted(row["text"] for row in written(tmp_path / "a")) == sorted(f"{f} {n}" for f in range(24) for n in range(400))
 
 
 def test_a_stage_that_cannot_be_set_up_is_told_as_on_this_machine(cluster, tmp_path):

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,12 @@ from curator import CuratorError, Resources, Stage, as_map
 from curator.engine.protocol import UnitInfo
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import make_plan
-from curator.runtime.raydata.dataset import pools_of
-from curator.runtime.raydata.work import Work, commit_of, from_rows, grouped, shared_out, to_row
-from curator.runtime.raydata.worker import Group
+from curator.run.raydata.dataset import pools_of
+from curator.run.raydata.notes import Notes
+from curator.run.raydata.work import Work, commit_of, from_rows, grouped, shared_out, to_row
+from curator.run.raydata.worker import Group
 from curator.stages import Checkpoint, Drop, Limit, Map
-from tests.engine.on_ray_data import Asked, inline
+from tests.engine.on_ray_data import cluster_here, inline
 from tests.engine.reductions import CountText
 from tests.engine.small_stages import (
     Children,
@@ -73,6 +74,22 @@ class Aside(Shout):
     resources = Resources(cpus=0.5)
 
 
+@dataclass(kw_only=True)
+class Device(Shout):
+    """Adds `device` too: what CUDA_VISIBLE_DEVICES says in its actor."""
+
+    resources = Resources(gpus=1)
+
+    def process(self, batch):
+        time.sleep(0.2)
+        assert self.gpus == (0,)
+        device = [os.environ["CUDA_VISIBLE_DEVICES"]] * len(batch)
+        return super().process(batch).with_columns({"device": device})
+
+    def setup(self, ctx):
+        self.gpus = ctx.gpus
+
+
 # -- one actor ----------------------------------------------------------------------------------------------------------
 
 
@@ -90,7 +107,7 @@ def sent(work):
     return found
 
 
-def through(operators, folder, work, board, who="actor"):
+def through(operators, folder, work, notes, who="actor"):
     """Take a unit through all groups, each in a new process as often as one dies; gives it, and how many did."""
     deaths = 0
     for group in grouped(operators):
@@ -98,7 +115,7 @@ def through(operators, folder, work, board, who="actor"):
         while True:
             (work,), = from_rows(row)
             try:
-                Group(group, Folder(str(folder)), {}, board, f"{who} {group[0].name}").work([work])
+                Group(group, Folder(str(folder)), {}, notes, f"{who} {group[0].name}", "node").work([work])
                 break
             except KeyboardInterrupt:
                 deaths += 1
@@ -110,7 +127,7 @@ def test_a_unit_goes_through_groups_of_operators_and_gives_what_the_ledger_wants
     made = lines(folder) >> DropWord() >> Trouble() >> Aside() >> JsonFiles()
     operators, (work,) = works(made, tmp_path / "out")
     assert [[o.kind for o in group] for group in grouped(operators)] == [["source", "map"], ["map"], ["sink"]]
-    work, _ = through(operators, tmp_path, work, Asked())
+    work, _ = through(operators, tmp_path, work, Notes())
     assert not work.parcels
     assert work.stop is None
     commit = commit_of(sent(work), operators)
@@ -119,7 +136,7 @@ def test_a_unit_goes_through_groups_of_operators_and_gives_what_the_ledger_wants
     assert {name: sum(f.rows for f in files) for name, files in commit.files.items()} == {
         "json_files": 2, "dropped/drop_word": 1, "failed/trouble": 1}
     assert commit.ran >= {"lines", "aside", "json_files", "failed/trouble"}
-    again, _ = through(operators, tmp_path, works(made, tmp_path / "out")[1][0], Asked())
+    again, _ = through(operators, tmp_path, works(made, tmp_path / "out")[1][0], Notes())
     paths = {f.path for one in (commit, commit_of(again, operators)) for files in one.files.values() for f in files}
     assert len(paths) == 6  # a task that Ray repeats writes over nothing
 
@@ -127,7 +144,7 @@ def test_a_unit_goes_through_groups_of_operators_and_gives_what_the_ledger_wants
 def test_the_row_that_kills_its_process_fails_and_no_other(tmp_path):
     folder = write_lines(tmp_path / "in", a=[f"line {i}" for i in range(6)] + ["die"] + ["more"])
     operators, (work,) = works(lines(folder) >> Shout() >> Kills() >> JsonFiles(), tmp_path / "out")
-    work, deaths = through(operators, tmp_path, work, Asked())
+    work, deaths = through(operators, tmp_path, work, Notes())
     commit = commit_of(work, operators)
     assert deaths == 5  # once without care, then 8 rows, 4, 2 and 1
     assert commit.counts["kills"].failed == 1
@@ -138,11 +155,11 @@ def test_the_row_that_kills_its_process_fails_and_no_other(tmp_path):
 def test_a_stateful_stage_that_dies_knows_what_it_said(tmp_path):
     folder = write_lines(tmp_path / "in", a=["x", "y"], b=["y", "z"])
     operators, (first, second) = works(lines(folder) >> FirstOfText() >> JsonFiles(), tmp_path / "out")
-    board = Asked()
+    notes = Notes()
     answers = {}
     for turn, work in (("first", first), ("second", second), ("again", works(
             lines(folder) >> FirstOfText() >> JsonFiles(), tmp_path / "out")[1][0])):
-        done, _ = through(operators, tmp_path, work, board)  # each time in a new process
+        done, _ = through(operators, tmp_path, work, notes)  # each time in a new process
         answers[turn] = commit_of(done, operators)
     out = {turn: commit.counts["first_of_text"].out.get("out") for turn, commit in answers.items()}
     assert out == {"first": 2, "second": 1, "again": 2}
@@ -152,17 +169,17 @@ def test_a_stateful_stage_that_dies_knows_what_it_said(tmp_path):
 def test_a_limit_that_is_reached_leaves_units_unread_but_not_those_it_took(tmp_path):
     folder = write_lines(tmp_path / "in", a=["1", "2", "3"], b=["4"], c=["5"])
     operators, units = works(lines(folder) >> Limit(records=2) >> JsonFiles(), tmp_path / "out")
-    board = Asked(operators[1].index)
-    done = [through(operators, tmp_path, work, board)[0] for work in (units[0], units[1], sent(units[0]))]
+    notes = Notes(frozenset({operators[1].index}))
+    done = [through(operators, tmp_path, work, notes)[0] for work in (units[0], units[1], sent(units[0]))]
     assert [work.unread for work in done] == [False, True, False]
-    assert board.skips([0, 1, 2]) == {1, 2}
+    assert notes.skips([0, 1, 2]) == {1, 2}
 
 
 def test_a_stage_that_cannot_be_set_up_ends_the_run_and_keeps_what_failed(tmp_path):
     folder = write_lines(tmp_path / "in", a=["raise", "fine"])
     made = lines(folder) >> Trouble() >> NoSetup().with_(resources=Resources(cpus=2)) >> JsonFiles()
     operators, (work,) = works(made, tmp_path / "out")
-    work, _ = through(operators, tmp_path, work, Asked())
+    work, _ = through(operators, tmp_path, work, Notes())
     assert "the model file is not there" in work.stop.message
     assert [row["id"] for row in kept_aside(tmp_path / "out", "failed")] == ["a:0"]
     assert not written(tmp_path / "out/data")
@@ -238,14 +255,9 @@ def test_too_many_failures_stop_the_run_and_the_next_one_goes_on(here, tmp_path)
 
 @pytest.fixture(scope="module")
 def cluster():
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="cur_ray_", dir="/tmp") as folder:
-        patch.setenv("RAY_AUTH_MODE", "disabled")
-        patch.setenv("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-                 object_store_memory=150 << 20, _temp_dir=folder)
-        ray.data.DataContext.get_current().enable_progress_bars = False
+    """One node, with two GPUs that nobody looks at."""
+    with cluster_here(num_gpus=2):
         yield
-        ray.shutdown()
 
 
 def curate(folder, out, **options):
@@ -286,6 +298,43 @@ def same_here_and_there(tmp_path):
     write_lines(tmp_path / "in", f9=["new", "raise"])
     later, local = curate(folder, tmp_path / "there", engine="ray-data"), curate(folder, tmp_path / "here", workers=0)
     assert later[1:] == local[1:]
+
+
+@pytest.mark.slow
+def test_actors_get_gpus_of_their_own_and_shares_of_one(cluster, tmp_path):
+    """Numbers, as Ray has them: no device is touched."""
+    folder = write_lines(tmp_path / "in", **{f"f{n}": ["one", "two"] for n in range(12)})
+    made = lines(folder) >> Device() >> DropWord().with_(resources=Resources(cpus=0.5, gpus=0.5)) >> JsonFiles()
+    result = made.named("r", out=str(tmp_path / "out")).run(engine="ray-data")
+    assert result.ok, result.stats["message"]
+    assert len(written(tmp_path / "out")) == 24
+    assert {row["device"] for row in written(tmp_path / "out")} <= {"0", "1"}
+    device = Device().with_(resources=Resources(cpus=0, gpus=1))
+    alone = (lines(folder) >> device >> JsonFiles()).named("r", out=str(tmp_path / "alone"))
+    assert alone.run(engine="ray-data").ok
+    assert {row["device"] for row in written(tmp_path / "alone")} == {"0", "1"}  # the pool grew to both
+
+
+def in_shards(tmp_path):
+    texts = {f"f{n}": [f"text {n} {i % 4}" for i in range(8)] + ["bad", "raise"] for n in range(6)}
+    folder, out = write_lines(tmp_path / "in", **texts), tmp_path / "there"
+    for shard in ("1/2", "2/2"):
+        part, *_ = curate(folder, out, engine="ray-data", shard=shard)
+        assert part.ok, part.stats["message"]
+    here, there = curate(folder, tmp_path / "here", workers=0), curate(folder, out, engine="ray-data")
+    assert there[0].ok, there[0].stats["message"]
+    assert there[1:] == here[1:]
+    assert len(there[1]) == 24
+    assert not list((out / "_run/shards").rglob("data/*"))
+
+
+def test_shards_on_ray_data_are_gathered_into_what_one_run_gives(here, tmp_path):
+    in_shards(tmp_path)
+
+
+@pytest.mark.slow
+def test_shards_on_a_cluster_are_gathered_too(cluster, tmp_path):
+    in_shards(tmp_path)
 
 
 def test_our_stages_work_in_somebody_elses_pipeline(cluster):

@@ -18,8 +18,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -30,9 +32,10 @@ from curator.engine.events import Stop
 from curator.engine.protocol import Restored
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
+from curator.run.raydata.notes import Notes
+from curator.run.raydata.work import Work, from_rows, grouped, shared_out, to_row
+from curator.run.raydata.worker import Group
 from curator.runtime.ray import connect  # which says what to install where Ray is not
-from curator.runtime.raydata.work import Work, from_rows, grouped, shared_out, to_row
-from curator.runtime.raydata.worker import Group
 from curator.worker.pickling import dumps
 
 try:
@@ -56,78 +59,6 @@ __all__ = ["Execution", "check", "connect"]
 # -- what runs on the cluster --------------------------------------------------------------------------------
 
 
-class Notes:
-    """The `Board` of a phase, an actor; the first argument says who asks, and on which node."""
-
-    def __init__(self, short_circuits: frozenset[int]) -> None:
-        self.stopping, self.short_circuits = False, short_circuits
-        self.enough: frozenset[int] | None = None  # the units that a limit was reached with
-        self.begun: dict[str, tuple[int, str, int]] = {}
-        self.learnt: dict[int, dict[int, str | None]] = {}
-        self.once: dict[tuple[str, str], tuple[str, str | None]] = {}  # by node: who, and how it ended
-
-    def stop(self) -> None:
-        self.stopping = True
-
-    def skips(self, by: tuple[str, str], units: Sequence[int]) -> set[int]:
-        if self.stopping:
-            return set(units)
-        return set() if self.enough is None else set(units) - self.enough
-
-    def exhausted(self, by: tuple[str, str], operator: int, units: Sequence[int]) -> None:
-        if operator in self.short_circuits and self.enough is None:
-            self.enough = frozenset(units)
-
-    def begin(self, by: tuple[str, str], what: str) -> tuple[int, str, int]:
-        before = self.begun.get(what, (0, "", 0))
-        self.begun[what] = (before[0] + 1, "", 0)
-        return before
-
-    def at(self, by: tuple[str, str], what: str, step: int, said: str = "") -> None:
-        if what in self.begun:
-            self.begun[what] = (self.begun[what][0], said, step)
-
-    def end(self, by: tuple[str, str], what: str) -> None:
-        self.begun.pop(what, None)
-
-    def teach(self, by: tuple[str, str], operator: int, sidecars: Mapping[int, str | None]) -> None:
-        self.learnt.setdefault(operator, {}).update(sidecars)
-
-    def taught(self, by: tuple[str, str], operator: int) -> dict[int, str | None]:
-        return self.learnt.get(operator, {})
-
-    def claim(self, by: tuple[str, str], name: str) -> bool | None:
-        who, node = by
-        owner, ended = self.once.setdefault((node, name), (who, None))
-        if ended:
-            raise CuratorError(ended)
-        return False if ended == "" else True if owner == who else None
-
-    def did(self, by: tuple[str, str], name: str, error: str | None) -> None:
-        who, node = by
-        self.once[node, name] = who, error or ""
-
-
-class NotesOf:
-    """The same as an actor sees it."""
-
-    def __init__(self, notes: Any, by: tuple[str, str]) -> None:
-        self.notes, self.by = notes, by
-
-    def __getattr__(self, name: str) -> Any:
-        def ask(*words: Any) -> Any:
-            try:
-                return ray.get(getattr(self.notes, name).remote(self.by, *words))
-            except CuratorError as error:  # Ray's class for it has its own text, with a traceback
-                raise CuratorError(str(getattr(error, "cause", error))) from None
-            except RayTaskError:
-                raise
-            except RayError:  # the node goes: an error would end the run, and a death has the row done again
-                os._exit(1)
-
-        return ask
-
-
 class Actor:
     """What `map_batches` makes once an actor: a group of operators. `spec`: pickled, as a class may lie
     where the driver's `path` leads."""
@@ -137,8 +68,9 @@ class Actor:
         pa.set_cpu_count(1)
         pa.set_io_thread_count(2)
         context = ray.get_runtime_context()
-        who = context.get_actor_id()
-        self.group = Group(*pickle.loads(spec), NotesOf(notes, (who, context.get_node_id())), who)
+        words = [word for word in vars(Notes) if not word.startswith("_")]
+        asked = SimpleNamespace(**{word: partial(_ask, getattr(notes, word)) for word in words})
+        self.group = Group(*pickle.loads(spec), asked, context.get_actor_id(), context.get_node_id())
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         made = []
@@ -146,6 +78,18 @@ class Actor:
             self.group.work(works)
             made.append(to_row(works))
         return pa.concat_tables(made)
+
+
+def _ask(method: Any, *words: Any) -> Any:
+    """What the `Notes` answer an actor."""
+    try:
+        return ray.get(method.remote(*words))
+    except CuratorError as error:  # Ray's class for it has its own text, with a traceback
+        raise CuratorError(str(getattr(error, "cause", error))) from None
+    except RayTaskError:
+        raise
+    except RayError:  # the node goes: an error would end the run, and a death has the row done again
+        os._exit(1)
 
 
 def _named(group: Sequence[Operator]) -> type[Actor]:
@@ -261,16 +205,16 @@ class Execution:
         groups, nodes = grouped(operators), [node["Resources"] for node in ray.nodes() if node["Alive"]]
         rows = [to_row(some) for some in shared_out(works, max(1, int(cores_of(nodes, cores))))]
         pools = pools_of(groups, nodes, len(rows), cores)
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        board = ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=here)(Notes)
-        self.notes = board.remote(short_circuits)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        notes = ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=here)(Notes)
+        self.notes = notes.remote(short_circuits)
         path = [p for p in sys.path if p]
         with DataContext.current(DataContext.get_current().copy()):
             dataset = ray.data.from_arrow(rows)
             for group, pool in zip(groups, pools, strict=True):
                 spec = dumps((group, sidecars, {o.index: restored.get(o.index, ()) for o in group}))
                 dataset = dataset.map_batches(_named(group), fn_constructor_args=(path, spec, self.notes),
-                                              batch_size=None, batch_format="pyarrow", zero_copy_batch=True,
+                                              batch_size=1, batch_format="pyarrow", zero_copy_batch=True,
                                               **pool.options)
         self.inbox: SimpleQueue[Work | Stop | None] = SimpleQueue()
         self.ended, self.ask_at = False, time.monotonic() + ASK_S
@@ -304,7 +248,7 @@ class Execution:
             except RayError as error:
                 found.append(Stop("lost", f"the actor with the run's notes is gone: {_cause(error)}; {LOST}"))
         if not self.asked and time.monotonic() > self.ask_at:
-            self.asked = [self.notes.skips.remote(("", ""), ())]
+            self.asked = [self.notes.skips.remote(())]
             self.ask_at = time.monotonic() + ASK_S
         with contextlib.suppress(Empty):
             found.append(self.inbox.get(timeout=timeout))

@@ -3,7 +3,7 @@
 An actor may die, and Ray gives its task to the one that takes its place. So nothing is done twice that would
 count twice: files have a name that is new each time and are nobody's until the ledger names them, and a
 stateful stage is told when it sees a unit again. Rows over which actors die are halved, as `engine.failures`
-does it, and the row that kills goes to `failed`; what was tried stands on the `Board`, which outlives actors.
+does it, and the row that kills goes to `failed`; what was tried stands in the `Notes`, which outlive actors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from curator.api.batch import Batch
 from curator.api.counts import Counts
@@ -24,7 +24,8 @@ from curator.engine.failures import TRIES
 from curator.engine.protocol import Call, Done, Emitted, Failed, Output, Ref, Restored, Slice, UnitInfo
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator, Target
-from curator.runtime.raydata.work import Parcel, Work
+from curator.run.raydata.notes import Notes
+from curator.run.raydata.work import Parcel, Work
 from curator.worker.device import DeviceLost
 from curator.worker.rows import failed_unit, joined
 from curator.worker.runner import Runner
@@ -33,46 +34,14 @@ WATCH_S = 0.25  # calls under a time limit are looked at this often
 ONCE_S = 0.2  # who waits for another's `setup_node` asks this often
 
 
-class Board(Protocol):
-    """What actors of a run tell each other."""
-
-    def skips(self, units: Sequence[int]) -> set[int]:
-        """Those that need not be read: the run is to stop, or its limit is reached without them."""
-
-    def exhausted(self, operator: int, units: Sequence[int]) -> None:
-        """A stage wants no more than these units gave."""
-
-    def begin(self, what: str) -> tuple[int, str, int]:
-        """Something begins that may kill: how often it did not end before, what was said of that, and at
-        which step."""
-
-    def at(self, what: str, step: int, said: str = "") -> None:
-        """What has begun is at this step."""
-
-    def end(self, what: str) -> None:
-        """It has not killed."""
-
-    def teach(self, operator: int, sidecars: Mapping[int, str | None]) -> None:
-        """Units have been through a stateful stage, and what they taught lies there."""
-
-    def taught(self, operator: int) -> dict[int, str | None]:
-        """The units that have."""
-
-    def claim(self, name: str) -> bool | None:
-        """Whether to do what is done once on this node; None: another is at it. Raises what that raised."""
-
-    def did(self, name: str, error: str | None) -> None:
-        """It is done, or failed."""
-
-
 class Group:
-    """Operators in one process. `who`: the actor, also after it was started again; `restored`: for stateful
-    stages, what the ledger has."""
+    """Operators in one process. `who`: the actor, also after it was started again, on which `node`;
+    `restored`: for stateful stages, what the ledger has."""
 
     def __init__(self, operators: Sequence[Operator], sidecars: Folder,
-                 restored: Mapping[int, Sequence[Restored]], board: Board, who: str) -> None:
-        self.board, self.who, self.broken = board, who, None
-        self.careful = board.begin(f"life {who}")[0] > 0  # it died before; this never ends
+                 restored: Mapping[int, Sequence[Restored]], notes: Notes, who: str, node: str) -> None:
+        self.notes, self.who, self.node, self.broken = notes, who, node, None
+        self.careful = notes.begin(f"life {who}")[0] > 0  # it died before; this never ends
         self.what = ""  # is done now, and may kill
         self.due: float | None = None  # when a call is over its time limit
         self.limit_s: float | None = min((o.timeout_s for o in operators if o.timeout_s), default=None)
@@ -91,7 +60,7 @@ class Group:
             threading.Thread(target=self._watch, daemon=True).start()
 
     def _set_up(self, restored: Mapping[int, Sequence[Restored]]) -> None:
-        deaths, _, _ = self.board.begin(f"setup {self.who}")
+        deaths, _, _ = self.notes.begin(f"setup {self.who}")
         if deaths >= TRIES:
             raise CuratorError(f"its process died {deaths} times")
         for runner in self.runners:
@@ -99,7 +68,7 @@ class Group:
             index, known = operator.index, list(restored.get(operator.index, ()))
             if operator.kind == "stateful":
                 # Units that are not finished may come again, or what was answered them is on its way.
-                taught = self.board.taught(index)
+                taught = self.notes.taught(index)
                 known = [one for one in known if one[0] not in taught]
                 known += [(unit, name, True) for unit, name in taught.items() if name is not None]
                 self.seen[index] = set(taught)
@@ -107,19 +76,19 @@ class Group:
             gpus = tuple(range(_devices())) if needs.gpus or needs.gpu_memory_gb else ()
             runner.setup(Context(cpus=needs.cpus, gpus=gpus), known, self._once)
             self._exhausted(runner)
-        self.board.end(f"setup {self.who}")
+        self.notes.end(f"setup {self.who}")
 
     def _once(self, name: str, do: Callable[[], None]) -> None:
-        while (mine := self.board.claim(name)) is None:
+        while (mine := self.notes.claim(name, self.who, self.node)) is None:
             time.sleep(ONCE_S)
         if not mine:
             return
         try:
             do()
         except Exception as error:
-            self.board.did(name, str(error))
+            self.notes.did(name, self.node, str(error))
             raise
-        self.board.did(name, None)
+        self.notes.did(name, self.node, None)
 
     # -- time limits, and what killed ------------------------------------------------------------------------
 
@@ -129,7 +98,7 @@ class Group:
 
     def _at(self, step: int) -> None:
         if self.careful and self.what:
-            self.board.at(self.what, step)
+            self.notes.at(self.what, step)
 
     def _watch(self) -> None:
         while True:
@@ -137,7 +106,7 @@ class Group:
             if self.due is not None and time.monotonic() > self.due:
                 if self.what:
                     step = next((r.step for r in self.runners if r.operator.timeout_s), 0)
-                    self.board.at(self.what, step,
+                    self.notes.at(self.what, step,
                                   f"a call took longer than its limit of {self.limit_s:g} s")
                 os._exit(1)
 
@@ -147,7 +116,7 @@ class Group:
         """Take the units of a row through the operators; what goes wrong stands in them."""
         sources = {runner.operator.index for runner in self.runners}
         if begin := [work for work in works if work.source in sources]:
-            skipped = self.board.skips([work.unit for work in begin])
+            skipped = self.notes.skips([work.unit for work in begin])
             for work in begin:
                 work.unread = work.unit in skipped
         for work in works:
@@ -156,7 +125,7 @@ class Group:
             index = runner.operator.index
             taught = {work.unit: work.flushed[index].snapshot for work in works if index in work.flushed}
             if runner.operator.kind == "stateful" and taught:
-                self.board.teach(index, taught)
+                self.notes.teach(index, taught)
                 self._exhausted(runner)
 
     def _work(self, work: Work) -> None:
@@ -236,11 +205,11 @@ class Group:
         if not self.careful:
             return 0, "", 0
         self.what = what
-        return self.board.begin(what)
+        return self.notes.begin(what)
 
     def _ends(self) -> None:
         if self.what:
-            self.board.end(self.what)
+            self.notes.end(self.what)
             self.what = ""
 
     # -- sources ---------------------------------------------------------------------------------------------
@@ -328,7 +297,7 @@ class Group:
 
     def _exhausted(self, runner: Runner) -> None:
         if runner.operator.kind == "stateful" and runner.exhausted:
-            self.board.exhausted(runner.operator.index, sorted(self.seen[runner.operator.index]))
+            self.notes.exhausted(runner.operator.index, sorted(self.seen[runner.operator.index]))
 
     # -- sinks -----------------------------------------------------------------------------------------------
 

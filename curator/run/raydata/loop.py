@@ -11,9 +11,9 @@ from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.engine.state import State
 from curator.pipeline.plan import Plan
 from curator.run.loop import TURN_S, Loop, RunContext
+from curator.run.raydata.dataset import LOST, Execution, check, connect
+from curator.run.raydata.work import Work, commit_of
 from curator.run.reading import Reading
-from curator.runtime.raydata.dataset import LOST, Execution, check, connect
-from curator.runtime.raydata.work import Work, commit_of
 
 ENDING_S = 10.0  # how long a run that stops waits for calls that are under way
 STORE_BYTES = 256 << 20  # of the object store of a cluster of our own, at least
