@@ -403,6 +403,19 @@ class Unit(_Key):
 class Source(Stage):
     """Where records come from. Subclass it as a dataclass and write `units` and `read`."""
 
+    pinned: ClassVar[str | int | None] = None  # the version that is read, where there are several
+
+    def pin(self, version: str | int | None = None) -> None:
+        """Read this version of a table or dataset from here on, None for the newest as it is now.
+
+        Raises:
+            InputError: there is no such version.
+        """
+
+    def remarks(self) -> list[str]:
+        """What people should know before the run of what `units` found: files that are passed over."""
+        return []
+
     def units(self) -> list[Unit]:
         """The pieces of the source, listed quickly and without reading them; called once, before the run.
 

@@ -4,7 +4,8 @@ another."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any, BinaryIO, ClassVar
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
+from curator.api.format import listing
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.compression import codec_of
 from curator.io.files.folder import FileInfo, ahead, list_files, open_input
@@ -42,6 +44,7 @@ class FileSource(Source):
 
     suffixes: ClassVar[tuple[str, ...]] = ()
     listed: ClassVar[list[FileInfo] | None] = None  # an instance's own: the files, where they are known
+    _passed: ClassVar[Mapping[str, int]] = {}  # files of another format in a folder, by ending
     _seen: ClassVar[dict[str, Seen] | None] = None  # an instance's own hides it: made by `units` or `columns`
 
     def __post_init__(self) -> None:
@@ -55,6 +58,9 @@ class FileSource(Source):
         files = self._files()
         self._look(files)
         return plan_units(files, self.unit_bytes, self.splittable)
+
+    def remarks(self) -> list[str]:
+        return passed_over(self.name, self.path, self._passed)
 
     def columns(self) -> dict[str, pa.DataType | None]:
         """The columns of the source, as the heads of some of its files show them; type None where no value
@@ -117,7 +123,10 @@ class FileSource(Source):
         yield Outputs(failed=bad.with_columns({"offset": offsets, "raw": pa.array(raw, pa.string())}))
 
     def _files(self) -> list[FileInfo]:
-        return self.listed or list_files(self.path, self.storage_options, self.suffixes)
+        if self.listed:
+            return self.listed
+        self._passed = Counter()
+        return list_files(self.path, self.storage_options, self.suffixes, passed=self._passed)
 
     def _look(self, files: list[FileInfo]) -> dict[str, Seen]:
         seen = look_into(files, self.head)
@@ -149,6 +158,15 @@ class LineSource(FileSource):
     def opened(self, part: SourceRange) -> BinaryIO:
         """The file, decompressed; a range is one of a file that is not compressed."""
         return open_input(part.uri, self.storage_options, "infer" if part.stop is None else None)
+
+
+def passed_over(kind: str, path: str | list[str], endings: Mapping[str, int]) -> list[str]:
+    """What is said of files that are no `kind`, where others are read; `endings`: how many there are."""
+    if not endings:
+        return []
+    there = listing(f"{count} {ending}" for ending, count in sorted(endings.items()))
+    return [f"{listing([path] if isinstance(path, str) else path)}: files that are no {kind} are not read: "
+            f"{there}. If they are to be, read them by a source of their own"]
 
 
 def as_paths(path: Any) -> str | list[str]:

@@ -179,12 +179,13 @@ class Plan:
     """The phases of a run, each of which begins when the one before it is done.
 
     `pipeline`: as it was written; `out`: the run's folder, which it may not say. The steps have their final
-    folders.
+    folders. `notes`: what people should know of the versions that are read.
     """
 
     pipeline: Graph
     out: Folder
     phases: tuple[Phase, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def steps(self) -> list[Step]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import platform
 import shlex
@@ -41,10 +42,11 @@ from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan
 from curator.recipe import dump, without_secrets
 from curator.registry import packs
 from curator.run.folder.edits import later_units, parameters_of
-from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of
+from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of, remarks
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.folder.shards import Shard, gather, planned
+from curator.run.folder.versions import forget, keep
 from curator.run.loop import Labels, Loop, RunContext
 from curator.run.numbers import Numbers
 from curator.run.replay import Replay
@@ -52,6 +54,7 @@ from curator.worker.imports import modules_of
 from curator.worker.main import trim_heap
 
 Engine = Literal["curator", "ray-data"]
+LOG = logging.getLogger("curator")  # without anybody's settings it writes warnings to the terminal
 WATCH_S = 0.2  # watchers are told this often, and
 STATS_S = 2.0  # the numbers of a run are written this often, for `curator show` or after a kill,
 STATS_SHARE = 0.01  # or so seldom that each costs no more than this share of the time
@@ -149,6 +152,10 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         check_edit(plan, ledgers, former, units, replace)
         folder = plan.out.sub("_run")
         folder.make()  # that it cannot be written is found before the work, not after it
+        if part is None:
+            keep(plan)
+        for said in remarks(whole):
+            LOG.warning("%s", said)
         machine = this_machine(workers or None)
         manifest = _manifest(plan, machine)
         folder.write("manifest.json", json.dumps(manifest, indent=1).encode())
@@ -258,6 +265,8 @@ class _Run:
         if observer.deaths:
             more = f" and {observer.dead - 1} more" if observer.dead > 1 else ""
             _note(stats, f"Workers died and were replaced: {observer.deaths[0]}{more}.")
+        for said in remarks(self.plan):
+            _note(stats, said)
         self._write_card(stats)
         self._save(stats)
         report = render_report(stats, folder.read("recipe.yaml").decode(), self.out)
@@ -265,6 +274,7 @@ class _Run:
         observer.end(stats["status"], stats["message"], stats["records"])
         if stats["status"] == "finished" and "shard" not in stats["about"]:
             self._publish(stats)
+            forget(self.plan)
         return Result(stats, self.out.uri)
 
     # -- phase after phase -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from curator.api.errors import InputError, RecipeError
 from curator.io.hub.contents import config_of, head_of, matching, splits_by_card, splits_by_name
 from curator.io.hub.push import Push
 from curator.io.hub.source import Hub
+from curator.io.tables.jsonl import Jsonl
 from tests.io.hub_server import HubServer
 
 
@@ -102,6 +103,67 @@ def test_revisions_and_changed_files(server, read_all):
     assert [u.key for u in Hub(path="o/moving").units()] != [u.key for u in before]  # so a run does it again
     for path, revision, text in (("o/moving", None, "new"), (f"hf://datasets/o/moving@{old}", None, "old"), ("o/moving", "v/2", "side")):
         assert read_all(Hub(path=path, revision=revision)).column("text") == [text]
+
+
+def test_a_run_its_shards_and_who_gathers_read_one_commit(server, tmp_path, caplog):
+    def put(text: str) -> None:
+        server.put("o/growing", {f"{n}.jsonl": json.dumps({text: text, "n": n}).encode() + b"\n" for n in range(6)})
+
+    def run(**how):
+        made = read("hf://datasets/o/growing", unit_bytes=1) >> write(str(tmp_path / "out"), format="jsonl", compression=None)
+        return made.run(workers=0, **how)
+
+    def seen() -> list[dict]:
+        return [json.loads(line) for file in (tmp_path / "out" / "data").iterdir() for line in file.read_text().splitlines()]
+
+    put("old")
+    one = run(shard="1/2")
+    put("new")
+    two = run(shard="2/2")
+    assert one.records["written"] + two.records["written"] == 6
+    assert all("old" in record for folder in (tmp_path / "out" / "_run" / "shards").glob("*-of-2/data/*")
+               for record in map(json.loads, folder.read_text().splitlines()))
+    assert "hf://datasets/o/growing has changed since this run began: it goes on with version" in caplog.text
+    gathered = run()
+    assert (gathered.records["written"], len(seen())) == (6, 6)
+    assert all("old" in record and "new" not in record for record in seen())
+    assert any("has changed since this run began" in alarm["text"] for alarm in gathered.stats["alarms"])
+    assert run(replace=True).records["written"] == 6  # it had ended, so this is another run
+    assert all("new" in record for record in seen())
+
+
+def test_a_run_that_was_stopped_goes_on_with_its_commit(server, tmp_path):
+    server.put("o/stopped", {f"{n}.jsonl": b'{"text": "old"}\n' for n in range(4)})
+
+    def run(watch=None) -> list[str]:
+        made = read("hf://datasets/o/stopped", unit_bytes=1) >> write(str(tmp_path / "out"), format="jsonl", compression=None)
+        assert made.run(workers=0, watch=watch, replace=True).records["written"] == 4
+        return [file.read_text() for file in (tmp_path / "out" / "data").iterdir()]
+
+    def stop(_) -> None:
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(stop)
+    server.put("o/stopped", {f"{n}.jsonl": b'{"text": "new"}\n' for n in range(4)})
+    assert all("old" in text for text in run())
+    assert all("new" in text for text in run())
+
+
+def test_files_of_another_format_are_told_of_before_the_run(server, tmp_path, caplog):
+    server.put("o/both", {"train/a.csv": b"text\na\n", "train/b.csv": b"text\nb\n", "train/c.jsonl.gz": b"x"})
+    (tmp_path / "in").mkdir()
+    for name in ("a.jsonl", "b.csv", "c.csv", "_hidden.csv"):
+        (tmp_path / "in" / name).write_text('{"text": "a"}\n')
+    for source, said in ((Hub(path="o/both"), "hf://datasets/o/both: files that are no csv are not read: 1 .jsonl.gz."),
+                         (Jsonl(path=str(tmp_path / "in")), f"{tmp_path}/in: files that are no jsonl are not read: 2 .csv.")):
+        made = read(source) >> write(str(tmp_path / source.name), format="parquet")
+        assert said in made.plan()
+        caplog.clear()
+        found = made.run(workers=0)
+        assert said in caplog.text
+        assert said in " ".join(alarm["text"] for alarm in found.stats["alarms"])
+    assert not Jsonl(path=str(tmp_path / "in" / "*.jsonl")).remarks()
 
 
 def test_configurations_of_the_card_and_converted_files(server, read_all):

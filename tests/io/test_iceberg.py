@@ -49,6 +49,12 @@ def test_a_snapshot_comes_in_units_of_data_files(table, options, read_all):
     old = web(options, revision=before, select=["n"], unit_bytes=1000)
     assert [u.key for u in old.units()] == [u.key for u in units]
     assert set(read_all(old).good[0]) == {"id", "source", "n"}
+    again = web(options, unit_bytes=1000)
+    again.pin(before)
+    assert [u.key for u in again.units()] == [u.key for u in units]
+    assert sorted(read_all(again).column("n")) == list(range(300))
+    with pytest.raises(InputError, match=r"texts\.web has no snapshot 17; the last ones are"):
+        again.pin(17)
     static = Iceberg(path=table.metadata_location)
     assert len(read_all(static).good) == 340
 

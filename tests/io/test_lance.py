@@ -38,6 +38,19 @@ def test_a_version_comes_in_units_of_fragments_without_deleted_rows(dataset, tmp
     assert [unit.key for unit in after[1:]] == [unit.key for unit in units[-2:]]  # what did not change is not done again
 
 
+def test_shards_read_one_version_and_the_run_that_gathers_them_too(dataset, tmp_path, caplog):
+    def run(**how):
+        made = read(str(tmp_path / "a.lance"), unit_bytes=5000) >> write(str(tmp_path / "out"), format="parquet")
+        return made.run(workers=0, **how).records["written"]
+
+    written = run(shard="1/2")
+    dataset.delete("n < 500")
+    assert written + run(shard="2/2") == 1000
+    assert "a.lance has changed since this run began: it goes on with version 1, and the next run reads 2" in caplog.text
+    assert run() == 1000
+    assert run(replace=True, prune=True) == 500
+
+
 def test_a_broken_fragment_fails_and_the_others_come(dataset, tmp_path, read_all):
     path = tmp_path / "a.lance" / "data" / dataset.get_fragments()[1].metadata.files[0].path
     path.write_bytes(b"\xff" * path.stat().st_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -176,12 +176,13 @@ class Folder:
 
 
 def list_files(path: str | list[str], storage_options: dict[str, Any] | None = None,
-               suffixes: tuple[str, ...] = (), hidden: str = HIDDEN) -> list[FileInfo]:
+               suffixes: tuple[str, ...] = (), hidden: str = HIDDEN,
+               passed: Counter[str] | None = None) -> list[FileInfo]:
     """The files that paths, globs (`*`, `?`, `[ab]`, `**`), folders and URLs name, sorted by uri, each once.
 
     In a folder, and below it, files count whose lower-case name ends with one of `suffixes` (any if there are
     none); names that begin with a character of `hidden` are left out, and of the output of a run only the
-    written records are taken.
+    written records are taken. `passed`: counts the endings of those that are passed over in a folder.
 
     Raises:
         InputError: a path that names no file, or that cannot be listed.
@@ -192,7 +193,8 @@ def list_files(path: str | list[str], storage_options: dict[str, Any] | None = N
     found: dict[str, FileInfo] = {}
     for one in map(str, given):
         with _files("list", one, storage_options) as files:
-            found |= {file.uri: file for file in expand(files, files.full(one), one, suffixes, hidden)}
+            found |= {file.uri: file for file in expand(files, files.full(one), one, suffixes, hidden,
+                                                    passed)}
     return [found[uri] for uri in sorted(found)]
 
 

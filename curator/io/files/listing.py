@@ -35,8 +35,9 @@ HIDDEN = "._"  # names that begin with one of these do not count
 
 
 def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...],
-           hidden: str = HIDDEN) -> list[FileInfo]:
-    """The files that `path` names; `given` is how the user wrote it.
+           hidden: str = HIDDEN, passed: Counter[str] | None = None) -> list[FileInfo]:
+    """The files that `path` names; `given` is how the user wrote it. `passed`: counts the endings of those
+    in a folder that end in none of `suffixes`.
 
     A name that exists is taken as it stands, even if it looks like a glob. A glob names files, whatever their
     ending; one that ends in `**` names a folder and all below it, of which files with these `suffixes` count.
@@ -46,7 +47,7 @@ def expand(files: Files, path: str, given: str, suffixes: tuple[str, ...],
     """
     entry = files.info(path)
     if entry is not None:
-        return [entry] if not entry.is_folder else _in_folder(files, path, given, suffixes, hidden)
+        return [entry] if not entry.is_folder else _in_folder(files, path, given, suffixes, hidden, passed)
     if not is_glob(given):
         raise InputError(f"{given} does not exist{_nearby(files, path)}{unseen(given)}")
     base, pattern = _split(path)
@@ -68,16 +69,17 @@ def is_glob(path: str) -> bool:
 
 
 def _in_folder(files: Files, path: str, given: str, suffixes: tuple[str, ...],
-               hidden: str) -> list[FileInfo]:
-    everything = list(files.walk(path))
-    found = _visible(everything, path, suffixes, hidden)
+               hidden: str, passed: Counter[str] | None) -> list[FileInfo]:
+    everything = _visible(files.walk(path), path, (), hidden)
+    found = [e for e in everything if not suffixes or e.name.lower().endswith(suffixes)]
+    if passed is not None and len(found) < len(everything):
+        passed.update(ending(e.name) for e in everything if not e.name.lower().endswith(suffixes))
     if found:
         return found
-    names = [e.name for e in _visible(everything, path, (), hidden)]
-    if not names:
+    if not everything:
         raise InputError(f"the folder {given} has no files (names that begin with {' or '.join(hidden)} do "
                          "not count)")
-    kinds = Counter(sorted(map(_ending, names)))
+    kinds = Counter(sorted(ending(e.name) for e in everything))
     there = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
     raise InputError(f"the folder {given} has no {_some(suffixes)} file: there are {there}. "
                      "Name the files with a glob if they are what you want")
@@ -88,8 +90,9 @@ def _some(suffixes: tuple[str, ...]) -> str:
     return " or ".join(suffixes[:SUFFIXES_SHOWN]) + (f" (or of {more} more endings)" if more > 0 else "")
 
 
-def _ending(name: str) -> str:
+def ending(name: str) -> str:
     """`.jsonl.gz` for `a.b.jsonl.gz`."""
+    name = name.rpartition("/")[2]
     bare = without_codec(name)
     return (os.path.splitext(bare)[1] + name[len(bare):]) or "no ending"
 

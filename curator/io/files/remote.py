@@ -31,6 +31,9 @@ class RemoteFiles:
     def __init__(self, protocol: str, options: dict[str, Any]) -> None:
         import fsspec
 
+        # a place as it is called, and where it is read: a branch at one of its commits
+        self._named, self._at = options.get("pinned") or ("", "")
+        options = {name: value for name, value in options.items() if name != "pinned"}
         self.protocol, self.fs = protocol, fsspec.filesystem(protocol, **options)
         self.is_exclusive = protocol in _EXCLUSIVE
 
@@ -39,7 +42,7 @@ class RemoteFiles:
 
     def path(self, uri: str) -> str:
         """A URL as the filesystem has it: most have no protocol."""
-        return self.fs._strip_protocol(uri)
+        return self.fs._strip_protocol(_other(uri, self._named, self._at))
 
     def info(self, uri: str) -> FileInfo | None:
         """The file or folder at a URL, None where there is nothing."""
@@ -118,7 +121,8 @@ class RemoteFiles:
             self.fs.makedirs(self.path(uri), exist_ok=True)
 
     def _uri(self, path: str) -> str:
-        return path if "://" in path else f"{self.protocol}://{path.lstrip('/')}"
+        uri = path if "://" in path else f"{self.protocol}://{path.lstrip('/')}"
+        return _other(uri, self._at, self._named)
 
     def _info(self, info: dict[str, Any]) -> FileInfo:
         version = next((info[k] for k in _VERSION_KEYS if info.get(k) is not None), "")
@@ -126,6 +130,10 @@ class RemoteFiles:
             version = version.timestamp()
         return FileInfo(self._uri(info["name"]), int(info.get("size") or 0), str(version),
                         info["type"] == "directory")
+
+
+def _other(uri: str, begin: str, instead: str) -> str:
+    return instead + uri[len(begin):] if begin and f"{uri}/".startswith(f"{begin}/") else uri
 
 
 class _InMemory(Output):

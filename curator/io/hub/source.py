@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -13,7 +14,9 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Outputs, Source, Unit, setting
+from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, Folder, ahead, list_files
+from curator.io.files.listing import ending
 from curator.io.hub.contents import (
     CONVERTED,
     config_of,
@@ -23,7 +26,7 @@ from curator.io.hub.contents import (
     splits_converted,
 )
 from curator.io.media.webdataset import WebDataset
-from curator.io.source import FileSource
+from curator.io.source import FileSource, passed_over
 from curator.io.tables.arrow import Arrow
 from curator.io.tables.csv import Csv
 from curator.io.tables.jsonl import Jsonl
@@ -64,6 +67,7 @@ class Hub(Source):
     _reader: ClassVar[FileSource | None] = None  # an instance's own hides it: made on the driver
     _split_of: ClassVar[dict[str, str]] = {}  # by URL, where there are several splits
     _only: ClassVar[str] = ""  # where there is one
+    _passed_over: ClassVar[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.path, list) and len(self.path) == 1:
@@ -77,6 +81,17 @@ class Hub(Source):
             raise ValueError(f"path says the revision {revision!r}, and revision says {self.revision!r}")
         self._repo, self._revision = repo, revision or self.revision
 
+    def pin(self, version: str | int | None = None) -> None:
+        """`version`: the commit that is read, and that of the branch of converted files."""
+        if version is None:
+            version = f"{self._commit(self._revision)}/{self._commit(CONVERTED)}"
+        elif not self._commit(str(version).partition("/")[0]):
+            raise InputError(f"{PREFIX}{self._repo} has no such commit any more: {version}")
+        self.pinned = version
+
+    def remarks(self) -> list[str]:
+        return list(self._passed_over)
+
     def units(self) -> list[Unit]:
         reader = self._chosen()
         units = reader.units()
@@ -88,7 +103,7 @@ class Hub(Source):
 
     def read(self, unit: Unit) -> Iterator[Batch | Outputs]:
         assert self._reader is not None, "units or columns is called first"
-        for part in ahead(unit.parts, self.storage_options):
+        for part in ahead(unit.parts, self._reader.storage_options):
             for given in self._reader.read(replace(unit, parts=(part,))):
                 if isinstance(given, Batch) and "split" not in given.columns:
                     split = self._split_of.get(part.uri, self._only)
@@ -96,11 +111,32 @@ class Hub(Source):
                 yield given
 
     def _folder(self, revision: str | None) -> Folder:
+        """Named as it is asked for, and read as it was when it was pinned: names are to stay the same."""
         at = f"@{quote(revision, '/' if revision.startswith('refs/') else '')}" if revision else ""
-        return Folder.open(f"{PREFIX}{self._repo}{at}", self.storage_options)
+        uri, commits = f"{PREFIX}{self._repo}{at}", str(self.pinned).split("/")
+        commit = commits[-1 if revision == CONVERTED else 0]
+        pinned = {"pinned": (uri, f"{PREFIX}{self._repo}@{commit}")} if commit else {}
+        return Folder.open(uri, {**(self.storage_options or {}), **pinned} or None)
+
+    def _commit(self, revision: str | None) -> str:
+        """The newest one of a branch, that of a tag; "" where nothing is seen, which the listing says."""
+        place = Folder.open(f"{PREFIX}{self._repo}", self.storage_options)
+        with explained("read", place.uri):
+            from huggingface_hub import HfApi
+            from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+            try:
+                hub = place.fsspec()
+                about = HfApi(endpoint=hub.endpoint, token=hub.token).repo_info(
+                    self._repo, repo_type="dataset", revision=revision)
+            except (RepositoryNotFoundError, RevisionNotFoundError):
+                return ""
+        return str(about.sha)
 
     def _chosen(self) -> FileSource:
         """The reader of the files, which it has been told."""
+        if self.pinned is None:
+            self.pin()
         folder, splits, files = self._found()
         there = ", ".join(splits)
         wanted = [self.split] if isinstance(self.split, str) else self.split or list(splits)
@@ -115,9 +151,11 @@ class Hub(Source):
             raise InputError(f"{folder.uri} has splits in several formats: {', '.join(sorted(read))} in "
                              f"{kind.name}, and {', '.join(other)} not. Read them one after another, by "
                              "split=")
+        others = Counter(ending(uri) for uri in by_uri if uri not in set(kinds[kind]))
+        self._passed_over = passed_over(kind.name, folder.uri, others)
         self._split_of, self._only = (by_uri if len(wanted) > 1 else {}), wanted[0]
         reader = kind(path=kinds[kind], select=self.select, id_column=self.id_column,
-                      storage_options=self.storage_options, unit_bytes=self.unit_bytes)
+                      storage_options=folder.storage_options, unit_bytes=self.unit_bytes)
         reader.listed = [files[uri] for uri in sorted(kinds[kind])]
         self._reader = reader
         return reader
@@ -125,7 +163,7 @@ class Hub(Source):
     def _found(self) -> tuple[Folder, dict[str, list[str]], dict[str, FileInfo]]:
         """Where the files lie, those of each split, and each by its URL."""
         folder = self._folder(self._revision)
-        files = {file.uri: file for file in list_files(folder.uri, self.storage_options)}
+        files = {file.uri: file for file in list_files(folder.uri, folder.storage_options)}
         paths = [uri[len(folder.path_of("")):] for uri in files]
         script = f"{self._repo.rpartition('/')[2]}.py" in paths
         tables = [path for path in paths if _is_table(path)]
@@ -145,7 +183,7 @@ class Hub(Source):
         try:
             if self._revision is not None:
                 raise InputError("")  # what is converted is the main branch
-            files = {file.uri: file for file in list_files(branch.uri, self.storage_options)}
+            files = {file.uri: file for file in list_files(branch.uri, branch.storage_options)}
         except InputError as error:
             named = f"no configuration {self.config!r}" if self.config else f"no file that ends in {_ENDINGS}"
             raise InputError(f"its card and files name {named}, and there is no branch {CONVERTED}. Name "

@@ -36,37 +36,34 @@ class Iceberg(LakeSource):
 
     name = "iceberg"
     _metadata: ClassVar[str] = ""  # where what is pinned is described; an instance's own goes to the workers
-    _snapshot: ClassVar[int | None] = None
-    _pinned: ClassVar[tuple[Any, dict[str, Any]] | None] = None  # table, and tasks by URL
+    _opened: ClassVar[tuple[Any, dict[str, Any]] | None] = None  # table, and tasks by URL
 
-    def pin(self) -> tuple[pa.Schema, list[FileInfo]]:
-        table = self._table()
-        snapshot = table.snapshot_by_id(self.revision) if self.revision else table.current_snapshot()
-        if self.revision and snapshot is None:
+    def pin(self, version: str | int | None = None) -> None:
+        table, wanted = self._table(), int(version or self.revision or 0)
+        snapshot = table.snapshot_by_id(wanted) if wanted else table.current_snapshot()
+        if wanted and snapshot is None:
             known = ", ".join(str(one.snapshot_id) for one in table.snapshots()[-5:])
-            raise InputError(f"{self.path} has no snapshot {self.revision}; the last ones are {known}")
-        self._metadata, self._snapshot = table.metadata_location, snapshot and snapshot.snapshot_id
+            raise InputError(f"{self.path} has no snapshot {wanted}; the last ones are {known}")
+        self._metadata, self.pinned = table.metadata_location, snapshot.snapshot_id if snapshot else 0
+        self._opened = None
+
+    def look(self) -> tuple[pa.Schema, list[FileInfo]]:
+        table, files = self._table_as_pinned(), []
         check_named("select", self.select or (), [field.name for field in table.schema().fields], self.path)
-        schema = _schema(self._scan(table))
-        self._pinned = None
-        if snapshot is None:
-            return schema, []
-        files = []
-        for url, task in self._planned(table).items():
+        for url, task in self._planned(table).items() if self.pinned else ():
             deletes = sorted(one.file_path for one in task.delete_files)
             version = hashlib.blake2b("\n".join(deletes).encode(), digest_size=8).hexdigest()
             files.append(FileInfo(url, task.file.file_size_in_bytes, version))
-        return schema, sorted(files, key=lambda file: file.uri)
+        return _schema(self._scan(table)), sorted(files, key=lambda file: file.uri)
 
     def rows(self, part: SourceRange) -> Iterator[tuple[pa.Table, np.ndarray]]:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan
-        from pyiceberg.table import StaticTable
 
-        if self._pinned is None:  # what the catalog knows of the files' place is asked for where it is needed
-            table = StaticTable.from_metadata(self._metadata, self._table().io.properties)
-            self._pinned = table, self._planned(table)
-        table, tasks = self._pinned
+        if self._opened is None:
+            table = self._table_as_pinned()
+            self._opened = table, self._planned(table)
+        table, tasks = self._opened
         schema = _schema(self._scan(table))
         scan = ArrowScan(table.metadata, table.io, self._scan(table).projection(), AlwaysTrue())
         done = 0
@@ -79,21 +76,27 @@ class Iceberg(LakeSource):
         return part.uri
 
     def close(self) -> None:
-        self._pinned = None
+        self._opened = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_pinned"}
+        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
 
     def _scan(self, table: Any) -> Any:
         names = [field.name for field in table.schema().fields]
         fields = tuple(self.wanted(names)) if self.select else ("*",)
-        return table.scan(snapshot_id=self._snapshot, selected_fields=fields)
+        return table.scan(snapshot_id=self.pinned or None, selected_fields=fields)
 
     def _planned(self, table: Any) -> dict[str, Any]:
         try:
             return {task.file.file_path: task for task in self._scan(table).plan_files()}
         except ValueError as error:  # equality deletes
             raise InputError(f"cannot read {self.path}: {error}") from error
+
+    def _table_as_pinned(self) -> Any:
+        """What the catalog knows of the files' place is asked for where it is needed."""
+        from pyiceberg.table import StaticTable
+
+        return StaticTable.from_metadata(self._metadata, self._table().io.properties)
 
     def _table(self) -> Any:
         try:

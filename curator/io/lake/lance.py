@@ -40,13 +40,14 @@ class Lance(LakeSource):
     revision: int | str | None = setting(default=None)
 
     name = "lance"
-    _pinned: ClassVar[int | str | None] = None  # an instance's own travels to the workers
     _opened: ClassVar[Any] = None
 
-    def pin(self) -> tuple[pa.Schema, list[FileInfo]]:
-        dataset = self._open(self.revision)
-        self._pinned, self._opened = dataset.version, None
-        files = []
+    def pin(self, version: str | int | None = None) -> None:
+        self.pinned = self._open(self.revision if version is None else version).version
+        self._opened = None
+
+    def look(self) -> tuple[pa.Schema, list[FileInfo]]:
+        dataset, files = self._open(self.pinned), []
         for fragment in dataset.get_fragments():
             about = fragment.metadata
             size = sum(file.file_size_bytes or 0 for file in about.files) or about.physical_rows
@@ -56,7 +57,7 @@ class Lance(LakeSource):
 
     def rows(self, part: SourceRange) -> Iterator[tuple[pa.Table, np.ndarray]]:
         if self._opened is None:
-            self._opened = self._open(self._pinned)
+            self._opened = self._open(self.pinned)
         fragment = self._opened.get_fragment(int(part.uri.rpartition(_FRAGMENT)[2]))
         columns = self.wanted(self._opened.schema.names)
         for batch in fragment.to_batches(columns=columns, batch_size=PIECE_ROWS, with_row_address=True):

@@ -24,7 +24,7 @@ from curator.io.units import TARGET_BYTES, plan_units
 @dataclass(kw_only=True)
 class LakeSource(Source):
     """Records of a table of which a version is read, as it was when the run began. Subclasses say which files
-    it has (`pin`), and read one (`rows`).
+    it has (`look`), and read one (`rows`).
 
     `select`, `id_column`, `unit_bytes`: as for `parquet`.
     """
@@ -44,15 +44,13 @@ class LakeSource(Source):
             raise ValueError(f"select must be a list of column names, got {self.select!r}")
 
     def units(self) -> list[Unit]:
-        schema, files = self.pin()
-        check_named("select", self.select or (), schema.names, self.path)
+        _, files = self._looked()
         if not files:
             raise InputError(f"{self.path} has no rows")
         return plan_units(files, self.unit_bytes)
 
     def columns(self) -> dict[str, pa.DataType | None]:
-        schema, _ = self.pin()
-        check_named("select", self.select or (), schema.names, self.path)
+        schema, _ = self._looked()
         names = self.wanted(schema.names)
         known = dict(zip(visible_names(names), (schema.field(name).type for name in names), strict=True))
         return {**known, "id": pa.string(), "source": pa.string()}
@@ -74,6 +72,13 @@ class LakeSource(Source):
                 fault.__cause__ = error
                 yield failures(part, [Failure(f"{part.uri}:row={done}", done, fault)])
 
+    def _looked(self) -> tuple[pa.Schema, list[FileInfo]]:
+        if self.pinned is None:
+            self.pin()
+        schema, files = self.look()
+        check_named("select", self.select or (), schema.names, self.path)
+        return schema, files
+
     def wanted(self, names: list[str]) -> list[str]:
         """The columns to read: those selected, and those an `id` and a `source` come from."""
         chosen = {*self.select, self.id_column, "source"} if self.select else set(names)
@@ -84,13 +89,9 @@ class LakeSource(Source):
         """What `source` says of rows of a file. Ids are made from it."""
 
     @abstractmethod
-    def pin(self) -> tuple[pa.Schema, list[FileInfo]]:
-        """The columns, and the files of the version that is read from here on. A file's `version` changes
-        with the rows that are read of it.
-
-        Raises:
-            InputError: there is no such table or version.
-        """
+    def look(self) -> tuple[pa.Schema, list[FileInfo]]:
+        """The columns and the files of the version that is read. A file's `version` changes with the rows
+        that are read of it."""
 
     @abstractmethod
     def rows(self, part: SourceRange) -> Iterator[tuple[pa.Table, np.ndarray]]:

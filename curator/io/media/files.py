@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from curator.io.files.folder import Output, ahead, list_files, open_input
 from curator.io.media.sink import MediaFiles, MediaSink, is_bytes, safe
 from curator.io.media.types import extension_of
 from curator.io.sink import Encoder, FileWriter
-from curator.io.source import LASTING, as_paths
+from curator.io.source import LASTING, as_paths, passed_over
 from curator.io.tables.plain import json_lines
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
 from curator.io.units import TARGET_BYTES, plan_units
@@ -53,6 +54,7 @@ class Files(Source):
 
     name = "files"
     # of a subclass that reads files of some kind; () for every file
+    _passed: ClassVar[Mapping[str, int]] = {}  # files with other endings, by these
     default_suffixes: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -68,7 +70,12 @@ class Files(Source):
         return Contract(adds=COLUMNS)
 
     def units(self) -> list[Unit]:
-        return plan_units(list_files(self.path, self.storage_options, self._endings()), self.unit_bytes)
+        self._passed = Counter()
+        files = list_files(self.path, self.storage_options, self._endings(), passed=self._passed)
+        return plan_units(files, self.unit_bytes)
+
+    def remarks(self) -> list[str]:
+        return passed_over(self.name, self.path, self._passed)
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows: list[dict[str, Any]] = []

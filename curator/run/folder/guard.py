@@ -16,7 +16,9 @@ from curator.run.folder.edits import Goes, find_edit, find_what_goes
 from curator.run.folder.ledger import Ledger
 from curator.run.folder.owner import OWNER
 
-STARTED = ("lock", "lease/", "shards/")  # all that lies in `_run/` before a run makes the folder its own
+VERSIONS = "versions.json"
+# all that lies in `_run/` before a run makes the folder its own
+STARTED = ("lock", "lease/", "shards/", VERSIONS)
 
 
 def paths_of(stage: Stage) -> list[str]:
@@ -50,6 +52,12 @@ def list_units(plan: Plan) -> list[tuple[int, Unit]]:
         raise InputError(f"{inside} is read, and {folder} is where this run writes: a run does not read its "
                          "own output; write elsewhere, or name what is to be read more closely")
     return units
+
+
+def remarks(plan: Plan) -> list[str]:
+    """What people should know of what is read, after it was listed."""
+    found = [said for step in plan.steps if isinstance(step.stage, Source) for said in step.stage.remarks()]
+    return [*plan.notes, *found]
 
 
 def check_free(plan: Plan) -> None:

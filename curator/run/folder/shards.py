@@ -34,6 +34,7 @@ from curator.pipeline.plan import Mode, Plan, make_plan
 from curator.run.folder.ledger import Ledger
 from curator.run.folder.lock import Lock, holder, stats_of, take
 from curator.run.folder.owner import OWNER, Owner
+from curator.run.folder.versions import hold, versions_of
 
 SHARDS = "_run/shards"
 NAME = re.compile(r"(\d+)-of-(\d+)\.json")
@@ -122,17 +123,20 @@ class Shard:
 def planned(pipeline: Graph, mode: Mode = "stream", out: str | None = None, shard: Shard | None = None,
             replay: Collection[str] = ()) -> Plan:
     """The plan of the whole, as `make_plan` makes it: with a first phase for shards, where there are or were
-    some.
+    some; of the versions that the run there began with.
 
     Raises:
         CuratorError: they would run in batch mode.
     """
     plan = make_plan(pipeline, mode, out, replay)
-    if shard is None and not plan.out.sub("_run").exists("shards"):
-        return plan
-    if mode == "batch":
-        raise CuratorError(f"{plan.out.uri} is run in shards, and shards stream: leave --mode batch out")
-    return make_plan(pipeline, "shards", out, replay)
+    before, notes = versions_of(plan), hold(plan, shard is not None)
+    if shard is not None or plan.out.sub("_run").exists("shards"):
+        if mode == "batch":
+            raise CuratorError(f"{plan.out.uri} is run in shards, and shards stream: leave --mode batch out")
+        plan = make_plan(pipeline, "shards", out, replay)
+    elif versions_of(plan) != before:  # which have other columns, maybe
+        plan = make_plan(pipeline, mode, out, replay)
+    return replace(plan, notes=tuple(notes))
 
 
 def shards_in(out: Folder) -> list[Shard]:

@@ -1,0 +1,78 @@
+"""Which versions a run reads: commits of the hub, versions and snapshots of tables.
+
+They are those that were the newest when it began, to its end, however often it is stopped; and the same for
+its shards and the run that gathers them. When it has ended well they are forgotten: the next one reads what
+is new.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from curator.api.errors import InputError
+from curator.api.stage import Source
+from curator.io.files.folder import Folder
+from curator.pipeline.plan import Plan
+from curator.run.folder.guard import VERSIONS, paths_of
+
+TRIES, WAIT_S = 20, 0.1  # for a shard beside this one to have written them
+
+Versions = dict[str, "str | int"]
+
+
+def versions_of(plan: Plan) -> Versions:
+    """By what is read, what its sources are pinned to."""
+    return {key: source.pinned for key, source in _sources(plan) if source.pinned is not None}
+
+
+def hold(plan: Plan, in_shards: bool) -> list[str]:
+    """Pin the sources as the run in this folder began. What people should know of it. `in_shards`: several
+    may begin it at once."""
+    for _, source in _sources(plan):
+        source.pin()
+    if not (newest := versions_of(plan)):
+        return []
+    folder, notes = plan.out.sub("_run"), []
+    if in_shards:
+        folder.make()
+        folder.create(VERSIONS, json.dumps(newest).encode())
+    kept = _read(folder)
+    for key, source in _sources(plan):
+        began = kept.get(key, source.pinned)
+        if began == source.pinned:
+            continue
+        try:
+            source.pin(began)
+            notes.append(f"{key} has changed since this run began: it goes on with version {began}, and the "
+                         f"next run reads {newest[key]}")
+        except InputError as error:
+            notes.append(f"{key} cannot be read as it was when this run began ({error}): it goes on with "
+                         f"version {newest[key]}")
+    return notes
+
+
+def keep(plan: Plan) -> None:
+    """Until the run has ended well."""
+    if found := versions_of(plan):
+        plan.out.sub("_run").write(VERSIONS, json.dumps(found).encode())
+
+
+def forget(plan: Plan) -> None:
+    if versions_of(plan):
+        plan.out.sub("_run").delete(VERSIONS)
+
+
+def _sources(plan: Plan) -> list[tuple[str, Source]]:
+    return [(", ".join(paths_of(step.stage)), step.stage) for step in plan.steps
+            if isinstance(step.stage, Source)]
+
+
+def _read(folder: Folder) -> Versions:
+    for _ in range(TRIES):
+        if not folder.exists(VERSIONS):
+            return {}
+        if data := folder.read(VERSIONS):
+            return json.loads(data)
+        time.sleep(WAIT_S)
+    raise InputError(f"{folder.path_of(VERSIONS)} is empty: remove it")
