@@ -165,7 +165,7 @@ class Group:
                     work.flushed[operator.index] = answer.flushed
         except DeviceLost as lost:
             if self.what:
-                self.board.at(self.what, runner.step, str(lost))
+                self.notes.at(self.what, runner.step, str(lost))
             os._exit(1)
         for output in outputs:
             self._send(work, operator, output.step, output.port, output.ref.data)
