@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from curator.registry.names import unknown
+from curator.api.names import unknown
 from curator.registry.packs import installed
 
 

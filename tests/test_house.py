@@ -177,12 +177,12 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2093,
+    "api": 2124,
     "machine": 451,
     "io": 5858,
     "io/tables": 2120,
     "sql": 513,
-    "registry": 456,
+    "registry": 418,
     "models": 1170,
     "ngrams": 371,
     "pipeline": 1106,
@@ -194,10 +194,11 @@ LINES = {
     "testing": 1260,
     "runtime": 1353,
     "runtime/raydata": 0,
-    "run": 4687,
+    "run": 4705,
     "explore": 1479,
     "results": 2253,
-    "trial": 1351,
+    "outside": 1112,
+    "trial": 1350,
     "scaffold": 197,
     "cli": 1438,
     ".": 331,
@@ -216,8 +217,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 15479
-    assert sum(LINES.values()) <= 41819
+    assert sum(LINES[room] for room in SLIM_CORE) <= 15528
+    assert sum(LINES.values()) <= 42941
 
 
 def test_nothing_names_a_machine():

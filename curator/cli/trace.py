@@ -49,8 +49,8 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
     if as_json:
         show_json(made)
         return
-    for one in made:
-        for line in wrapped(told(one, folder)):
+    for life in made:
+        for line in wrapped(told(life)):
             click.echo(line)
     if rerun:
         from curator.observe.preview import show_preview
@@ -58,24 +58,24 @@ def trace(folder: str, wanted: str, rerun: bool, as_json: bool) -> None:
         show_preview(run_again(output, made[0]))
 
 
-def told(life: Life, folder: str) -> Iterator[str]:
+def told(life: Life) -> Iterator[str]:
     """A life, line by line."""
     yield click.style(shown(life.id, 200), bold=True)
     yield f"  {end(life)}"
     yield f"  from {shown(life.source, 200)}"
     for one in life.parents:
         yield f"  child of {named(one)}"
-    for one in life.passed:
-        at = one.stage == life.stage and life.place != "data"
-        if at or one.columns or one.rewritten:
-            yield f"  {one.stage}" + (f": {life.place}" if at else "")
-        texts = {name: value for name, value in one.columns.items() if isinstance(value, str)}
+    for step in life.passed:
+        at = step.stage == life.stage and life.place != "data"
+        if at or step.columns or step.rewritten:
+            yield f"  {step.stage}" + (f": {life.place}" if at else "")
+        texts = {name: value for name, value in step.columns.items() if isinstance(value, str)}
         for name, value in texts.items():
             yield f"      {name} = {plain(value)}"
-        others = [f"{name}={plain(value)}" for name, value in one.columns.items() if name not in texts]
+        others = [f"{name}={plain(value)}" for name, value in step.columns.items() if name not in texts]
         yield from textwrap.wrap(", ".join(others), PLAIN_WIDTH, initial_indent=" " * 6,
                                  subsequent_indent=" " * 6)
-        for name, later in one.rewritten.items():
+        for name, later in step.rewritten.items():
             yield f"      {name}, which {later} made anew"
         if at:
             yield from why(life)

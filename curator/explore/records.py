@@ -9,7 +9,7 @@ from typing import Any
 
 from curator import sql
 from curator.api.errors import CuratorError, RecipeError
-from curator.registry.names import suggestion
+from curator.api.names import suggestion
 from curator.results.output import RunOutput
 from curator.results.tables import is_number, sql_name
 from curator.sql.parse import first_lines

@@ -143,8 +143,8 @@ class Chat:
             raise Unavailable(message)
         if response.status not in TRANSIENT:
             raise Rejected(message)
-        error = Unavailable(message) if response.status in BUSY else Rejected(message)
-        raise _Retry(error, response.headers.get("Retry-After"))
+        kind = Unavailable if response.status in BUSY else Rejected
+        raise _Retry(kind(message), response.headers.get("Retry-After"))
 
     def _without_key(self, text: str) -> str:
         """Servers repeat what they were sent, and errors are written down."""

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 
 from curator.api.errors import ContractError, InputError, RecipeError
+from curator.api.names import suggestion
 from curator.api.stage import FunctionStage, Reduce, Sink, Source, Stage
 from curator.pipeline.checkpoint import payloads
 from curator.pipeline.graph import End, Node
-from curator.registry.names import suggestion
 
 SIDE_COLUMNS: dict[str, dict[str, pa.DataType | None]] = {
     "dropped": {"reason": pa.string()},

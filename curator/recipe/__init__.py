@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from curator.api.errors import InputError, RecipeError
+from curator.api.names import suggestion
 from curator.api.stage import Stage
 from curator.io.files.folder import open_input
 from curator.io.yaml import Item, Problems, parse, scalar
@@ -29,7 +30,6 @@ from curator.recipe.overrides import override
 from curator.recipe.steps import check_keys, read_step
 from curator.recipe.values import BAD, arguments, coerce
 from curator.registry import packs
-from curator.registry.names import suggestion
 
 __all__ = ["dump", "load", "recipe_text", "without_secrets"]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
+from curator.api.names import suggestion
 from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
 from curator.io.yaml import Item, Problems
 from curator.pipeline.graph import End, Node, unique
-from curator.registry.names import suggestion
 
 
 @dataclass(eq=False)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from curator.api.names import suggestion, unknown
 from curator.io.yaml import Item, Problems, from_text
-from curator.registry.names import suggestion, unknown
 
 LINE_KEYS = ("read", "steps", "write")
 

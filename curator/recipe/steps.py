@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 from curator.api.errors import PackError, RecipeError
+from curator.api.names import unknown
 from curator.api.resources import Resources
 from curator.api.stage import Stage
 from curator.io.yaml import Item, Problems
@@ -14,7 +15,6 @@ from curator.recipe.graph import Step
 from curator.recipe.parameters import parameters
 from curator.recipe.values import BAD, arguments, attempt, below, coerce, make
 from curator.registry import packs
-from curator.registry.names import unknown
 
 _WITH = {"name": str, "batch_size": int, "timeout_s": float, "resources": Resources}
 _PLACE = {"source": "read", "sink": "write", "stage": "steps"}

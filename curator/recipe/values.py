@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from curator.api.errors import CuratorError
+from curator.api.names import suggestion
 from curator.api.stage import Stage
 from curator.io.yaml import Item, Problems, scalar
 from curator.recipe.parameters import LISTS, MAPPINGS, REQUIRED, UNIONS, Parameter, parameters, spoken
-from curator.registry.names import suggestion
 from curator.registry.packs import Factory
 
 BAD = object()  # in place of a value that could not be made; the problem is noted

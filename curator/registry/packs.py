@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from curator.api.errors import PackError, RecipeError
+from curator.api.names import unknown
 from curator.api.own_code import spec_of
 from curator.api.stage import FunctionStage, Sink, Source, Stage
-from curator.registry.names import unknown
 
 GROUP = "curator.packs"
 CORE = "core"

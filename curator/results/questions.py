@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from curator import sql
 from curator.api.errors import CuratorError, RecipeError
-from curator.registry.names import suggestion
+from curator.api.names import suggestion
 from curator.results.edits import RuleEdit
 from curator.results.flow import Flow
 from curator.results.output import RunOutput
@@ -61,7 +61,7 @@ class Question:
         passed = [edit.stage for edit in self.edits if edit.stage in self.flow.above[place.stage]]
         if not (own or passed or place.stage in self.after) or self._is_twin(place):
             return
-        if why := self._unknown(place, passed + [place.stage] * own, own):
+        if why := self._unknown(place, passed + [place.stage] * own):
             self.notes.append(f"{place.rows:,} records {spoken(place)}: {why}, so it is not told whether "
                               "they would end elsewhere")
             return
@@ -79,7 +79,7 @@ class Question:
         twins = [other for other in self.out.places if other.kind == "data" and other.stage in same]
         return place != next((p for p in twins if p.is_read), twins[0])
 
-    def _unknown(self, place: Place, steps: Iterable[str], own: bool) -> str:
+    def _unknown(self, place: Place, steps: Iterable[str]) -> str:
         """Why the records of a place cannot be told about; "" if they can."""
         if place.kind == "failed" and place.stage in self.after:
             return "its conditions could not be evaluated"

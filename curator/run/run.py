@@ -7,25 +7,16 @@ import contextlib
 import json
 import logging
 import os
-import platform
-import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal
-
-import pyarrow as pa
 
 from curator import sql
 from curator.api.errors import CuratorError, FirstError, RunStopped, in_words
-from curator.api.format import listing, plural, short_path, size
-from curator.api.resources import Node
-from curator.api.stage import Sink, Source, Unit, WrittenFile
+from curator.api.stage import Sink, Unit, WrittenFile
 from curator.engine.events import Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.engine.snapshot import snapshot_of
@@ -34,20 +25,19 @@ from curator.io.files.listing import CARD
 from curator.machine.detect import this_machine
 from curator.observe.live.metrics import Endpoint
 from curator.observe.live.observer import Observer
-from curator.observe.report.card import About, may_replace, render_card, render_published
+from curator.observe.report.card import may_replace, render_card, render_published
 from curator.observe.report.page import render_report
 from curator.pipeline.graph import Graph
-from curator.pipeline.layout import folder_of
 from curator.pipeline.plan import SPOOLS, Mode, Phase, Plan
-from curator.recipe import dump, without_secrets
-from curator.registry import packs
-from curator.run.folder.edits import later_units, parameters_of
+from curator.recipe import dump
+from curator.run.folder.edits import later_units
 from curator.run.folder.guard import check, check_edit, check_free, list_units, paths_of, remarks
 from curator.run.folder.ledger import Ledger, ledgers_of
 from curator.run.folder.lock import take
 from curator.run.folder.shards import Shard, gather, planned
 from curator.run.folder.versions import forget, keep
 from curator.run.loop import Labels, Loop, RunContext
+from curator.run.manifest import about_of, manifest_of
 from curator.run.numbers import Numbers
 from curator.run.replay import Replay
 from curator.worker.imports import modules_of
@@ -157,7 +147,7 @@ def run(pipeline: Graph, *, out: str | None = None, workers: int | None = None, 
         for said in remarks(whole):
             LOG.warning("%s", said)
         machine = this_machine(workers or None)
-        manifest = _manifest(plan, machine)
+        manifest = manifest_of(plan, machine)
         folder.write("manifest.json", json.dumps(manifest, indent=1).encode())
         observer = stack.enter_context(Observer(folder, pipeline.name, ledgers[0].run, endpoint))
         # A filesystem in memory belongs to one process: no other worker would see it.
@@ -215,25 +205,6 @@ def _loop_of(engine: Engine, plan: Plan, workers: int | None, replay: Replay | N
 
     RayDataLoop.check(plan)
     return RayDataLoop
-
-
-def _manifest(plan: Plan, machine: Node) -> dict[str, Any]:
-    used = {type(step.stage).__module__.partition(".")[0] for step in plan.steps}
-    versions = {pack.distribution: pack.version for pack in packs.installed()
-                if pack.module.partition(".")[0] in used}
-    versions |= {"python": platform.python_version(), "pyarrow": pa.__version__}
-    cores = f"{plural(int(machine.cpus), 'core')}, {size(machine.memory_bytes)}"
-    gpus = f", {plural(machine.gpus, 'GPU')}" if machine.gpus else ""
-    stages = [{"name": s.name, "class": f"{type(s.stage).__module__}.{type(s.stage).__qualname__}",
-               "version": s.stage.version, "fingerprint": s.fingerprint, "key": s.key,
-               "parameters": None if s.implicit else parameters_of(s.stage)} for s in plan.steps]
-    program = Path(sys.argv[0])
-    program = program.parent if program.name == "__main__.py" else program  # python -m curator
-    command = [program.name, *(without_secrets(word) for word in sys.argv[1:])]
-    return {"name": plan.pipeline.name, "curator": version("curator-core"),
-            "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "command": shlex.join(command),
-            "versions": {"curator-core": version("curator-core")} | versions,
-            "machine": f"{cores}{gpus}, {platform.system()} {platform.machine()}", "stages": stages}
 
 
 class _Run:
@@ -376,7 +347,7 @@ class _Run:
             return _note(stats, f"{CARD} was edited, so it is left as it is. Remove it, and the next run "
                                 "writes a new one.")
         self.context.lock.confirm()
-        self.out.write(CARD, render_card(stats, self._about(), self.out).encode())
+        self.out.write(CARD, render_card(stats, about_of(self.plan, self.units), self.out).encode())
 
     def _publish(self, stats: dict[str, Any]) -> None:
         """What sinks do with the whole of what they wrote."""
@@ -386,7 +357,7 @@ class _Run:
         for name, sink in sinks.items():
             files = [WrittenFile(self.out.full_path(file.path), file.rows, file.size_bytes)
                      for ledger in self.ledgers for writer, file in ledger.written() if writer == name]
-            about = render_published(stats, self._about(), dump(self.plan.pipeline))
+            about = render_published(stats, about_of(self.plan, self.units), dump(self.plan.pipeline))
             files.sort(key=lambda file: (
                 order.get(file.path.rpartition("/part-")[2][:16], len(order)), file.path))
             self.context.lock.confirm()
@@ -398,24 +369,6 @@ class _Run:
                 raise
         if sinks:
             self._save(stats)
-
-    def _about(self) -> About:
-        sources = []
-        for operator in self.plan.phases[0].operators:
-            step = operator.steps[0]
-            if isinstance(step.stage, Source):
-                units = [unit for index, unit in self.units if index == operator.index]
-                paths = listing(short_path(without_secrets(path), 100) for path in paths_of(step.stage))
-                parts, bytes_in = sum(len(u.parts) for u in units), sum(u.size_bytes for u in units)
-                sources.append(f"{step.name}: {paths} ({plural(parts, 'part')}, {size(bytes_in)})")
-        root = self.out.path_of("")
-        folders = {s.name: folder_of(s.stage) for s in self.plan.steps
-                   if isinstance(s.stage, Sink) and not (s.implicit or s.part_of)}
-        sinks = {name: folder.removeprefix(root) for name, folder in folders.items()
-                 if folder.startswith(root)}
-        settings = self.plan.pipeline.settings
-        return About(version=version("curator-core"), description=settings.description,
-                     license=settings.license, sources=sources, sinks=sinks)
 
 
 def _note(stats: dict[str, Any], text: str) -> None:

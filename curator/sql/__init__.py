@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.errors import RecipeError
-from curator.registry.names import suggestion
+from curator.api.names import suggestion
 from curator.sql.parse import columns_of, connection, first_lines, let_go, refuse_twins
 
 __all__ = ["check", "check_all", "columns_of", "compute", "evaluate", "let_go", "needs", "types_of"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from curator.api.errors import RecipeError
-from curator.registry.names import suggestion
+from curator.api.names import suggestion
 
 SELECT = "SELECT "
 REFUSED = {

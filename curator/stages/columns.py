@@ -11,8 +11,8 @@ import pyarrow as pa
 from curator import sql
 from curator.api.batch import Batch
 from curator.api.errors import RecipeError
+from curator.api.names import suggestion
 from curator.api.stage import Context, Contract, Stage
-from curator.registry.names import suggestion
 
 IDENTITY = ("id", "source")  # in every record, always
 

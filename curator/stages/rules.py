@@ -17,9 +17,9 @@ from typing import Any
 
 from curator import sql
 from curator.api.errors import InputError, RecipeError
+from curator.api.names import suggestion
 from curator.io.files.folder import open_input
 from curator.registry import packs
-from curator.registry.names import suggestion
 
 SET_FIELDS = ("name", "description", "source", "rules")
 RULE_FIELDS = ("reason", "when", "source")

@@ -34,10 +34,9 @@ def _processes_below(pid: int) -> list[int]:
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             continue  # it has ended
-    found, rest = [pid], True
-    while rest:
-        rest = [child for child, parent in parents.items() if parent in found and child not in found]
-        found += rest
+    found = [pid]
+    while more := [child for child, parent in parents.items() if parent in found and child not in found]:
+        found += more
     return found
 
 

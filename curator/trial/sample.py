@@ -11,11 +11,11 @@ from time import perf_counter
 
 from curator.api.batch import Batch
 from curator.api.errors import CuratorError
+from curator.api.names import suggestion
 from curator.api.stage import Outputs, Sink, Source, Stage, Unit
 from curator.io.files.reading import UnitProgress
 from curator.pipeline.graph import Graph, Node
 from curator.pipeline.layout import without_path
-from curator.registry.names import suggestion
 
 PARTS_MAX = 64  # of a source that are sampled: files, or ranges of them
 COUNT_BYTES = 64 << 20  # of a source that are read to know how many records there are

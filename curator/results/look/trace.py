@@ -257,12 +257,12 @@ def rerun(output: RunOutput, life: Life) -> list[StagePreview]:
         CuratorError: the recipe does not load here, or the record is not in the input any more.
     """
     first = life.parents[-1].id if life.parents else life.id
-    found = preview(output.graph(), 1, Wanted(first, life.unit if not _later(output, life) else ""))
+    found = preview(output.graph(), 1, Wanted(first, "" if _later(life) else life.unit))
     if not any(table.num_rows for table in found[0].outputs.values()):
         raise CuratorError(f"{first!r} is not in the input any more, or is called otherwise there")
     return found
 
 
-def _later(output: RunOutput, life: Life) -> bool:
+def _later(life: Life) -> bool:
     """Whether its file was written in a later phase, whose units are none of the source."""
     return bool(life.file) and re.search(r"part-[0-9a-f]{16}-[0-9a-f]{16}-0-", life.file) is None

@@ -131,14 +131,14 @@ def holder(out: Folder, wait_s: float = 2 * BEAT_S) -> Holder | None:
             os.close(fd)
     folder = out.sub("_run").sub("lease")
     first, until = newest(folder), time.monotonic() + wait_s
-    found = first
-    while found[1] is not None and not found[1].is_gone:
-        if found[1].is_here or found != first:
-            return found[1]
+    now = first
+    while (by := now[1]) is not None and not by.is_gone:
+        if by.is_here or now != first:
+            return by
         if time.monotonic() > until:
             return None
         time.sleep(min(0.5, wait_s / 10))
-        found = newest(folder)
+        now = newest(folder)
     return None
 
 

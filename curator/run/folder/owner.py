@@ -101,7 +101,7 @@ class Removal:
         """A path as records hold it: relative to the run's folder where it lies below it."""
         root = self.out.path_of("").rstrip("/") + "/"
         path = path if _absolute(path) else os.path.abspath(path)
-        return path[len(root):] if path.startswith(root) else path
+        return path.removeprefix(root)
 
     def sweep(self, doomed: Collection[str], named: Iterable[str]) -> None:
         """Delete `doomed`, and all files of ours that are not `named`, which is asked only if there are any.

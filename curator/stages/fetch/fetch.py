@@ -246,9 +246,9 @@ class Fetch(Stage):
     def _answers(self, batch: Batch, finished: Mapping[int, Fetched]) -> Outputs:
         """The finished rows, in their order, on the ports where they belong."""
         rows: dict[str, list[int]] = {}
-        for row in sorted(finished):
-            found = finished[row]
-            rows.setdefault("dropped" if found.reason else "failed" if found.error else "out", []).append(row)
+        for row, one in sorted(finished.items()):
+            port = "dropped" if one.reason else "failed" if one.error else "out"
+            rows.setdefault(port, []).append(row)
         outputs = Outputs()
         for port, taken in rows.items():
             found = [finished[row] for row in taken]

@@ -78,7 +78,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from curator.api.only import chosen
+from curator.api.names import chosen
 from curator.api.stage import Context, Contract, Stage
 from curator.api.tasks import AudioBatch
 

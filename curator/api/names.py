@@ -1,9 +1,11 @@
-"""What a mistyped name may have meant."""
+"""Names that somebody has chosen, and what a mistyped one may have meant."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
 
 
 def nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
@@ -31,6 +33,24 @@ def unknown(word: str, name: str, known: Iterable[str]) -> str:
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f"unknown {word} {name!r}; " + suggestion(name, names,
                                                      f"there are {shown}" if shown else "there is none")
+
+
+def chosen(only: Sequence[str] | None, columns: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """The columns that the parameter `only` of a stage names, in their own order; all where it is None.
+
+    Raises:
+        ValueError: it names none, or one that is not there.
+    """
+    if only is None:
+        return dict(columns)
+    if not only:
+        raise ValueError("only names no column, so that nothing would be measured; leave it out to measure "
+                         "all")
+    for name in only:
+        if name not in columns:
+            hint = suggestion(name, columns, f"there are {', '.join(columns)}", quoted=True)
+            raise ValueError(f"only: no column is called {name!r}; {hint}")
+    return {name: kind for name, kind in columns.items() if name in only}
 
 
 def _tail(name: str) -> str:
