@@ -57,6 +57,7 @@ class Clips(Stage):
 
     batch_size = 1
     sparse = Decode.sparse
+    version = 2
 
     def __post_init__(self) -> None:
         for name in ("by", "threshold"):

@@ -29,7 +29,7 @@ class Pixels:
     def __init__(self, rotation: int, mirrored: bool, scaler: VideoReformatter) -> None:
         cv2.setNumThreads(1)  # the engine runs a worker on each core
         self._turns, self._mirrored, self._scaler = rotation // 90, mirrored, scaler
-        self._small = VideoReformatter()
+        self._small, self._shrinker = VideoReformatter(), VideoReformatter()
 
     def rgb(self, frame: Any, size: tuple[int, int]) -> np.ndarray:
         """uint8 [height, width, 3], `size` being (width, height) of what comes out."""
@@ -37,6 +37,10 @@ class Pixels:
         matrix = _BT709 if frame.colorspace == _UNSPECIFIED and frame.height >= _HD else None
         way = Interpolation.AREA if width < frame.width or height < frame.height else Interpolation.BICUBIC
         kind = HDR.get(int(frame.color_trc))
+        if way is Interpolation.AREA and frame.format.name == "yuv420p" and not kind and not _is_full(frame) and width % 2 == 0:
+            matrix = matrix or frame.colorspace  # made smaller before it becomes RGB: half the time, and no further from it
+            frame = _scaled(self._shrinker, frame, width, height, "yuv422p", src_colorspace=matrix, dst_colorspace=matrix,
+                            interpolation=way)
         made = _scaled(self._scaler, frame, width, height, "rgb48le" if kind else "rgb24", src_colorspace=matrix, interpolation=way)
         pixels = made.to_ndarray()
         return self._turned(shown(pixels, kind, int(frame.color_primaries)) if kind else pixels)
@@ -125,13 +129,16 @@ def planes_of(frame: Any, count: int) -> list[np.ndarray]:
 def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
     """By area to (width, height), 8 bits.
 
-    It is halved first where it can: two to six times as fast, and a level apart. Of large planes 8 x 8 points stand for the area of
+    It is halved first where it can, two to six times as fast, but not where an odd number of pixels makes one: that is fast, too, and
+    exact where halves and a rest are 3 levels apart. Of large planes 8 x 8 points stand for the area of
     each small pixel, in 2 x 2 as they lie: reading all would take twice as long, and they are as many as a film of 360 rows has.
     """
     if len(plane) >= _ROWS * size[1]:
         plane = cv2.resize(plane, (4 * size[0], 4 * size[1]), interpolation=cv2.INTER_LINEAR)
     height, width = plane.shape
     while shift == 0 and width >= 4 * size[0] and height >= 4 * size[1] and width % 2 == height % 2 == 0:
+        if width % size[0] == height % size[1] == 0 and width // size[0] % 2:
+            break
         plane = cv2.resize(plane, (width // 2, height // 2), interpolation=cv2.INTER_AREA)
         height, width = plane.shape
     small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
