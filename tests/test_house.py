@@ -179,8 +179,8 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2124,
     "machine": 451,
-    "io": 5858,
-    "io/tables": 2120,
+    "io": 5838,
+    "io/tables": 2101,
     "sql": 513,
     "registry": 418,
     "models": 1170,
@@ -218,7 +218,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 15528
-    assert sum(LINES.values()) <= 42941
+    assert sum(LINES.values()) <= 42902
 
 
 def test_nothing_names_a_machine():

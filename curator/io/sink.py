@@ -12,11 +12,9 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.errors import InputError
 from curator.api.stage import Contract, Sink, Writer, WrittenFile, setting
-from curator.io.files.compression import compressed
+from curator.io.files.compression import codec_of, compressed
 from curator.io.files.folder import Folder, Output
 from curator.io.tables.columns import Seen, common_type, conform
-
-_CODECS = {"zst": "zst", "zstd": "zst", "gz": "gz", "gzip": "gz", "none": None, None: None}
 
 
 class Encoder:
@@ -51,6 +49,7 @@ class FileSink(Sink):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     ending: ClassVar[str] = ""  # of the files' names
+    codecs: ClassVar[tuple[str, ...]] = ()  # what `compression` may be, where there is one
     fixed_columns: ClassVar[bool] = True  # a file cannot get a new column or another type once it is begun
     buffer_bytes: ClassVar[int] = 0  # rows are gathered up to this before they are encoded
 
@@ -63,6 +62,8 @@ class FileSink(Sink):
             raise ValueError(f"target_bytes must be 1 or more, got {self.target_bytes}")
         if isinstance(self.select, str) or self.select == []:
             raise ValueError(f"select must be a list of column names, got {self.select!r}")
+        if self.codecs and ((given := getattr(self, "compression", None)) or "none") not in self.codecs:
+            raise ValueError(f"compression must be one of {', '.join(self.codecs)}, got {given!r}")
 
     def contract(self) -> Contract:
         return Contract(needs=self.select or ())
@@ -115,17 +116,17 @@ class TextSink(FileSink):
 
     compression: str | None = "none"  # zst, gz or none
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.compression not in _CODECS:
-            raise ValueError(f"compression must be zst, gz or none, got {self.compression!r}")
+    codecs = ("zst", "gz", "none", "zstd", "gzip")
 
     def suffix(self) -> str:
-        codec = _CODECS[self.compression]
-        return f"{self.ending}.{codec}" if codec else self.ending
+        return f"{self.ending}.{self._codec}" if self._codec else self.ending
 
     def output(self, folder: Folder, name: str) -> Output:
-        return compressed(folder.open_file(name, "wb"), _CODECS[self.compression])
+        return compressed(folder.open_file(name, "wb"), self._codec)
+
+    @property
+    def _codec(self) -> str | None:
+        return codec_of(f".{self.compression}")
 
 
 class FileWriter(Writer):

@@ -27,40 +27,79 @@ LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)  # trying agai
 
 
 @dataclass(kw_only=True)
-class FileSource(Source):
-    """Records from files. Subclasses say what a file's columns are (`head`) and read it (`read_part`).
-
-    `path`: files, folders, globs or URLs, one or several. `select`: the columns to read, None for all.
-    `id_column`: the column that names a record; where it is missing, the id comes from file and position.
-    `storage_options`: what the filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and
-    done again after a crash, as one.
-    """
+class PathSource(Source):
+    """What lies at paths. `path`: files, folders, globs or URLs, one or several. `storage_options`: what the
+    filesystem wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as
+    one."""
 
     path: str | list[str] = setting()
-    select: list[str] | None = None
-    id_column: str = "id"
     storage_options: dict[str, Any] | None = setting(default=None)
     unit_bytes: int = setting(default=TARGET_BYTES)
 
-    suffixes: ClassVar[tuple[str, ...]] = ()
-    listed: ClassVar[list[FileInfo] | None] = None  # an instance's own: the files, where they are known
-    _passed: ClassVar[Mapping[str, int]] = {}  # files of another format in a folder, by ending
-    _seen: ClassVar[dict[str, Seen] | None] = None  # an instance's own hides it: made by `units` or `columns`
+    passed: ClassVar[Mapping[str, int]] = {}  # files of another kind in the folders, by ending
 
     def __post_init__(self) -> None:
         self.path = as_paths(self.path)
         if self.unit_bytes < 1:
             raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+
+    def remarks(self) -> list[str]:
+        return passed_over(self.name, self.path, self.passed)
+
+    def found(self, suffixes: tuple[str, ...]) -> list[FileInfo]:
+        """The files; in a folder, those with these endings."""
+        self.passed = Counter()
+        return list_files(self.path, self.storage_options, suffixes, passed=self.passed)
+
+
+@dataclass(kw_only=True)
+class RecordSource(PathSource):
+    """Records with columns. `select`: the columns to read, None for all. `id_column`: the column that names
+    a record; where it is missing, the id comes from file and position."""
+
+    select: list[str] | None = None
+    id_column: str = "id"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if isinstance(self.select, str) or self.select == []:
             raise ValueError(f"select must be a list of column names, got {self.select!r}")
+
+
+@dataclass(kw_only=True)
+class VersionedSource(RecordSource):
+    """Records of one table or dataset, of which a version is read. `path`: names it."""
+
+    path: str = setting()
+
+    _opened: ClassVar[Any] = None  # a worker's own, of the version: it does not travel
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.path, list) and len(self.path) == 1:
+            self.path = self.path[0]
+        if not isinstance(self.path, str):
+            raise ValueError(f"path must name one table or dataset, got {self.path!r}")
+
+    def close(self) -> None:
+        self._opened = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
+
+
+@dataclass(kw_only=True)
+class FileSource(RecordSource):
+    """Records from files. Subclasses say what a file's columns are (`head`) and read it (`read_part`)."""
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    listed: ClassVar[list[FileInfo] | None] = None  # an instance's own: the files, where they are known
+    _seen: ClassVar[dict[str, Seen] | None] = None  # an instance's own hides it: made by `units` or `columns`
 
     def units(self) -> list[Unit]:
         files = self._files()
         self._look(files)
         return plan_units(files, self.unit_bytes, self.splittable)
-
-    def remarks(self) -> list[str]:
-        return passed_over(self.name, self.path, self._passed)
 
     def columns(self) -> dict[str, pa.DataType | None]:
         """The columns of the source, as the heads of some of its files show them; type None where no value
@@ -123,10 +162,7 @@ class FileSource(Source):
         yield Outputs(failed=bad.with_columns({"offset": offsets, "raw": pa.array(raw, pa.string())}))
 
     def _files(self) -> list[FileInfo]:
-        if self.listed:
-            return self.listed
-        self._passed = Counter()
-        return list_files(self.path, self.storage_options, self.suffixes, passed=self._passed)
+        return self.listed or self.found(self.suffixes)
 
     def _look(self, files: list[FileInfo]) -> dict[str, Seen]:
         seen = look_into(files, self.head)
@@ -182,6 +218,13 @@ def as_paths(path: Any) -> str | list[str]:
     if not path or not isinstance(path, (str, list)):
         raise ValueError(f"path must name at least one file, folder, glob or URL, got {path!r}")
     return path
+
+
+def unreadable(part: SourceRange, place: str, at: int, what: str, error: BaseException) -> Outputs:
+    """A part of a file that cannot be read, which `what` says, on the port `failed`."""
+    fault = InputError(f"{part.uri}: {what} cannot be read: {error}")
+    fault.__cause__ = error
+    return failures(part, [Failure(f"{part.uri}:{place}={at}", at, fault)])
 
 
 def failures(part: SourceRange, found: list[Failure]) -> Outputs:

@@ -222,8 +222,7 @@ def to_table(batch: Batch) -> pa.Table:
             packed = [None if v is None else pack(v) for v in values]
         except (TypeError, ValueError) as error:
             raise CuratorError(f"payload {name!r} of a {type(batch).__name__} cannot be spooled for a later "
-                               "phase: "
-                               f"{error}") from error
+                               f"phase: {error}") from error
         table = table.append_column(_PAYLOAD + name, pa.array(packed, pa.large_binary()))
     return table
 

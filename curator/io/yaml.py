@@ -99,8 +99,7 @@ def parse(text: str, file: str, problems: Problems, numbered: bool = True) -> It
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         context = f" ({error.context})" if error.context else ""
         raise RecipeError(f"{file}{line}: this is not YAML: {error.problem}{context}; look at the "
-                          "indentation, and put "
-                          "texts with : or # or quotes into quotes") from None
+                          "indentation, and put texts with : or # or quotes into quotes") from None
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         reason = " ".join(str(error).split())
         raise RecipeError(f"{file}: this is not YAML: {reason}; save it as UTF-8 text") from None
@@ -148,8 +147,7 @@ class _Tree:
         place = f"{self.file}:{line}"
         if getattr(event, "anchor", None):
             raise RecipeError(f"{place}: recipes have no anchors and aliases (& and *); put texts that begin "
-                              "with "
-                              "* or & into quotes, and write repeated parts out")
+                              "with * or & into quotes, and write repeated parts out")
         if getattr(event, "tag", None):
             raise RecipeError(f"{place}: recipes have no tags; put texts that begin with ! into quotes")
         if depth > DEPTH_MAX:

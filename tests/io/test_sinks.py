@@ -353,7 +353,7 @@ def test_other_tools_can_read_gz(tmp_path, write_all):
 
 
 @pytest.mark.parametrize(("sink", "parameters", "message"), [
-    (ToJsonl, {"compression": "rar"}, "compression must be zst, gz or none"),
+    (ToJsonl, {"compression": "rar"}, "compression must be one of zst, gz, none"),
     (ToParquet, {"compression": "rar"}, "compression must be one of zstd"),
     (ToCsv, {"delimiter": "::"}, "delimiter must be one"),
     (ToJsonl, {"target_bytes": 0}, "target_bytes"),

@@ -14,7 +14,8 @@ EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adl
           "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
 
 # packages that our extras bring
-_OURS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "huggingface_hub": "hub"}
+_OURS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "huggingface_hub": "hub", "pylance": "lance",
+         "pyiceberg": "iceberg"}
 # in the names of what HTTP libraries raise
 _UNREACHABLE = ("connect", "dns", "timeout", "timedout", "gaierror", "proxyerror")
 _SHOWN_CHARS = 300  # of what a library says
@@ -49,19 +50,15 @@ def _reason(error: BaseException, protocol: str) -> str:
     """What happened and what to do about it. `protocol`: "" on this machine."""
     if isinstance(error, ImportError):
         package = EXTRAS.get(protocol, error.name or protocol)
-        wanted = f"'curator-core[{_OURS[package]}]'" if package in _OURS else package
-        command = f"pip install {wanted}"
-        return f"paths that begin with {protocol}:// need the package {package}. Install it with: {command}"
+        return lacking(package, f"paths that begin with {protocol}:// need")
     if isinstance(error, ValueError) and "Protocol not known" in str(error):
         return (f"unknown protocol {protocol}://. Take a path on this machine, s3://, gs://, az://, "
-                "https://, memory:// or another "
-                "that fsspec knows")
+                "https://, memory:// or another that fsspec knows")
     message = " ".join(str(error).split())[:_SHOWN_CHARS]
     refused = getattr(getattr(error, "response", None), "status_code", None) in (401, 403)
     if protocol and (refused or isinstance(error, PermissionError)):
         return (f"the server refuses it ({message}). Check the credentials, in the environment or in "
-                "`storage_options`, and what "
-                "they may do")
+                "`storage_options`, and what they may do")
     number = getattr(error, "errno",
                      None) or next((n for kind, n in _NUMBERS.items() if isinstance(error, kind)), None)
     if number in _REASONS:
@@ -71,9 +68,14 @@ def _reason(error: BaseException, protocol: str) -> str:
         return f"no valid credentials ({message}). Give them in the environment or in `storage_options`"
     if protocol and any(word in kind.lower() for kind in kinds for word in _UNREACHABLE):
         return (f"the server cannot be reached ({message or kinds[0]}). Check the address, the network and "
-                "its proxy, then run the same "
-                "command again")
+                "its proxy, then run the same command again")
     return f"{kinds[0]}: {message}"
+
+
+def lacking(package: str, who: str) -> str:
+    """That a package is not installed. `who`: wants it, with the verb."""
+    wanted = f"'curator-core[{_OURS[package]}]'" if package in _OURS else package
+    return f"{who} the package {package}. Install it with: pip install {wanted}"
 
 
 def is_damage(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from curator.api.errors import RecipeError
 from curator.api.stage import WrittenFile, setting
+from curator.io.files.faults import lacking
 from curator.io.hub.push import Push
 from curator.io.tables.parquet import ToParquet
 
@@ -51,8 +52,7 @@ class ToHub(ToParquet):
         try:
             from huggingface_hub import get_token
         except ImportError as error:
-            raise RecipeError("a push to the hub needs the package huggingface_hub. Install it with: pip "
-                              "install 'curator-core[hub]'") from error
+            raise RecipeError(lacking("huggingface_hub", "a push to the hub needs")) from error
         if get_token() is None:
             raise RecipeError("a push to the hub needs a token that may write: set HF_TOKEN, or log in by "
                               "`hf auth login`")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Source, Unit, setting
+from curator.api.stage import Outputs, Unit, setting
 from curator.io.files.faults import explained
 from curator.io.files.folder import FileInfo, Folder, ahead, list_files
 from curator.io.files.listing import ending
@@ -26,12 +26,11 @@ from curator.io.hub.contents import (
     splits_converted,
 )
 from curator.io.media.webdataset import WebDataset
-from curator.io.source import FileSource, passed_over
+from curator.io.source import FileSource, VersionedSource, passed_over
 from curator.io.tables.arrow import Arrow
 from curator.io.tables.csv import Csv
 from curator.io.tables.jsonl import Jsonl
 from curator.io.tables.parquet import Parquet
-from curator.io.units import TARGET_BYTES
 
 READERS: tuple[type[FileSource], ...] = (Parquet, Jsonl, Csv, Arrow, WebDataset)
 PREFIX = "hf://datasets/"
@@ -39,7 +38,7 @@ _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(kw_only=True)
-class Hub(Source):
+class Hub(VersionedSource):
     """Read a dataset of the Hugging Face hub, streamed from there: no more of it is kept than what is worked
     on.
 
@@ -54,27 +53,21 @@ class Hub(Source):
     is taken from HF_TOKEN, or is that of `hf auth login`.
     """
 
-    path: str = setting()
     config: str | None = setting(default=None)
     split: str | list[str] | None = setting(default=None)
     revision: str | None = setting(default=None)
-    select: list[str] | None = None
-    id_column: str = "id"
-    storage_options: dict[str, Any] | None = setting(default=None)
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     name = "hub"
     _reader: ClassVar[FileSource | None] = None  # an instance's own hides it: made on the driver
     _split_of: ClassVar[dict[str, str]] = {}  # by URL, where there are several splits
     _only: ClassVar[str] = ""  # where there is one
-    _passed_over: ClassVar[Sequence[str]] = ()
+    _kind: ClassVar[str] = ""  # the format that is read
 
     def __post_init__(self) -> None:
-        if isinstance(self.path, list) and len(self.path) == 1:
-            self.path = self.path[0]
+        super().__post_init__()
         bare = str(self.path).removeprefix(PREFIX).strip("/")
         repo, at, revision = bare.partition("@")
-        if not isinstance(self.path, str) or not _REPO.fullmatch(repo) or (at and not revision):
+        if not _REPO.fullmatch(repo) or (at and not revision):
             raise ValueError("path must be owner/name or hf://datasets/owner/name, with @revision if need "
                              f"be, got {self.path!r}; for single files name their format: read.parquet")
         if at and self.revision not in (None, revision):
@@ -90,7 +83,7 @@ class Hub(Source):
         self.pinned = version
 
     def remarks(self) -> list[str]:
-        return list(self._passed_over)
+        return passed_over(self._kind, self._folder(self._revision).uri, self.passed)
 
     def units(self) -> list[Unit]:
         reader = self._chosen()
@@ -151,8 +144,8 @@ class Hub(Source):
             raise InputError(f"{folder.uri} has splits in several formats: {', '.join(sorted(read))} in "
                              f"{kind.name}, and {', '.join(other)} not. Read them one after another, by "
                              "split=")
-        others = Counter(ending(uri) for uri in by_uri if uri not in set(kinds[kind]))
-        self._passed_over = passed_over(kind.name, folder.uri, others)
+        self._kind, self.passed = kind.name, Counter(ending(uri) for uri in by_uri
+                                                     if not uri.lower().endswith(kind.suffixes))
         self._split_of, self._only = (by_uri if len(wanted) > 1 else {}), wanted[0]
         reader = kind(path=kinds[kind], select=self.select, id_column=self.id_column,
                       storage_options=folder.storage_options, unit_bytes=self.unit_bytes)

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from curator.api.errors import InputError
 from curator.api.stage import SourceRange, setting
+from curator.io.files.faults import lacking
 from curator.io.files.folder import FileInfo
-from curator.io.lake.source import LakeSource, missing
+from curator.io.lake.source import LakeSource
 from curator.io.tables.columns import check_named
 
 
@@ -36,7 +37,6 @@ class Iceberg(LakeSource):
 
     name = "iceberg"
     _metadata: ClassVar[str] = ""  # where what is pinned is described; an instance's own goes to the workers
-    _opened: ClassVar[tuple[Any, dict[str, Any]] | None] = None  # table, and tasks by URL
 
     def pin(self, version: str | int | None = None) -> None:
         table, wanted = self._table(), int(version or self.revision or 0)
@@ -75,12 +75,6 @@ class Iceberg(LakeSource):
     def source_of(self, part: SourceRange) -> str:
         return part.uri
 
-    def close(self) -> None:
-        self._opened = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
-
     def _scan(self, table: Any) -> Any:
         names = [field.name for field in table.schema().fields]
         fields = tuple(self.wanted(names)) if self.select else ("*",)
@@ -103,7 +97,7 @@ class Iceberg(LakeSource):
             from pyiceberg.catalog import load_catalog
             from pyiceberg.table import StaticTable
         except ImportError as error:
-            raise missing("pyiceberg", "iceberg", error) from error
+            raise InputError(lacking("pyiceberg", "an Iceberg table needs")) from error
         options = self.storage_options or {}
         try:
             if self.path.endswith(".metadata.json"):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import abspath
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,9 @@ import pyarrow as pa
 from curator.api.errors import InputError, RecipeError
 from curator.api.format import plural
 from curator.api.stage import SourceRange, WrittenFile, setting
+from curator.io.files.faults import lacking
 from curator.io.files.folder import FileInfo
-from curator.io.lake.source import LakeSource, missing
+from curator.io.lake.source import LakeSource
 from curator.io.tables.parquet import ToParquet
 from curator.io.tables.parts import rows_of, schema_of
 from curator.io.tables.records import PIECE_ROWS
@@ -40,7 +41,6 @@ class Lance(LakeSource):
     revision: int | str | None = setting(default=None)
 
     name = "lance"
-    _opened: ClassVar[Any] = None
 
     def pin(self, version: str | int | None = None) -> None:
         self.pinned = self._open(self.revision if version is None else version).version
@@ -71,12 +71,6 @@ class Lance(LakeSource):
     @property
     def _place(self) -> str:
         return self.path if "://" in self.path else abspath(self.path)
-
-    def close(self) -> None:
-        self._opened = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
 
     def _open(self, revision: int | str | None) -> Any:
         lance = _lance()
@@ -159,7 +153,7 @@ def _lance() -> Any:
     try:
         import lance
     except ImportError as error:
-        raise missing("pylance", "lance", error) from error
+        raise InputError(lacking("pylance", "a Lance dataset needs")) from error
     return lance
 
 

@@ -5,43 +5,28 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
+from curator.api.stage import Outputs, SourceRange, Unit
 from curator.io.files.faults import is_damage
 from curator.io.files.folder import FileInfo
-from curator.io.source import failures
+from curator.io.source import VersionedSource, unreadable
 from curator.io.tables.columns import check_named
-from curator.io.tables.records import Failure, as_records, pieces, visible_names
-from curator.io.units import TARGET_BYTES, plan_units
+from curator.io.tables.records import as_records, pieces, visible_names
+from curator.io.units import plan_units
 
 
 @dataclass(kw_only=True)
-class LakeSource(Source):
+class LakeSource(VersionedSource):
     """Records of a table of which a version is read, as it was when the run began. Subclasses say which files
     it has (`look`), and read one (`rows`).
 
     `select`, `id_column`, `unit_bytes`: as for `parquet`.
     """
-
-    path: str = setting()
-    select: list[str] | None = None
-    id_column: str = "id"
-    storage_options: dict[str, Any] | None = setting(default=None)
-    unit_bytes: int = setting(default=TARGET_BYTES)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.path, list) and len(self.path) == 1:
-            self.path = self.path[0]
-        if not isinstance(self.path, str) or not self.path:
-            raise ValueError(f"path must name one table, got {self.path!r}")
-        if isinstance(self.select, str) or self.select == []:
-            raise ValueError(f"select must be a list of column names, got {self.select!r}")
 
     def units(self) -> list[Unit]:
         _, files = self._looked()
@@ -67,10 +52,7 @@ class LakeSource(Source):
                 here = "://" not in part.uri.removeprefix("file://")
                 if not here or not (is_damage(error) or isinstance(error, RuntimeError)):
                     raise
-                fault = InputError(f"{part.uri}: what is behind its first {done} rows cannot be read: "
-                                   f"{error}")
-                fault.__cause__ = error
-                yield failures(part, [Failure(f"{part.uri}:row={done}", done, fault)])
+                yield unreadable(part, "row", done, f"what is behind its first {done} rows", error)
 
     def _looked(self) -> tuple[pa.Schema, list[FileInfo]]:
         if self.pinned is None:
@@ -97,10 +79,5 @@ class LakeSource(Source):
     def rows(self, part: SourceRange) -> Iterator[tuple[pa.Table, np.ndarray]]:
         """The rows of a file that are valid in the version, with their places: no two rows of the table share
         one."""
-
-
-def missing(package: str, extra: str, error: ImportError) -> InputError:
-    return InputError(f"this needs the package {package}. Install it with: pip install "
-                      f"'curator-core[{extra}]' ({error})")
 
 

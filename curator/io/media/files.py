@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,16 +13,16 @@ import xxhash
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError, RecipeError
-from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
+from curator.api.stage import Contract, Outputs, SourceRange, Unit, setting
 from curator.io.files.faults import explained
-from curator.io.files.folder import Output, ahead, list_files, open_input
+from curator.io.files.folder import Output, ahead, open_input
 from curator.io.media.sink import MediaFiles, MediaSink, is_bytes, safe
 from curator.io.media.types import extension_of
 from curator.io.sink import Encoder, FileWriter
-from curator.io.source import LASTING, as_paths, passed_over
+from curator.io.source import LASTING, PathSource
 from curator.io.tables.plain import json_lines
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure, failed_rows
-from curator.io.units import TARGET_BYTES, plan_units
+from curator.io.units import plan_units
 
 ARROW_BYTES = (1 << 31) - 1  # the most that a binary column of one batch can hold
 COLUMNS = {"id": pa.string(), "source": pa.string(), "bytes": pa.binary(), "extension": pa.string()}
@@ -33,7 +32,7 @@ _ENDING = re.compile(r"[A-Za-z0-9_-]{1,16}(\.[A-Za-z0-9_-]{1,16})?")
 
 
 @dataclass(kw_only=True)
-class Files(Source):
+class Files(PathSource):
     """Read files of any kind, one record a file.
 
     Columns: `id` (a hash of the file's path), `source` (its path), `bytes` (binary: its content as it is,
@@ -46,36 +45,25 @@ class Files(Source):
     wants (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
-    path: str | list[str] = setting()
     suffixes: list[str] | None = setting(default=None)
     max_file_bytes: int = 256 << 20
-    storage_options: dict[str, Any] | None = setting(default=None)
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     name = "files"
     # of a subclass that reads files of some kind; () for every file
-    _passed: ClassVar[Mapping[str, int]] = {}  # files with other endings, by these
     default_suffixes: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        self.path = as_paths(self.path)
+        super().__post_init__()
         if isinstance(self.suffixes, str) or self.suffixes == []:
             raise ValueError(f"suffixes must be a list of endings such as .jpg, got {self.suffixes!r}")
         if not 1 <= self.max_file_bytes <= ARROW_BYTES:
             raise ValueError(f"max_file_bytes must be from 1 to {ARROW_BYTES:,}, got {self.max_file_bytes}")
-        if self.unit_bytes < 1:
-            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
 
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS)
 
     def units(self) -> list[Unit]:
-        self._passed = Counter()
-        files = list_files(self.path, self.storage_options, self._endings(), passed=self._passed)
-        return plan_units(files, self.unit_bytes)
-
-    def remarks(self) -> list[str]:
-        return passed_over(self.name, self.path, self._passed)
+        return plan_units(self.found(self._endings()), self.unit_bytes)
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows: list[dict[str, Any]] = []

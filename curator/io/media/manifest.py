@@ -14,15 +14,14 @@ import pyarrow.compute as pc
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
-from curator.api.stage import Outputs, Source, Unit, setting
-from curator.io.files.folder import Folder, ahead, list_files
+from curator.api.stage import Outputs, Unit
+from curator.io.files.folder import Folder, ahead
 from curator.io.media.sink import is_bytes
 from curator.io.media.types import extension_of
-from curator.io.source import FileSource, as_paths
+from curator.io.source import FileSource, PathSource
 from curator.io.tables.csv import Csv
 from curator.io.tables.jsonl import Jsonl
 from curator.io.tables.parquet import Parquet
-from curator.io.units import TARGET_BYTES
 
 ADDED = {"path": pa.string(), "extension": pa.string(), "bytes": pa.binary()}
 _KINDS: tuple[type[FileSource], ...] = (Jsonl, Csv, Parquet)
@@ -31,7 +30,7 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 
 
 @dataclass(kw_only=True)
-class Manifest(Source):
+class Manifest(PathSource):
     """Read JSON Lines, CSV, TSV or Parquet, a record a line. Subclasses say of what.
 
     A record has `path`, `extension`, `bytes` (null but where they are inside the file) and the columns of the
@@ -43,12 +42,9 @@ class Manifest(Source):
     (keys, endpoint). `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
-    path: str | list[str] = setting()
     root: str | None = None
     exists: bool = False
     names: dict[str, str] = field(default_factory=dict)
-    storage_options: dict[str, Any] | None = setting(default=None)
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     media: ClassVar[str] = "files"  # for messages
     example: ClassVar[str] = "{file: path}"
@@ -59,9 +55,7 @@ class Manifest(Source):
     _reader: ClassVar[FileSource | None] = None  # an instance's own hides it, and travels to the workers
 
     def __post_init__(self) -> None:
-        self.path = as_paths(self.path)
-        if self.unit_bytes < 1:
-            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+        super().__post_init__()
         twice = [new for new in self.names.values() if list(self.names.values()).count(new) > 1]
         if twice:
             raise ValueError(f"names makes {twice[0]!r} of two columns; give each a name of its own")
@@ -110,7 +104,7 @@ class Manifest(Source):
     def _opened(self) -> FileSource:
         """The reader of files of this kind."""
         suffixes = tuple(suffix for kind in _KINDS for suffix in kind.suffixes)
-        uris = [file.uri for file in list_files(self.path, self.storage_options, suffixes)]
+        uris = [file.uri for file in self.found(suffixes)]
         kinds = {next((kind for kind in _KINDS if uri.lower().endswith(kind.suffixes)), None): uri
                  for uri in uris}
         if None in kinds:
@@ -118,8 +112,7 @@ class Manifest(Source):
                              ".tsv, .parquet")
         if len(kinds) > 1:
             raise InputError(f"manifests of several kinds, such as {' and '.join(kinds.values())}: read "
-                             "those "
-                             "of each by themselves")
+                             "those of each by themselves")
         (kind,) = kinds
         return kind(path=uris, storage_options=self.storage_options, unit_bytes=self.unit_bytes)
 

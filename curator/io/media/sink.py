@@ -47,8 +47,7 @@ class MediaSink(FileSink):
         kind = columns.get(self.media)
         if kind is not None and not is_bytes(kind):
             raise RecipeError(f"the column {self.media!r}, which `media` names, is {kind}, not binary: name "
-                              "the column with the "
-                              "encoded files")
+                              "the column with the encoded files")
 
     def chosen(self, rows: pa.Table) -> pa.Table:
         if self.select is None:

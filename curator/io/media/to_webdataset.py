@@ -57,8 +57,7 @@ class ToWebDataset(MediaSink):
         super().__post_init__()
         if not is_ending(self.extension):
             raise ValueError("extension must be an ending such as jpg, in lower case and none of "
-                             f"{', '.join(_TAKEN)}, "
-                             f"got {self.extension!r}")
+                             f"{', '.join(_TAKEN)}, got {self.extension!r}")
         if self.metadata_only and not self.metadata:
             raise ValueError("metadata_only names columns for the Parquet files, of which metadata: false "
                              "makes none")

@@ -20,7 +20,6 @@ from curator.io.source import FileSource, failures
 from curator.io.tables.columns import Seen
 from curator.io.tables.records import Failure
 
-CODECS = ("none", "lz4", "zstd")
 _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 _BATCH_BITS = 32  # a row's place is its batch and its number there, so what is before need not be read
 
@@ -131,12 +130,8 @@ class ToArrow(FileSink):
     stream: bool = False
 
     name = "to_arrow"
+    codecs = ("none", "lz4", "zstd")
     buffer_bytes: ClassVar[int] = 4 << 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.compression or "none") not in CODECS:
-            raise ValueError(f"compression must be one of {', '.join(CODECS)}, got {self.compression!r}")
 
     def suffix(self) -> str:
         return ".arrows" if self.stream else ".arrow"

@@ -65,8 +65,7 @@ class Csv(LineSource):
         for column, named in self.types.items():
             if arrow_type(named) is None:
                 raise ValueError(f"types: column {column!r} has the unknown type {named!r}. Take int, float, "
-                                 "bool, "
-                                 "date, timestamp, string or decimal(10,2)")
+                                 "bool, date, timestamp, string or decimal(10,2)")
 
     def splittable(self, file: FileInfo) -> bool:
         return self.quote is None and super().splittable(file)
@@ -78,8 +77,7 @@ class Csv(LineSource):
         other = next((d for d in ";\t|," if d != self._delimiter(file.uri) and d in header[0]), None)
         if len(header) == 1 and other is not None and self.delimiter is None:
             raise InputError(f"{file.uri} has only one column, {header[0][:80]!r}. Set delimiter: {other!r} "
-                             "if these are "
-                             f"several, or delimiter: {self._delimiter(file.uri)!r} if not")
+                             f"if these are several, or delimiter: {self._delimiter(file.uri)!r} if not")
         wanted = self.wanted()
         return [(name, Seen(self._type(name), f"{file.uri}:1")) for name in unique_names(header)
                 if wanted is None or name in wanted]

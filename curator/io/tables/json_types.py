@@ -109,10 +109,8 @@ def wanted_lines(uri: str, lines: Iterable[bytes], wanted: Collection[str] | Non
     for path, found in keys.items():
         if len(found) > KEYS_MAX and filled[path] < len(found) * objects[path] * FILLED_MIN:
             raise UnfitColumn(f"{uri}: the objects of column {path or '(the record)'!r} have {len(found):,} "
-                              "different keys, few of "
-                              "them in any one record: these keys are data, not columns. Make them lists of "
-                              "pairs, or leave the "
-                              "column out with `select`")
+                              "different keys, few of them in any one record: these keys are data, not "
+                              "columns. Make them lists of pairs, or leave the column out with `select`")
     return kept
 
 

@@ -69,12 +69,10 @@ class Jsonl(LineSource):
         for magic, kind in _MAGIC.items():
             if data.startswith(magic):
                 raise InputError(f"{file.uri} is not JSON Lines but {kind}. Give it the name that belongs to "
-                                 "its "
-                                 "content (for example .jsonl.gz), or convert it")
+                                 "its content (for example .jsonl.gz), or convert it")
         if data.lstrip()[:1] == b"[":
             raise InputError(f"{file.uri} is a JSON array, not JSON Lines. Write one object a line, for "
-                             "example with: "
-                             f"jq -c '.[]' {file.uri}")
+                             f"example with: jq -c '.[]' {file.uri}")
         data = b"\n".join(wanted_lines(file.uri, data.split(b"\n"), self.wanted()))
         parsed = JsonParser(file.uri, {}, self.max_record_bytes, self.wanted()).parse(data, 0)
         count = len(parsed.positions) + len(parsed.failures)

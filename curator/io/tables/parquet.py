@@ -16,12 +16,11 @@ from curator.io.files.faults import explained, is_damage
 from curator.io.files.folder import FileInfo, Output, open_input
 from curator.io.files.reading import has_read
 from curator.io.sink import Encoder, FileSink
-from curator.io.source import FileSource, failures
+from curator.io.source import FileSource, failures, unreadable
 from curator.io.tables.columns import Seen
 from curator.io.tables.plain import as_json_text
 from curator.io.tables.records import PIECE_BYTES, PIECE_ROWS, Failure
 
-CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 # of rows this large, which have files in them, a larger row group is no smaller on the disk
 LARGE_ROW_BYTES, LARGE_ROWS_BYTES = 16 << 10, 8 << 20
 PAGE_BYTES = 1 << 20
@@ -88,10 +87,7 @@ class Parquet(FileSource):
             if not is_damage(error):
                 raise
             last = first + described.num_rows - 1
-            fault = InputError(f"{part.uri}: rows {done} to {last} (row group {group}) cannot be read: "
-                               f"{error}")
-            fault.__cause__ = error
-            yield failures(part, [Failure(f"{part.uri}:row={done}", done, fault)])
+            yield unreadable(part, "row", done, f"rows {done} to {last} (row group {group})", error)
 
 
 def _open(opened: Any, uri: str, buffer_bytes: int = 0) -> Any:
@@ -128,13 +124,9 @@ class ToParquet(FileSink):
     compression: str | None = "zstd"  # zstd, snappy, gzip, lz4, brotli or none
 
     name = "to_parquet"
+    codecs = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
     ending: ClassVar[str] = ".parquet"
     buffer_bytes: ClassVar[int] = 32 << 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.compression or "none") not in CODECS:
-            raise ValueError(f"compression must be one of {', '.join(CODECS)}, got {self.compression!r}")
 
     def is_enough(self, rows: int, nbytes: int) -> bool:
         return is_row_group(rows, nbytes)
