@@ -11,22 +11,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from curator.api.errors import ContractError, CuratorError, InputError, RecipeError, StageError
+from curator.api.errors import CuratorError, InputError, RecipeError
 from curator.api.resources import Resources
-from curator.api.stage import (
-    Composite,
-    Context,
-    Contract,
-    Outputs,
-    Reduce,
-    Sink,
-    Snapshot,
-    Source,
-    Stage,
-    Stateful,
-    setting,
-    stage,
-)
+from curator.api.stage import Context, Contract, Outputs, Reduce, Sink, Source, Stage, setting, stage
 from curator.api.tasks import AudioBatch, Batch, ImageBatch, TextBatch, VideoBatch
 from curator.front import Pipeline, load, read
 
@@ -37,11 +24,9 @@ if TYPE_CHECKING:
     from curator.run.run import Result
 
 __all__ = [
-    "AudioBatch", "Batch", "Composite", "Context", "Contract", "ContractError", "CuratorError", "ImageBatch",
-    "InputError",
-    "Outputs", "Pipeline", "RecipeError", "Reduce", "Resources", "Result", "Sink", "Snapshot", "Source",
-    "Stage", "StageError", "Stateful",
-    "TextBatch", "VideoBatch", "as_map", "load", "packs", "read", "setting", "stage", "write",
+    "AudioBatch", "Batch", "Context", "Contract", "CuratorError", "ImageBatch", "InputError", "Outputs",
+    "Pipeline", "RecipeError", "Reduce", "Resources", "Result", "Sink", "Source", "Stage", "TextBatch",
+    "VideoBatch", "as_map", "load", "packs", "read", "setting", "stage", "write",
 ]
 
 

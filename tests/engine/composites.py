@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from curator import Batch, Composite, Contract, Outputs, Reduce, Stage, setting
+from curator import Batch, Contract, Outputs, Reduce, Stage, setting
 from curator.api.findings import Alarm, Line, Table
+from curator.api.stage import Composite
 from curator.io.tables.parquet import ToParquet
 
 

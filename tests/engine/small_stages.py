@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curator import Contract, Outputs, Resources, Sink, Snapshot, Source, Stage, Stateful, TextBatch, VideoBatch, stage
-from curator.api.stage import SourceRange, Unit, Writer, WrittenFile
+from curator import Contract, Outputs, Resources, Sink, Source, Stage, TextBatch, VideoBatch, stage
+from curator.api.stage import Snapshot, SourceRange, Stateful, Unit, Writer, WrittenFile
 from curator.front import Pipeline, from_source
 from curator.machine.folders import MARKER
 

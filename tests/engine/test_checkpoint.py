@@ -8,7 +8,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from curator import ContractError, CuratorError, Stage, TextBatch, recipe
+from curator import CuratorError, Stage, TextBatch, recipe
+from curator.api.errors import ContractError
 from curator.pipeline.plan import make_plan
 from curator.run.replay import Replay
 from curator.stages import Checkpoint, Drop, Limit

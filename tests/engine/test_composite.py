@@ -5,7 +5,8 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from curator import ContractError, RecipeError, read
+from curator import RecipeError, read
+from curator.api.errors import ContractError
 from curator.api.stage import Composite
 from curator.pipeline.plan import make_plan
 from curator.trial.preview import preview

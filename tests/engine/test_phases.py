@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from curator_dedup import DedupNear
 
-from curator import ContractError, CuratorError, read, write
+from curator import CuratorError, read, write
+from curator.api.errors import ContractError
 from curator.pipeline.plan import make_plan
 from curator.stages import Limit, Merge, Parquet, Top
 from tests.engine.reductions import Broken, CountText, Total, Words

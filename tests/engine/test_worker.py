@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator import Batch, Context, Outputs, Resources, Stage, StageError, TextBatch, read, stage
+from curator import Batch, Context, Outputs, Resources, Stage, TextBatch, read, stage
+from curator.api.errors import StageError
 from curator.api.stage import SIDE_OUTPUTS, SourceRange, Unit
 from curator.engine.protocol import Call, Done, Emitted, Failed, Reason, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder

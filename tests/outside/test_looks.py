@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from curator import ContractError, RecipeError, Resources, load, read, stage, write
+from curator import RecipeError, Resources, load, read, stage, write
+from curator.api.errors import ContractError
 from curator.stages import Drop, Each, Map, ToJsonl
 
 

@@ -8,8 +8,8 @@ import pickle
 
 import pytest
 
-from curator import ContractError, CuratorError, ImageBatch, RecipeError, read, stage, write
-from curator.api.errors import RunStopped
+from curator import CuratorError, ImageBatch, RecipeError, read, stage, write
+from curator.api.errors import ContractError, RunStopped
 from curator.stages import Top
 
 FILES, ROWS = 7, 11

@@ -14,7 +14,8 @@ import pytest
 import soundfile
 from curator_audio import TranscribeServer
 
-from curator import Context, CuratorError, StageError
+from curator import Context, CuratorError
+from curator.api.errors import StageError
 from curator.testing import check_stage
 from packs.audio.tests.recordings import recordings, sine
 

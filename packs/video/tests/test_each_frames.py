@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from curator_image import Embed, Hash, Signals
 from curator_video import Decode
 
-from curator import Batch, ContractError, ImageBatch, load
+from curator import Batch, ImageBatch, load
+from curator.api.errors import ContractError
 from curator.cli.main import main
 from curator.stages import Each
 from curator.testing import run_stage
