@@ -444,12 +444,12 @@ class RayRuntime:
         full = all(max(m.used, default=inf) >= m.cores for m in self.members.values())
         self.claim = Claim(has, has < most and full)
         self.strangers.append(total - free - has - sum(other.has for other in others))
-        self.asking = self.asking + 1 if asked else 0
-        asked = asked if self.asking >= GROW_LOOKS else 0.0
+        self.asking = self.asking + 1 if asked > free else 0
+        asked = asked - free if self.asking >= GROW_LOOKS else 0.0
         keep = may_keep(self.claim, others, total, max(0.0, min(self.strangers)), asked)
         if asked or any(other.wants for other in others):
             self._give_back(up, keep, inf if any(other.wants for other in others) else asked)
-        if others or asked or free >= 1:
+        if others or asked or (free >= 1 and has < most):
             for member in up:
                 self._resize(member)
         return min(most, keep) - has
@@ -466,6 +466,7 @@ class RayRuntime:
                 over, wanted = over - pieces[index].cores, wanted - pieces[index].cores
                 given += pieces[index].cores
         if given:
+            self.asking = 0  # who waits gets them soon
             self.tell("shared", f"gives {given} of {had} cores back, since others wait for some")
 
     def _used(self, told: ev.CoresUsed) -> None:

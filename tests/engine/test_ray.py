@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,6 +49,7 @@ from tests.engine.test_scripts import run as run_script
 pytest.importorskip("ray")
 import ray
 from ray.cluster_utils import Cluster
+from ray.experimental import internal_kv
 
 from curator.runtime import ray as runtime_ray
 from curator.runtime.agent import Agent
@@ -197,26 +199,44 @@ def test_cores_that_others_leave_on_a_node_of_ours_are_leased_too_and_a_wait_say
     ray.shutdown()
 
 
+def cores(one, most=inf):
+    """What the run has now. To what it is asked it answers, as a scheduler would, that calls use so many cores of each node."""
+    for event in one.listen():
+        if isinstance(event, NodeCores):
+            one.runtime.execute(CoresUsed(event.number, 0, min(most, event.node.cpus)))
+    one.events.clear()
+    return sum(n.cpus for n in one.runtime.nodes.values())
+
+
 @pytest.mark.slow
-def test_a_job_of_somebody_else_gets_a_core_that_it_waits_for_and_leaves_it_again(cluster, start):
-    one, asked = start(Shout()), []
-
-    def cores():
-        """What the run has; the scheduler says that calls have ended."""
-        for event in one.listen():
-            if isinstance(event, NodeCores):
-                asked.append(event.node.cpus)
-                one.runtime.execute(CoresUsed(event.number, event.node.cpus, event.node.cpus))
-        one.events.clear()
-        return sum(n.cpus for n in one.runtime.nodes.values())
-
-    wait_until(lambda: cores() == 4, 60)
+def test_a_job_of_somebody_else_gets_a_core_that_it_waits_for_and_leaves_it_again(start):
+    one = start(Shout())
+    wait_until(lambda: cores(one) == 4, 60)
     stranger = ray.remote(num_cpus=1)(Holder).remote()
     answer = stranger.ping.remote()
-    wait_until(lambda: cores() == 3 and ray.wait([answer], timeout=0)[0], 60)
+    wait_until(lambda: cores(one) == 3 and ray.wait([answer], timeout=0)[0], 60)
+    looks = one.runtime.members[0].looks
+    wait_until(lambda: cores(one) and one.runtime.members[0].looks > looks + runtime_ray.GROW_LOOKS, 60)
+    assert cores(one) == 3
     ray.kill(stranger)
-    wait_until(lambda: cores() == 4, 60)
-    one.runtime.close()
+    wait_until(lambda: cores(one) == 4, 60)
+
+
+@pytest.mark.slow
+def test_cores_that_no_call_uses_are_left_to_a_run_that_wants_more_and_not_taken_again(start):
+    told = []
+    one = start(Shout(), tell=lambda kind, text: told.append(text))
+    wait_until(lambda: cores(one, most=1) == 4, 60)
+    internal_kv._internal_kv_put(b"other", b"[2, true]", namespace=runtime_ray.CLAIMS)  # it has its share
+    try:
+        wait_until(lambda: cores(one, most=1) == 2, 60)
+        wait_until(lambda: cores(one, most=1) == 2 and ray.available_resources().get("CPU") == 2, 60)
+        looks = one.runtime.members[0].looks
+        wait_until(lambda: cores(one, most=1) and one.runtime.members[0].looks > looks + runtime_ray.GROW_LOOKS + 1, 60)
+        assert cores(one, most=1) == 2
+    finally:
+        internal_kv._internal_kv_del(b"other", namespace=runtime_ray.CLAIMS)
+    assert told[-1] == "gives 2 of 4 cores back, since others wait for some"
 
 
 def test_gpus_are_leased_when_a_stage_wants_them_and_each_worker_sees_its_own(start):
