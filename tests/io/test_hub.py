@@ -123,7 +123,9 @@ def test_a_run_its_shards_and_who_gathers_read_one_commit(server, tmp_path, capl
     assert one.records["written"] + two.records["written"] == 6
     assert all("old" in record for folder in (tmp_path / "out" / "_run" / "shards").glob("*-of-2/data/*")
                for record in map(json.loads, folder.read_text().splitlines()))
-    assert "hf://datasets/o/growing has changed since this run began: it goes on with version" in caplog.text
+    old, new = (sha[:10] for sha, _, _ in server.repos["o/growing"].branches["main"][-2:])
+    assert (f"hf://datasets/o/growing has changed since this run began: it goes on with version {old}, and the next run reads {new}"
+            in caplog.text)
     gathered = run()
     assert (gathered.records["written"], len(seen())) == (6, 6)
     assert all("old" in record and "new" not in record for record in seen())
@@ -132,11 +134,12 @@ def test_a_run_its_shards_and_who_gathers_read_one_commit(server, tmp_path, capl
     assert all("new" in record for record in seen())
 
 
-def test_a_run_that_was_stopped_goes_on_with_its_commit(server, tmp_path):
-    server.put("o/stopped", {f"{n}.jsonl": b'{"text": "old"}\n' for n in range(4)})
+@pytest.mark.parametrize("named", [False, True])
+def test_a_run_that_was_stopped_goes_on_with_its_commit_unless_another_is_named(server, tmp_path, named):
+    repo = server.put("o/stopped", {f"{n}.jsonl": b'{"text": "old"}\n' for n in range(4)})
 
-    def run(watch=None) -> list[str]:
-        made = read("hf://datasets/o/stopped", unit_bytes=1) >> write(str(tmp_path / "out"), format="jsonl", compression=None)
+    def run(watch=None, revision: str | None = None) -> list[str]:
+        made = read("hf://datasets/o/stopped", revision=revision) >> write(str(tmp_path / "out"), format="jsonl", compression=None)
         assert made.run(workers=0, watch=watch, replace=True).records["written"] == 4
         return [file.read_text() for file in (tmp_path / "out" / "data").iterdir()]
 
@@ -146,8 +149,11 @@ def test_a_run_that_was_stopped_goes_on_with_its_commit(server, tmp_path):
     with pytest.raises(RuntimeError, match="killed"):
         run(stop)
     server.put("o/stopped", {f"{n}.jsonl": b'{"text": "new"}\n' for n in range(4)})
-    assert all("old" in text for text in run())
-    assert all("new" in text for text in run())
+    if named:
+        assert all("new" in text for text in run(revision=repo.branches["main"][-1][0]))
+    else:
+        assert all("old" in text for text in run())
+        assert all("new" in text for text in run())
 
 
 def test_files_of_another_format_are_told_of_before_the_run(server, tmp_path, caplog):

@@ -44,11 +44,11 @@ def hold(plan: Plan, in_shards: bool) -> list[str]:
             continue
         try:
             source.pin(began)
-            notes.append(f"{key} has changed since this run began: it goes on with version {began}, and the "
-                         f"next run reads {newest[key]}")
+            notes.append(f"{key} has changed since this run began: it goes on with version {_short(began)}, "
+                         f"and the next run reads {_short(newest[key])}")
         except InputError as error:
             notes.append(f"{key} cannot be read as it was when this run began ({error}): it goes on with "
-                         f"version {newest[key]}")
+                         f"version {_short(newest[key])}")
     return notes
 
 
@@ -63,9 +63,19 @@ def forget(plan: Plan) -> None:
         plan.out.sub("_run").delete(VERSIONS)
 
 
+def _short(version: str | int) -> str:
+    """A commit as it is usually written."""
+    return str(version)[:10] if len(str(version)) >= 40 else str(version)
+
+
 def _sources(plan: Plan) -> list[tuple[str, Source]]:
-    return [(", ".join(paths_of(step.stage)), step.stage) for step in plan.steps
-            if isinstance(step.stage, Source)]
+    """By what is asked for, so that another `revision` in the recipe is another thing."""
+    found = []
+    for source in (step.stage for step in plan.steps):
+        if isinstance(source, Source):
+            revision = getattr(source, "revision", None)
+            found.append((", ".join(paths_of(source)) + (f"@{revision}" if revision else ""), source))
+    return found
 
 
 def _read(folder: Folder) -> Versions:
