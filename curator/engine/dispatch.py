@@ -10,10 +10,10 @@ The rules, in their order:
 3. Rows are worked on where they lie. They go to another node when theirs has nobody who can take them now and
    they would wait.
 4. A call is as long as makes its overhead small (`CALL_S`), and as short as gives every worker a share of
-   what is left.
-5. Workers start when there is work that the present ones do not reach, and stop when another operator needs
-   their GPU or memory and they have nothing to do: stages that do not fit side by side share by time
-   (`placement`).
+   what is left. It ends where a slice ends if that is near.
+5. Workers start when there is work that the present ones do not reach and a core is free, where the
+   allocation gives numbers up to `SPARE` times as many. They stop when another operator needs their GPU or
+   memory and they have nothing to do: stages that do not fit side by side share by time (`placement`).
 6. If nothing works and nothing could start, workers wait for each other's GPU or memory, or a stage for a
    full batch. Then, one thing at a time, until something works again: batches go as they are and idle workers
    are preempted though they have work; a paused call on a GPU goes on without room, so that it ends; a worker
@@ -37,6 +37,7 @@ QUICK_CALL_S = 0.01  # a sink's call this short does not wait for a core
 SHORT_CALL_S = 0.05  # behind a call shorter than this, a second one waits at the worker
 SLIGHT_S, PATIENCE_S = 0.05, 0.5  # rows for a call shorter than this wait so long, if there is other work
 START_S = 1.0  # a second worker starts beside a starting one for at least this much work
+SPARE = 1.5  # so many workers for each that the allocation says: one has no rows now and then
 # with so much work a call that needs several cores makes those before it wait until they are free
 CLAIM_S = 2.0
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
@@ -363,17 +364,20 @@ def _bytes_wanted(operator: OperatorState, queue: Queue, rows: int) -> int:
 
 
 def _cut(state: State, operator: OperatorState, queue: Queue, wanted: int) -> CallState:
-    """A call over the front of a queue, up to so many rows and `batch_bytes`; the last slice may be cut
-    in two."""
+    """A call over the front of a queue, of about so many rows and up to `batch_bytes`. A slice is cut in two
+    only where no end of one is near, or calls would be of more and more units from stage to stage."""
+    slack = 0 if operator.plan.batch_size or operator.sticky else wanted // 4
     taken: list[Slice] = []
     units: dict[tuple[int, int], None] = {}
     slices, rows, room = queue.slices, wanted, operator.plan.batch_bytes  # what may still be taken
     gone_rows = gone_bytes = 0
     while slices and rows > 0 and room > 0:
         piece = slices[0]
-        gone_bytes += piece.nbytes
         fits = piece.rows
-        if fits > rows or piece.nbytes > room:
+        if taken and rows <= slack < fits - rows:
+            break
+        gone_bytes += piece.nbytes
+        if fits > rows + slack or piece.nbytes > room:
             fits = min(rows, max(0 if taken else 1, room * max(1, piece.rows) // piece.nbytes))
         if fits >= piece.rows:
             slices.popleft()
@@ -437,15 +441,17 @@ def _reads_ahead(state: State, operator: OperatorState) -> bool:
 
 
 def _start(state: State, operator: OperatorState, queue: Queue | None, force: int) -> None:
-    """Start as many workers as help with what is waiting."""
+    """Start as many workers as help with what is waiting and as will have a core for it."""
     if not state.core_free and operator.cpus and not force and not _reads_ahead(state, operator) \
             and all(n.cpus_used for n in state.nodes.values()):
         return
+    most, at_once = inf, operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
+    if (planned := state.planned.get(operator.plan.index)) is not None:
+        most, at_once = SPARE * planned, max(planned - len(operator.workers), planned / 10)
     # One at a time, unless there is more to do than those that start would get done in the time that one more
-    # takes.
-    worthwhile = operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
-    planned = state.planned.get(operator.plan.index, 0)
-    while not operator.starting or operator.starting + 1 < max(worthwhile, planned - len(operator.workers)):
+    # takes, or the allocation wants more.
+    while (force or len(operator.workers) < most) and (not operator.starting
+                                                       or operator.starting + 1 < at_once):
         if not start_worker(state, operator, queue, force):
             break
 

@@ -8,7 +8,7 @@ What is held for a worker's life is scarce: GPUs and shares of them, the places 
    holds GPUs or is a gang (`exclusive`). It starts a worker for each free slot and none beside. A new
    allocation is asked for when rates or nodes have changed, and taken up when it pays (`worthwhile`): workers
    in places that now are another's slot get no further call, and end. For CPU workers the allocation only
-   says how many may start at once (`planned`).
+   says how many there should be (`planned`).
 2. **Time sharing.** Operators that do not fit side by side have no slots: they share a GPU, or memory, by
    time. One that has work starts where there is room; where there is none it preempts: idle workers of others
    end, which have no work or no room for what they would send, if that pays for the setup of this worker and
@@ -301,7 +301,7 @@ def allot(state: State, changed: bool = False) -> None:
     """Ask the allocation if something has changed, and take up what it says if that pays."""
     state.allotted_at = state.now
     demands = demands_of(state)
-    asked_on = [(d.needed, d.unknown, d.rate) for d in demands]
+    asked_on = [(d.needed, d.unknown, d.rows / d.rate) for d in demands]
     current = [tuple(w.places for w in o.workers.values() if not w.leaving) for o in state.operators]
     new = state.refused
     if changed or not state.allotted_on or any(_moved(a, b)
@@ -310,7 +310,7 @@ def allot(state: State, changed: bool = False) -> None:
         new = allocate(demands, {n.number: n.node for n in state.nodes.values()}, current)
     if new is None:
         return
-    state.planned = {i: len(workers) for i, workers in enumerate(new.workers)}
+    state.planned = {i: len(w) for i, w in enumerate(new.workers) if w and not demands[i].unknown}
     state.refused = new
     if changed or worthwhile(new, demands, current, _remaining_rows(state)):
         state.refused = None

@@ -93,7 +93,7 @@ class State:
         self.slots: dict[int, tuple[tuple[Place, ...], ...]] = {}
         # of these, how many nobody has taken; below 0, crowded
         self.free_slots: dict[int, Counter[tuple[Place, ...]]] = {}
-        self.planned: dict[int, int] = {}  # workers that the allocation gives each operator
+        self.planned: dict[int, int] = {}  # workers that the allocation gives each operator of known pace
         # one that has not paid yet: rates may become surer, and rows more
         self.refused: Allocation | None = None
         self.allotted_at = 0.0  # when the allocation was asked last,

@@ -317,7 +317,7 @@ class Simulator:
         worker = self.workers.pop(action.worker, None)
         if worker is None:
             return
-        if action.kill and self.ticking and not self.scheduler.finished and worker.operator.timeout_s is not None and worker.todo:
+        if action.kill and self.ticking and self.scheduler.stopped is None and worker.operator.timeout_s is not None and worker.todo:
             late_s = self.now - worker.clock - worker.operator.timeout_s
             assert -1e-6 <= late_s <= 2 * BUSY_S + 1e-6, f"a time limit ended a call {late_s:g} s late"
             self._note_loss(worker)

@@ -482,6 +482,13 @@ def test_late_calls_lower_a_rate_and_others_do_not():
     assert rate.value == pytest.approx(calm, rel=0.01)
 
 
+def test_a_thousand_calls_that_are_a_little_late_together_lower_a_rate_a_little():
+    rate = Rate()
+    rate.observe(rows=16, busy_s=0.16)  # the first call, after which a thousand workers begin theirs at once
+    rate.watch([(100, 1.1)] * 1000)
+    assert 0.9 * 100 < rate.value < 0.95 * 100
+
+
 @pytest.mark.parametrize("busy_s", [0.01, 1.0, 100.0])
 def test_the_past_counts_half_after_a_minute_of_work_or_thirty_calls(busy_s):
     """Whichever is longer; and what is known does not grow without end."""

@@ -114,6 +114,23 @@ def test_on_many_cores_calls_are_longer_so_that_the_driver_can_tell_all_of_them_
     assert harness.call_of(1).rows == 84, "nothing may come any more, or not for long"
 
 
+def test_a_call_ends_where_a_batch_ends_if_that_is_near():
+    """Or each stage would cut batches once more, and calls far behind the source would be of many units."""
+    harness = Harness(make_stage(), cpus=1, units=4)
+    harness.read(FIRST_ROWS, unit=0)
+    harness.passes(harness.call_of(1), seconds=FIRST_ROWS * 0.01)  # 20 rows are 0.2 s of work
+    harness.read(23, unit=1)
+    harness.read(17, unit=2)
+    harness.read(60, unit=3)
+    sizes = []
+    while harness.state.operators[1].rows or harness.calls_of(1):
+        call = harness.calls[0]
+        if call.operator == 1:
+            sizes.append((call.units[0][0], call.rows))
+        harness.passes(call, seconds=call.rows * 0.01)
+    assert sizes == [(1, 23), (2, 17), (3, 20), (3, 20), (3, 20)]
+
+
 def test_every_worker_gets_a_share_of_what_is_left():
     harness = Harness(make_stage(), cpus=4)
     harness.read(100)

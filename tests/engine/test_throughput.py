@@ -165,6 +165,13 @@ def test_nodes_that_join_are_used():
     assert done.now <= 1.1 * (30 + (alone.now - 30) / 2) + 5
 
 
+def test_workers_are_not_started_for_which_there_is_never_a_core():
+    """Rows wait and some core is free all the time, which alone is no reason to start one more."""
+    done = watch(line(*[0.1] * 8, cpus=4, nodes=8, rows=50, units=64))
+    assert done.share() >= 0.98
+    assert len(done.started) <= 4.5 * 32  # each stage needs a worker for every eighth core; the first ones were alone for a while
+
+
 def test_a_node_that_goes_is_planned_away():
     """Two of four GPUs go; what is left works on at its full rate."""
     scenario = line(0.02, 0.2, cpus=4, gpus=2, nodes=2, needs={2: {"gpus": 1}}, rows=50, units=160)

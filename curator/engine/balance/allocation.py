@@ -76,23 +76,27 @@ class Rate:
     """
 
     def __init__(self, rows: float = 0.01, busy_s: float = 0.01, calls: float = 0.0) -> None:
-        self._rows, self._busy_s, self._calls, self._late_s = rows, busy_s, calls, 0.0
+        self._rows, self._busy_s, self._calls, self._slower = rows, busy_s, calls, 1.0
 
     def observe(self, rows: float, busy_s: float, calls: int = 1) -> None:
         """`calls` are done that took `busy_s` together."""
         keep = 0.5 ** min(busy_s / HALF_S, calls / HALF_CALLS)
         self._rows, self._busy_s = self._rows * keep + rows, self._busy_s * keep + busy_s
-        self._calls, self._late_s = self._calls * keep + calls, 0.0
+        self._calls, self._slower = self._calls * keep + calls, 1.0
 
     def watch(self, running: Iterable[tuple[float, float]]) -> None:
-        """The calls that run now, each with its rows and the seconds since it began. Counts until the next
-        `observe`."""
-        mean = self._rows / self._busy_s
-        self._late_s = sum(max(0.0, elapsed_s - rows / mean) for rows, elapsed_s in running) if mean else 0.0
+        """The calls that run now, each with its rows and the seconds since it began: how late they are, of
+        all that is known. Counts until the next `observe`."""
+        mean, due_s, late_s = self._rows / self._busy_s, self._busy_s, 0.0
+        for rows, elapsed_s in running if mean else ():
+            should_s = rows / mean
+            due_s += min(elapsed_s, should_s)
+            late_s += max(0.0, elapsed_s - should_s)
+        self._slower = 1.0 + late_s / due_s
 
     @property
     def value(self) -> float:
-        return self._rows / (self._busy_s + self._late_s)
+        return self._rows / self._busy_s / self._slower
 
     @property
     def trust(self) -> float:
