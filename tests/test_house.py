@@ -183,7 +183,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2124,
+    "api": 2139,
     "machine": 451,
     "io": 5838,
     "io/tables": 2101,
@@ -191,8 +191,8 @@ LINES = {
     "registry": 418,
     "models": 1170,
     "ngrams": 371,
-    "pipeline": 1106,
-    "stages": 2524,
+    "pipeline": 1100,
+    "stages": 2514,
     "engine": 3993,
     "recipe": 1643,
     "worker": 2257,
@@ -203,7 +203,7 @@ LINES = {
     "run": 4715,
     "explore": 1479,
     "results": 2253,
-    "outside": 1112,
+    "outside": 1110,
     "trial": 1350,
     "scaffold": 197,
     "cli": 1438,
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 15549
-    assert sum(LINES.values()) <= 42908
+    assert sum(LINES[room] for room in SLIM_CORE) <= 15558
+    assert sum(LINES.values()) <= 42905
 
 
 def test_nothing_names_a_machine():

@@ -85,8 +85,7 @@ class Batch:
         kind = values.type
         if pa.types.is_null(kind) and null is not None:  # a reader that saw no value has no better type
             return np.full(len(values), null)
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-                or pa.types.is_null(kind)):
+        if not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
             raise TypeError(f"column {name!r} is {kind}, and an array has numbers or booleans; use "
                             f"column({name!r}), a list")
         if values.null_count:
@@ -230,6 +229,22 @@ class Batch:
             raise ValueError(f"batches of different kinds cannot be joined: {kinds}")
         joined = {name: [v for b in batches for v in _payload_or_nones(b, name)] for name in carried}
         return replace(first, rows=rows, **joined)
+
+
+def kinds() -> list[type[Batch]]:
+    """Every kind of batch that is known in this process."""
+    found: list[type[Batch]] = [Batch]
+    for kind in found:  # it grows meanwhile
+        found += kind.__subclasses__()
+    return found
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:

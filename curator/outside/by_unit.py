@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.api.batch import UNIT, Batch
+from curator.api.batch import UNIT, Batch, is_list, is_number
 from curator.api.errors import CuratorError, FirstError, RunStopped
 from curator.api.stage import Context, Contract, Outputs, Sink, Unit, setting
 from curator.engine.protocol import Call, Failed, Ref, Slice
@@ -136,9 +136,7 @@ def values(batch: Batch, columns: list[str] | None) -> Iterator[dict[str, Any]]:
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        inner = kind.value_type
-        if pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner):
-            return [np.array(value.values.to_numpy(zero_copy_only=False)) if value.is_valid else None
-                    for value in column]
+    if is_list(kind) and (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
+        return [np.array(value.values.to_numpy(zero_copy_only=False)) if value.is_valid else None
+                for value in column]
     return column.to_pylist()

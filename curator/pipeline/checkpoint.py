@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from curator.api.batch import Batch
+from curator.api.batch import Batch, kinds
 from curator.api.stage import Stage
 from curator.io.files.listing import RUN
 
@@ -36,11 +36,5 @@ class Checkpoint(Stage):
 def payloads(lasting: bool) -> frozenset[str]:
     """What the kinds of batches that are known here carry beside their columns, and a checkpoint keeps
     (`lasting`), or does not."""
-    found: set[str] = set()
-    todo: list[type[Batch]] = [Batch]
-    while todo:
-        kind = todo.pop()
-        own = [f for f in fields(kind) if f.metadata.get("payload")]
-        found |= {f.name for f in own if f.metadata["lasts"] == lasting}
-        todo += kind.__subclasses__()
-    return frozenset(found)
+    own = [field for kind in kinds() for field in fields(kind) if field.metadata.get("payload")]
+    return frozenset(field.name for field in own if field.metadata["lasts"] == lasting)

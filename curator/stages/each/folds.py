@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curator.api.batch import is_list, is_number
 from curator.api.errors import RecipeError
 
 SCALAR = {"max": np.max, "min": np.min, "mean": np.mean, "median": np.median, "std": np.std, "sum": np.sum}
@@ -65,14 +66,14 @@ def type_of(one: Gathered, kind: pa.DataType | None) -> pa.DataType | None:
         return kind
     if fold == "list":
         return pa.list_(kind)
-    number = _is_number(kind)
+    number = is_number(kind)
     if pa.types.is_boolean(kind) and fold in ("any", "all"):
         return kind
     if fold in ("mean", "median", "std") and (number or pa.types.is_boolean(kind)):
         return _mean_type(kind)
     if fold in ("max", "min", "sum") and number:
         return kind if fold != "sum" else pa.int64() if pa.types.is_integer(kind) else pa.float64()
-    if fold in VECTOR and _is_list(kind) and _is_number(kind.value_type):
+    if fold in VECTOR and is_list(kind) and is_number(kind.value_type):
         return pa.list_(_mean_type(kind.value_type) if fold == "mean" else kind.value_type)
     of = "truth values" if fold in ("any", "all") else "numbers or vectors" if fold in VECTOR else "numbers"
     raise RecipeError(f"gather: {fold} is of {of}, and {one.column!r} is {kind}")
@@ -90,7 +91,7 @@ def folded(fold: str, values: pa.Array) -> Any:
         return None
     if fold in ("first", "last"):
         return values[0 if fold == "first" else -1].as_py()
-    if _is_list(values.type):
+    if is_list(values.type):
         return _vector(fold, values)
     numbers = values.to_numpy(zero_copy_only=False)
     if fold in ("any", "all"):
@@ -119,11 +120,3 @@ def _vector(fold: str, values: pa.Array) -> np.ndarray:
 
 def _mean_type(kind: pa.DataType) -> pa.DataType:
     return pa.float32() if pa.types.is_floating(kind) and kind.bit_width <= 32 else pa.float64()
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)

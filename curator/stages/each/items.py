@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curator.api.batch import Batch
+from curator.api.batch import Batch, kinds
 from curator.api.errors import RecipeError
 from curator.api.stage import Outputs, Stage
 
@@ -78,13 +78,10 @@ class Items(Stage):
 
 def kind_with(payload: str) -> type[Batch]:
     """The kind of batch that has this payload."""
-    kinds, known = list(Batch.__subclasses__()), []
-    for kind in kinds:
+    for kind in kinds():
         if payload in kind.payload_names():
             return kind
-        kinds += kind.__subclasses__()
-        known += kind.payload_names()
-    there = ", ".join(dict.fromkeys(known))
+    there = ", ".join(dict.fromkeys(name for kind in kinds() for name in kind.payload_names()))
     raise RecipeError(f"as: no kind of batch has a payload {payload!r}; there are {there}")
 
 
