@@ -13,10 +13,10 @@ benchmarks/results/gpu.json. A machine with an NVIDIA GPU and 16 cores; some ten
 - `signatures`: text.minhash in one worker, on a core and with a GPU; that both give the same.
 
 `bare` is the model's forward, or its generation, on inputs that are ready, in batches as large as the stage's or larger. `ours`
-is a whole run: reading, decoding, the model, accounts, output. Of two runs, over a quarter and over all, `ours` is what the
-second had more by what it took longer: the rate at which a long run goes. `whole` is the second run's rate with its start. `busy`
-is the share of time in which the device worked in the middle half of the second run, and `memory` what all workers had of it at
-most.
+is a whole run (reading, decoding, the model, accounts, output): the records of the shards that it finished behind the first
+quarter of them, by the time that these took, the rate at which a long run goes. `whole` is all records by the seconds of the
+whole command, which loads the model several times. `busy` is the share of time in which the device worked in the middle half of
+the run, and `memory` what all workers had of it at most.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ import peers
 sys.path.insert(0, str(peers.HERE.parent))
 LARGE = Path("/dev/nvidia0").exists()
 TOKENS = 64
-SHARDS = 16
+SHARDS = 64
 
 
 # -- input --------------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def bare_texts(model: Path, data: Path) -> float:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch, device, kind = on_device()
-    texts = [json.loads(line)["text"] for line in (data / "000.jsonl").read_text("utf-8").splitlines()[:2000 if LARGE else 50]]
+    texts = [json.loads(line)["text"] for line in (data / "000.jsonl").read_text("utf-8").splitlines()[:2000]]
     tokens = AutoTokenizer.from_pretrained(model)(texts, truncation=True, max_length=512)["input_ids"]
     loaded = AutoModelForSequenceClassification.from_pretrained(model, dtype=kind).to(device).eval()
     batches = []
@@ -287,8 +287,8 @@ class Row:
     unit: str
     count: int  # of records on a GPU
     make: Callable[[Path, int], None]
-    model: Callable[[Path], None] | None
-    bare: Callable[[Path, Path], float] | None
+    model: Callable[[Path], None]
+    bare: Callable[[Path, Path], float]
     recipe: Callable[[str, str], dict[str, Any]]  # of the input and the model
 
 
@@ -315,9 +315,9 @@ def captions_recipe(data: str, model: str) -> dict[str, Any]:
 
 
 ROWS = {
-    "images": Row("images", 24_000, make_images, image_model, bare_images, images_recipe),
-    "texts": Row("texts", 120_000, make_texts, text_model, bare_texts, texts_recipe),
-    "speech": Row("recordings", 2_400, make_speech, speech_model, bare_speech, speech_recipe),
+    "images": Row("images", 60_000, make_images, image_model, bare_images, images_recipe),
+    "texts": Row("texts", 150_000, make_texts, text_model, bare_texts, texts_recipe),
+    "speech": Row("recordings", 3_000, make_speech, speech_model, bare_speech, speech_recipe),
     "captions": Row("images", 1_600, make_images, caption_model, bare_captions, captions_recipe),
 }
 TRIED = {"images": 64, "texts": 320, "speech": 32, "captions": 32}  # without a GPU
@@ -375,18 +375,19 @@ def measure(name: str, place: Path, share: float) -> dict[str, Any]:
     count = int((row.count if LARGE else TRIED[name]) * share)
     place.mkdir()
     row.make(place / "in", count)
-    row.model(place / "model")
-    asked = [sys.executable, __file__, "--bare", name, "--place", str(place)]
+    asked = [sys.executable, __file__, "--bare", name, "--place", str(place)]  # makes the model too
     told = subprocess.run(asked, capture_output=True, text=True, check=False)
     if told.returncode:
         raise SystemExit(f"{name} alone: {told.stderr}")
     bare = json.loads(told.stdout.splitlines()[-1])
-    quarter, _ = run(place, row.recipe(f"{place}/in/00[0-3].*", f"{place}/model"), "quarter")
     with Load() as load:
-        whole, _ = run(place, row.recipe(f"{place}/in/*", f"{place}/model"), "all")
-    ours = 0.75 * count / max(1e-9, whole - quarter)
-    return {"unit": row.unit, "count": count, "bare": bare, "ours": ours, "share": ours / bare, "whole": count / whole, "seconds": whole,
-            "busy": load.busy, "memory_gb": load.memory_gb}
+        seconds, out = run(place, row.recipe(f"{place}/in/*", f"{place}/model"), "all")
+    events = map(json.loads, (out / "_run/events.jsonl").read_text("utf-8").splitlines())
+    finished = [event["t"] for event in events if event["event"] == "unit_commit"]
+    first = len(finished) // 4
+    ours = (len(finished) - first) / len(finished) * count / max(1e-9, finished[-1] - finished[first - 1])
+    return {"unit": row.unit, "count": count, "bare": bare, "ours": ours, "share": ours / bare, "whole": count / seconds,
+            "seconds": seconds, "busy": load.busy, "memory_gb": load.memory_gb}
 
 
 def vectors(place: Path, share: float) -> dict[str, Any]:
@@ -438,6 +439,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([peers.environment_of("ours")["PYTHONPATH"], os.environ.get("PYTHONPATH", "")])
     sys.path += [str(path) for path in (peers.HERE.parent / "packs").iterdir()]
     if args.bare:
+        ROWS[args.bare].model(Path(args.place, "model"))
         print(json.dumps(ROWS[args.bare].bare(Path(args.place, "model"), Path(args.place, "in"))))
         return
     results = peers.HERE / "results" / "gpu.json"

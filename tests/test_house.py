@@ -193,14 +193,14 @@ LINES = {
     "ngrams": 371,
     "pipeline": 1100,
     "stages": 2514,
-    "engine": 3993,
+    "engine": 3995,
     "recipe": 1643,
     "worker": 2257,
     "observe": 2925,
     "testing": 1260,
     "runtime": 1354,
-    "runtime/raydata": 0,
-    "run": 4715,
+    "run/raydata": 967,
+    "run": 3748,
     "explore": 1479,
     "results": 2253,
     "outside": 1110,
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 15558
-    assert sum(LINES.values()) <= 42905
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14593
+    assert sum(LINES.values()) <= 42907
 
 
 def test_nothing_names_a_machine():

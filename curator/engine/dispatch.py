@@ -448,6 +448,8 @@ def _start(state: State, operator: OperatorState, queue: Queue | None, force: in
     most, at_once = inf, operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
     if (planned := state.planned.get(operator.plan.index)) is not None:
         most, at_once = SPARE * planned, max(planned - len(operator.workers), planned / 10)
+    if operator.exclusive:  # a slot is nobody else's, and to load a model takes long: one for each batch
+        at_once = max(at_once, operator.rows / (operator.plan.batch_size or FIRST_ROWS) + 1)
     # One at a time, unless there is more to do than those that start would get done in the time that one more
     # takes, or the allocation wants more.
     while (force or len(operator.workers) < most) and (not operator.starting

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from curator.api.counts import Counts
 from curator.engine.dispatch import FIRST_ROWS
-from curator.engine.events import Commit, Release, StartWorker, StopWorker, WorkerLost
+from curator.engine.events import Commit, Release, StartWorker, StopWorker, WorkerLost, WorkerReady
 from curator.engine.protocol import Done, Emitted, Failed, Resume
 from curator.engine.state import CALLS_S
 from curator.engine.units import restart
 from curator.pipeline.plan import Target
-from tests.engine.harness import Harness, followed, rows_of
+from tests.engine.harness import SOURCE, Harness, followed, rows_of
 from tests.engine.scenario import make_stage
-
-SOURCE = 0
 
 # -- the way of a unit ------------------------------------------------------------------------------------------
 
@@ -337,6 +337,15 @@ def test_a_share_goes_to_the_fullest_gpu_that_fits():
     harness = Harness(make_stage(gpus=0.5), make_stage(gpus=0.5), make_stage(gpus=1), gpus=2, start=False)
     one, other, whole = [a.places[0].gpus for a in harness.said_of(StartWorker)][1:4]
     assert one == other != whole
+
+
+@pytest.mark.parametrize(("rows", "started"), [(32, 1), (64, 2), (500, 2)])
+def test_slots_of_a_gpu_are_filled_at_once_where_each_has_a_batch(rows, started):
+    """Half of the devices until the stage's rate is known; the second does not wait until the first has loaded its model."""
+    harness = Harness(make_stage(gpus=0.25, batch_size=32), gpus=1, start=False)
+    harness.tell(WorkerReady(harness.workers[SOURCE][0]))
+    harness.read(rows)
+    assert len(harness.workers[1]) == started
 
 
 def test_an_idle_worker_without_work_gives_its_gpu_to_a_stage_that_has():
