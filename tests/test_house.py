@@ -198,9 +198,9 @@ LINES = {
     "worker": 2257,
     "observe": 2925,
     "testing": 1260,
-    "runtime": 1354,
-    "run/raydata": 967,
-    "run": 3748,
+    "runtime": 1349,
+    "run/raydata": 980,
+    "run": 3749,
     "explore": 1479,
     "results": 2253,
     "outside": 1110,
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14593
-    assert sum(LINES.values()) <= 42907
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14589
+    assert sum(LINES.values()) <= 42916
 
 
 def test_nothing_names_a_machine():

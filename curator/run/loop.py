@@ -62,6 +62,11 @@ class RunContext:
     processes: Processes | None = None  # of this machine, from the first phase on
     leave_ray: Callable[[], None] | None = None  # the same of a cluster: how to leave it
 
+    def report(self, report: Report) -> None:
+        self.observer.see((), [report])
+        if report.kind == "waiting":  # nothing else is shown while there is no worker
+            print(f"curator: {report.text}", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         if self.processes is not None:
             self.processes.close()
@@ -83,12 +88,8 @@ def make_runtime(job: Job, context: RunContext) -> tuple[Any, dict[int, Node]]:
     if context.leave_ray is None:
         context.leave_ray = connect(context.ray, context.cores)
 
-    def report(kind: str, text: str) -> None:
-        context.observer.see((), [Report(kind, text)])
-        if kind == "waiting":  # nothing else is shown before there is a worker
-            print(f"curator: {text}", file=sys.stderr, flush=True)
-
-    runtime = RayRuntime(job, context.ray, context.cores, report)
+    runtime = RayRuntime(job, context.ray, context.cores,
+                         lambda kind, text: context.report(Report(kind, text)))
     context.observer.publish_to(runtime.gauge)
     return runtime, runtime.nodes
 

@@ -248,9 +248,8 @@ class RayRuntime:
                 self.tell("waiting", f"waits for a free core: {self.has}")
         self.events.clear()  # the run begins with `nodes`
         if len(self.nodes) > 1 and self.job.sidecars.is_local:
-            self.tell("shared_folder",
-                      f"the run has {len(self.nodes)} nodes, and all of them must see the folder of "
-                                       f"{self.job.sidecars.uri}")
+            self.tell("shared_folder", f"the run has {len(self.nodes)} nodes, and all of them must see the "
+                                       f"folder of {self.job.sidecars.uri}")
 
     # -- the runtime ----------------------------------------------------------------------------------------
 
@@ -376,14 +375,12 @@ class RayRuntime:
                     return
                 if silent_since is None:
                     silent_since = asked_at
-                    self.inbox.put(partial(self.tell, "cluster silent",
-                                           f"the Ray cluster does not tell its nodes ({error}); asking "
-                                           "again"))
+                    text = f"the Ray cluster does not tell its nodes ({error}); asking again"
+                    self.inbox.put(partial(self.tell, "cluster silent", text))
                 elif time.monotonic() - silent_since > SILENT_S:
-                    self.inbox.put(partial(self.events.append, ev.Stop(
-                        "interrupted", f"the Ray cluster does not answer any more ({error}); what was "
-                                       "committed is safe: "
-                        "run the same command again")))
+                    text = (f"the Ray cluster does not answer any more ({error}); what was committed is "
+                            "safe: run the same command again")
+                    self.inbox.put(partial(self.events.append, ev.Stop("interrupted", text)))
                     return
             self.closing.wait(WATCH_S)
         with contextlib.suppress(Exception):  # the cluster may be the reason why this run ends
@@ -565,9 +562,8 @@ def _own_cluster(cores: float | None, store_bytes: int) -> Callable[[], None]:
 
     try:
         ray.init(address="local", num_cpus=max(1, int(machine.cpus)), num_gpus=machine.gpus,
-                 include_dashboard=False,
-                 log_to_driver=False, logging_level="ERROR", object_store_memory=store_bytes,
-                 _temp_dir=folder)
+                 include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 object_store_memory=store_bytes, _temp_dir=folder)
     except BaseException as error:
         leave()
         if isinstance(error, (ConnectionError, RuntimeError, ValueError, RayError, OSError)):
@@ -580,9 +576,8 @@ def _check_reachable(address: str) -> None:
     """Ray itself tries for a minute."""
     if address.startswith("ray://"):
         raise CuratorError(f"{address} is for Ray's client, through which a run would be slow; start the run "
-                           "on the cluster "
-                           "(ray job submit -- curator run ...), or give the address of the cluster itself "
-                           "(host:6379)")
+                           "on the cluster (ray job submit -- curator run ...), or give the address of the "
+                           "cluster itself (host:6379)")
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         if address != "auto":

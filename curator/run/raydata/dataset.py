@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from curator.api.errors import CuratorError
 from curator.api.resources import Resources
-from curator.engine.events import Stop
+from curator.engine.events import Report, Stop
 from curator.engine.protocol import Restored
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
@@ -218,6 +218,7 @@ class Execution:
                                               **pool.options)
         self.inbox: SimpleQueue[Work | Stop | None] = SimpleQueue()
         self.ended, self.ask_at = False, time.monotonic() + ASK_S
+        self.needs, self.lacks = sum(pool.cpus * pool.least for pool in pools), False
         self.asked: list[Any] = []  # whether the notes are there; at most one question at a time
         self.closing = threading.Event()
         self.thread = threading.Thread(target=self._consume, args=(dataset,), name="ray data", daemon=True)
@@ -239,9 +240,9 @@ class Execution:
             self.inbox.put(Stop("broken", f"Ray Data has failed: {type(error).__name__}: {error}; {LOST}"))
         self.inbox.put(None)
 
-    def wait(self, timeout: float) -> list[Work | Stop]:
+    def wait(self, timeout: float) -> list[Work | Stop | Report]:
         """What has come through since; waits for the first. `ended`, when there is no more."""
-        found: list[Work | Stop | None] = []
+        found: list[Work | Stop | Report | None] = []
         if self.asked and ray.wait([self.asked[0]], timeout=0)[0]:  # without notes no actor can work
             try:
                 ray.get(self.asked.pop())
@@ -250,12 +251,21 @@ class Execution:
         if not self.asked and time.monotonic() > self.ask_at:
             self.asked = [self.notes.skips.remote(())]
             self.ask_at = time.monotonic() + ASK_S
+            found += self._lacks()
         with contextlib.suppress(Empty):
             found.append(self.inbox.get(timeout=timeout))
             while True:
                 found.append(self.inbox.get_nowait())
         self.ended = self.ended or None in found
         return [one for one in found if one is not None]
+
+    def _lacks(self) -> list[Report]:
+        """Nodes have gone, and Ray Data, which then waits for others, does not say so."""
+        cores = cores_of([node["Resources"] for node in ray.nodes() if node["Alive"]], None)
+        before, self.lacks = self.lacks, cores < self.needs - 0.01
+        text = (f"waits for a node: the stages need {self.needs:g} cores side by side, and the Ray cluster "
+                f"has {cores:g}")
+        return [Report("waiting", text)] if self.lacks and not before else []
 
     def stop(self) -> None:
         """Units that are not begun yet come through as they are."""

@@ -61,6 +61,9 @@ class RayDataLoop(Loop):
         while not execution.ended and time.monotonic() < ended:
             context.lock.check()
             for found in execution.wait(TURN_S):
+                if isinstance(found, Report):
+                    context.report(found)
+                    continue
                 stop = found if isinstance(found, Stop) else self._take(found, context)
                 self.stopped = self.stopped or stop
             if self.failed > failures_allowed(max_failed, max(self.read, SHARE_OF)):
