@@ -1,5 +1,6 @@
 """For all tests: how hypothesis judges them, where random tests begin, and what they do not wait for."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -21,6 +22,7 @@ settings.load_profile("curator")
 def pytest_configure(config: pytest.Config) -> None:
     """Each of the processes that share the suite collects all of it. They begin at other files, so that what one has compiled the
     others find: in a fresh clone that is two thirds of the work."""
+    gc.disable()  # all that is collected stays: to look through it again and again takes a sixth of the time
     shares = getattr(config, "workerinput", None)
     if shares and all(os.path.isdir(path) for path in config.args):
         files = sorted({str(file) for path in config.args for file in Path(path).rglob("test_*.py")})
@@ -33,6 +35,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     before those of the packs, whatever was collected first."""
     packs = config.rootpath / "packs"
     items.sort(key=lambda item: (item.get_closest_marker("ray") is None, item.path.is_relative_to(packs), item.path.parts))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.enable()
 
 
 @pytest.fixture

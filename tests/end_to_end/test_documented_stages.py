@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from curator.worker.processes import ONE_THREAD
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(`[\w./-]+`\n\n)?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,17 +46,46 @@ FOUND = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob(
 PAGES = {str(page.relative_to(ROOT)): page for page in FOUND if blocks(page)}
 
 
+# Each block in a process of its own, forked from one that has imported what nearly all of them do.
+EACH_ALONE = """
+import os, pathlib, runpy, sys, traceback
+import duckdb, curator.run.run, curator.pipeline.formats, curator.testing
+def alone(script):
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    status = 1
+    try:
+        said = os.open(f"{script}.said", os.O_WRONLY | os.O_CREAT)
+        os.dup2(said, 1), os.dup2(said, 2)
+        sys.argv[:] = [script]
+        runpy.run_path(script, run_name="__main__")
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(status)
+for script in sys.argv[1:]:
+    if alone(script):
+        sys.exit(f"{open(script).read()}\\n{open(script + '.said').read()[-4000:]}")
+    for old in pathlib.Path().glob("out*"):
+        old.rename(f"done-{pathlib.Path(script).stem}-{old.name}")
+"""
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_shows_runs_and_its_stages_keep_the_rules(page, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.jsonl").write_text("".join(json.dumps({"text": f"{n} " * 100}) + "\n" for n in range(30)))
-    script = tmp_path / "shown.py"
-    for number, code in enumerate(blocks(PAGES[page])):  # each begins anew, in a folder without results
+    shown = blocks(PAGES[page])
+    scripts = [tmp_path / f"shown{number}.py" for number in range(len(shown))]
+    for script, code in zip(scripts, shown, strict=True):  # each begins anew, in a folder without results
         script.write_text(BEFORE + code + CHECKED)
-        done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, f"block {number}:\n{code}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    done = subprocess.run([sys.executable, "-c", EACH_ALONE, *scripts], cwd=tmp_path, capture_output=True, text=True, timeout=300,
+                          env={**ONE_THREAD, **os.environ})
+    assert done.returncode == 0, done.stderr
+    for script, code in zip(scripts, shown, strict=True):
         defined = re.findall(r"^class (\w+)\(|^@stage.*\ndef (\w+)", code, re.MULTILINE)
-        shown = done.stdout.rpartition("checked:")[2].split()
-        assert shown == [one or other for one, other in defined if (one or other) != "Shard"]  # it shows a `setup` only
-        for old in tmp_path.glob("out*"):
-            old.rename(tmp_path / f"done-{number}-{old.name}")
+        checked = Path(f"{script}.said").read_text().rpartition("checked:")[2].split()
+        assert checked == [one or other for one, other in defined if (one or other) != "Shard"]  # it shows a `setup` only
