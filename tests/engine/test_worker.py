@@ -317,7 +317,7 @@ def anonymous_kb() -> int:
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not GNU's C library")
 @pytest.mark.parametrize("cpus", [1, 2])
-def test_threads_of_a_worker_have_one_heap_unless_it_has_several_cores(cpus):
+def test_threads_of_a_worker_have_one_heap_unless_it_has_several_cores(cpus, cold_start):
     @stage(adds={"elsewhere": pa.int64()}, resources=Resources(cpus=cpus))
     def heaps(batch):
         library, found = ctypes.CDLL(None), []
