@@ -48,7 +48,8 @@ def dispatch(state: State) -> None:
     for node in state.nodes.values() if state.claims else ():
         node.claimed = False
     state.claims, state.wake = 0, inf
-    for state.patient in (True, False):
+    turns = (False,) if state.call_s > SLIGHT_S else (True, False)  # where calls are long, all wait for rows
+    for state.patient in turns:
         for operator in state.order:
             _give(state, operator, OBEY)
         if not state.core_free:
@@ -219,8 +220,7 @@ def _worth_prefetching(state: State, operator: OperatorState, queue: Queue, work
 
 def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> None:
     exclusive = holds_exclusive(operator)
-    if not (state.core_free or not operator.cpus or force
-            or exclusive) and all(n.cpus_used for n in state.nodes.values()):
+    if not (force or exclusive or _may_start(state, operator)):
         return
     for queue in operator.waiting.values():
         if force or not _stays(state, operator, queue, patient=False):
@@ -442,20 +442,26 @@ def _reads_ahead(state: State, operator: OperatorState) -> bool:
 
 def _start(state: State, operator: OperatorState, queue: Queue | None, force: int) -> None:
     """Start as many workers as help with what is waiting and as will have a core for it."""
-    if not state.core_free and operator.cpus and not force and not _reads_ahead(state, operator) \
-            and all(n.cpus_used for n in state.nodes.values()):
+    if not (force or _may_start(state, operator)):
         return
-    most, at_once = inf, operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
-    if (planned := state.planned.get(operator.plan.index)) is not None:
-        most, at_once = SPARE * planned, max(planned - len(operator.workers), planned / 10)
+    at_once = operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
+    if planned := state.planned.get(operator.plan.index, 0):
+        at_once = max(planned - len(operator.workers), planned / 10)
     if operator.exclusive:  # a slot is nobody else's, and to load a model takes long: one for each batch
         at_once = max(at_once, operator.rows / (operator.plan.batch_size or FIRST_ROWS) + 1)
     # One at a time, unless there is more to do than those that start would get done in the time that one more
     # takes, or the allocation wants more.
-    while (force or len(operator.workers) < most) and (not operator.starting
-                                                       or operator.starting + 1 < at_once):
+    while not operator.starting or operator.starting + 1 < at_once:
         if not start_worker(state, operator, queue, force):
             break
+
+
+def _may_start(state: State, operator: OperatorState) -> bool:
+    """One more worker would find a core, now and later. (A source mostly waits: for storage, or the driver.)"""
+    most = SPARE * state.planned.get(operator.plan.index, inf)
+    return (len(operator.workers) < most or operator.plan.kind == "source") and (
+        bool(state.core_free) or not operator.cpus or _reads_ahead(state, operator)
+        or not all(n.cpus_used for n in state.nodes.values()))
 
 
 def _first(workers: dict[int, WorkerState]) -> WorkerState:

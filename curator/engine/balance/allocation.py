@@ -87,12 +87,10 @@ class Rate:
     def watch(self, running: Iterable[tuple[float, float]]) -> None:
         """The calls that run now, each with its rows and the seconds since it began: how late they are, of
         all that is known. Counts until the next `observe`."""
-        mean, due_s, late_s = self._rows / self._busy_s, self._busy_s, 0.0
-        for rows, elapsed_s in running if mean else ():
-            should_s = rows / mean
-            due_s += min(elapsed_s, should_s)
-            late_s += max(0.0, elapsed_s - should_s)
-        self._slower = 1.0 + late_s / due_s
+        mean = self._rows / self._busy_s
+        calls = [(elapsed_s, rows / mean) for rows, elapsed_s in running] if mean else []
+        late_s = sum(max(0.0, took - should) for took, should in calls)
+        self._slower = 1.0 + late_s / (self._busy_s + sum(map(min, calls)))
 
     @property
     def value(self) -> float:
