@@ -48,7 +48,7 @@ def dispatch(state: State) -> None:
     for node in state.nodes.values() if state.claims else ():
         node.claimed = False
     state.claims, state.wake = 0, inf
-    turns = (False,) if state.call_s > SLIGHT_S else (True, False)  # where calls are long, all wait for rows
+    turns = (False,) if state.call_s > SLIGHT_S else (True, False)  # where calls are long all are patient
     for state.patient in turns:
         for operator in state.order:
             _give(state, operator, OBEY)
@@ -457,7 +457,7 @@ def _start(state: State, operator: OperatorState, queue: Queue | None, force: in
 
 
 def _may_start(state: State, operator: OperatorState) -> bool:
-    """One more worker would find a core, now and later. (A source mostly waits: for storage, or the driver.)"""
+    """One more worker would find a core, now and later. (A source waits for storage or the driver.)"""
     most = SPARE * state.planned.get(operator.plan.index, inf)
     return (len(operator.workers) < most or operator.plan.kind == "source") and (
         bool(state.core_free) or not operator.cpus or _reads_ahead(state, operator)
