@@ -87,6 +87,7 @@ RUNS = (
     Run("audio_truth", "{recordings}", "{recordings} --only loudness", wants="espeakng_loader jiwer pyloudnorm"),
     Run("video", quick="--only detect --tools ours --sizes 360"),
     Run("video_truth", quick="--only motion"),
+    Run("gpu", quick=None, never="" if Path("/dev/nvidia0").exists() else "wants a GPU of NVIDIA"),
     Run("video_models", "--clips 16", "--only clip --clips 4"),
     Run("each", quick="--rounds 1"),
 )

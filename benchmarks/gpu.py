@@ -1,6 +1,6 @@
 """Models on a GPU fed by pipelines, beside the same models alone on tensors that lie on the device.
 
-    python benchmarks/gpu.py [--only images,texts,speech,captions,vectors,signatures] [--share 1.0]
+    python benchmarks/gpu.py [--only images,texts,speech,captions,vectors] [--share 1.0]
 
 Makes its own input and models: the sizes of those that people use, with random weights. Results are printed, and written to
 benchmarks/results/gpu.json. A machine with an NVIDIA GPU and 16 cores; some ten minutes. Without a GPU models are tiny, to try this script.
@@ -10,7 +10,6 @@ benchmarks/results/gpu.json. A machine with an NVIDIA GPU and 16 cores; some ten
 - `speech`: recordings of 20 s (FLAC), heard by Whisper large-v3-turbo, 64 tokens each.
 - `captions`: the same JPEGs, described by Qwen2.5-VL-3B in 64 tokens.
 - `vectors`: dedup.semantic over vectors of 768 numbers, on all cores and with a GPU; that both keep the same records.
-- `signatures`: text.minhash in one worker, on a core and with a GPU; that both give the same.
 
 `bare` is the model's forward, or its generation, on inputs that are ready, in batches as large as the stage's or larger. `ours`
 is a whole run (reading, decoding, the model, accounts, output): the records of the shards that it finished behind the first
@@ -385,8 +384,9 @@ def measure(name: str, place: Path, share: float) -> dict[str, Any]:
     events = map(json.loads, (out / "_run/events.jsonl").read_text("utf-8").splitlines())
     finished = [event["t"] for event in events if event["event"] == "unit_commit"]
     first = len(finished) // 4
-    ours = (len(finished) - first) / len(finished) * count / max(1e-9, finished[-1] - finished[first - 1])
-    return {"unit": row.unit, "count": count, "bare": bare, "ours": ours, "share": ours / bare, "whole": count / seconds,
+    took = finished[-1] - finished[first - 1]
+    rate = (1 - first / len(finished)) * count / took if took > seconds / 10 else None  # else they all ended at once
+    return {"unit": row.unit, "count": count, "bare": bare, "ours": rate, "share": rate and rate / bare, "whole": count / seconds,
             "seconds": seconds, "busy": load.busy, "memory_gb": load.memory_gb}
 
 
@@ -406,32 +406,9 @@ def vectors(place: Path, share: float) -> dict[str, Any]:
     return {"count": count, "kept": len(kept["cores"]), "same": same, **{f"{how}_s": seconds for how, seconds in took.items()}}
 
 
-def signatures(place: Path, share: float) -> dict[str, Any]:
-    import pyarrow as pa
-    from curator_text import Minhash
-
-    from curator.api.stage import Context
-    from curator.api.tasks import TextBatch
-
-    make_texts(place / "in", int((40_000 if LARGE else 400) * share))
-    texts = [json.loads(line)["text"] for file in sorted((place / "in").iterdir()) for line in file.read_text("utf-8").splitlines()]
-    ids = [str(number) for number in range(len(texts))]
-    batch = TextBatch(pa.table({"id": ids, "source": [""] * len(texts), "text": texts}))
-    found: dict[str, Any] = {"count": len(texts)}
-    made = []
-    for how, gpus in (("core", ()), ("gpu", (0,))) if LARGE else (("core", ()),):
-        stage = Minhash()
-        stage.setup(Context(cpus=1, gpus=gpus))
-        stage.process(batch.slice(0, 200))
-        began = time.perf_counter()
-        made.append(stage.process(batch).rows.column("minhash"))
-        found[f"{how}_rate"] = len(texts) / (time.perf_counter() - began)
-    return {**found, "same": all(one.equals(made[0]) for one in made)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join([*ROWS, "vectors", "signatures"]))
+    parser.add_argument("--only", default=",".join([*ROWS, "vectors"]))
     parser.add_argument("--share", type=float, default=1.0, help="of the records")
     parser.add_argument("--bare", choices=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--place", help=argparse.SUPPRESS)
@@ -447,9 +424,8 @@ def main() -> None:
     found = json.loads(results.read_text("utf-8")) if results.exists() else {}
     for name in args.only.split(","):
         with tempfile.TemporaryDirectory(prefix="gpu") as folder:
-            special = {"vectors": vectors, "signatures": signatures}.get(name)
             place = Path(folder, name)
-            found[name] = special(place, args.share) if special else measure(name, place, args.share)
+            found[name] = vectors(place, args.share) if name == "vectors" else measure(name, place, args.share)
         told = ", ".join(f"{key} {value:,.2f}" if isinstance(value, float) else f"{key} {value}" for key, value in found[name].items())
         print(f"{name}: {told}", flush=True)
         results.write_text(json.dumps(found, indent=1), "utf-8")

@@ -189,7 +189,7 @@ LINES = {
     "io/tables": 2101,
     "sql": 513,
     "registry": 418,
-    "models": 1170,
+    "models": 1173,
     "ngrams": 371,
     "pipeline": 1100,
     "stages": 2514,
@@ -224,7 +224,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14593
-    assert sum(LINES.values()) <= 42920
+    assert sum(LINES.values()) <= 42923
 
 
 def test_nothing_names_a_machine():

@@ -51,7 +51,8 @@ def inputs(stage: Caption, *images: np.ndarray):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_conformance(family, folder_of):
     """Among others: an image gets the same caption alone and in a batch, whatever padding that brings."""
-    check_stage(Caption(model=folder_of(family), system="Be brief." if family != "florence" else None, max_new_tokens=6), MANY)
+    check_stage(Caption(model=folder_of(family), system="Be brief." if family != "florence" else None, max_new_tokens=6), MANY,
+                skip={"gpu"})  # words of a random model turn on the last digit
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen", "idefics"])

@@ -74,15 +74,6 @@ def test_a_set_has_one_signature_whatever_its_order_its_repetitions_and_its_comp
         assert sketched([shuffled])[0].tolist() == signature.tolist()
 
 
-def test_a_torch_device_gives_the_same_signatures():
-    pytest.importorskip("torch")
-    rng = np.random.default_rng(5)
-    sizes = np.array([0, 1, 2, 7, 0, 40, 300, 5000, 1])
-    grams = Grams(rng.integers(0, 2**64 - 1, sizes.sum(), np.uint64), np.append(0, np.cumsum(sizes)))
-    for count in (1, 112, 300):
-        assert np.array_equal(sketches(grams, count, 9, "cpu"), sketches(grams, count, 9))
-
-
 def test_a_single_element_has_a_value_of_its_own_in_each_place():
     """More places than rounds: most of them are filled separately, each by a hash function of its own."""
     signature, = sketches(Grams(np.array([5], np.uint64), np.array([0, 1])), 400, 1)

@@ -18,7 +18,6 @@ from curator.ngrams.folding import warm_up
 from curator.ngrams.hashing import GROUP_CHARS, Grams, char_grams, groups, word_grams
 from curator_text.copies.sketch import sketches
 
-GPU_GROUP_CHARS = 8_000_000  # worked on at once on a GPU, whose calls cost more
 _SHINGLE = re.compile(r"([1-9]\d*) (word|char)s?")
 
 
@@ -70,9 +69,6 @@ class Minhash(Stage):
 
     def setup(self, ctx: Context) -> None:
         warm_up(self.normalize)
-        self._device: Any = "cuda" if ctx.gpus else None
-        if ctx.gpus:
-            import torch  # noqa: F401  (a missing one is an error now, not in the first batch)
 
     def process(self, batch: Batch) -> Batch:
         texts = batch.rows.column(self.column).to_pylist()
@@ -80,11 +76,11 @@ class Minhash(Stage):
         present = np.zeros(len(texts), bool)
         sets: dict[int, np.ndarray] = {}
         # Shingles of characters are five times as many.
-        chars = GPU_GROUP_CHARS if self._device else GROUP_CHARS if self._of_words else GROUP_CHARS // 4
+        chars = GROUP_CHARS if self._of_words else GROUP_CHARS // 4
         for rows in groups(texts, chars):
             grams = self.grams([texts[row] or "" for row in rows])
             present[rows] = np.diff(grams.of) > 0
-            signatures[rows] = sketches(grams, self.hashes, self.seed, self._device)
+            signatures[rows] = sketches(grams, self.hashes, self.seed)
             if self.shingles:
                 sets |= zip(rows, shingle_sets(grams), strict=True)
         values = pa.array(signatures.reshape(-1))

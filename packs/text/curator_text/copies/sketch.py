@@ -1,4 +1,4 @@
-"""MinHash signatures of sets of hashes, many sets at once, by numpy or on a torch device.
+"""MinHash signatures of sets of hashes, many sets at once.
 
 Source: Fast Similarity Sketching (Dahlgaard, Knudsen and Thorup 2017, arXiv 1704.04370). A round throws every
 element of a set into one of the K places, with a random value; the least value of the first round that
@@ -15,11 +15,9 @@ and its error for sets smaller than K is greater, because it fills places by cop
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from curator.ngrams.hashing import MULTIPLIER, Grams, mixed
+from curator.ngrams.hashing import Grams, mixed
 
 # done together, before it is seen which sets are complete
 ROUNDS = ((0, 1), (1, 2), (2, 4), (4, 8), (8, 16), (16, 32))
@@ -29,22 +27,17 @@ _STEP = 0x9E3779B97F4A7C15  # Source: splitmix64 (Steele, Lea and Flood 2014)
 _PART = 1 << 17  # elements and places worked on at once: they fit the cache
 
 
-def sketches(grams: Grams, count: int, seed: int, device: Any = None) -> np.ndarray:
-    """`count` values of each set, uint32 [sets, count]; those of an empty set are all 2^32 - 1.
-
-    `device`: a torch device to compute on, None for numpy; the values are the same.
-    """
+def sketches(grams: Grams, count: int, seed: int) -> np.ndarray:
+    """`count` values of each set, uint32 [sets, count]; those of an empty set are all 2^32 - 1."""
     constants = mixed(np.arange(1, ROUNDS[-1][1] + count + 1,
                                 dtype=np.uint64) * np.uint64(_STEP) + mixed(_seed(seed)))
-    if device is not None:
-        return _fill(_Torch(device), grams.hashes, grams.of, count, constants)
     found = np.empty((len(grams.of) - 1, count), np.uint32)
     first = 0
     while first < len(found):
         stop = min(first + _PART // count + 1, int(np.searchsorted(grams.of, grams.of[first] + _PART)))
         stop = max(stop, first + 1)
         of = grams.of[first:stop + 1]
-        found[first:stop] = _fill(_Numpy, grams.hashes[of[0]:of[-1]], of - of[0], count, constants)
+        found[first:stop] = _fill(grams.hashes[of[0]:of[-1]], of - of[0], count, constants)
         first = stop
     return found
 
@@ -53,100 +46,41 @@ def _seed(seed: int) -> np.ndarray:
     return np.array([seed % (1 << 64)], np.uint64)
 
 
-def _fill(ops: Any, hashes: np.ndarray, of: np.ndarray, count: int, constants: np.ndarray) -> np.ndarray:
+def _fill(hashes: np.ndarray, of: np.ndarray, count: int, constants: np.ndarray) -> np.ndarray:
     sets = len(of) - 1
-    hashes, of, constants = (ops.put(values) for values in (hashes, of, constants))
-    keys = ops.free(sets * count)
-    owner = ops.repeat(ops.arange(sets), of[1:] - of[:-1])  # the set of each element
+    keys = np.full(sets * count, _FREE)
+    owner = np.repeat(np.arange(sets), np.diff(of))  # the set of each element
     for first, stop in ROUNDS:
-        high, low = ops.halves(hashes[None, :] ^ constants[first:stop, None], mix=first > 0)
-        rounds = ops.arange(stop - first)[:, None] + first << 32
-        ops.lower(keys, (owner * count + (high * count >> 32)).reshape(-1), (low | rounds).reshape(-1))
+        values = hashes[None, :] ^ constants[first:stop, None]
+        high, low = _halves(mixed(values) if first else values)  # the first round gets hashes already
+        rounds = np.arange(stop - first)[:, None] + first << 32
+        np.minimum.at(keys, (owner * count + (high * count >> 32)).reshape(-1), (low | rounds).reshape(-1))
         complete = (keys.reshape(sets, count) != _FREE).all(1)
         if complete.all():
             break
         left = ~complete[owner]
         hashes, owner = hashes[left], owner[left]
-    free = ops.where(keys == _FREE)
+    free = np.flatnonzero(keys == _FREE)
     free = free[(of[1:] > of[:-1])[free // count]]
     if len(free):
-        _fill_separately(ops, keys, free, (hashes, owner), (count, constants))
-    return ops.get(keys & _LOW).astype(np.uint32).reshape(sets, count)
+        _fill_separately(keys, free, (hashes, owner), (count, constants))
+    return (keys & _LOW).astype(np.uint32).reshape(sets, count)
 
 
-def _fill_separately(ops: Any, keys: Any, free: Any, left: tuple[Any, Any], how: tuple[int, Any]) -> None:
+def _fill_separately(keys: np.ndarray, free: np.ndarray, left: tuple[np.ndarray, np.ndarray],
+                     how: tuple[int, np.ndarray]) -> None:
     """For each free place the least value that a hash function of its own gives to the elements of its
     set."""
     (hashes, owner), (count, constants) = left, how
     sets = free // count
-    firsts = ops.find(owner, sets)
-    sizes = ops.find(owner, sets + 1) - firsts
-    ends = ops.cumsum(sizes)
-    at = ops.arange(int(ends[-1])) - ops.repeat(ends - sizes - firsts, sizes)
-    _, low = ops.halves(hashes[at] ^ ops.repeat(constants[ROUNDS[-1][1] + free % count], sizes))
-    ops.lower(keys, ops.repeat(free, sizes), low | ROUNDS[-1][1] << 32)
+    firsts = np.searchsorted(owner, sets)
+    sizes = np.searchsorted(owner, sets + 1) - firsts
+    ends = np.cumsum(sizes)
+    at = np.arange(int(ends[-1])) - np.repeat(ends - sizes - firsts, sizes)
+    _, low = _halves(mixed(hashes[at] ^ np.repeat(constants[ROUNDS[-1][1] + free % count], sizes)))
+    np.minimum.at(keys, np.repeat(free, sizes), low | ROUNDS[-1][1] << 32)
 
 
-class _Numpy:
-    """What the algorithm asks of arrays, by numpy."""
-
-    arange, repeat, cumsum, where, find = np.arange, np.repeat, np.cumsum, np.flatnonzero, np.searchsorted
-    lower = np.minimum.at
-
-    @staticmethod
-    def put(values: np.ndarray) -> np.ndarray:
-        return values
-
-    get = put
-
-    @staticmethod
-    def free(size: int) -> np.ndarray:
-        return np.full(size, _FREE)
-
-    @staticmethod
-    def halves(values: np.ndarray, mix: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """The upper and the lower 32 bits, int64. The first round does not mix, for what it gets is a hash
-        already."""
-        if mix:
-            values = mixed(values)
-        return (values >> np.uint64(32)).view(np.int64), (values & np.uint64(_LOW)).view(np.int64)
-
-
-class _Torch:
-    """The same on a torch device. Torch has no uint64: products are the same modulo 2^64, shifts are made
-    logical."""
-
-    def __init__(self, device: Any) -> None:
-        import torch
-
-        self._torch, self._device = torch, torch.device(device)
-        self.repeat, self.find = torch.repeat_interleave, torch.searchsorted
-
-    def put(self, values: np.ndarray) -> Any:
-        return self._torch.from_numpy(np.ascontiguousarray(values).view(np.int64).copy()).to(self._device)
-
-    def get(self, values: Any) -> np.ndarray:
-        return values.cpu().numpy()
-
-    def arange(self, stop: int) -> Any:
-        return self._torch.arange(stop, device=self._device)
-
-    def cumsum(self, values: Any) -> Any:
-        return self._torch.cumsum(values, 0)
-
-    def where(self, mask: Any) -> Any:
-        return self._torch.nonzero(mask).reshape(-1)
-
-    def free(self, size: int) -> Any:
-        return self._torch.full((size,), _FREE, dtype=self._torch.int64, device=self._device)
-
-    def lower(self, keys: Any, at: Any, values: Any) -> None:
-        keys.scatter_reduce_(0, at, values, "amin")
-
-    def halves(self, values: Any, mix: bool = True) -> tuple[Any, Any]:
-        if mix:  # as `mixed` does
-            factor = MULTIPLIER - (1 << 64)  # the same number as an int64
-            values = (values ^ (values >> 32 & _LOW)) * factor
-            values = (values ^ (values >> 32 & _LOW)) * factor
-            values = values ^ (values >> 32 & _LOW)
-        return values >> 32 & _LOW, values & _LOW
+def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The upper and the lower 32 bits, int64."""
+    return (values >> np.uint64(32)).view(np.int64), (values & np.uint64(_LOW)).view(np.int64)
