@@ -146,7 +146,7 @@ def test_a_stage_that_is_only_named_is_imported_alone_when_it_is_asked_for(named
     assert f"{module}.late" not in sys.modules
     made = packs.stage_class("text.late")
     assert (made.__module__, packs.name_of(made())) == (f"{module}.late", "text.late")
-    with pytest.raises(PackError, match=r"curator-text 1\.2.*a_library_nobody_has.*pip install --upgrade curator-text"):
+    with pytest.raises(PackError, match=r"curator-text 1\.2.*a_library_nobody_has.*pip install .*curator-text"):
         packs.stage_class("text.bad")
     assert "a_library_nobody_has" in packs.installed()[1].error  # for `curator doctor`
     get, names = attributes(module, {"bad": f"{module}.bad:Bad", "late": f"{module}.late:Late"})

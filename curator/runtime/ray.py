@@ -247,9 +247,6 @@ class RayRuntime:
                 told = True
                 self.tell("waiting", f"waits for a free core: {self.has}")
         self.events.clear()  # the run begins with `nodes`
-        if len(self.nodes) > 1 and self.job.sidecars.is_local:
-            self.tell("shared_folder", f"the run has {len(self.nodes)} nodes, and all of them must see the "
-                                       f"folder of {self.job.sidecars.uri}")
 
     # -- the runtime ----------------------------------------------------------------------------------------
 
@@ -340,6 +337,9 @@ class RayRuntime:
             member.node = member.lease.node(member.machine, member.cores)
             self._ask(member.actor.hear.remote(), self._hear, member)
             self.events.append(ev.NodeUp(member.lease.number, member.node))
+            if len(self.nodes) == 2 and self.job.sidecars.is_local:
+                self.tell("shared_folder", "the run has several nodes, and all of them must see the folder of "
+                                           f"{self.job.sidecars.uri}")
 
     def _down(self, member: Member, reason: str) -> None:
         lease = member.lease
