@@ -188,7 +188,7 @@ LINES = {
     "io": 5838,
     "io/tables": 2101,
     "sql": 513,
-    "registry": 418,
+    "registry": 419,
     "models": 1173,
     "ngrams": 371,
     "pipeline": 1100,
@@ -202,7 +202,7 @@ LINES = {
     "run/raydata": 980,
     "run": 3749,
     "explore": 1479,
-    "results": 2253,
+    "results": 2250,
     "outside": 1110,
     "trial": 1350,
     "scaffold": 197,
@@ -224,7 +224,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14593
-    assert sum(LINES.values()) <= 42923
+    assert sum(LINES.values()) <= 42921
 
 
 def test_nothing_names_a_machine():

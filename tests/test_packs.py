@@ -101,7 +101,7 @@ def test_only_the_pack_of_a_name_is_imported(install):
 
 @pytest.mark.parametrize(("name", "near"), [
     ("drpo", "drop"), ("signals", "text.signals"), ("text.signal", "text.signals"), ("txt.signals", "text.signals"),
-    ("image.signals", "text.signals"), ("text.drop", "drop"), ("Drop", "drop"), ("near", None),
+    ("image.signals", "text.signals"), ("text.drop", "drop"), ("Drop", "drop"), ("near", None), ("sig", "text.signals"),
 ])
 def test_an_unknown_name_is_answered_with_the_nearest(install, name, near):
     install("core", (Drop, Exact))

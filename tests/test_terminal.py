@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from curator import Pipeline, load
+from curator.cli.ends import wrapped
 from curator.cli.main import main
 
 RECIPE = """
@@ -53,6 +54,11 @@ def test_tables_fit_80_columns(runs, command):
     for line in shown.output.splitlines():
         path_alone = runs[0].rpartition("/")[0] in line and len(line.split()) <= 3  # a path is not broken
         assert cell_len(line) <= 80 or path_alone, line
+
+
+def test_lines_are_folded_within_their_indent_and_words_stay_whole():
+    assert list(wrapped(["  " + "w" * 90, "  a " + "w " * 50, "  short"])) == [
+        "  " + "w" * 90, "  a " + "w " * 37 + "w\n      " + "w " * 11 + "w", "  short"]
 
 
 def test_the_first_sentence_of_a_stage_is_listed_whole():

@@ -16,7 +16,7 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> list[str]:
     lower = {k.lower(): k for k in names}
     close = difflib.get_close_matches(name.lower(), lower, n=n, cutoff=0.6)
     tails = difflib.get_close_matches(tail.lower(), {_tail(k).lower() for k in names}, n=1, cutoff=0.65)
-    alike = [k for k in names if _tail(k).lower() in tails]
+    alike = [k for k in names if _tail(k).lower() in tails or (tail and _tail(k).startswith(tail))]
     return list(dict.fromkeys([*same, *(lower[c] for c in close), *alike]))[:n]
 
 

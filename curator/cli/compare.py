@@ -68,7 +68,7 @@ def told(answer: Comparison, everything: bool) -> Iterator[str]:
 
 
 def _funnel(answer: Comparison) -> Iterator[str]:
-    yield f"{'funnel':<48}{'first':>12}{'second':>12}"
+    yield f"{'funnel: records in':<48}{'first':>12}{'second':>12}"
     for stage, what, a, b in answer.funnel:
         if what == "in" or a != b:
             name = shown(stage, 46) if what == "in" else f"    {shown(what, 40)}"

@@ -55,9 +55,9 @@ def wrapped(lines: Iterable[str]) -> Iterator[str]:
     is wider, such as a path, stays whole."""
     width = min(shutil.get_terminal_size().columns, WIDTH_MAX) if sys.stdout.isatty() else PLAIN_WIDTH
     for line in lines:
-        inner = " " * (len(line) - len(line.lstrip()) + 4)
-        parts = textwrap.wrap(line, width, subsequent_indent=inner, break_long_words=False,
-                              break_on_hyphens=False)
+        outer = line[:len(line) - len(line.lstrip())]
+        parts = textwrap.wrap(line.lstrip(), width, initial_indent=outer, subsequent_indent=outer + " " * 4,
+                              break_long_words=False, break_on_hyphens=False)
         yield "\n".join(parts) if len(line) > width else line
 
 

@@ -148,8 +148,8 @@ class CoresUsed:
 
 
 ReportKind = Literal["plan", "preempt", "crowded", "limit", "retry", "restart", "failed", "lost", "stopped",
-                     "node up", "node down",
-                     "out_of_memory", "batch_grown", "waiting", "shared", "shared_folder", "cluster silent"]
+                     "node up", "node down", "out_of_memory", "batch_grown", "waiting", "shared",
+                     "shared_folder", "cluster_silent"]
 
 
 @dataclass(slots=True, frozen=True)

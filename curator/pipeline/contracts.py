@@ -98,8 +98,8 @@ def columns_at(ends: tuple[End, ...], after: dict[Node, dict | None], kept: Coll
 
 def _check_need(node: Node, stage: str, name: str, kind: pa.DataType | None, before: dict) -> None:
     if name not in before:
-        there_are = f"there are {', '.join(sorted(before)) or 'none'}"
-        hint = suggestion(name, before, "", quoted=True) or _maker(name) or there_are
+        there_are = f"there are {', '.join(sorted(before)) or 'none'} (`rename` renames one)"
+        hint = suggestion(name, before, "", quoted=True) or _maker(name) + there_are
         for holder, kind_held in before.items():
             if (kind_held is not None and pa.types.is_struct(kind_held)
                 and kind_held.get_field_index(name) >= 0):
@@ -117,9 +117,9 @@ def _maker(name: str) -> str:
     from curator.registry import packs  # here: every worker imports this module, and metadata take their time
 
     if makers := packs.makers(name):
-        return f"{' or '.join(makers)} adds it"
+        return f"{' or '.join(makers[:3])} adds it; "
     broken = [pack.name for pack in packs.installed() if pack.error is not None]
-    return (f"no pack that works adds it; {', '.join(broken)} cannot be used: `curator doctor` says why"
+    return (f"no pack that works adds it; {', '.join(broken)} cannot be used: `curator doctor` says why; "
             if broken else "")
 
 

@@ -254,11 +254,12 @@ def name_of(stage: Stage) -> str | None:
 
 
 def makers(column: str) -> list[str]:
-    """The stages that add a column or payload of this name when they have their usual parameters. Imports
-    every pack."""
+    """The stages that add a column or payload of this name, and do not need it, when they have their usual
+    parameters. Imports every pack."""
     def adds(factory: Factory) -> Iterable[str]:
         try:
-            return factory().contract().adds if kind_of(factory) == "stage" else ()
+            contract = factory().contract()
+            return set(contract.adds) - set(contract.needs) if kind_of(factory) == "stage" else ()
         # parameters that must be given, or a stranger's fault, which `doctor` and its own use tell of
         except Exception:
             return ()
@@ -295,7 +296,7 @@ def resources(kind: str) -> list[Resource]:
     found = []
     for pack in installed():
         folder = None if pack.clash else pack.folder(kind)
-        files = sorted(folder.rglob("*.yaml")) if folder is not None else []
+        files = sorted(folder.rglob("*.yaml"), key=lambda f: f.with_suffix("")) if folder is not None else []
         found += [Resource(f"{pack.name}/{f.relative_to(folder).with_suffix('').as_posix()}", pack, f)
                   for f in files]
     return found

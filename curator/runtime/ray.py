@@ -338,8 +338,8 @@ class RayRuntime:
             self._ask(member.actor.hear.remote(), self._hear, member)
             self.events.append(ev.NodeUp(member.lease.number, member.node))
             if len(self.nodes) == 2 and self.job.sidecars.is_local:
-                self.tell("shared_folder", "the run has several nodes, and all of them must see the folder of "
-                                           f"{self.job.sidecars.uri}")
+                self.tell("shared_folder", "the run has several nodes, and all of them must see the folder "
+                                           f"of {self.job.sidecars.uri}")
 
     def _down(self, member: Member, reason: str) -> None:
         lease = member.lease
@@ -376,7 +376,7 @@ class RayRuntime:
                 if silent_since is None:
                     silent_since = asked_at
                     text = f"the Ray cluster does not tell its nodes ({error}); asking again"
-                    self.inbox.put(partial(self.tell, "cluster silent", text))
+                    self.inbox.put(partial(self.tell, "cluster_silent", text))
                 elif time.monotonic() - silent_since > SILENT_S:
                     text = (f"the Ray cluster does not answer any more ({error}); what was committed is "
                             "safe: run the same command again")
@@ -512,7 +512,7 @@ class RayRuntime:
                 scheduling_strategy=NodeAffinitySchedulingStrategy(lease.node_id, soft=False),
             ).remote(self.run, lease, modules_of(self.job.operators), [p for p in sys.path if p])
         except RayError as error:  # it is tried again when the nodes are looked at next
-            self.tell("cluster silent", f"Ray starts no agent on {lease.name} ({error}); trying again")
+            self.tell("cluster_silent", f"Ray starts no agent on {lease.name} ({error}); trying again")
             return
         member = Member(lease, actor)
         self.members[lease.number] = member

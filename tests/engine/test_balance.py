@@ -435,9 +435,9 @@ def test_a_stage_without_a_worker_is_always_worth_one():
 def test_what_limits_is_said_in_words():
     nodes = {0: Node(cpus=8, gpus=4)}
     assert in_words(allocate([cpu(100), gpu(3)], nodes), ["read", "embed"]) \
-        == "embed on the GPUs: 4 of 4 are busy; one more would make the run 25 % faster"
+        == "embed on the GPUs: 4 of 4 are busy; one more would make the run 25% faster"
     assert in_words(allocate([cpu(100), cpu(3)], nodes), ["read", "extract_html"]) \
-        == "extract_html on the cores; one more would make the run 12 % faster"
+        == "extract_html on the cores; one more would make the run 12% faster"
     assert in_words(allocate([cpu(100, most=1), cpu(300)], nodes), ["read", "x"]) == "read: it can use no more than 1 worker"
     assert in_words(allocate([gpu(1, 4), gpu(1)], nodes), ["caption", "embed"]) \
         == "caption and embed do not fit side by side: they share by time"

@@ -353,7 +353,7 @@ def test_a_list_of_nodes_that_does_not_come_is_asked_for_again(start, monkeypatc
 
     monkeypatch.setattr(ray, "nodes", nodes)
     one = start(Shout(), tell=lambda kind, text: told.append(kind))
-    assert told.count("cluster silent") == 1
+    assert told.count("cluster_silent") == 1
     one.start(1, 0, Place(min(one.runtime.nodes)))
     one.submit(1, inline(text_batch("a")))
     failed.clear()

@@ -57,7 +57,7 @@ def test_an_edit_is_told_with_the_records_that_it_moved(run):
     [moved] = found.moved
     assert (moved.before, moved.after, moved.count, moved.examples) == ("written", "dropped by drop: short", 1, ["three"])
     assert ("drop", "dropped: short", 1, 2) in found.funnel
-    assert "1 end elsewhere; what differs is the recipe, parameters or code of drop" in found.verdict
+    assert "1 with another end; what differs is the recipe, parameters or code of drop" in found.verdict
 
 
 def test_another_text_and_other_scores_are_told(run):
@@ -82,7 +82,7 @@ def test_other_input_is_told(run, tmp_path):
     found = compare(one, run("two"))
     assert [[os.path.basename(f) for f in found.inputs[what]] for what in ("gone", "new")] == [["b.jsonl"], ["c.jsonl"]]
     assert {(m.before, m.after, *m.examples) for m in found.moved} == {("written", None, "twelve"), (None, "written", "a new one")}
-    assert "1 are in the first only, 1 are in the second only" in found.verdict
+    assert "1 in the first only, 1 in the second only" in found.verdict
     assert "the input (1 gone, 1 new)" in found.verdict
 
 

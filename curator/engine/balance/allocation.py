@@ -321,5 +321,5 @@ def in_words(allocation: Allocation, names: Sequence[str]) -> str:
 
 def _gain(allocation: Allocation, what: str) -> str:
     percent = 100 * allocation.gains[what]
-    return (f"{percent:.0f} % faster" if percent >= 1 else f"{percent:.1g} % faster" if percent > 0
+    return (f"{percent:.0f}% faster" if percent >= 1 else f"{percent:.1g}% faster" if percent > 0
             else "no faster by itself")

@@ -187,8 +187,8 @@ def _verdict(found: dict[str, Any], one: RunOutput, two: RunOutput) -> str:
     only = [sum(m.count for m in found["moved"] if (m.before, m.after)[1 - at] is None) for at in (0, 1)]
     other = sum(m.count for m in found["moved"]) - sum(only)
     apart = [f"{count(n)} {what}" for n, what in (
-        (only[0], "are in the first only"), (only[1], "are in the second only"), (other, "end elsewhere"),
-        (found["texts"], "have another text")) if n]
+        (only[0], "in the first only"), (only[1], "in the second only"), (other, "with another end"),
+        (found["texts"], "with another text")) if n]
     scores = [s.column for s in found["scores"] if s.moved]
     causes = []
     if found["recipe"]:

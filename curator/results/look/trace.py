@@ -141,9 +141,6 @@ def _life(output: RunOutput, db: Any, columns: Mapping[str, str], graph: Graph |
         parents=_chain(db, row.get("parent"), "parent"), children=children, children_count=children_count,
         copies=copies, copies_count=copies_count, line=own_line(str(row.get("traceback") or "")))
 
-# -- finding -------------------------------------------------------------------------------------------------
-
-
 def _some(db: Any, condition: str, values: list[Any], column: str = "", wanted: str = "") -> list[Found]:
     """Records for which a condition is true, one for each id."""
     excerpt = "''"
