@@ -438,7 +438,9 @@ class RayRuntime:
         up = [m for m in self.members.values() if m.node is not None]
         has = sum(m.held for m in self.members.values())
         most = inf if self.wants.cores is None else self.wants.cores
-        full = all(max(m.used, default=inf) >= m.cores for m in self.members.values())
+        # calls of several cores use all that they can, if what is left has no room for one more
+        full = all(max(m.used, default=inf) >= max(m.lease.base, m.cores - m.lease.base + 1)
+                   for m in self.members.values())
         self.claim = Claim(has, has < most and full)
         self.strangers.append(total - free - has - sum(other.has for other in others))
         self.asking = self.asking + 1 if asked > free else 0
@@ -446,8 +448,8 @@ class RayRuntime:
         keep = may_keep(self.claim, others, total, max(0.0, min(self.strangers)), asked)
         if asked or any(other.wants for other in others):
             self._give_back(up, keep, inf if any(other.wants for other in others) else asked)
-        if others or asked or (free >= 1 and has < most):
-            for member in up:
+        for member in up:  # cores that leave may be in use still, when nobody waits for them any more
+            if others or asked or (free >= 1 and has < most) or member.held > member.cores:
                 self._resize(member)
         return min(most, keep) - has
 
@@ -482,12 +484,13 @@ class RayRuntime:
 
     def _grow(self, member: Member, cores: int) -> None:
         self.spare.pop(member.lease.node_id, None)
-        for size in halves(cores):
-            group = placement_group([{"CPU": size}], name=f"curator-{self.run}-{member.lease.number}",
-                                    bundle_label_selector=[{"ray.io/node-id": member.lease.node_id}])
-            piece = Piece(size, group)
-            member.pieces.append(piece)
-            self._ask(group.ready(), partial(self._granted, piece), member)
+        with contextlib.suppress(RayError):  # it is asked for again when the nodes are looked at next
+            for size in halves(cores):
+                group = placement_group([{"CPU": size}], name=f"curator-{self.run}-{member.lease.number}",
+                                        bundle_label_selector=[{"ray.io/node-id": member.lease.node_id}])
+                piece = Piece(size, group)
+                member.pieces.append(piece)
+                self._ask(group.ready(), partial(self._granted, piece), member)
 
     def _granted(self, piece: Piece, member: Member, answer: Future) -> None:
         if piece in member.pieces and self._result(member, answer) is not None:

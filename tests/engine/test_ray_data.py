@@ -41,6 +41,7 @@ from tests.engine.small_stages import (
     write_lines,
     written,
 )
+from tests.engine.test_device_lost import OnPlayedGPU
 
 pytestmark = pytest.mark.ray
 
@@ -152,6 +153,25 @@ def test_the_row_that_kills_its_process_fails_and_no_other(tmp_path):
     assert [row["id"] for row in kept_aside(tmp_path / "out", "failed")] == ["a:6"]
 
 
+def test_the_row_that_breaks_a_device_fails_in_its_step_and_no_other(tmp_path, monkeypatch):
+    """An actor whose device is lost ends, as far as a test can have that."""
+    def end(status):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    folder = write_lines(tmp_path / "in", a=["one", "two", "hurt", "four"])
+    operators, (work,) = works(lines(folder) >> Shout() >> OnPlayedGPU() >> JsonFiles(), tmp_path / "out")
+    work, deaths = through(operators, tmp_path, work, Notes())
+    commit = commit_of(work, operators)
+    assert deaths == 4  # once without care, then 4 rows, 2 and 1
+    assert commit.counts["on_played_gpu"].failed == 1
+    assert commit.counts["on_played_gpu"].out == {"out": 3}
+    (failed,) = kept_aside(tmp_path / "out", "failed")
+    assert failed["id"] == "a:2"
+    assert "device-side assert" in failed["error"]
+
+
 def test_a_stateful_stage_that_dies_knows_what_it_said(tmp_path):
     folder = write_lines(tmp_path / "in", a=["x", "y"], b=["y", "z"])
     operators, (first, second) = works(lines(folder) >> FirstOfText() >> JsonFiles(), tmp_path / "out")
@@ -183,6 +203,16 @@ def test_a_stage_that_cannot_be_set_up_ends_the_run_and_keeps_what_failed(tmp_pa
     assert "the model file is not there" in work.stop.message
     assert [row["id"] for row in kept_aside(tmp_path / "out", "failed")] == ["a:0"]
     assert not written(tmp_path / "out/data")
+
+
+def test_what_is_done_once_on_a_node_is_done_by_another_when_its_actor_dies_and_is_started_elsewhere(tmp_path):
+    operators, _ = works(lines(write_lines(tmp_path / "in", a=["one"])) >> Shout() >> JsonFiles(), tmp_path / "out")
+    notes = Notes()
+    Group(operators, Folder(str(tmp_path)), {}, notes, "first", "node")
+    assert notes.claim("model", "first", "node")
+    assert notes.claim("model", "second", "node") is None
+    Group(operators, Folder(str(tmp_path)), {}, notes, "first", "elsewhere")
+    assert notes.claim("model", "second", "node")
 
 
 def test_small_units_share_a_row_and_large_ones_do_not():

@@ -134,6 +134,15 @@ def test_a_run_its_shards_and_who_gathers_read_one_commit(server, tmp_path, capl
     assert all("new" in record for record in seen())
 
 
+def test_a_commit_is_forgotten_when_a_run_ends_well_that_asks_for_it_no_more(tmp_path):
+    kept = tmp_path / "out" / "_run" / "versions.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"hf://datasets/o/stopped": "0123456789"}')
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}')
+    (read(str(tmp_path / "a.jsonl")) >> write(str(tmp_path / "out"), format="jsonl")).run(workers=0)
+    assert not kept.exists()
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_run_that_was_stopped_goes_on_with_its_commit_unless_another_is_named(server, tmp_path, named):
     repo = server.put("o/stopped", {f"{n}.jsonl": b'{"text": "old"}\n' for n in range(4)})

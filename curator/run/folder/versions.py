@@ -59,8 +59,8 @@ def keep(plan: Plan) -> None:
 
 
 def forget(plan: Plan) -> None:
-    if versions_of(plan):
-        plan.out.sub("_run").delete(VERSIONS)
+    """Also those of sources that the recipe had before it was edited."""
+    plan.out.sub("_run").delete(VERSIONS)
 
 
 def _short(version: str | int) -> str:

@@ -64,6 +64,11 @@ class Notes:
             raise CuratorError(ended)
         return False if ended == "" else True if owner == who else None
 
+    def died(self, who: str) -> None:
+        """It may be started again on another node: what it was at, whoever waits for it does."""
+        self.once = {at: (by, ended) for at, (by, ended) in self.once.items()
+                     if by != who or ended is not None}
+
     def did(self, name: str, node: str, error: str | None) -> None:
         """It is done, or failed."""
         self.once[node, name] = self.once[node, name][0], error or ""

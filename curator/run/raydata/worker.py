@@ -42,6 +42,8 @@ class Group:
                  restored: Mapping[int, Sequence[Restored]], notes: Notes, who: str, node: str) -> None:
         self.notes, self.who, self.node, self.broken = notes, who, node, None
         self.careful = notes.begin(f"life {who}")[0] > 0  # it died before; this never ends
+        if self.careful:
+            notes.died(who)
         self.what = ""  # is done now, and may kill
         self.due: float | None = None  # when a call is over its time limit
         self.limit_s: float | None = min((o.timeout_s for o in operators if o.timeout_s), default=None)
