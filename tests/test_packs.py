@@ -152,6 +152,7 @@ def test_a_stage_that_is_only_named_is_imported_alone_when_it_is_asked_for(named
     get, names = attributes(module, {"bad": f"{module}.bad:Bad", "late": f"{module}.late:Late"})
     assert get("Late") is made
     assert names() == ["STAGES", "Bad", "Late"]
+    assert get("__all__") == ["Bad", "Late"]  # of `from pack import *`
     with pytest.raises(AttributeError, match=rf"module '{module}' has no attribute 'Lat'"):
         get("Lat")
 
@@ -159,7 +160,8 @@ def test_a_stage_that_is_only_named_is_imported_alone_when_it_is_asked_for(named
 @pytest.mark.parametrize(("name", "place", "told"), [
     ("later", "{0}.late:Late", r"STAGES has 'text.later' at .*where 'text.late' is, of .*late:Late"),
     ("late", "{0}.late:Again", r"'text.late' is, of 'fake_text_\d.late:Late'"),
-    ("late", "{0}.late:Lat", r"AttributeError: module .* has no attribute 'Lat'"),
+    ("late", "{0}.late:Lat", r"STAGES has 'text.late' at .*late:Lat', where nothing is; write it as it is"),
+    ("late", "{0}.late", r"STAGES has 'late': 'fake_text_\d.late'; write .*:Tile"),
     ("late", "{0}.late:dataclass", r"STAGES is not a stage: a class made from"),
     ("late", "{0}.lat:Late", r"No module named '\S+lat'; reinstall it with pip"),
 ])

@@ -44,7 +44,7 @@ class PathSource(Source):
             raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
 
     def remarks(self) -> list[str]:
-        return passed_over(self.name, self.path, self.passed)
+        return passed_over(self.path, self.passed)
 
     def found(self, suffixes: tuple[str, ...]) -> list[FileInfo]:
         """The files; in a folder, those with these endings."""
@@ -196,12 +196,12 @@ class LineSource(FileSource):
         return open_input(part.uri, self.storage_options, "infer" if part.stop is None else None)
 
 
-def passed_over(kind: str, path: str | list[str], endings: Mapping[str, int]) -> list[str]:
-    """What is said of files that are no `kind`, where others are read; `endings`: how many there are."""
+def passed_over(path: str | list[str], endings: Mapping[str, int]) -> list[str]:
+    """What is said of files of other kinds than those that are read; `endings`: how many there are."""
     if not endings:
         return []
     there = listing(f"{count} {ending}" for ending, count in sorted(endings.items()))
-    return [f"{listing([path] if isinstance(path, str) else path)}: files that are no {kind} are not read: "
+    return [f"{listing([path] if isinstance(path, str) else path)}: files of other kinds are not read: "
             f"{there}. If they are to be, read them by a source of their own"]
 
 

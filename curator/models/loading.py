@@ -124,11 +124,12 @@ def fetch(reference: str) -> Path:
     Raises:
         CuratorError: there is no such file.
     """
-    if Path(reference).is_file():
-        return Path(reference)
     repository, colon, name = reference.rpartition(":")
+    for path in (Path(reference), Path(repository, name)):
+        if path.is_file():
+            return path
     if colon and Path(repository).is_dir():
-        return Path(repository) / name
+        raise CuratorError(f"the folder {repository!r} has no file {name!r}")
     if not colon or "/" not in repository:
         raise CuratorError(f"there is no file {reference!r}; a file on the Hugging Face hub is written "
                            "repository:file")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from curator.api.errors import PackError, RecipeError
-from curator.api.names import unknown
+from curator.api.names import nearest, unknown
 from curator.api.own_code import spec_of
 from curator.api.stage import FunctionStage, Sink, Source, Stage
 
@@ -63,19 +63,21 @@ class Pack:
         with self._blamed():
             declared = getattr(importlib.import_module(self.module), "STAGES", None)
         if isinstance(declared, Mapping):
+            for name, place in declared.items():
+                if not (isinstance(name, str) and isinstance(place, str) and ":" in place):
+                    raise PackError(f"{self} cannot be used: {self.module}.STAGES has {name!r}: {place!r}; "
+                                    "write \"tile\": \"curator_geo.tile:Tile\" for each stage")
             return Stages(self, {self._full_name(name): place for name, place in declared.items()})
         if not isinstance(declared, (tuple, list)):
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
             raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = "
-                            "(MyStage,) with all of "
-                            "its stages, and a comma also after a single one")
+                            "(MyStage,) with all of its stages, and a comma also after a single one")
         named: dict[str, Factory | str] = {}
         for factory in declared:
             other = named.setdefault(self._name_of(factory), factory)
             if other is not factory:
                 raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are "
-                                "both named "
-                                f"{factory.name!r}; give one another `name`")
+                                f"both named {factory.name!r}; give one another `name`")
         return Stages(self, named)
 
     def made_at(self, place: str, name: str) -> Factory:
@@ -86,11 +88,12 @@ class Pack:
         """
         module, _, kind = place.partition(":")
         with self._blamed():
-            factory = getattr(importlib.import_module(module), kind)
-        found = self._name_of(factory), place_of(code_of(factory))
+            factory = getattr(importlib.import_module(module), kind, None)
+        found = None if factory is None else (self._name_of(factory), place_of(code_of(factory)))
         if found != (name, place):
+            there = f"{found[0]!r} is, of {found[1]!r}" if found else "nothing is"
             raise PackError(f"{self} cannot be used: {self.module}.STAGES has {name!r} at {place!r}, where "
-                            f"{found[0]!r} is, of {found[1]!r}; write it as it is")
+                            f"{there}; write it as it is")
         return factory
 
     @contextlib.contextmanager
@@ -104,8 +107,7 @@ class Pack:
     def _name_of(self, factory: Any) -> str:
         if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
             raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: "
-                            "a class made from "
-                            "Stage, Source or Sink, or a function under @stage")
+                            "a class made from Stage, Source or Sink, or a function under @stage")
         if not isinstance(factory.name, str) or not factory.name:
             raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; "
                             "give it a text")
@@ -315,8 +317,7 @@ def resource(kind: str, name: str) -> Path:
         bare = [p for p in installed() if name.startswith(f"{p.name}/") and not p.clash
                 and p.folder(kind) is None]
         forgotten = "".join(f" ({p} brings no {kind}; if it should, its package-data in pyproject.toml lacks "
-                            f"\"{kind}/*.yaml\")"
-                            for p in bare[:1])
+                            f"\"{kind}/*.yaml\")" for p in bare[:1])
         raise RecipeError(unknown(word, name, [r.name for r in known]) + forgotten)
     exact = [r for r in matches if r.name == name] or matches
     if len(exact) > 1:
@@ -333,7 +334,8 @@ def unknown_stage(word: str, name: str, known: Iterable[str]) -> str:
                 "example pipeline.run(replay=Replay()) for `curator replay`")
     there = {pack.name for pack in installed()} | {known.partition(".")[0] for known in all_stages()}
     if prefix in there:
-        return unknown(word, name, known)
+        own = [each for each in known if each.startswith(f"{prefix}.")]
+        return unknown(word, name, known if nearest(name, known) else own or known)
     lacking = {each: pack.distribution for pack in installed()
                for each in unmet(pack.distribution).get("", ())}
     wanted = [each for each in lacking if each == f"curator-{prefix}"

@@ -14,6 +14,8 @@ def attributes(module: str,
     homes = {place.partition(":")[2]: place.partition(":")[0] for place in stages.values()}
 
     def get(name: str) -> Any:
+        if name == "__all__":  # `from pack import *`
+            return [*homes]
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         return getattr(importlib.import_module(homes[name]), name)

@@ -14,7 +14,7 @@ import pytest
 
 from curator import read, write
 from curator.api.errors import InputError, RecipeError
-from curator.io.hub.contents import config_of, head_of, matching, splits_by_card, splits_by_name
+from curator.io.hub.contents import CONVERTED, config_of, head_of, matching, splits_by_card, splits_by_name
 from curator.io.hub.push import Push
 from curator.io.hub.source import Hub
 from curator.io.tables.jsonl import Jsonl
@@ -165,13 +165,27 @@ def test_a_run_that_was_stopped_goes_on_with_its_commit_unless_another_is_named(
         assert all("new" in text for text in run())
 
 
+def test_where_the_commit_of_converted_files_is_gone_the_newest_is_read(server):
+    repo = server.put("o/converted", {"converted.py": b"x"})
+    server.put("o/converted", {"default/train/0000.parquet": parquet("a")}, branch=CONVERTED)
+    source = Hub(path="o/converted")
+    source.pin()
+    began = source.pinned
+    repo.branches[CONVERTED] = [("f" * 40, "squashed", repo.branches[CONVERTED][-1][2])]
+    source.pin()
+    with pytest.raises(InputError, match="o/converted has no such commit any more"):
+        source.pin(began)
+    assert str(source.pinned).endswith("f" * 40)
+    assert len(source.units()) == 1
+
+
 def test_files_of_another_format_are_told_of_before_the_run(server, tmp_path, caplog):
     server.put("o/both", {"train/a.csv": b"text\na\n", "train/b.csv": b"text\nb\n", "train/c.jsonl.gz": b"x"})
     (tmp_path / "in").mkdir()
     for name in ("a.jsonl", "b.csv", "c.csv", "_hidden.csv"):
         (tmp_path / "in" / name).write_text('{"text": "a"}\n')
-    for source, said in ((Hub(path="o/both"), "hf://datasets/o/both: files that are no csv are not read: 1 .jsonl.gz."),
-                         (Jsonl(path=str(tmp_path / "in")), f"{tmp_path}/in: files that are no jsonl are not read: 2 .csv.")):
+    for source, said in ((Hub(path="o/both"), "hf://datasets/o/both: files of other kinds are not read: 1 .jsonl.gz."),
+                         (Jsonl(path=str(tmp_path / "in")), f"{tmp_path}/in: files of other kinds are not read: 2 .csv.")):
         made = read(source) >> write(str(tmp_path / source.name), format="parquet")
         assert said in made.plan()
         caplog.clear()

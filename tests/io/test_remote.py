@@ -7,8 +7,10 @@ import gzip
 import http.server
 import threading
 
+import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
@@ -155,6 +157,8 @@ def test_what_cannot_be_fetched_ahead_is_opened_and_no_more_is_held_than_allowed
     reading = source.read(unit)
     assert next(reading).column("n") == [0]
     assert len(asked["read_all"]) <= 3
+    open_input(f"{folder.uri}/1.jsonl", {"of": "another reader"}).close()
+    assert asked["read"].pop() == f"{folder.uri}/1.jsonl"
     rest = [found["failed"].column("error")[0] if isinstance(found, Outputs) else found.column("n") for found in reading]
     assert rest[:2] + rest[3:] == [[1], [2], [4], [5]]
     assert "3.jsonl: it does not exist" in rest[2]
@@ -162,6 +166,24 @@ def test_what_cannot_be_fetched_ahead_is_opened_and_no_more_is_held_than_allowed
     next(stopped)
     stopped.close()
     assert not _fetched
+
+
+def test_a_machine_that_paths_leave_out_stays_in_their_names():
+    class Elsewhere(MemoryFileSystem):
+        protocol = "elsewhere"
+
+        def __init__(self, host: str, **options) -> None:
+            super().__init__(**options)
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return "/" + path.partition("://")[2].partition("/")[2] if "://" in path else path
+
+    fsspec.register_implementation("elsewhere", Elsewhere, clobber=True)
+    folder = Folder.open("elsewhere://host/in", {"host": "host"})
+    folder.write("a/b.txt", b"x")
+    assert (folder.names(recursive=True), folder.read("a/b.txt")) == (["a/b.txt"], b"x")
+    assert [file.uri for file in list_files("elsewhere://host/in", {"host": "host"})] == ["elsewhere://host/in/a/b.txt"]
 
 
 # -- HTTP -------------------------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ from curator.api.errors import CuratorError, InputError
 
 EXTRAS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs",
           "abfss": "adlfs", "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub",
-          "sftp": "paramiko",
-          "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
+          "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol", "oss": "ossfs", "webdav": "webdav4"}
 
 # packages that our extras bring
 _OURS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "huggingface_hub": "hub", "pylance": "lance",

@@ -26,7 +26,8 @@ __all__ = ["FileInfo", "Folder", "Output", "ahead", "list_files", "open_input"]
 _LOCAL = LocalFiles()
 _TOGETHER = 500  # small files that are read at the same time
 _AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20  # that are on their way, and held, for one reader
-_fetched: dict[str, Future[list[bytes]]] = {}  # contents of files that a reader comes to
+# contents of files that a reader comes to, by URL and options
+_fetched: dict[tuple[str, str], Future[list[bytes]]] = {}
 
 
 @contextmanager
@@ -35,8 +36,8 @@ def _files(doing: str, uri: str, options: dict[str, Any] | None) -> Iterator[Loc
     to it."""
     protocol, separator, _ = uri.partition("://")
     with explained(doing, uri):
-        yield _LOCAL if not separator or protocol in ("file",
-                                                      "local") else RemoteFiles(protocol, options or {})
+        here = not separator or protocol in ("file", "local")
+        yield _LOCAL if here else RemoteFiles(protocol, options or {})
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,8 @@ def open_input(uri: str, storage_options: dict[str, Any] | None = None,
     """
     codec = resolve_codec(uri, compression)
     with _files("read", uri, storage_options) as files:
-        content = _fetched.get(uri)  # what went wrong with it is said by opening the file
+        # what went wrong with it is said by opening the file
+        content = _fetched.get((uri, repr(storage_options)))
         raw = (files.read(files.full(uri)) if content is None or content.exception()
                else io.BytesIO(content.result()[0]))
         opened(uri, raw)
@@ -227,17 +229,17 @@ def ahead(parts: Sequence[SourceRange], storage_options: dict[str, Any] | None) 
     if len(todo) < 2:
         yield from parts
         return
-    pool, held = ThreadPoolExecutor(_AHEAD_FILES), 0
+    pool, held, given = ThreadPoolExecutor(_AHEAD_FILES), 0, repr(storage_options)
     try:
         for part in parts:
             while todo and held + todo[0].size_bytes <= _AHEAD_BYTES:
                 one = todo.popleft()
                 with _files("read", one.uri, storage_options) as files:
-                    _fetched[one.uri] = pool.submit(files.read_all, [files.full(one.uri)])
+                    _fetched[one.uri, given] = pool.submit(files.read_all, [files.full(one.uri)])
                 held += one.size_bytes
             yield part
-            held -= part.size_bytes if _fetched.pop(part.uri, None) else 0
+            held -= part.size_bytes if _fetched.pop((part.uri, given), None) else 0
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for part in parts:
-            _fetched.pop(part.uri, None)
+            _fetched.pop((part.uri, given), None)

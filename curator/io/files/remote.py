@@ -17,8 +17,9 @@ from curator.io.files.local import TEMPORARY, FileInfo, Output
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "hf"})
 # Where of two who create a file at once only one succeeds.
 _EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
-# What several threads may ask at once: of FTP, for one, there is one connection.
-CONCURRENT = _OBJECT_STORES | {"http", "https", "memory", "sftp", "ssh"}
+# What several threads may ask at once. Of SFTP and FTP there is one connection, in which one thread waits for
+# ever for the answer that another has taken.
+CONCURRENT = _OBJECT_STORES | {"http", "https", "memory"}
 _MOVES = 16  # files that are moved at a time
 _VERSION_KEYS = ("ETag", "etag", "generation", "mtime", "LastModified", "last_modified", "updated",
                  "modified", "created", "blob_id", "xet_hash")
@@ -36,6 +37,8 @@ class RemoteFiles:
         options = {name: value for name, value in options.items() if name != "pinned"}
         self.protocol, self.fs = protocol, fsspec.filesystem(protocol, **options)
         self.is_exclusive = protocol in _EXCLUSIVE
+        host = f"{options.get('host', 'default')}/"  # what SFTP, FTP, SMB and HDFS leave out of their paths
+        self._host = host if self.fs._strip_protocol(f"{protocol}://{host}x") == "/x" else ""
 
     def full(self, uri: str) -> str:
         return self._uri(self.path(uri))
@@ -121,7 +124,7 @@ class RemoteFiles:
             self.fs.makedirs(self.path(uri), exist_ok=True)
 
     def _uri(self, path: str) -> str:
-        uri = path if "://" in path else f"{self.protocol}://{path.lstrip('/')}"
+        uri = path if "://" in path else f"{self.protocol}://{self._host}{path.lstrip('/')}"
         return _other(uri, self._at, self._named)
 
     def _info(self, info: dict[str, Any]) -> FileInfo:

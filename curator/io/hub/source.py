@@ -61,7 +61,6 @@ class Hub(VersionedSource):
     _reader: ClassVar[FileSource | None] = None  # an instance's own hides it: made on the driver
     _split_of: ClassVar[dict[str, str]] = {}  # by URL, where there are several splits
     _only: ClassVar[str] = ""  # where there is one
-    _kind: ClassVar[str] = ""  # the format that is read
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,13 +76,17 @@ class Hub(VersionedSource):
     def pin(self, version: str | int | None = None) -> None:
         """`version`: the commit that is read, and that of the branch of converted files."""
         if version is None:
-            version = f"{self._commit(self._revision)}/{self._commit(CONVERTED)}"
-        elif not self._commit(str(version).partition("/")[0]):
-            raise InputError(f"{PREFIX}{self._repo} has no such commit any more: {version}")
-        self.pinned = version
+            self.pinned = f"{self._commit(self._revision)}/{self._commit(CONVERTED)}"
+            return
+        newest, self.pinned = self.pinned, version
+        try:
+            self._found()
+        except InputError as error:
+            self.pinned = newest
+            raise InputError(f"{PREFIX}{self._repo} has no such commit any more: {version}") from error
 
     def remarks(self) -> list[str]:
-        return passed_over(self._kind, self._folder(self._revision).uri, self.passed)
+        return passed_over(self._folder(self._revision).uri, self.passed)
 
     def units(self) -> list[Unit]:
         reader = self._chosen()
@@ -144,8 +147,7 @@ class Hub(VersionedSource):
             raise InputError(f"{folder.uri} has splits in several formats: {', '.join(sorted(read))} in "
                              f"{kind.name}, and {', '.join(other)} not. Read them one after another, by "
                              "split=")
-        self._kind, self.passed = kind.name, Counter(ending(uri) for uri in by_uri
-                                                     if not uri.lower().endswith(kind.suffixes))
+        self.passed = Counter(ending(uri) for uri in by_uri if not uri.lower().endswith(kind.suffixes))
         self._split_of, self._only = (by_uri if len(wanted) > 1 else {}), wanted[0]
         reader = kind(path=kinds[kind], select=self.select, id_column=self.id_column,
                       storage_options=folder.storage_options, unit_bytes=self.unit_bytes)

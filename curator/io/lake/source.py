@@ -79,5 +79,3 @@ class LakeSource(VersionedSource):
     def rows(self, part: SourceRange) -> Iterator[tuple[pa.Table, np.ndarray]]:
         """The rows of a file that are valid in the version, with their places: no two rows of the table share
         one."""
-
-

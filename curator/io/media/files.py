@@ -65,6 +65,9 @@ class Files(PathSource):
     def units(self) -> list[Unit]:
         return plan_units(self.found(self._endings()), self.unit_bytes)
 
+    def remarks(self) -> list[str]:
+        return [] if self.suffixes else super().remarks()  # they were chosen
+
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows: list[dict[str, Any]] = []
         size = 0

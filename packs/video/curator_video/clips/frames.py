@@ -63,6 +63,8 @@ class Frames(Stage):
     max_pixels: int = 8192 * 8192
     storage_options: dict[str, Any] | None = setting(default=None)
 
+    version = 2
+
     def __post_init__(self) -> None:
         Choice(self.pick, self.fps, self.count)
         if self.pick == "none":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,18 +87,14 @@ def settings_of(model: str) -> dict[str, Any]:
     """
     for name in FILES:
         try:
-            path = Path(model, name) if Path(model).is_dir() else fetch(f"{model}:{name}")
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue
+            found = json.loads(fetch(f"{model}:{name}").read_text(encoding="utf-8"))
         except CuratorError as error:
             last = error
             continue
         inner = found.get("video_processor") or found.get("image_processor")
         if name != FILES[-1] or inner:
             return inner or found
-    reason = "" if Path(model).is_dir() else f" ({last})"
-    raise CuratorError(f"{model!r} does not say how it wants its frames: none of {', '.join(FILES)} is there{reason}")
+    raise CuratorError(f"{model!r} does not say how it wants its frames: none of {', '.join(FILES)} is there ({last})")
 
 
 def form_of(settings: Mapping[str, Any], model: str) -> Form:
