@@ -235,7 +235,7 @@ class _Run:
         stats = self.numbers.final(stopped)
         if observer.deaths:
             more = f" and {observer.dead - 1} more" if observer.dead > 1 else ""
-            _note(stats, f"Workers died and were replaced: {observer.deaths[0]}{more}.")
+            _note(stats, f"Workers were lost: {observer.deaths[0]}{more}.")
         for said in remarks(self.plan):
             _note(stats, said)
         self._write_card(stats)

@@ -242,7 +242,7 @@ def test_deaths_and_what_comes_of_them(tmp_path):
     alone = told_by(tmp_path / "out", event="isolate")
     assert alone[-1]["rows"] == 1
     assert told_by(tmp_path / "out", event="record_failed")
-    assert any("Workers died and were replaced" in alarm["text"] for alarm in result.stats["alarms"])
+    assert any("Workers were lost: " in alarm["text"] for alarm in result.stats["alarms"])
 
 
 SCRIPT = """

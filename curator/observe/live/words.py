@@ -43,7 +43,7 @@ def words(shot: Snapshot) -> list[list[str]]:
                 if shot.get(name)]
     speed = [f"{rate(shot['rate'])} records/s"] if shot.get("rate") else []
     speed += [f"{size(shot['bytes_rate'])}/s"] if shot.get("bytes_rate") else []
-    speed += [f"{count(shot['workers'])} workers"] if shot.get("workers") else []
+    speed += [plural(shot["workers"], "worker")] if shot.get("workers") else []
     speed += [f"{duration(shot.get('seconds', 0.0))} so far"]
     speed += [left(shot)] if left(shot) else []
     return [amount, records, speed, [shot["limit"]] if shot.get("limit") else []]
