@@ -460,10 +460,10 @@ class RayRuntime:
         for member in sorted(up, key=lambda m: -m.cores):
             pieces = [p for p in member.pieces if p.granted and not p.leaving]
             cores = int(max(over, min(member.idle, wanted), 0))
-            for index in to_give([p.cores for p in pieces], cores):
-                pieces[index].leaving = True
-                over, wanted = over - pieces[index].cores, wanted - pieces[index].cores
-                given += pieces[index].cores
+            for piece in [pieces[index] for index in to_give([p.cores for p in pieces], cores)]:
+                if over >= 1 or piece.cores <= member.idle:  # else calls would lack some of them
+                    piece.leaving = True
+                    over, wanted, given = over - piece.cores, wanted - piece.cores, given + piece.cores
         if given:
             self.asking = 0  # who waits gets them soon
             self.tell("shared", f"gives {given} of {had} cores back, since others wait for some")

@@ -54,7 +54,7 @@ from ray.experimental import internal_kv
 
 from curator.runtime import ray as runtime_ray
 from curator.runtime.agent import Agent
-from curator.runtime.leases import Lease, Piece, Wants
+from curator.runtime.leases import Claim, Lease, Piece, Wants
 from curator.runtime.ray import RayRuntime
 
 pytestmark = pytest.mark.ray
@@ -266,6 +266,14 @@ def test_cores_that_a_long_call_uses_leave_after_it_though_nobody_waits_any_more
     one.execute(CoresUsed(0, 3, 4))
     assert removed == [1]
     assert member.held == member.cores == 3
+
+
+@pytest.mark.parametrize(("pieces", "kept"), [((2,), 3), ((1, 1), 2)])
+def test_cores_are_given_back_in_pieces_of_which_no_call_uses_any(pieces, kept):
+    one, member = leased(Wants(None, False, False), 1, *pieces)
+    member.used += [2] * runtime_ray.IDLE_LOOKS
+    one._share(8, 0, [Claim(5, True)], asked=0)  # it has its share, so it gets what is idle
+    assert member.cores == kept
 
 
 @pytest.mark.parametrize(("base", "piece", "used", "wants"), [
