@@ -41,7 +41,7 @@ from curator.pipeline.plan import Operator, Target
 # bytes a node that may wait before one operator, where memory allows; more gains nothing
 QUEUE_BYTES = 192 << 20
 # calls a second that cost the driver less than half of its time (benchmarks/scale.py)
-CALLS_S = 4000
+CALLS_S = 3000
 ANYWHERE = -1  # the queue for rows of nodes that have no worker of an operator
 # for a worker that was asked to end; who waits for its GPU need not wait for a `close` that hangs
 CLOSE_S = 30.0
