@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from curator.engine.parts import STARTING
 from curator.engine.state import State
 
 
@@ -78,6 +79,7 @@ def _check_workers(state: State) -> None:
     for operator in state.operators:
         mine = list(operator.workers.values())
         assert operator.working == sum(w.working for w in mine), operator.plan.name
+        assert operator.starting == sum(w.doing == STARTING for w in mine), operator.plan.name
         for doing, by_node in operator.workers_by.items():
             found = {(node, number) for node, here in by_node.items() for number in here}
             assert found == {(w.node, w.id) for w in mine if w.doing == doing}, operator.plan.name

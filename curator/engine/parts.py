@@ -175,12 +175,13 @@ class OperatorState:
     # when the time limit of each running call ends, the first one first
     clocks: dict[int, float] = field(default_factory=dict)
     working: int = 0  # workers that work
+    starting: int = 0  # those of them that are not ready yet
     on_node: dict[int, int] = field(default_factory=dict)  # workers by node, without those that leave
     idle: WorkersByNode = field(default_factory=dict)  # those without a call,
     prefetch: WorkersByNode = field(default_factory=dict)  # and those that may be given a second call
     # those whose first call waits to be resumed, in this order
     paused: dict[int, WorkerState] = field(default_factory=dict)
-    # idle, prefetch and those that start, by what the workers do
+    # idle and prefetch, by what the workers do
     workers_by: dict[int, WorkersByNode] = field(init=False)
     reserved: int = 0  # bytes that running calls upstream are expected to send here
     s_per_row: float | None = None  # seconds of work a row, smoothed: what the next call will take
@@ -201,17 +202,12 @@ class OperatorState:
     calls: int = 0
 
     def __post_init__(self) -> None:
-        self.workers_by = {IDLE: self.idle, ALONE: self.prefetch, STARTING: {}}
+        self.workers_by = {IDLE: self.idle, ALONE: self.prefetch}
 
     @property
     def load(self) -> float:
         """Bytes that are here or on their way."""
         return self.nbytes + self.reserved
-
-    @property
-    def starting(self) -> int:
-        """Workers that are not ready yet."""
-        return sum(len(here) for here in self.workers_by[STARTING].values())
 
     @property
     def has_work(self) -> bool:

@@ -24,6 +24,7 @@ from curator.engine.parts import (
     ALONE,
     OFF,
     PAUSED,
+    STARTING,
     CallState,
     Group,
     NodeState,
@@ -162,6 +163,7 @@ class State:
         operator = self.operators[worker.operator]
         if (now > PAUSED) != (before > PAUSED):
             self._count_work(operator, worker, 1 if now > PAUSED else -1)
+        operator.starting += (now == STARTING) - (before == STARTING)
         if before == PAUSED:
             del operator.paused[worker.id]
         elif before in operator.workers_by:

@@ -216,7 +216,8 @@ def same(a: Any, b: Any, tolerance: float = 0.0) -> bool:
         return a.keys() == b.keys() and all(same(a[key], b[key], tolerance) for key in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         if tolerance and len(a) == len(b) and {type(v) for v in (*a, *b)} == {float}:
-            return bool(np.allclose(a, b, rtol=0, atol=tolerance * np.abs(a).max(), equal_nan=True))
+            largest = max((abs(value) for value in a if math.isfinite(value)), default=0.0)
+            return bool(np.allclose(a, b, rtol=0, atol=tolerance * largest, equal_nan=True))
         return len(a) == len(b) and all(same(x, y, tolerance) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)
 
