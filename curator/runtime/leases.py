@@ -153,13 +153,15 @@ def to_give(pieces: Sequence[int], cores: int) -> list[int]:
 
 
 class Heard:
-    """What other runs say, each under its name. A run that was killed says nothing new."""
+    """What other runs say, each under its name, and each time anew. What is heard first may be the last word
+    of a run that was killed: it counts when something new follows."""
 
     def __init__(self) -> None:
         self.said: dict[bytes, tuple[bytes, int]] = {}  # and for how many looks it has been the same
 
     def others(self, said: Mapping[bytes, bytes]) -> list[Claim]:
         """The claims of those that live, of all that lies there; asked at every look."""
-        self.said = {name: (words, self.said[name][1] + 1 if self.said.get(name, (b"", 0))[0] == words else 0)
+        before = {name: self.said.get(name, (words, SILENT_LOOKS)) for name, words in said.items()}
+        self.said = {name: (words, before[name][1] + 1 if before[name][0] == words else 0)
                      for name, words in said.items()}
         return [Claim(*json.loads(words)[:2]) for words, looks in self.said.values() if looks < SILENT_LOOKS]

@@ -78,8 +78,10 @@ def test_a_lease_is_whole_cores_within_what_is_free_and_what_is_allowed(free, ro
     assert (lease and (lease.cpus, lease.base, lease.gpus, lease.memory_bytes)) == leased
 
 
-def test_a_run_that_says_nothing_new_is_gone():
+def test_a_run_that_says_nothing_new_is_gone_and_a_last_word_is_no_claim():
     heard, told = Heard(), {b"a": b"[4, true, 1]", b"b": b"[2, true, 1]"}
+    assert heard.others(told | {b"killed": b"[8, true, 1]"}) == []
+    told = {b"a": b"[4, true, 2]", b"b": b"[2, true, 2]", b"killed": b"[8, true, 1]"}
     assert heard.others(told) == [Claim(4, True), Claim(2, True)]
     for beat in range(20):
         found = heard.others(told | {b"a": b"[4, true, %d]" % beat})
