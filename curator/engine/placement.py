@@ -30,7 +30,6 @@ from math import ceil, inf
 
 from curator.api.resources import Place, Resources
 from curator.engine.balance.allocation import Allocation, Demand, Rate, allocate, in_words, worthwhile
-from curator.engine.balance.packing import FAR
 from curator.engine.events import Report, StartWorker
 from curator.engine.parts import NodeState, OperatorState, Queue, WorkerState
 from curator.engine.state import State
@@ -314,7 +313,7 @@ def allot(state: State, changed: bool = False) -> None:
     # What is not known limits nothing: until it is, each stage gets at most an equal share of the cores.
     live = [d for d in demands if d.needed and d.rows]
     cores = sum(n.node.cpus for n in state.nodes.values())
-    most = ceil(cores / len(live)) if any(d.unknown for d in live) else FAR
+    most = ceil(cores / len(live)) if any(d.unknown for d in live) else inf
     state.planned = {i: min(len(w), most) for i, w in enumerate(new.workers) if w and not demands[i].unknown}
     state.refused = new
     if changed or worthwhile(new, demands, current, _remaining_rows(state)):
