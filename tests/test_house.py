@@ -193,7 +193,7 @@ LINES = {
     "ngrams": 371,
     "pipeline": 1100,
     "stages": 2516,
-    "engine": 4002,
+    "engine": 4001,
     "recipe": 1643,
     "worker": 2257,
     "observe": 2925,
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14601
-    assert sum(LINES.values()) <= 42949
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14600
+    assert sum(LINES.values()) <= 42948
 
 
 def test_nothing_names_a_machine():
