@@ -1,16 +1,17 @@
 // One record: what became of it and why, what it is, what belongs to it, and all its columns.
 
 import { blob, bytes, count, h, named, share, short, toast } from "./dom.js";
-import { fate, media as picture, move, name, open } from "./records.js";
-import { player } from "./player.js";
 import { marked } from "./marks.js";
+import { player } from "./player.js";
 import { set } from "./state.js";
+import { fate, media as picture, name, open } from "./tile.js";
 
 const LONG = 20000; // characters of a text that are shown at first
 const AS_TEXT = 200000; // bytes of something that is no picture, sound or film
 const ASIDE = new Set(["id", "_place", "_stage", "_file", "reason", "error", "traceback", "title", "url", "duplicate_of"]);
 
-export function showRecord(dialog, run, { row, blobs, related, hint }) {
+// `move`: goes to the record that many places on in the list.
+export function showRecord(dialog, run, { row, blobs, related, hint }, move) {
   const rule = run.rules.find((one) => one.stage === row._stage && one.reason === row.reason);
   const text = run.text && row[run.text] !== undefined ? row[run.text] : null;
   dialog.replaceChildren(

@@ -1,23 +1,15 @@
 // Records as a list of texts or a gallery, a page at a time, and which of them is open.
 
-import { $, PLACES, ask, blob, h, plural, share, short } from "./dom.js";
+import { $, ask, h, plural, share, short } from "./dom.js";
 import { showRecord } from "./record.js";
 import { asked, set, state } from "./state.js";
+import { fate, media, name, open, why } from "./tile.js";
 
 const PAGE = 48;
 const AHEAD = 900; // pixels from the end at which the next page is asked for
 
 let list = null; // {rows, next, element, run, busy, key}
 let latest = 0;
-
-// What a person would call a record.
-export function name(row) {
-  return row.title || (row._text ?? "").trim().slice(0, 120) || row.url || (row.source ?? "").split("/").pop() || row.key || row.id || "no name";
-}
-
-export function open(row) {
-  set({ open: [row.id, row._place, row._stage] });
-}
 
 export function close() {
   if (state.open) set({ open: null });
@@ -93,39 +85,6 @@ function excerpt(row) {
   return text.startsWith(above) ? text.slice(above.length).trim() : text;
 }
 
-export function fate(row) {
-  const word = row._place === "data" ? PLACES.data : row.reason ?? PLACES[row._place];
-  return h("span", { class: "fate" }, h("i", { class: `dot ${row._place}` }), h("span", { class: row._place === "data" ? "written" : row._place }, word), row._place === "data" ? null : h("span", { class: "muted" }, ` ${row._stage}`));
-}
-
-// The values that met the rule.
-export function why(run, row) {
-  const rule = run.rules.find((one) => one.stage === row._stage && one.reason === row.reason);
-  return (rule?.columns ?? []).filter((column) => row[column] !== undefined && row[column] !== null)
-    .map((column) => `${column} ${typeof row[column] === "number" ? short(row[column]) : String(row[column]).slice(0, 60)}`);
-}
-
-// A picture of the record, or a player: what its columns hold, or the archive that it lies in.
-export function media(run, row) {
-  const of = (kind) => Object.keys(run.media).filter((column) => run.media[column] === kind);
-  const box = h("div", { class: run.kinds.includes("audio") ? "media sound" : "media" });
-  const sources = [...of("image").sort((a, b) => (b === "thumbnail") - (a === "thumbnail")).map((column) => ({ column }))];
-  if (run.archives && row._place === "data" && row.key) sources.push({ of: "image" });
-  const picture = (left) => {
-    if (!left.length) { box.classList.add("none"); return; }
-    const image = h("img", { src: blob(row, left[0]), alt: "", loading: "lazy", decoding: "async" });
-    image.addEventListener("error", () => { image.remove(); picture(left.slice(1)); });
-    box.prepend(image);
-  };
-  picture(sources);
-  if (run.kinds.includes("audio")) {
-    const [column] = of("audio");
-    const what = run.archives && row._place === "data" && row.key ? { of: "audio" } : column ? { column } : null;
-    if (what) box.append(h("audio", { controls: true, preload: "none", src: blob(row, what) }));
-  }
-  return box;
-}
-
 // -- the one that is open -------------------------------------------------------------------------------------
 
 export function move(way) {
@@ -152,7 +111,7 @@ export async function openAgain(run) {
   if (!dialog.open) dialog.showModal();
   try {
     const found = await ask("record", { id, place, stage });
-    if (state.open?.[0] === id && state.open[1] === place) showRecord(dialog, run, found);
+    if (state.open?.[0] === id && state.open[1] === place) showRecord(dialog, run, found, move);
   } catch (error) {
     dialog.replaceChildren(h("p", { class: "error" }, error.message), h("button", { onclick: () => dialog.close() }, "Close"));
   }

@@ -3,7 +3,7 @@
 import { $, ask, count, h, named, share, short, signed, toast } from "./dom.js";
 import { Chart } from "./chart.js";
 import { asked, changes, filter, key, set, state } from "./state.js";
-import { name, open } from "./records.js";
+import { name, open } from "./tile.js";
 
 const OFF = null;
 
