@@ -183,7 +183,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2139,
+    "api": 2147,
     "machine": 451,
     "io": 5845,
     "io/tables": 2101,
@@ -191,16 +191,16 @@ LINES = {
     "registry": 421,
     "models": 1174,
     "ngrams": 371,
-    "pipeline": 1100,
+    "pipeline": 1126,
     "stages": 2516,
-    "engine": 4001,
+    "engine": 4005,
     "recipe": 1643,
-    "worker": 2257,
+    "worker": 2264,
     "observe": 2925,
     "testing": 1261,
-    "runtime": 1354,
-    "run/raydata": 987,
-    "run": 3749,
+    "runtime": 1372,
+    "run/raydata": 993,
+    "run": 3751,
     "explore": 1479,
     "results": 2250,
     "outside": 1110,
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14600
-    assert sum(LINES.values()) <= 42948
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14665
+    assert sum(LINES.values()) <= 43019
 
 
 def test_nothing_names_a_machine():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from curator.api.summary import ColumnSummary
 
+Number = TypeVar("Number", int, float)
 VALUES_MAX = 1000  # of a column that is counted by value: those that come later are left out
 ERRORS_MAX = 5  # of a stage in a unit: enough to say what goes wrong
 WRITTEN = "written"  # the port on which a sink's counts carry what it wrote
@@ -115,16 +116,8 @@ class Counts:
         """What was counted of these rows is true no more: also their values and amounts."""
         self.shift(other, -1)
         self.errors = {error: rows for error, rows in self.errors.items() if rows > 0}
-        for mine, more in ((self.by_value, other.by_value), (self.amounts, other.amounts)):
-            for column, groups in more.items():
-                for group, parts in groups.items():
-                    there = mine.get(column, {}).get(group, {})
-                    for part in parts.keys() & there.keys():
-                        there[part] -= parts[part]
-                        if abs(there[part]) <= 1e-9 * abs(parts[part]):
-                            del there[part]
-                    if not there:
-                        mine.get(column, {}).pop(group, None)
+        _take_away(self.by_value, other.by_value)
+        _take_away(self.amounts, other.amounts)
 
     def saw_value(self, column: str, value: str, port: str, rows: int) -> None:
         """Count rows with a value that went to a port, if there are not too many values already."""
@@ -175,3 +168,16 @@ class Counts:
         values["memory"] = MemoryShort(**values["memory"]) if "memory" in values else None
         values["inner"] = {n: cls.from_json(c) for n, c in values.get("inner", {}).items()}
         return cls(**values)
+
+
+def _take_away(mine: dict[str, dict[str, dict[str, Number]]],
+               less: Mapping[str, dict[str, dict[str, Number]]]) -> None:
+    for column, groups in less.items():
+        for group, parts in groups.items():
+            there = mine.get(column, {}).get(group, {})
+            for part in parts.keys() & there.keys():
+                there[part] -= parts[part]
+                if abs(there[part]) <= 1e-9 * abs(parts[part]):
+                    del there[part]
+            if not there:
+                mine.get(column, {}).pop(group, None)

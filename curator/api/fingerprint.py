@@ -236,7 +236,8 @@ class Fingerprint:
 
     def _used(self, function: types.FunctionType) -> Iterator[bytes]:
         """What the code takes from its module, and what it imports when it runs."""
-        loaded, names = set(), set()
+        loaded: set[str] = set()
+        names: set[str] = set()
         for code in codes(function.__code__):
             loaded |= _loaded(code)
             names |= set(code.co_names)

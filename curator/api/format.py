@@ -104,9 +104,9 @@ def printable(text: str) -> str:
 
 def listing(names: Iterable[object], most: int = 5) -> str:
     """`a, b, c and 4 more`."""
-    names = [str(name) for name in names]
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+    listed = [str(name) for name in names]
+    more = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def aligned(rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:

@@ -136,7 +136,7 @@ def spec_of(module: str) -> ModuleSpec | None:
         spec = importlib.util.find_spec(top)
         for name in inner:
             places = spec and spec.submodule_search_locations
-            spec = PathFinder.find_spec(f"{spec.name}.{name}", places) if places else None
+            spec = PathFinder.find_spec(f"{spec.name}.{name}", places) if spec and places else None
     except (ImportError, ValueError, AttributeError):  # `__main__` has no spec
         return None
     return spec

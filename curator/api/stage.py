@@ -369,6 +369,7 @@ class _Key:
     pickled."""
 
     __slots__ = ("_key",)
+    _key: str
 
 
 @dataclass(frozen=True, slots=True)

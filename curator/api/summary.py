@@ -43,7 +43,7 @@ class ColumnSummary:
             ends = pc.min_max(column)
             self._widen(ends["min"].as_py(), ends["max"].as_py())
         elif self.values is not None:
-            self._count(column, kind)
+            self._count(self.values, column, kind)
 
     def merge(self, other: ColumnSummary) -> None:
         """Take in what another worker or unit saw of this column."""
@@ -53,7 +53,7 @@ class ColumnSummary:
         if self.values is None or other.values is None:
             self.values = None
         else:
-            self._add_values(other.values)
+            self._add_values(self.values, other.values)
 
     @property
     def constant(self) -> bool:
@@ -86,13 +86,13 @@ class ColumnSummary:
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
-    def _count(self, column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> None:
+    def _count(self, known: dict[str, int], column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> None:
         if pa.types.is_dictionary(kind):
             column = pc.cast(column, kind.value_type)
             kind = kind.value_type
         listed = pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if not listed or column.nbytes > STRING_BYTES_MAX * len(column):
-            self.values = None if listed or len(column) > column.null_count else self.values
+            self.values = None if listed or len(column) > column.null_count else known
             return
         counted = pc.value_counts(column)
         values = counted.field("values").to_pylist() if len(counted) <= DISTINCT_MAX + 1 else None
@@ -100,11 +100,11 @@ class ColumnSummary:
             self.values = None
             return
         rows = counted.field("counts").to_pylist()
-        self._add_values({str(v).lower() if isinstance(v, bool) else v: n
-                          for v, n in zip(values, rows, strict=True) if v is not None})
+        self._add_values(known, {str(v).lower() if isinstance(v, bool) else v: n
+                                 for v, n in zip(values, rows, strict=True) if v is not None})
 
-    def _add_values(self, values: Mapping[str, int]) -> None:
+    def _add_values(self, known: dict[str, int], values: Mapping[str, int]) -> None:
         for value, rows in values.items():
-            self.values[value] = self.values.get(value, 0) + rows
-        if len(self.values) > DISTINCT_MAX:
+            known[value] = known.get(value, 0) + rows
+        if len(known) > DISTINCT_MAX:
             self.values = None

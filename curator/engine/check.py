@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from curator.engine.parts import STARTING
+from curator.engine.parts import STARTING, CallState, Group, Queue
 from curator.engine.state import State
 
 
@@ -20,7 +20,7 @@ def check(state: State) -> None:
         assert operator.rows == sum(queue.rows for queue in operator.queues.values()), operator.plan.name
         assert operator.late.keys() <= operator.waiting.keys(), operator.plan.name
         running = [c for w in operator.workers.values() for c in w.calls]
-        here = [*operator.queues.values(), *operator.groups, *running]
+        here: list[Queue | Group | CallState] = [*operator.queues.values(), *operator.groups, *running]
         assert operator.nbytes == sum(part.nbytes for part in here), operator.plan.name
         waiting = [s for queue in operator.queues.values()
                    for s in queue.slices] + [s for g in operator.groups for s in g.slices]
@@ -90,9 +90,9 @@ def _check_workers(state: State) -> None:
     for node in state.nodes.values():
         here = [(w, p) for w in workers for p in w.places if p.node == node.number]
         assert abs(node.cpus_used - sum(w.cpus for w, _ in here if w.working)) < 1e-3
-        assert all(-1e-6 <= free <= 1 + 1e-6 for free in node.gpu_free)
-        for gpu, free in enumerate(node.gpu_free):
-            assert abs(1 - free - sum(w.share for w, p in here if gpu in p.gpus)) < 1e-3
+        assert all(-1e-6 <= left <= 1 + 1e-6 for left in node.gpu_free)
+        for gpu, left in enumerate(node.gpu_free):
+            assert abs(1 - left - sum(w.share for w, p in here if gpu in p.gpus)) < 1e-3
         assert node.reserved == sum(n for w in workers if w.node == node.number for c in w.calls
                                     for _, n in c.expected)
         assert (node.number in state.core_free) == (node.cpus_used < node.node.cpus - 1e-6)

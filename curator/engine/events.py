@@ -164,5 +164,5 @@ class Report:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Action = (StartWorker | StopWorker | Submit | Resume | Discard | Release | Commit | Evidence | CoresUsed
-          | Report)
+RuntimeAction = StartWorker | StopWorker | Submit | Resume | Discard | Release | CoresUsed
+Action = RuntimeAction | Commit | Evidence | Report  # what is not for the runtime the run does itself

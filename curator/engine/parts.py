@@ -220,8 +220,8 @@ class OperatorState:
             share = self.yields[consumer]
         else:
             share = (FIRST_READ_BYTES if source else 1.0) if consumer in self.likely else 0.0
-        nbytes = share if source else share * nbytes
-        return nbytes if source or nbytes < CHUNK_BYTES else CHUNK_BYTES
+        brought = share if source else share * nbytes
+        return brought if source or brought < CHUNK_BYTES else CHUNK_BYTES
 
     def learn(self, delivered: dict[int, int], nbytes: int) -> None:
         """Take in what an answer brought to each consumer."""

@@ -313,7 +313,7 @@ def allot(state: State, changed: bool = False) -> None:
     # What is not known limits nothing: until it is, each stage gets at most an equal share of the cores.
     live = [d for d in demands if d.needed and d.rows]
     cores = sum(n.node.cpus for n in state.nodes.values())
-    most = ceil(cores / len(live)) if any(d.unknown for d in live) else inf
+    most = ceil(cores / len(live)) if any(d.unknown for d in live) else max(map(len, new.workers), default=0)
     state.planned = {i: min(len(w), most) for i, w in enumerate(new.workers) if w and not demands[i].unknown}
     state.refused = new
     if changed or worthwhile(new, demands, current, _remaining_rows(state)):

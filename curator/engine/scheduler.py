@@ -82,7 +82,8 @@ class Scheduler:
         self.max_failed, self.errors = max_failed, state.errors
         state.read, state.failed = before
         # how a run ends that is stopped, from the end of the event that stopped it
-        self.ending, self.finished = None, False
+        self.ending: Ending | None = None
+        self.finished = False
         self._take: dict[type, Callable[[Any], None]] = {
             Done: self._done, Emitted: self._emitted, Progress: self._progress, WorkerReady: self._ready,
             WorkerLost: lambda event: failures.worker_lost(state, event),
@@ -127,7 +128,7 @@ class Scheduler:
             if self.state.failed:
                 self._check_failed()
             if self.stopped is not None and self.ending is None:
-                self._begin_ending()
+                self._begin_ending(self.stopped)
         return self._end()
 
     def tick(self, now: float) -> list[Action]:
@@ -179,7 +180,7 @@ class Scheduler:
             dispatch(self.state)
             self._finish_if_done()
         if self.stopped is not None and self.ending is None and not self.finished:
-            self._begin_ending()
+            self._begin_ending(self.stopped)
             return self._end()
         actions = self.state.actions.copy()
         self.state.actions.clear()
@@ -202,9 +203,9 @@ class Scheduler:
             if kill or not worker.stopping:
                 self.state.act(StopWorker(worker.id, kill))
 
-    def _begin_ending(self) -> None:
-        self.state.act(Report("stopped", self.stopped.message))
-        if self.stopped.kind == "lost":
+    def _begin_ending(self, why: Stop) -> None:
+        self.state.act(Report("stopped", why.message))
+        if why.kind == "lost":
             self._finish(kill=True)
             return
         self.ending = Ending(self.state)

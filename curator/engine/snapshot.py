@@ -16,7 +16,7 @@ def snapshot_of(state: State) -> dict[str, Any]:
         starting = sum(not w.ready for w in o.workers.values())
         operators.append({
             "name": o.plan.name, "queue_rows": o.rows, "queue_limit": o.limit,
-            "queue_bytes": sum(part.nbytes for part in (*o.waiting.values(), *o.groups)),
+            "queue_bytes": sum(q.nbytes for q in o.waiting.values()) + sum(g.nbytes for g in o.groups),
             "workers": {"starting": starting, "working": working,
                         "idle": len(o.workers) - working - starting},
             "rows_per_s": 1 / o.s_per_row if o.s_per_row else 0.0, "setup_s": o.setup_s, "calls": o.calls,

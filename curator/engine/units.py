@@ -21,7 +21,9 @@ def flush_if_drained(state: State, unit: UnitState, attempt: int) -> None:
     unit.stage = "flushing"
     for index, at in sorted(unit.touched.items()):
         operator = state.operators[index]
-        state.submit_flush(operator, operator.workers[operator.queues[at].worker], unit)
+        served_by = operator.queues[at].worker
+        assert served_by is not None, operator.plan.name
+        state.submit_flush(operator, operator.workers[served_by], unit)
     if not unit.flushing:
         _commit(state, unit)
 
@@ -40,7 +42,8 @@ def flushed(state: State, call: CallState, kept: Flushed | None) -> None:
 
 
 def _commit(state: State, unit: UnitState) -> None:
-    files, snapshots, depends, rests = {}, {}, set(), {}
+    files, snapshots, rests = {}, {}, {}
+    depends: set[int] = set()
     for index, kept in unit.flushed:
         steps = state.operators[index].plan.steps
         files.update({steps[s].name: list(f) for s, f in kept.files.items()})

@@ -58,7 +58,7 @@ def _needs(stage: Stage) -> dict[str, pa.DataType | None]:
     needs = stage.contract().needs
     reads = (stage.key, *(stage.columns or ())) if isinstance(stage, Reduce) else ()
     typed = needs if isinstance(needs, Mapping) else dict.fromkeys(needs)
-    return {n: None for n in reads if n is not None} | typed
+    return {**{n: None for n in reads if n is not None}, **typed}
 
 
 def wanted_behind(nodes: list[Node],
@@ -75,10 +75,11 @@ def wanted_behind(nodes: list[Node],
         later = [wanted[taker] for (of, _), found in takers.items() if of is node for taker in found]
         silent = (not contract.needs if isinstance(stage, FunctionStage)
                   else type(stage).contract is Stage.contract)
-        if None in later or (silent and not isinstance(stage, (Source, Sink))):
+        known = [names for names in later if names is not None]
+        if len(known) < len(later) or (silent and not isinstance(stage, (Source, Sink))):
             wanted[node] = None
             continue
-        wanted[node] = frozenset(_needs(stage)) | (frozenset().union(*later) - set(contract.adds))
+        wanted[node] = frozenset(_needs(stage)) | (frozenset().union(*known) - set(contract.adds))
     return wanted
 
 
@@ -86,10 +87,11 @@ def columns_at(ends: tuple[End, ...], after: dict[Node, dict | None], kept: Coll
                decoded: frozenset[str]) -> dict | None:
     """The columns that all of these ends carry; None where that is not known. `kept`: those that let no
     `decoded` payloads through."""
-    if any(after[end.node] is None for end in ends):
+    known = [(end, columns) for end in ends if (columns := after[end.node]) is not None]
+    if len(known) < len(ends):
         return None
-    tables = [{n: kind for n, kind in (after[end.node] | SIDE_COLUMNS.get(end.port, {})).items()
-               if end not in kept or kind is not None or n not in decoded} for end in ends]
+    tables = [{n: kind for n, kind in (columns | SIDE_COLUMNS.get(end.port, {})).items()
+               if end not in kept or kind is not None or n not in decoded} for end, columns in known]
     common = dict(tables[0])
     for other in tables[1:]:
         common = {n: (k if other[n] == k else None) for n, k in common.items() if n in other}

@@ -41,21 +41,22 @@ def expand(pipeline: Graph) -> tuple[Graph, dict[Node, Node], frozenset[End]]:
         if not isinstance(node.stage, Composite):
             copies[node] = replace(node, inputs=inputs) if inputs != node.inputs else node
             continue
-        copies[node], more = _expand(node, names[node], Graph(inputs, settings=pipeline.settings))
+        rows = Graph(inputs, settings=pipeline.settings)
+        copies[node], more = _expand(node, node.stage, names[node], rows)
         parts |= dict.fromkeys(more, copies[node])
         sinks += [part for part in more if isinstance(part.stage, Sink)]
     own = tuple(copies[sink] for sink in pipeline.sinks)
     return replace(pipeline, ends=now(pipeline.ends), sinks=(*own, *sinks), last=None), parts, frozenset(kept)
 
 
-def _expand(node: Node, name: str, rows: Graph) -> tuple[Node, list[Node]]:
+def _expand(node: Node, whole: Composite, name: str, rows: Graph) -> tuple[Node, list[Node]]:
     """The main node and the other ones that a composite is made of."""
     options = dict(rows.settings.storage_options) or None
-    made = node.stage.expand(rows, below(str(rows.settings.out), f"{CLUSTERS}/{name}"), options)
+    made = whole.expand(rows, below(str(rows.settings.out), f"{CLUSTERS}/{name}"), options)
     main = made.last
-    if main is None or set(node.stage.ports) - set(main.stage.ports):
+    if main is None or set(whole.ports) - set(main.stage.ports):
         raise RecipeError(f"stage {name!r} expands to a pipeline whose last stage has not all of its ports "
-                          f"({', '.join(node.stage.ports)})")
+                          f"({', '.join(whole.ports)})")
     before = {end.node for end in rows.ends}
     renamed: dict[Node, Node] = {}
 

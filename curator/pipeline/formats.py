@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from os import PathLike, fspath
 from typing import Any
 
 from curator.api.errors import RecipeError
-from curator.api.stage import Sink, Source
+from curator.api.stage import Sink, Source, Stage
 from curator.io.tables.arrow import Arrow
 from curator.io.tables.one_file import ToFile, kind_of
 from curator.registry.packs import stage_class
@@ -29,7 +30,10 @@ def source_for(source: str | PathLike[str] | list[str], format: str | None = Non
     if kind not in SOURCES:
         raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with "
                           f"one of {', '.join(SOURCES)}")
-    return stage_class(kind)(path=source, **options)
+    make: Callable[..., Stage] = stage_class(kind)
+    made = make(path=source, **options)
+    assert isinstance(made, Source), made
+    return made
 
 
 def write(path: str | PathLike[str] | None = None, format: str | None = None, **options: Any) -> Sink:
@@ -40,16 +44,18 @@ def write(path: str | PathLike[str] | None = None, format: str | None = None, **
     it. Where the run's folder is said (`run(out=…)`), the folder of this sink alone, and None for `data/`
     in that of the run.
     """
-    one = None if path is None else kind_of(fspath(path))
-    if one is not None and format in (None, one[0].name.removeprefix("to_")):
-        return ToFile(file=fspath(path), **options)
-    if one is not None:
+    if path is not None and (one := kind_of(fspath(path))) is not None:
+        if format in (None, one[0].name.removeprefix("to_")):
+            return ToFile(file=fspath(path), **options)
         raise RecipeError(f"{fspath(path)!r} is the name of a file of another format than {format!r}: end "
                           "the name of a folder with /, or leave format out")
     format = format or "jsonl"
     if format not in SINKS:
         raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")
-    return stage_class(f"to_{format}")(path=path, **options)
+    make: Callable[..., Stage] = stage_class(f"to_{format}")
+    made = make(path=path, **options)
+    assert isinstance(made, Sink), made
+    return made
 
 
 def format_of(path: str) -> str | None:

@@ -22,6 +22,12 @@ class Node:
     inputs: tuple[End, ...] = ()
     place: str = ""
 
+    @property
+    def sink(self) -> Sink:
+        """The stage of a node that writes."""
+        assert isinstance(self.stage, Sink), self.stage.name
+        return self.stage
+
 
 @dataclass(frozen=True)
 class End:

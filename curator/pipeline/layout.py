@@ -39,7 +39,7 @@ def placed(pipeline: Graph) -> Graph:
     for node in pipeline.sinks:
         if node in free:
             name = f"{DATA}/{names[node].removeprefix('to_')}" if len(free) > 1 else DATA
-            node = replace(node, stage=_with_path(node.stage, below(out, name), options))
+            node = replace(node, stage=_with_path(node.sink, below(out, name), options))
         sinks.append(node)
     settings = replace(pipeline.settings, out=out, storage_options=options or {})
     made = replace(pipeline, sinks=tuple(sinks), settings=settings)
@@ -60,9 +60,9 @@ def moved(pipeline: Graph, out: str) -> Graph:
     for node in pipeline.sinks:
         path = _own(pipeline, node)
         if path is None:
-            node = node if node.stage.path is None else replace(node, stage=without_path(node.stage))
-        elif root is not None and (folder := folder_of(node.stage)).startswith(f"{root}/"):
-            node = replace(node, stage=_with_path(node.stage, below(out, folder[len(root) + 1:]), None))
+            node = node if node.sink.path is None else replace(node, stage=without_path(node.sink))
+        elif root is not None and (folder := folder_of(node.sink)).startswith(f"{root}/"):
+            node = replace(node, stage=_with_path(node.sink, below(out, folder[len(root) + 1:]), None))
         sinks.append(node)
     return replace(pipeline, sinks=tuple(sinks), settings=replace(pipeline.settings, out=out))
 
@@ -70,8 +70,8 @@ def moved(pipeline: Graph, out: str) -> Graph:
 def elsewhere(pipeline: Graph) -> list[str]:
     """The folders of sinks that do not lie in the run's folder, which the settings say."""
     root = run_folder(pipeline).uri.rstrip("/")
-    return [str(node.stage.path) for node in pipeline.sinks
-            if node.stage.path is not None and not folder_of(node.stage).startswith(f"{root}/")]
+    return [str(node.sink.path) for node in pipeline.sinks
+            if node.sink.path is not None and not folder_of(node.sink).startswith(f"{root}/")]
 
 
 def _check_folders(pipeline: Graph) -> None:
@@ -79,7 +79,7 @@ def _check_folders(pipeline: Graph) -> None:
     root, aside = out.uri.rstrip("/"), {out.path_of(name): name for name in ASIDE}
     folders: dict[str, str] = {}
     for node in pipeline.sinks:
-        path = folder_of(node.stage)
+        path = folder_of(node.sink)
         if f"{root}/".startswith(f"{path}/"):
             raise RecipeError(f"{place_of(node)}sink {names[node]!r} writes to {path}, which holds the run's "
                               f"folder, {root}: leave its path out, and it writes to {out.path_of(DATA)}")
@@ -104,8 +104,11 @@ def below(folder: str, name: str) -> str:
 
 def folder_of(sink: Sink) -> str:
     """A sink's folder, called the same however its path is written (`out`, `./out/`, `file:///…/out`)."""
-    return Folder.open(str(sink.path), dict(getattr(sink, "storage_options", None) or {})
-                       or None).uri.rstrip("/")
+    return sink_folder(sink).uri.rstrip("/")
+
+
+def sink_folder(sink: Sink) -> Folder:
+    return Folder.open(str(sink.path), dict(getattr(sink, "storage_options", None) or {}) or None)
 
 
 def _run_folder(pipeline: Graph) -> tuple[str, dict[str, Any] | None]:
@@ -114,7 +117,7 @@ def _run_folder(pipeline: Graph) -> tuple[str, dict[str, Any] | None]:
     if stated is not None:
         return stated, _options(pipeline, pipeline.sinks[0])
     first = pipeline.sinks[0]
-    if all(node.stage.path is None for node in pipeline.sinks):
+    if all(node.sink.path is None for node in pipeline.sinks):
         raise RecipeError(f"{place_of(first)}it is not said where to write: give `out: out/` in a recipe, "
                           "write(\"out/\") or run(out=\"out/\") in Python, --out out/ on the command line")
     raise RecipeError(f"{place_of(first)}there are {len(pipeline.sinks)} sinks, and no folder for the run: "
@@ -126,14 +129,14 @@ def _stated(pipeline: Graph) -> str | None:
     """The run's folder: as the settings say, else the path of the only sink."""
     if pipeline.settings.out is not None or len(pipeline.sinks) != 1:
         return pipeline.settings.out
-    return pipeline.sinks[0].stage.path
+    return pipeline.sinks[0].sink.path
 
 
 def _own(pipeline: Graph, node: Node) -> str | None:
     """The path that a sink has of its own: one that is the run's folder stands for what is written there."""
-    path, stated = node.stage.path, _stated(pipeline)
+    path, stated = node.sink.path, _stated(pipeline)
     same = (path is not None and stated is not None
-            and folder_of(node.stage) == Folder.open(stated).uri.rstrip("/"))
+            and folder_of(node.sink) == Folder.open(stated).uri.rstrip("/"))
     return None if same else path
 
 

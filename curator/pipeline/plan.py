@@ -65,6 +65,12 @@ class Step:
     amounts: tuple[str, ...] = ()
 
     @property
+    def sink(self) -> Sink:
+        """The stage of a step that writes."""
+        assert isinstance(self.stage, Sink), self.name
+        return self.stage
+
+    @property
     def evidence(self) -> bool:
         """Of a sink: what comes to it has failed, and is kept also when the run ends early."""
         return bool(self.after) and not self.spool and all(port == "failed" for _, port in self.after)
@@ -390,8 +396,9 @@ class _Planner:
 
     def _wanted(self, node: Node, port: str) -> frozenset[str] | None:
         """What is read later of the rows of a port, None if that may be everything."""
-        found = [self.wanted[taker] for taker in self.takers.get((node, port), ())]
-        return None if None in found else frozenset().union(*found)
+        takers = self.takers.get((node, port), ())
+        known = [names for taker in takers if (names := self.wanted[taker]) is not None]
+        return None if len(known) < len(takers) else frozenset().union(*known)
 
     def _spool(self, node: Node, port: str, taker: Node) -> Step:
         """The sink that keeps the rows of a port for a later phase: one for all that read it as it is, one a
@@ -459,7 +466,8 @@ class _Planner:
     def _failed_reader(self, index: int, nodes: list[Node], place: Mapping[Node, Target], write: int,
                        sink_steps: list[Step]) -> Operator:
         """The source of rows that failed before; those that are not asked for stay in `failed/`."""
-        routes, needs = {}, {}
+        routes: dict[tuple[int, str], tuple[Target, ...]] = {}
+        needs: dict[str, frozenset[str] | None] = {}
         at = {step.name: Target(write, i) for i, step in enumerate(sink_steps)}
         for node in nodes:
             name, wanted = self.names[node], self.wanted[node]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from curator.run.profiles import load_profiles, save_profiles
 from curator.run.reading import Reading, described
 from curator.run.replay import Replay
 from curator.runtime.local import InlineRuntime, LocalRuntime
-from curator.runtime.workers import Job
+from curator.runtime.workers import Job, Runtime
 from curator.worker.processes import Processes
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
@@ -74,8 +74,8 @@ class RunContext:
             self.leave_ray()
 
 
-def make_runtime(job: Job, context: RunContext) -> tuple[Any, dict[int, Node]]:
-    """Where the work is done: a runtime (`execute`, `wait`, `close`), and the nodes that it begins with."""
+def make_runtime(job: Job, context: RunContext) -> tuple[Runtime, dict[int, Node]]:
+    """Where the work is done, and the nodes that it begins with."""
     if context.ray is None:
         if context.inline:
             return InlineRuntime(job), {0: context.machine}
@@ -205,7 +205,7 @@ class Loop:
             return now
         return saved
 
-    def _loop(self, scheduler: Scheduler, runtime: Any, context: RunContext) -> None:
+    def _loop(self, scheduler: Scheduler, runtime: Runtime, context: RunContext) -> None:
         observer, saved = context.observer, time.monotonic()
         turned, actions = saved, scheduler.start(saved)
         observer.see((), actions)
@@ -229,7 +229,7 @@ class Loop:
                 actions += scheduler.tick(time.monotonic())
             observer.see(events, actions)
 
-    def _execute(self, action: Action, scheduler: Scheduler, runtime: Any) -> None:
+    def _execute(self, action: Action, scheduler: Scheduler, runtime: Runtime) -> None:
         if isinstance(action, Commit):
             self._commit(action)
         elif isinstance(action, Evidence):
@@ -284,7 +284,7 @@ class Loop:
                 totals.setdefault(operator.steps[step].name, Counts()).add(counts)
         return totals
 
-    def busy_s(self) -> Mapping[str, float]:
+    def busy_s(self) -> dict[str, float]:
         """Seconds of work by operator."""
         if self.scheduler is None:
             return self.busy

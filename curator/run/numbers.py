@@ -241,8 +241,8 @@ class Numbers:
     def _ask_allocation(self) -> float:
         """The cores that there are. Now and then, while everything works, finds the best allocation too."""
         scheduler, now = self.loops[-1].scheduler, time.monotonic()
-        going = scheduler is not None and scheduler.state.nodes and not scheduler.finished
-        if going and now > self.allocate_at:
+        if (scheduler is not None and scheduler.state.nodes and not scheduler.finished
+                and now > self.allocate_at):
             best = allocation_of(scheduler.state)
             self.best = best if best.slowest >= 0 or best.sharing else self.best
             self.operators = [o.plan for o in scheduler.state.operators]

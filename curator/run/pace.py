@@ -40,7 +40,7 @@ class Pace:
         self.plan, self.loops = plan, loops
         self.estimate = Estimate()
         self.samples: deque[_Sample] = deque()
-        self.before_s: float | None = None  # seconds of work of earlier attempts
+        self.before_s = 0.0  # seconds of work of earlier attempts, as the first look has them
         folder = plan.out.sub("_run")
         self.before = [load_profiles(folder, phase.operators) for phase in plan.phases]
 
@@ -52,7 +52,7 @@ class Pace:
         `stages`; `reading`: the units that are being read.
         """
         loop, now = self.loops[-1], time.monotonic()
-        if self.before_s is None:
+        if not self.samples:
             self.before_s = sum(c.busy_s for c in counts.values())
         progress = loop.progress()
         state, read = loop.state, loop.reading.share(loop.state)

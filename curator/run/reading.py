@@ -41,8 +41,9 @@ class Reading:
 
     def units(self, state: State | None) -> list[UnitState]:
         """Those that are being read."""
-        calls = state.calls.values() if state else ()
-        return [state.units[call.units[0][0]] for call in calls if call.kind == "read"]
+        if state is None:
+            return []
+        return [state.units[call.units[0][0]] for call in state.calls.values() if call.kind == "read"]
 
     def share(self, state: State | None) -> float:
         """The share of the source that is read: of its bytes; where a source does not tell how far it is, the

@@ -138,9 +138,9 @@ class Agent:
         while not self.inbox.empty():
             request = self.inbox.get()
             match request:
-                case protocol.Send() if request.far:
+                case protocol.Send(message=protocol.Call() as call) if request.far:
                     if request.process in self.processes.alive:
-                        user = request.process, request.message.id
+                        user = request.process, call.id
                         copies = {path: self._copy((node, path), user) for path, node in request.far.items()}
                         self.letters.setdefault(request.process, deque()).append((request, copies))
                 case (protocol.Send(message=protocol.Call() | protocol.Discard())
@@ -170,13 +170,15 @@ class Agent:
         letters = self.letters[process]
         while letters and all(copy.path.done() for copy in letters[0][1].values()):
             request, copies = letters.popleft()
-            lost = next((error for copy in copies.values() if (error := copy.path.exception())), None)
-            if lost is not None:
-                reason = f"a batch on another node could not be fetched: {lost}"
-                self.processes.send(process, protocol.DataLost(request.message.id, reason))
-                continue
-            for ref in {s.ref for s in request.message.slices if s.ref is not None} if copies else ():
-                ref.data = copies[ref.data].path.result() if ref.data in copies else ref.data
+            if copies and isinstance(request, protocol.Send) and isinstance(request.message, protocol.Call):
+                call = request.message
+                lost = next((error for copy in copies.values() if (error := copy.path.exception())), None)
+                if lost is not None:
+                    reason = f"a batch on another node could not be fetched: {lost}"
+                    self.processes.send(process, protocol.DataLost(call.id, reason))
+                    continue
+                for ref in {s.ref for s in call.slices if s.ref is not None}:
+                    ref.data = copies[ref.data].path.result() if ref.data in copies else ref.data
             self.processes.do(request)
         if not letters:
             del self.letters[process]

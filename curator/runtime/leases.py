@@ -90,13 +90,13 @@ def check_gpus(job: Job, nodes: Sequence[Mapping[str, Any]]) -> None:
         CuratorError: naming the stage and the largest node.
     """
     largest = max(nodes, key=lambda n: n["Resources"].get("GPU", 0), default=None)
-    most = largest["Resources"].get("GPU", 0) if largest else 0
+    most, name = (largest["Resources"].get("GPU", 0), largest["NodeName"]) if largest else (0, "")
     total = sum(n["Resources"].get("GPU", 0) for n in nodes)
     for operator in job.operators:
         need = operator.resources
         if most and need.gpus > (total if need.gang else most):
             has = f"its {len(nodes)} nodes together have {total:g}" if need.gang else \
-                f"its largest node, {largest['NodeName']}, has {most:g}"
+                f"its largest node, {name}, has {most:g}"
             raise CuratorError(f"{operator.name} needs {need.gpus:g} GPUs, and this Ray cluster can never "
                                f"give them: {has}")
 

@@ -13,8 +13,8 @@ import cloudpickle
 from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
 from curator.engine.events import (
-    Action,
     Event,
+    RuntimeAction,
     StartWorker,
     Stop,
     StopWorker,
@@ -41,12 +41,11 @@ class LocalRuntime:
     def __init__(self, job: Job, processes: Processes) -> None:
         self.workers, self.processes = Workers(job), processes
 
-    def execute(self, action: Action) -> None:
+    def execute(self, action: RuntimeAction) -> None:
         self.workers.do(action)
         self._carry_out()
 
     def wait(self, timeout: float | None) -> list[Event]:
-        """What has happened since; waits for the first event, at most `timeout` seconds."""
         events: list[Event] = []
         for process, message in self.processes.wait(timeout):
             events += [Stop("lost",
@@ -60,7 +59,6 @@ class LocalRuntime:
             self.processes.do(request)
 
     def close(self) -> None:
-        """End every worker, and remove their batches; returns when all are gone."""
         self.processes.clear()
 
 
@@ -78,7 +76,7 @@ class InlineRuntime:
         self.done_once: set[str] = set()  # steps whose `setup_node` has been called
         self.busy: dict[int, int] = {}  # the worker of each call that is not ended
 
-    def execute(self, action: Action) -> None:
+    def execute(self, action: RuntimeAction) -> None:
         match action:
             case StartWorker():
                 self.todo.append(partial(self._start, action))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import pickle
 import secrets
@@ -105,7 +106,10 @@ STORE_BYTES = 128 << 20  # of a cluster of our own, which has one node, so that 
 # -- on each node --------------------------------------------------------------------------------------------
 
 
-@ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups={"do": 1, "hear": 1, "read": READS})
+GROUPS: Any = {"concurrency_groups": {"do": 1, "hear": 1, "read": READS}}  # which Ray's types do not know
+
+
+@ray.remote(max_restarts=0, max_task_retries=0, **GROUPS)
 class NodeAgent:
     """The actor around an `Agent`."""
 
@@ -200,7 +204,7 @@ class RayRuntime:
     gauge = Gauge
 
     def __init__(self, job: Job, address: str = "local", cores: float | None = None,
-                 tell: Callable[[str, str], None] = lambda kind, text: None) -> None:
+                 tell: Callable[[ev.ReportKind, str], None] = lambda kind, text: None) -> None:
         self.workers = Workers(job, lambda node: self.members[node].address if node in self.members else "")
         self.job, self.tell, self.wants = job, tell, Wants.of(job, cores)
         self.run = secrets.token_hex(3)
@@ -250,15 +254,13 @@ class RayRuntime:
 
     # -- the runtime ----------------------------------------------------------------------------------------
 
-    def execute(self, action: ev.Action) -> None:
-        """Do what the scheduler asks; it leaves with the next `wait`."""
+    def execute(self, action: ev.RuntimeAction) -> None:
         if isinstance(action, ev.CoresUsed):
             self._used(action)
         else:
             self.workers.do(action)
 
     def wait(self, timeout: float | None) -> list[ev.Event]:
-        """What has happened since; waits for the first event, at most `timeout` seconds."""
         self._send()
         with contextlib.suppress(Empty):
             self.inbox.get(timeout=timeout)()
@@ -509,7 +511,7 @@ class RayRuntime:
 
     def _start(self, lease: Lease) -> None:
         try:
-            actor = NodeAgent.options(
+            actor = NodeAgent.options(  # type: ignore[attr-defined]  # by the decorator, which mypy ignores
                 name=f"curator-{self.run}-{lease.number}", num_cpus=lease.base, num_gpus=lease.gpus,
                 memory=lease.memory_bytes or None,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(lease.node_id, soft=False),
@@ -547,7 +549,7 @@ def connect(address: str, cores: float | None, store_bytes: int = STORE_BYTES) -
         return _own_cluster(cores, store_bytes)
     _check_reachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise CuratorError(f"the Ray cluster at {address} cannot be used: {error}") from error
     return ray.shutdown
@@ -565,7 +567,7 @@ def _own_cluster(cores: float | None, store_bytes: int) -> Callable[[], None]:
 
     try:
         ray.init(address="local", num_cpus=max(1, int(machine.cpus)), num_gpus=machine.gpus,
-                 include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                  object_store_memory=store_bytes, _temp_dir=folder)
     except BaseException as error:
         leave()

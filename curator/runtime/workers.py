@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Protocol
 
 import cloudpickle
 
@@ -18,6 +19,19 @@ from curator.engine import events as ev
 from curator.engine import protocol
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
+
+
+class Runtime(Protocol):
+    """Where workers live."""
+
+    def execute(self, action: ev.RuntimeAction) -> None:
+        """Do what the scheduler asks, at the latest with the next `wait`."""
+
+    def wait(self, timeout: float | None) -> list[ev.Event]:
+        """What has happened since; waits for the first event, at most `timeout` seconds."""
+
+    def close(self) -> None:
+        """End every worker, and remove their batches; returns when all are gone."""
 
 
 class Job:
@@ -84,13 +98,15 @@ class Workers:
 
     # -- what the scheduler wants ---------------------------------------------------------------------------
 
-    def do(self, action: ev.Action) -> None:
+    def do(self, action: ev.RuntimeAction) -> None:
         if isinstance(action, ev.Release):
             self._release(action.ref)
             return
         if isinstance(action, ev.StartWorker):
-            self.groups[action.worker] = group = ProcessGroup(action)
-            self._start_rank(group, 0, 0)
+            self.groups[action.worker] = started = ProcessGroup(action)
+            self._start_rank(started, 0, 0)
+            return
+        if isinstance(action, ev.CoresUsed):  # told where cores are leased, and this machine's are not
             return
         group = self.groups.get(action.call.worker if isinstance(action, ev.Submit) else action.worker)
         if group is None:

@@ -131,9 +131,9 @@ class FirstErrors:
         names = {"id", "error", "traceback"} & set(failed.rows.column_names)
         row = {name: failed.rows.column(name)[0].as_py() for name in names}
         raised, error = self._raised.pop(stage, None), str(row["error"])
-        same = raised is not None and error.startswith(raised.error)
-        first = raised if same else FirstError(stage, error[:ERROR_CHARS], str(row.get("traceback") or ""))
-        self._untold.append(replace(first, record=str(row["id"])))
+        if raised is None or not error.startswith(raised.error):
+            raised = FirstError(stage, error[:ERROR_CHARS], str(row.get("traceback") or ""))
+        self._untold.append(replace(raised, record=str(row["id"])))
 
     def take(self) -> tuple[FirstError, ...]:
         untold, self._untold = tuple(self._untold), []

@@ -103,11 +103,11 @@ def _leave_a_watchdog(folders: list[str], not_for_it: tuple[int, ...]) -> None:
 
 def _serve(driver: socket.socket, wake: int, workers: dict[int, int]) -> bool:
     """Handle what is there; False when the driver is gone."""
-    ready, _, _ = select.select([driver, wake], [], [])
+    ready, _, _ = select.select([driver.fileno(), wake], [], [])
     if wake in ready:
         os.read(wake, 4096)
         _reap(driver, workers)
-    if driver in ready:
+    if driver.fileno() in ready:
         try:
             message, fds, _, _ = socket.recv_fds(driver, REQUEST.size, 1)
         except ConnectionResetError:  # it went without reading our last word

@@ -65,7 +65,8 @@ class Worker:
         self.driver, self.process = driver, process
         self.rank = protocol.Rank(-1)
         self.inbox: queue.SimpleQueue[protocol.ToProcess | Unreadable] = queue.SimpleQueue()
-        self.later: deque[protocol.ToProcess] = deque()  # came while a paused call waited to be resumed
+        # came while a paused call waited to be resumed
+        self.later: deque[protocol.ToProcess | Unreadable] = deque()
         self.call = 0
         self.progressed = 0.0
         self.worked_bytes = 0  # since memory was given back
@@ -95,6 +96,7 @@ class Worker:
         if isinstance(first, Unreadable):
             self.send(protocol.Ended(first.reason, fatal=True))
             return 1
+        assert isinstance(first, protocol.Setup), first
         runner = self._set_up(first)
         if runner is None:
             return 1
@@ -117,7 +119,8 @@ class Worker:
             if rank.number == 0 and rank.size > 1:
                 self.send(protocol.MeetsAt(port))
         try:
-            runner = self._runner(*pickle.loads(setup.spec), list(setup.folders), setup.restored)
+            operator, sidecars = pickle.loads(setup.spec)
+            runner = self._runner(operator, sidecars, list(setup.folders), setup.restored)
         except Exception as error:
             ours = isinstance(error, CuratorError)
             told = str(error) if ours else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"

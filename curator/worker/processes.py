@@ -131,8 +131,8 @@ class Processes:
 
     def do(self, request: protocol.Request) -> None:
         match request:
-            case protocol.Send(message=protocol.Setup()):
-                self._start(request.process, request.message)
+            case protocol.Send(message=protocol.Setup() as setup):
+                self._start(request.process, setup)
             case protocol.Send():
                 self.send(request.process, request.message)
             case protocol.ReleaseBatch():
@@ -215,10 +215,10 @@ class Processes:
         if mask & selectors.EVENT_WRITE:
             self._flush(process.line)
         if mask & selectors.EVENT_READ:
-            self._hear(number, process)
+            self._hear(number, process, process.line)
 
-    def _hear(self, number: int, process: Process) -> None:
-        messages, more = process.line.receive()
+    def _hear(self, number: int, process: Process, line: Line) -> None:
+        messages, more = line.receive()
         for raw in messages:
             try:
                 message = pickle.loads(raw)
@@ -256,7 +256,7 @@ class Processes:
     def _ended(self, number: int, status: int) -> None:
         process = self.alive[number]
         if process.line is not None:  # what it said before it died still counts
-            self._hear(number, process)
+            self._hear(number, process, process.line)
             self._hang_up(process)
         del self.alive[number]
         step = self._clean(number)

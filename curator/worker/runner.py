@@ -28,7 +28,6 @@ from curator.api.stage import (
     SIDE_OUTPUTS,
     Context,
     Outputs,
-    Reduce,
     Stage,
     Stateful,
     Unit,
@@ -40,6 +39,7 @@ from curator.engine.protocol import Call, Done, Emitted, Failed, Flushed, Restor
 from curator.io.failed import WHY, FromFailed, killed
 from curator.io.files.folder import Folder
 from curator.io.files.reading import UnitProgress
+from curator.io.spool import Shard
 from curator.pipeline.plan import Operator, Step
 from curator.worker.account import count_amounts, count_answer, count_failed, count_port
 from curator.worker.answer import Answer
@@ -209,6 +209,7 @@ class Runner:
             yield from self._drain(step)
 
     def _load(self, rows: Slice) -> Batch:
+        assert rows.ref is not None
         batch = self.get(rows.ref.data)
         return batch if rows.stop - rows.start == len(batch) else batch.slice(rows.start, rows.stop)
 
@@ -307,7 +308,7 @@ class Runner:
         unit = call.infos[index].unit
         self._enters(0)
         try:
-            if isinstance(self.stage, Reduce):
+            if isinstance(unit, Shard):  # of a reduction
                 for shard in unit.alone():
                     before = (shard.first - unit.first) / (unit.stop - unit.first)
                     yield from self._reduce(call, shard, before, 1 / (unit.stop - unit.first))
@@ -354,6 +355,7 @@ class Runner:
         """A shard: all rows once to learn from, what is made of that, and all rows again to answer them.
         `before`: the share of the unit that is done, `share`: that this shard is."""
         stage, step, reader, began = self.stage, self.steps[0], self.operator.reader, perf_counter()
+        assert reader is not None, step.name
         (index, _), = call.units
         reading, passes = UnitProgress(shard.parts), 0
         self.read_share = lambda: before + share * (passes + reading.share()) / 2
@@ -414,7 +416,7 @@ class Runner:
             self._enters(step)
             writers = self.writers.setdefault((unit, attempt), {})
             if step not in writers:
-                writers[step] = self.steps[step].stage.open(call.infos[unit].name)
+                writers[step] = self.operator.steps[step].sink.open(call.infos[unit].name)
             began = perf_counter()
             for batch in together(batches):
                 bring_for(batch.rows.schema)
@@ -429,10 +431,11 @@ class Runner:
     def _with_reason(self, rows: Slice, call: Call) -> Batch:
         """The rows of a slice, with the reason if the engine sends them to `failed`."""
         reason = rows.reason
+        if reason is None:
+            return self._load(rows)
         if rows.ref is None:
             return failed_unit(call.infos[rows.unit].unit, rows.unit, reason.error, reason.traceback)
-        batch = self._load(rows)
-        return batch if reason is None else batch.with_error(reason.error, reason.traceback)
+        return self._load(rows).with_error(reason.error, reason.traceback)
 
     def _flush(self, call: Call, began: float) -> Done:
         """Nothing more comes of a unit: its files are closed, and what it taught a stateful stage is kept."""

@@ -120,7 +120,8 @@ def _write(batch: Batch, sink: pa.NativeFile) -> None:
         sink.write(b"\0" * (-sink.tell() % ALIGN))
         spans.append((sink.tell(), raw.nbytes))
         sink.write(raw)
-    header = pickle.dumps((dump_class(type(batch)), spans, pickled), protocol=5)
+    kind = dump_class(type(batch))  # type: ignore[arg-type]  # a class has a hash, its objects none
+    header = pickle.dumps((kind, spans, pickled), protocol=5)
     at = sink.tell()
     sink.write(header)
     sink.write(FOOTER.pack(rows_bytes, at, len(header)))

@@ -306,7 +306,7 @@ def _gang(room: Room, shape: Shape, load: float, tenants: np.ndarray) -> np.ndar
         slots = np.minimum(slots, np.floor(room.cores / shape.cpus + EPS).astype(np.int64))
     if slots.sum() < shape.ranks:
         return None
-    left, picked = shape.ranks, []
+    left, picked = shape.ranks, list[int]()
     while left:
         enough = np.where(slots >= left, slots, FAR)
         node = int(enough.argmin()) if slots.max() >= left else int(slots.argmax())

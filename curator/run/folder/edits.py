@@ -255,9 +255,8 @@ def later_units(plan: Plan, phase: Phase, ledgers: Sequence[Ledger]) -> list[tup
         filled = [spools[name] for name in operator.spools]
         files = [file for number, step in filled for file in ledgers[number].spooled(step)]
         stage = operator.steps[0].stage
-        sharded = isinstance(stage, Reduce)
-        made = shard_units(files, stage.shards if stage.key is not None else 1) if sharded else spool_units(
-            files)
+        made = (shard_units(files, stage.shards if stage.key is not None else 1) if isinstance(stage, Reduce)
+                else spool_units(files))
         units += [(operator.index, unit) for unit in made]
     return units
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from curator.api.errors import CuratorError, InputError
 from curator.api.stage import Sink, Source, Stage, Unit
-from curator.io.files.folder import Folder
 from curator.io.files.listing import DATA, RUN
-from curator.pipeline.layout import ASIDE, OURS, folder_of
+from curator.pipeline.layout import ASIDE, OURS, folder_of, sink_folder
 from curator.pipeline.plan import Plan
 from curator.run.folder.edits import Goes, find_edit, find_what_goes
 from curator.run.folder.ledger import Ledger
@@ -128,11 +127,11 @@ def _check_sinks(plan: Plan, ledgers: Sequence[Ledger]) -> None:
     for step in plan.steps:
         if not isinstance(step.stage, Sink) or step.implicit or step.part_of:
             continue
-        path = folder_of(step.stage)
+        folder = sink_folder(step.stage)
+        path = folder.uri.rstrip("/")
         if f"{path}/".startswith(f"{root}{DATA}/"):
             continue
         ours = ledgers[0].owner.names(None, path.startswith(root))
-        folder = Folder.open(path, dict(getattr(step.stage, "storage_options", None) or {}) or None)
         for name in folder.names(recursive=True):
             if any(part[0] in "._" for part in name.split("/")) or ours.search(f"/{name}"):
                 continue
@@ -150,7 +149,8 @@ def describe_lost(plan: Plan, ledger: Ledger, units: Collection[tuple[int, Unit]
     gone = ledger.records.keys() - {unit.key for _, unit in units}
     if not gone:
         return ""
-    present, found, inputs = {part.uri for _, unit in units for part in unit.parts}, Goes(), set()
+    present, found = {part.uri for _, unit in units for part in unit.parts}, Goes()
+    inputs: set[str] = set()
     beside = False
     for record in ledger.outdated({}):
         lost = set(record.uris) - present if record.unit in gone else ()

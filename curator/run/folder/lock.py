@@ -224,32 +224,32 @@ class FileLock(Lock):
         path = out.sub("_run").path_of("lock")
         out.sub("_run").make()
         with explained("write", path):
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            self.fd = fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             began = time.monotonic()
-            while not _locked(self.fd):
-                by = self._written()
+            while not _locked(fd):
+                by = self._written(fd)
                 if time.monotonic() - began > (ENDING_S if by is not None and by.is_gone else LOOKED_AT_S):
                     raise _refused(out, by)
                 time.sleep(0.05)
         except BaseException:
-            os.close(self.fd)
+            os.close(fd)
             raise
-        before = self._written()
+        before = self._written(fd)
         self.after_kill = before is not None and not before.ended
         self.me = Holder.me()
-        self._write(self.me)
+        self._write(fd, self.me)
 
-    def _written(self) -> Holder | None:
-        return Holder.of(os.pread(self.fd, 4096, 0))
+    def _written(self, fd: int) -> Holder | None:
+        return Holder.of(os.pread(fd, 4096, 0))
 
-    def _write(self, who: Holder) -> None:
-        os.ftruncate(self.fd, os.pwrite(self.fd, who.to_json(), 0))
+    def _write(self, fd: int, who: Holder) -> None:
+        os.ftruncate(fd, os.pwrite(fd, who.to_json(), 0))
 
     def release(self) -> None:
         if self.fd is not None:
             with contextlib.suppress(OSError):  # a full disk; the lock goes nevertheless
-                self._write(replace(self.me, ended=True))
+                self._write(self.fd, replace(self.me, ended=True))
             os.close(self.fd)
             self.fd = None
 

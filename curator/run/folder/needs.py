@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from curator.pipeline.plan import Phase, Target
 
-Need = frozenset[Target] | bool | None  # the steps to run; True for nothing, None for everything
+Need = frozenset[Target] | Literal[True] | None  # the steps to run; True for nothing, None for everything
 
 
 def needed(phase: Phase, source: int, done: Mapping[str, str]) -> Need:
@@ -37,10 +38,10 @@ def _stale(phase: Phase, source: int, done: Mapping[str, str], whole: bool) -> s
         keeps: set[Target] = set()  # checkpoints that it would write
         for (at, _), targets in operator.routes.items():
             to = phase.checkpoint(targets)
-            new = to is not None and done.get(to[1].name) != to[1].key
+            new = {to[0]} if to is not None and done.get(to[1].name) != to[1].key else set()
             if not found.isdisjoint(targets) and (whole or new or to is None):
                 stale.add(at)
-            keeps |= {to[0]} if new else set()
+            keeps |= new
         if stale and operator.kind != "sink":
             stale = set(range(len(operator.steps)))
             found |= keeps
@@ -55,10 +56,11 @@ def begins_behind(phase: Phase, need: Need) -> bool:
 
 def taken_up(phase: Phase, need: Need) -> frozenset[str]:
     """The checkpoints whose rows are read: those that lead to a step to be done, from none that is."""
+    steps = need if isinstance(need, frozenset) and begins_behind(phase, need) else frozenset()
     found = set()
-    for operator in phase.operators if begins_behind(phase, need) else ():
-        for targets in operator.routes.values() if Target(operator.index) not in need else ():
-            if (to := phase.checkpoint(targets)) and not need.isdisjoint(targets):
+    for operator in phase.operators if steps else ():
+        for targets in operator.routes.values() if Target(operator.index) not in steps else ():
+            if (to := phase.checkpoint(targets)) and not steps.isdisjoint(targets):
                 found.add(to[1].name)
     return frozenset(found)
 

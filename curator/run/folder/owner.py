@@ -18,6 +18,7 @@ from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS, DATA
 from curator.io.files.local import TEMPORARY
 from curator.pipeline.checkpoint import CHECKPOINTS
+from curator.pipeline.layout import sink_folder
 from curator.pipeline.plan import SPOOLS, Step
 
 OWNER = "owner.json"
@@ -111,8 +112,7 @@ class Removal:
         places = {self.out.path_of(f): self.out
                   for f in ("_run/state", SPOOLS, CHECKPOINTS, DATA, CLUSTERS, *SIDE_OUTPUTS)}
         for step in self.sinks:
-            folder = Folder.open(str(step.stage.path),
-                                 dict(getattr(step.stage, "storage_options", None) or {}) or None)
+            folder = sink_folder(step.sink)
             places.setdefault(folder.uri, folder)
         outer = [Folder(place, folder.storage_options) for place, folder in places.items()
                  if not any(place.startswith(other + "/") for other in places)]

@@ -89,8 +89,8 @@ class Shard:
         plan = make_plan(whole.pipeline, "shards", self.folder(whole.out).uri)
         root = plan.out.path_of("")
         for step in (s for s in plan.steps if isinstance(s.stage, Sink)):
-            if not folder_of(step.stage).startswith(root):
-                raise CuratorError(f"sink {step.name!r} writes to {folder_of(step.stage)}, and shards write "
+            if not folder_of(step.sink).startswith(root):
+                raise CuratorError(f"sink {step.name!r} writes to {folder_of(step.sink)}, and shards write "
                                    f"into {whole.out.uri} only: leave its path out")
         return replace(plan, phases=plan.phases[:1])
 

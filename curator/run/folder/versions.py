@@ -39,8 +39,8 @@ def hold(plan: Plan, in_shards: bool) -> list[str]:
         folder.create(VERSIONS, json.dumps(newest).encode())
     kept = _read(folder)
     for key, source in _sources(plan):
-        began = kept.get(key, source.pinned)
-        if began == source.pinned:
+        began = kept.get(key)
+        if began is None or began == source.pinned:
             continue
         try:
             source.pin(began)

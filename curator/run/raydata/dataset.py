@@ -69,8 +69,10 @@ class Actor:
         pa.set_io_thread_count(2)
         context = ray.get_runtime_context()
         words = [word for word in vars(Notes) if not word.startswith("_")]
-        asked = SimpleNamespace(**{word: partial(_ask, getattr(notes, word)) for word in words})
-        self.group = Group(*pickle.loads(spec), asked, context.get_actor_id(), context.get_node_id())
+        asked: Any = SimpleNamespace(**{word: partial(_ask, getattr(notes, word)) for word in words})
+        operators, sidecars, restored = pickle.loads(spec)
+        self.group = Group(operators, sidecars, restored, asked, str(context.get_actor_id()),
+                           context.get_node_id())
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         made = []
@@ -206,11 +208,11 @@ class Execution:
         rows = [to_row(some) for some in shared_out(works, max(1, int(cores_of(nodes, cores))))]
         pools = pools_of(groups, nodes, len(rows), cores)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        notes = ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=here)(Notes)
-        self.notes = notes.remote(short_circuits)
+        notes = ray.remote(Notes).options(num_cpus=0, max_restarts=0, scheduling_strategy=here)
+        self.notes: Any = notes.remote(short_circuits)  # Ray's handle, whose methods have a `remote`
         path = [p for p in sys.path if p]
         with DataContext.current(DataContext.get_current().copy()):
-            dataset = ray.data.from_arrow(rows)
+            dataset: ray.data.Dataset = ray.data.from_arrow(rows)
             for group, pool in zip(groups, pools, strict=True):
                 spec = dumps((group, sidecars, {o.index: restored.get(o.index, ()) for o in group}))
                 dataset = dataset.map_batches(_named(group), fn_constructor_args=(path, spec, self.notes),

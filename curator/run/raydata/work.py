@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from curator.api.counts import Counts
 from curator.api.errors import FirstError
-from curator.api.stage import Stateful
+from curator.api.stage import Stateful, WrittenFile
 from curator.engine.events import Commit, Stop
 from curator.engine.protocol import Flushed, UnitInfo
 from curator.pipeline.plan import Operator, Target
@@ -131,7 +131,10 @@ def grouped(operators: Sequence[Operator]) -> list[tuple[Operator, ...]]:
 
 def commit_of(work: Work, operators: Sequence[Operator]) -> Commit:
     """What the ledger is told of a unit that has come through."""
-    files, snapshots, depends, rests = {}, {}, set(), {}
+    files: dict[str, list[WrittenFile]] = {}
+    snapshots: dict[str, str] = {}
+    rests: dict[str, int] = {}
+    depends: set[int] = set()
     for index, kept in work.flushed.items():
         steps = operators[index].steps
         files |= {steps[s].name: list(f) for s, f in kept.files.items()}

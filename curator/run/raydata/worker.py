@@ -256,7 +256,8 @@ class Group:
             batch, tries = todo.pop()
             deaths, note, step = self._begins(_name(f"process {runner.operator.index} {work.unit}", batch))
             if deaths:  # and stays so, for whoever comes here again
-                failed, tries, self.what = Failed(0, note or "the worker died"), 1, ""
+                failed: Failed | None = Failed(0, note or "the worker died")
+                tries, self.what = 1, ""
             else:
                 step = 0
                 failed = self._call(runner, work, "process",
