@@ -131,6 +131,7 @@ def test_stages_are_listed_by_pack(curator):
 
 def test_the_stages_of_one_pack(curator):
     output = curator("stages", "text")
+    assert curator("stages", "text.") == output
     assert "text.shout" in output
     assert "jsonl" not in output
 

@@ -158,11 +158,11 @@ def test_a_stage_that_is_only_named_is_imported_alone_when_it_is_asked_for(named
 
 
 @pytest.mark.parametrize(("name", "place", "told"), [
-    ("later", "{0}.late:Late", r"STAGES has 'text.later' at .*where 'text.late' is, of .*late:Late"),
-    ("late", "{0}.late:Again", r"'text.late' is, of 'fake_text_\d.late:Late'"),
-    ("late", "{0}.late:Lat", r"STAGES has 'text.late' at .*late:Lat', where nothing is; write it as it is"),
+    ("later", "{0}.late:Late", r"STAGES says that 'text.later' is at .*and there is 'text.late' of .*late:Late"),
+    ("late", "{0}.late:Again", r"there is 'text.late' of 'fake_text_\d.late:Late'"),
+    ("late", "{0}.late:Lat", r"STAGES says that 'text.late' is at .*late:Lat', and there is nothing; correct its name or place"),
     ("late", "{0}.late", r"STAGES has 'late': 'fake_text_\d.late'; write .*:Tile"),
-    ("late", "{0}.late:dataclass", r"STAGES is not a stage: a class made from"),
+    ("late", "{0}.late:dataclass", r"STAGES is not a stage; name a class made from"),
     ("late", "{0}.lat:Late", r"No module named '\S+lat'; reinstall it with pip"),
 ])
 def test_what_a_pack_names_wrongly_is_told(named, name, place, told):

@@ -80,7 +80,5 @@ def asked(lost: str) -> bool:
 def end(result: Result) -> None:
     """Say what went wrong, if something did, and end with its number."""
     if not result.ok:
-        click.echo(f"curator: {result.stats['message']}", err=True)
-        for error in result.first_errors[:1]:
-            click.echo(f"curator: {error}", err=True)
+        click.echo(f"curator: {result.error}", err=True)
         sys.exit(EXITS.get(result.stats["stopped_by"], 2))

@@ -25,6 +25,7 @@ def stages(name: str | None) -> None:
     """List the stages, sources and sinks of all packs, or those of one; with a stage's NAME, all about it."""
     from curator.recipe.describe import about
     installed = packs.installed()
+    name = name and name.rstrip(".")  # as a shell completes a pack's
     if name is not None and name not in (pack.name for pack in installed):
         _print(*about(*_find_stage(name)))
         return

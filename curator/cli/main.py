@@ -232,7 +232,8 @@ def show(folder: str, as_json: bool) -> None:
     stats = output.stats
     show_funnel(stats)
     for error in stats.get("first_errors", ())[:1] if stats["status"] != "finished" else ():
-        click.echo(FirstError(**error))
+        for line in wrapped(str(FirstError(**error)).splitlines()):
+            click.echo(line)
 
 
 @click.command(short_help="Print the Grafana dashboard for --metrics-port.")

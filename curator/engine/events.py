@@ -14,6 +14,7 @@ from curator.api.stage import WrittenFile
 from curator.engine.protocol import Call, DataLost, Discard, Done, Emitted, Failed, Progress, Ref, Resume
 
 StopKind = Literal["max_failed", "interrupted", "terminated", "broken", "lost"]
+GO_ON = "what was committed is safe: run the same command again"
 
 
 @dataclass(slots=True, frozen=True)

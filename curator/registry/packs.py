@@ -66,18 +66,18 @@ class Pack:
             for name, place in declared.items():
                 if not (isinstance(name, str) and isinstance(place, str) and ":" in place):
                     raise PackError(f"{self} cannot be used: {self.module}.STAGES has {name!r}: {place!r}; "
-                                    "write \"tile\": \"curator_geo.tile:Tile\" for each stage")
+                                    "write it as \"tile\": \"curator_geo.tile:Tile\" for each stage")
             return Stages(self, {self._full_name(name): place for name, place in declared.items()})
         if not isinstance(declared, (tuple, list)):
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
-            raise PackError(f"{self} cannot be used: the module {self.module} {found}; write STAGES = "
-                            "(MyStage,) with all of its stages, and a comma also after a single one")
+            raise PackError(f"{self} cannot be used: the module {self.module} {found}; list all of its "
+                            "stages there: STAGES = (MyStage,), with a comma also after a single one")
         named: dict[str, Factory | str] = {}
         for factory in declared:
             other = named.setdefault(self._name_of(factory), factory)
             if other is not factory:
                 raise PackError(f"{self} cannot be used: {described(other)} and {described(factory)} are "
-                                f"both named {factory.name!r}; give one another `name`")
+                                f"both named {factory.name!r}; give one of them another `name`")
         return Stages(self, named)
 
     def made_at(self, place: str, name: str) -> Factory:
@@ -91,9 +91,9 @@ class Pack:
             factory = getattr(importlib.import_module(module), kind, None)
         found = None if factory is None else (self._name_of(factory), place_of(code_of(factory)))
         if found != (name, place):
-            there = f"{found[0]!r} is, of {found[1]!r}" if found else "nothing is"
-            raise PackError(f"{self} cannot be used: {self.module}.STAGES has {name!r} at {place!r}, where "
-                            f"{there}; write it as it is")
+            there = f"{found[0]!r} of {found[1]!r}" if found else "nothing"
+            raise PackError(f"{self} cannot be used: {self.module}.STAGES says that {name!r} is at "
+                            f"{place!r}, and there is {there}; correct its name or place")
         return factory
 
     @contextlib.contextmanager
@@ -106,11 +106,11 @@ class Pack:
 
     def _name_of(self, factory: Any) -> str:
         if not isinstance(factory, FunctionStage) and not _is_a(factory, Stage):
-            raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage: "
-                            "a class made from Stage, Source or Sink, or a function under @stage")
+            raise PackError(f"{self} cannot be used: {factory!r} in {self.module}.STAGES is not a stage; "
+                            "name a class made from Stage, Source or Sink, or a function under @stage")
         if not isinstance(factory.name, str) or not factory.name:
             raise PackError(f"{self} cannot be used: {described(factory)} has the name {factory.name!r}; "
-                            "give it a text")
+                            "a name is a text that is not empty")
         return self._full_name(factory.name)
 
     def _full_name(self, name: str) -> str:

@@ -13,6 +13,7 @@ import cloudpickle
 from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
 from curator.engine.events import (
+    GO_ON,
     Event,
     RuntimeAction,
     StartWorker,
@@ -28,8 +29,7 @@ from curator.runtime.workers import Job, Workers, located
 from curator.worker.processes import FORK_SERVER, Processes
 from curator.worker.runner import Runner
 
-FORK_SERVER_DIED = ("the process that holds the workers has died (killed, or out of memory); "
-                "what was committed is safe: run the same command again")
+FORK_SERVER_DIED = f"the process that holds the workers has died (killed, or out of memory); {GO_ON}"
 
 
 class LocalRuntime:

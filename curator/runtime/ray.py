@@ -380,8 +380,7 @@ class RayRuntime:
                     text = f"the Ray cluster does not tell its nodes ({error}); asking again"
                     self.inbox.put(partial(self.tell, "cluster_silent", text))
                 elif time.monotonic() - silent_since > SILENT_S:
-                    text = (f"the Ray cluster does not answer any more ({error}); what was committed is "
-                            "safe: run the same command again")
+                    text = f"the Ray cluster does not answer any more ({error}); {ev.GO_ON}"
                     self.inbox.put(partial(self.events.append, ev.Stop("interrupted", text)))
                     return
             self.closing.wait(WATCH_S)

@@ -45,7 +45,11 @@ class Hangup(Exception):
 
 
 class OutOfStep(Exception):
-    """A worker cannot go on, and says so before it ends; the other ranks of a gang end with it."""
+    """A worker cannot go on: it says this and ends, and the other ranks of a gang with it."""
+
+    def __init__(self, ended: protocol.Ended) -> None:
+        super().__init__(ended.reason)
+        self.ended = ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,8 @@ class Worker:
         except Hangup:
             runner.close()
             return 0
-        except OutOfStep:
+        except OutOfStep as error:
+            self.send(error.ended)
             return 1  # without `close`, which may wait for the others
 
     def _set_up(self, setup: protocol.Setup) -> Runner | None:
@@ -175,15 +180,14 @@ class Worker:
                 try:
                     self._call(runner, message)
                 except DeviceLost as lost:
-                    self.send(protocol.Ended(str(lost), first=first_error("", lost.__cause__ or lost)))
-                    raise OutOfStep(str(lost)) from lost
+                    told = protocol.Ended(str(lost), first=first_error("", lost.__cause__ or lost))
+                    raise OutOfStep(told) from lost
             case protocol.Discard():
                 runner.discard(message.unit, message.attempt, message.replay)
             case protocol.DataLost():
                 self.send(message)
             case Unreadable():
-                self.send(protocol.Ended(message.reason, fatal=True))
-                raise OutOfStep(message.reason)
+                raise OutOfStep(protocol.Ended(message.reason, fatal=True))
             case protocol.End():
                 raise Hangup
 
@@ -194,8 +198,7 @@ class Worker:
         for answer in runner.run(call):
             self.worked_bytes += sum(output.ref.nbytes for output in getattr(answer, "outputs", ()))
             if isinstance(answer, protocol.Failed) and self.rank.size > 1 and not answer.fatal:
-                self.send(protocol.Ended(answer.error, first=answer.first))
-                raise OutOfStep(answer.error)
+                raise OutOfStep(protocol.Ended(answer.error, first=answer.first))
             if first or isinstance(answer, protocol.Failed):
                 self.send(answer)
             elif isinstance(answer, protocol.Done):

@@ -145,7 +145,7 @@ def test_a_full_disk_says_path_and_remedy_and_leaves_nothing(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(("number", "words"), [(errno.EACCES, "no permission"), (errno.EROFS, "read-only"),
-                                               (errno.EDQUOT, "quota")])
+                                               (errno.EDQUOT, "quota"), (errno.ENOENT, "write to another path")])
 def test_a_place_that_cannot_be_written_says_why(tmp_path, monkeypatch, number, words):
     def refused(*_, **__):
         raise OSError(number, "no")

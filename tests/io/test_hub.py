@@ -233,6 +233,22 @@ def test_private_datasets_and_troubles(server, read_all, monkeypatch):
         Hub(path="hf://datasets/o/secret/data.parquet")
 
 
+def test_the_commit_that_has_changed_is_the_one_that_is_told(server, tmp_path, caplog):
+    repo = server.put("o/scripted", {"scripted.py": b"x"})
+    server.put("o/scripted", {"default/train/0000.parquet": parquet("a")}, branch=CONVERTED)
+    run = (read("hf://datasets/o/scripted") >> write(str(tmp_path / "out"), format="jsonl")).run
+
+    def stop(_) -> None:
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(workers=0, watch=stop)
+    server.put("o/scripted", {"default/train/0000.parquet": parquet("b")}, branch=CONVERTED)
+    run(workers=0)
+    old, new = (sha[:10] for sha, _, _ in repo.branches[CONVERTED])
+    assert f"goes on with version {old}, and the next run reads {new}" in caplog.text
+
+
 # -- pushing ----------------------------------------------------------------------------------------------------------------
 
 

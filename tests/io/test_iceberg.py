@@ -3,6 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from curator import read, write
 from curator.api.errors import InputError
 from curator.api.stage import SourceRange, Unit
 from curator.io.lake.iceberg import Iceberg
@@ -14,7 +15,7 @@ pytest.importorskip("sqlalchemy")
 
 @pytest.fixture
 def options(tmp_path):
-    return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+    return catalog_in(tmp_path)
 
 
 @pytest.fixture
@@ -29,6 +30,10 @@ def table(options):
 
 def rows(first: int, stop: int) -> pa.Table:
     return pa.table({"n": pa.array(range(first, stop), pa.int64()), "text": pa.array([f"t{i}" for i in range(first, stop)], pa.string())})
+
+
+def catalog_in(folder) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
 
 
 def web(options, **more) -> Iceberg:
@@ -120,3 +125,43 @@ def test_what_is_not_there_is_told(table, options):
                        (web(options, select=["texd"]), r"did you mean 'text'\?")):
         with pytest.raises(InputError, match=said):
             made.units()
+
+
+def test_tables_of_one_name_in_two_catalogs_are_each_read_as_when_the_run_began(table, options, tmp_path, caplog):
+    (tmp_path / "other").mkdir()
+    other = catalogs.load_catalog("test", **catalog_in(tmp_path / "other"))
+    other.create_namespace("texts")
+    second = other.create_table("texts.web", schema=rows(0, 0).schema)
+    second.append(rows(1000, 1005))
+
+    def run(watch=None) -> int:
+        made = (read(web(options)) + read(web(catalog_in(tmp_path / "other")))) >> write(str(tmp_path / "out"))
+        return made.run(workers=0, watch=watch).records["written"]
+
+    def stop(_) -> None:
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(stop)
+    for grown in (table, second):
+        grown.append(rows(5000, 5001))
+    assert run() == 305
+    assert "cannot be read as it was" not in caplog.text
+    assert run() == 307
+
+
+def test_a_table_without_rows_holds_no_shard_to_being_empty(options, tmp_path):
+    catalog = catalogs.load_catalog("test", **options)
+    catalog.create_namespace("texts")
+    made = catalog.create_table("texts.web", schema=rows(0, 0).schema)
+
+    def run(shard: str | None = None) -> int:
+        return (read(web(options, unit_bytes=1000)) >> write(str(tmp_path / "out"))).run(workers=0, shard=shard).records["written"]
+
+    with pytest.raises(InputError, match="has no rows"):
+        run("1/2")
+    for first in (0, 10, 20, 30):
+        made.append(rows(first, first + 10))
+    one = run("1/2")
+    made.append(rows(40, 50))
+    assert one + run("2/2") == 40

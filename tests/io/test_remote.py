@@ -17,6 +17,7 @@ from curator.api.errors import InputError
 from curator.api.stage import Outputs
 from curator.io.files.folder import Folder, _fetched, list_files, open_input
 from curator.io.files.remote import RemoteFiles
+from curator.io.media.files import Files
 from curator.io.tables.csv import Csv, ToCsv
 from curator.io.tables.jsonl import Jsonl, ToJsonl
 from curator.io.tables.parquet import Parquet, ToParquet
@@ -166,6 +167,18 @@ def test_what_cannot_be_fetched_ahead_is_opened_and_no_more_is_held_than_allowed
     next(stopped)
     stopped.close()
     assert not _fetched
+
+
+def test_what_is_too_large_to_be_read_is_not_fetched(asked):
+    folder = Folder.open("memory://too-large/in")
+    for n in range(4):
+        folder.write(f"{n}.bin", bytes(10 * n))
+    source = Files(path=folder.uri, max_file_bytes=15)
+    (unit,) = source.units()
+    found = [{port: len(batch) for port, batch in outputs.items()} for outputs in source.read(unit)]
+    assert sum(ports.get("out", 0) for ports in found) == sum(ports.get("dropped", 0) for ports in found) == 2
+    assert {name for names in asked["read_all"] for name in names} <= {f"{folder.uri}/{n}.bin" for n in (0, 1)}
+    assert asked["read"] == [f"{folder.uri}/0.bin", f"{folder.uri}/1.bin"]
 
 
 def test_a_machine_that_paths_leave_out_stays_in_their_names():

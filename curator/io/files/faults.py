@@ -41,8 +41,10 @@ _NUMBERS = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, Perm
 
 def fault(error: BaseException, doing: str, uri: str) -> InputError:
     """The InputError for an error of a filesystem. `doing`: "read", "write", "list", "delete"."""
-    return (InputError(
-        f"cannot {doing} {uri}: {_reason(error, uri.partition('://')[0] if '://' in uri else '')}"))
+    reason = _reason(error, uri.partition("://")[0] if "://" in uri else "")
+    if doing == "write" and reason == _REASONS[errno.ENOENT]:
+        reason = "nothing can be made there. To go on, write to another path"
+    return InputError(f"cannot {doing} {uri}: {reason}")
 
 
 def _reason(error: BaseException, protocol: str) -> str:

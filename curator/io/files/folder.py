@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -217,15 +217,17 @@ def open_input(uri: str, storage_options: dict[str, Any] | None = None,
         return decompressed(raw, codec, uri)
 
 
-def ahead(parts: Sequence[SourceRange], storage_options: dict[str, Any] | None) -> Iterator[SourceRange]:
+def ahead(parts: Sequence[SourceRange], storage_options: dict[str, Any] | None,
+          opens: Callable[[SourceRange], Any] = lambda part: True) -> Iterator[SourceRange]:
     """The parts, in order. While one is read, the files behind it are on their way from where they lie, some
-    at a time, as far ahead as their bytes allow; `open_input` has them then.
+    at a time, as far ahead as their bytes allow; `open_input` has them then. `opens`: whether one is
+    opened at all. Files of unknown size are not fetched ahead: nothing would bound the memory they take.
 
     To open a file elsewhere takes longer than to get a small one, so one after another they would be waited
     for.
     """
     todo = deque(part for part in parts if part.uri.partition("://")[0] in CONCURRENT
-                 and part.stop is None and 0 < part.size_bytes <= _AHEAD_BYTES)
+                 and part.stop is None and 0 < part.size_bytes <= _AHEAD_BYTES and opens(part))
     if len(todo) < 2:
         yield from parts
         return

@@ -39,12 +39,12 @@ class Iceberg(LakeSource):
     _metadata: ClassVar[str] = ""  # where what is pinned is described; an instance's own goes to the workers
 
     def pin(self, version: str | int | None = None) -> None:
-        table, wanted = self._table(), int(version or self.revision or 0)
-        snapshot = table.snapshot_by_id(wanted) if wanted else table.current_snapshot()
+        table, wanted = self._table(), version or self.revision
+        snapshot = table.snapshot_by_id(int(wanted)) if wanted else table.current_snapshot()
         if wanted and snapshot is None:
             known = ", ".join(str(one.snapshot_id) for one in table.snapshots()[-5:])
             raise InputError(f"{self.path} has no snapshot {wanted}; the last ones are {known}")
-        self._metadata, self.pinned = table.metadata_location, snapshot.snapshot_id if snapshot else 0
+        self._metadata, self.pinned = table.metadata_location, snapshot.snapshot_id if snapshot else None
         self._opened = None
 
     def look(self) -> tuple[pa.Schema, list[FileInfo]]:
@@ -78,7 +78,7 @@ class Iceberg(LakeSource):
     def _scan(self, table: Any) -> Any:
         names = [field.name for field in table.schema().fields]
         fields = tuple(self.wanted(names)) if self.select else ("*",)
-        return table.scan(snapshot_id=self.pinned or None, selected_fields=fields)
+        return table.scan(snapshot_id=self.pinned, selected_fields=fields)
 
     def _planned(self, table: Any) -> dict[str, Any]:
         try:

@@ -71,7 +71,7 @@ class Files(PathSource):
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows: list[dict[str, Any]] = []
         size = 0
-        for part in ahead(unit.parts, self.storage_options):
+        for part in ahead(unit.parts, self.storage_options, self._opens):
             content = self._content(part)
             if isinstance(content, bytes) and rows and size + len(content) > PIECE_BYTES:
                 yield Outputs(out=_batch(rows))
@@ -97,7 +97,7 @@ class Files(PathSource):
 
     def _content(self, part: SourceRange) -> bytes | InputError | None:
         """The file's bytes, None if they are too many, the error if it cannot be read now nor later."""
-        if part.size_bytes > self.max_file_bytes:
+        if not self._opens(part):
             return None
         try:
             with explained("read", shown(part.uri)), open_input(part.uri, self.storage_options,
@@ -110,6 +110,9 @@ class Files(PathSource):
                 raise  # it may go away: the engine tries the unit again
             return error
         return data if len(data) <= self.max_file_bytes else None
+
+    def _opens(self, part: SourceRange) -> bool:
+        return part.size_bytes <= self.max_file_bytes
 
 
 def shown(uri: str) -> str:

@@ -42,13 +42,14 @@ def hold(plan: Plan, in_shards: bool) -> list[str]:
         began = kept.get(key)
         if began is None or began == source.pinned:
             continue
+        old, new = _told_apart(began, newest.get(key, "nothing"))
         try:
             source.pin(began)
-            notes.append(f"{key} has changed since this run began: it goes on with version {_short(began)}, "
-                         f"and the next run reads {_short(newest[key])}")
+            notes.append(f"{key} has changed since this run began: it goes on with version {old}, and the "
+                         f"next run reads {new}")
         except InputError as error:
             notes.append(f"{key} cannot be read as it was when this run began ({error}): it goes on with "
-                         f"version {_short(newest[key])}")
+                         f"version {new}")
     return notes
 
 
@@ -63,19 +64,23 @@ def forget(plan: Plan) -> None:
     plan.out.sub("_run").delete(VERSIONS)
 
 
-def _short(version: str | int) -> str:
-    """A commit as it is usually written."""
-    return str(version)[:10] if len(str(version)) >= 40 else str(version)
+def _told_apart(one: str | int, other: str | int) -> tuple[str, str]:
+    """Two versions as they are usually written: of the hub's, the commits that differ."""
+    pairs = zip(str(one).split("/"), str(other).split("/"), strict=False)
+    old, new = next((pair for pair in pairs if pair[0] != pair[1]), (str(one), str(other)))
+    return (old[:10], new[:10]) if len(old) == 40 else (old, new)
 
 
 def _sources(plan: Plan) -> list[tuple[str, Source]]:
-    """By what is asked for, so that another `revision` in the recipe is another thing."""
-    found = []
-    for source in (step.stage for step in plan.steps):
-        if isinstance(source, Source):
+    """By what is asked for, so that another `revision` in the recipe is another thing. A name that two
+    sources share, as tables of two catalogs may, is followed by that of the step."""
+    found: dict[str, Source] = {}
+    for step in plan.steps:
+        if isinstance(source := step.stage, Source):
             revision = getattr(source, "revision", None)
-            found.append((", ".join(paths_of(source)) + (f"@{revision}" if revision else ""), source))
-    return found
+            asked = ", ".join(paths_of(source)) + (f"@{revision}" if revision else "")
+            found[f"{asked} ({step.name})" if asked in found else asked] = source
+    return list(found.items())
 
 
 def _read(folder: Folder) -> Versions:

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from curator.api.errors import CuratorError
 from curator.api.resources import Resources
-from curator.engine.events import Report, Stop
+from curator.engine.events import GO_ON, Report, Stop
 from curator.engine.protocol import Restored
 from curator.io.files.folder import Folder
 from curator.pipeline.plan import Operator
@@ -51,7 +51,6 @@ except ImportError as missing:
 NAME_CHARS = 60
 ASK_S = 10.0  # the driver asks this often whether the notes are there
 IN_FLIGHT = 2  # rows that an actor has: one that it works on, and one that is on its way to it
-LOST = "what was committed is safe: run the same command again"
 
 __all__ = ["Execution", "check", "connect"]
 
@@ -237,9 +236,9 @@ class Execution:
                     break
             del batches  # which ends the execution
         except RayError as error:
-            self.inbox.put(Stop("lost", f"Ray Data has ended: {_cause(error)}; {LOST}"))
+            self.inbox.put(Stop("lost", f"Ray Data has ended: {_cause(error)}; {GO_ON}"))
         except Exception as error:
-            self.inbox.put(Stop("broken", f"Ray Data has failed: {type(error).__name__}: {error}; {LOST}"))
+            self.inbox.put(Stop("broken", f"Ray Data has failed: {type(error).__name__}: {error}; {GO_ON}"))
         self.inbox.put(None)
 
     def wait(self, timeout: float) -> list[Work | Stop | Report]:
@@ -249,7 +248,8 @@ class Execution:
             try:
                 ray.get(self.asked.pop())
             except RayError as error:
-                found.append(Stop("lost", f"the actor with the run's notes is gone: {_cause(error)}; {LOST}"))
+                found.append(Stop("lost",
+                                  f"the actor with the run's notes is gone: {_cause(error)}; {GO_ON}"))
         if not self.asked and time.monotonic() > self.ask_at:
             self.asked = [self.notes.skips.remote(())]
             self.ask_at = time.monotonic() + ASK_S

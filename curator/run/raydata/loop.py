@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 from curator.api.stage import Stateful
-from curator.engine.events import Report, Stop
+from curator.engine.events import GO_ON, Report, Stop
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.engine.state import State
 from curator.pipeline.plan import Plan
 from curator.run.loop import TURN_S, Loop, RunContext
-from curator.run.raydata.dataset import LOST, Execution, check, connect
+from curator.run.raydata.dataset import Execution, check, connect
 from curator.run.raydata.work import Work, commit_of
 from curator.run.reading import Reading
 
@@ -78,7 +78,7 @@ class RayDataLoop(Loop):
             context.tell(time.monotonic())
         if self.open and self.stopped is None:
             self.stopped = Stop("lost", f"Ray Data has ended, and {self.open} units have not come through; "
-                                        f"{LOST}")
+                                        f"{GO_ON}")
 
     def _take(self, work: Work, context: RunContext) -> Stop | None:
         """Commit a unit that has come through; gives why the run cannot go on."""

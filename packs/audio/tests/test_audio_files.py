@@ -38,6 +38,14 @@ def test_files_that_end_as_sound_does(folder):
     assert [r["extension"] for r in read(AudioFiles(path=str(folder / "*.txt")))] == ["txt"]
 
 
+def test_files_of_other_kinds_are_told_unless_some_were_chosen(folder):
+    source, chosen = AudioFiles(path=str(folder)), AudioFiles(path=str(folder), suffixes=["mkv"])
+    for one in (source, chosen):
+        one.units()
+    assert "files of other kinds are not read: 1 .mkv, 1 .txt." in source.remarks()[0]
+    assert chosen.remarks() == []
+
+
 def test_of_large_files_only_the_path_travels(folder):
     small, large = read(AudioFiles(path=str(folder))), read(AudioFiles(path=str(folder), inline_bytes=20_000))
     assert [r["bytes"] is None for r in large] == [False, False, True]

@@ -41,6 +41,12 @@ def test_one_document_a_file(folder):
     assert all(len(row["id"]) == 16 for row in rows)
 
 
+def test_files_of_other_kinds_are_told(folder):
+    source = TextFiles(path=str(folder))
+    source.units()
+    assert "files of other kinds are not read: 1 .png." in source.remarks()[0]
+
+
 def test_html_can_be_left_for_a_stage(folder):
     rows = read(TextFiles(path=str(folder), extract=False))["out"]
     assert [row["text"] for row in rows] == ["Größe", "# Title\n\nText", None]

@@ -102,6 +102,14 @@ def test_reads_what_warcio_reads(tmp_path, packed):
     assert {row["salvaged"] for row in found["out"]} == {None}
 
 
+def test_files_of_other_kinds_are_told(tmp_path):
+    for name in ("a.warc.gz", "b.wet", "index.cdxj"):
+        (tmp_path / name).write_bytes(b"")
+    source = Warc(path=str(tmp_path))
+    source.units()
+    assert "files of other kinds are not read: 1 .cdxj." in source.remarks()[0]
+
+
 def test_row_says_where_a_page_is_from(tmp_path):
     row = read(tmp_path, archive(http()))["out"][0]
     assert row["id"].startswith("urn:uuid:")

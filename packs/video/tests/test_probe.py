@@ -189,6 +189,9 @@ def test_films_are_listed_and_not_read(folder):
     assert [row["size_bytes"] for row in rows] == [(folder / "a" / "one.MP4").stat().st_size, None, (folder / "two.mkv").stat().st_size]
     assert all(row["source"] == row["path"] and "bytes" not in row for row in rows)
     assert len({row["id"] for row in rows}) == 3
+    source = VideoFiles(path=str(folder))
+    source.units()
+    assert "files of other kinds are not read: 1 .txt." in source.remarks()[0]
     assert [row["extension"] for row in listed(VideoFiles(path=str(folder), suffixes=["txt"]))] == ["txt"]
     assert [row["extension"] for row in listed(VideoFiles(path=str(folder / "*.txt")))] == ["txt"]
     check_source(VideoFiles(path=str(folder), unit_bytes=1))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.stage import Contract, Outputs, Source, Unit, setting
+from curator.api.stage import Contract, Outputs, Unit, setting
 from curator.io.media.files import ARROW_BYTES, Files
-from curator.io.units import TARGET_BYTES
+from curator.io.source import PathSource
 
 SUFFIXES = [".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".mp4", ".webm", ".mka", ".wma", ".aiff", ".aif", ".au",
             ".caf", ".w64", ".amr"]
 
 
 @dataclass(kw_only=True)
-class AudioFiles(Source):
+class AudioFiles(PathSource):
     """Read audio files as they are, one record a file, for `audio.decode` or for writing them elsewhere.
 
     Columns: `id` (a hash of the file's path), `source` and `path` (its path), `extension` (its suffix in
@@ -34,11 +33,8 @@ class AudioFiles(Source):
     `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
-    path: str | list[str] = setting()
     suffixes: list[str] | None = setting(default=None)
     inline_bytes: int = 64 << 20
-    storage_options: dict[str, Any] | None = setting(default=None)
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     name = "files"
 
@@ -51,8 +47,13 @@ class AudioFiles(Source):
         return Contract(adds={"id": pa.string(), "source": pa.string(), "path": pa.string(), "extension": pa.string(),
                               "size_bytes": pa.int64(), "bytes": pa.binary()})
 
+    def remarks(self) -> list[str]:
+        return [] if self.suffixes else super().remarks()  # they were chosen
+
     def units(self) -> list[Unit]:
-        return self._files().units()
+        files = self._files()
+        units, self.passed = files.units(), files.passed
+        return units
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         sizes = {part.uri: part.size_bytes for part in unit.parts}

@@ -100,7 +100,7 @@ class CodeFiles(Source):
         bases = [base for path in ([self.path] if isinstance(self.path, str) else self.path)
                  if (base := self._base(path)) is not None]
         near: dict[str, tuple[str, str] | None] = {}
-        for part in ahead(unit.parts, self.storage_options):
+        for part in ahead(unit.parts, self.storage_options, self._opens):
             files = self._add_archive(rows, part) if ending_of(part.uri) else \
                 self._add_file(rows, part, bases, near)
             for _ in files:
@@ -112,6 +112,10 @@ class CodeFiles(Source):
     def _counts(self, name: str) -> bool:
         """Whether a file's name is one that the table knows, or an archive's."""
         return ending_of(name) is not None or self._table.of(name, "") is not None
+
+    def _opens(self, part: SourceRange) -> bool:
+        """Whether it is an archive, or a file that is not too large."""
+        return ending_of(part.uri) is not None or part.size_bytes <= self.max_file_bytes
 
     # -- files of folders ------------------------------------------------------------------------------------
 
@@ -135,7 +139,7 @@ class CodeFiles(Source):
         place = self._place(part.uri, bases)
         row = _row(part.uri, place.repository, place.path, part.size_bytes)
         try:
-            if part.size_bytes > self.max_file_bytes:
+            if not self._opens(part):
                 rows.add("dropped", row | {"reason": "too_large"})
             else:
                 row |= _licensed(self._nearest(part.uri.rpartition("/")[0], place.root, near))

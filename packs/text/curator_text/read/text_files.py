@@ -10,9 +10,10 @@ import pyarrow as pa
 import xxhash
 
 from curator.api.errors import InputError
-from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
-from curator.io.files.folder import ahead, list_files, open_input
-from curator.io.units import TARGET_BYTES, plan_units
+from curator.api.stage import Contract, Outputs, SourceRange, Unit
+from curator.io.files.folder import ahead, open_input
+from curator.io.source import PathSource
+from curator.io.units import plan_units
 from curator_text.extract.decode import decode_text
 from curator_text.extract.extract_html import extract_page
 from curator_text.read.rows import Rows, is_lasting
@@ -24,7 +25,7 @@ COLUMNS = {name: pa.string() for name in ("id", "source", "content_type", "chars
 
 
 @dataclass(kw_only=True)
-class TextFiles(Source):
+class TextFiles(PathSource):
     """Read text, Markdown and HTML files, one document a file.
 
     Columns: `id` (a hash of the file's path), `source` (its path), `content_type` (by its suffix; plain text if that
@@ -41,28 +42,25 @@ class TextFiles(Source):
     `unit_bytes`: about how much is read, and done again after a crash, as one.
     """
 
-    path: str | list[str] = setting()
-    storage_options: dict[str, Any] | None = setting(default=None)
     extract: bool = True
     max_file_bytes: int = 1 << 25
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     name = "files"
 
     def __post_init__(self) -> None:
-        for name in ("max_file_bytes", "unit_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        super().__post_init__()
+        if self.max_file_bytes < 1:
+            raise ValueError(f"max_file_bytes must be 1 or more, got {self.max_file_bytes}")
 
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS if self.extract else {**COLUMNS, "html": pa.binary()})
 
     def units(self) -> list[Unit]:
-        return plan_units(list_files(self.path, self.storage_options, tuple(TYPES)), self.unit_bytes)
+        return plan_units(self.found(tuple(TYPES)), self.unit_bytes)
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows = Rows(pa.schema(list(self.contract().adds.items())))
-        for part in ahead(unit.parts, self.storage_options):
+        for part in ahead(unit.parts, self.storage_options, self._opens):
             self._add(rows, part)
             if rows.full():
                 yield rows.take()
@@ -89,10 +87,14 @@ class TextFiles(Source):
 
     def _content(self, part: SourceRange) -> bytes | None:
         """The file's bytes, None if they are too many."""
-        if part.size_bytes > self.max_file_bytes:
+        if not self._opens(part):
             return None
         with open_input(part.uri, self.storage_options, compression=None) as file:
-            return file.read()
+            data = file.read(self.max_file_bytes + 1)  # a server may not tell how large it is
+        return data if len(data) <= self.max_file_bytes else None
+
+    def _opens(self, part: SourceRange) -> bool:
+        return part.size_bytes <= self.max_file_bytes
 
     def _document(self, data: bytes, kind: str) -> dict[str, Any]:
         if kind not in HTML:

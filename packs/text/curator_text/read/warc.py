@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from curator.api.stage import Contract, Outputs, Source, SourceRange, Unit, setting
-from curator.io.files.folder import list_files, open_input
-from curator.io.units import TARGET_BYTES, plan_units
+from curator.api.stage import Contract, Outputs, SourceRange, Unit
+from curator.io.files.folder import open_input
+from curator.io.source import PathSource
+from curator.io.units import plan_units
 from curator_text.read.rows import Rows, read_parts
 from curator_text.read.warc_pages import SCHEMA, TYPES, Pages, is_document
 from curator_text.read.warc_records import records
@@ -18,7 +18,7 @@ SUFFIXES = tuple(f"{kind}{packed}" for kind in (".warc", ".wet") for packed in (
 
 
 @dataclass(kw_only=True)
-class Warc(Source):
+class Warc(PathSource):
     """Read the pages of web archives: `.warc` and `.wet` files, plain, `.gz` or `.zst`.
 
     A row is a response, a `resource`, or a `conversion` (which WET files hold); records of other types
@@ -41,23 +41,20 @@ class Warc(Source):
     and done again after a crash, as one; an archive is never split.
     """
 
-    path: str | list[str] = setting()
-    storage_options: dict[str, Any] | None = setting(default=None)
     statuses: list[int] | None = field(default_factory=lambda: [200])
     content_types: list[str] | None = field(default_factory=lambda: list(TYPES))
     max_record_bytes: int = 1 << 25
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     def __post_init__(self) -> None:
-        for name in ("max_record_bytes", "unit_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        super().__post_init__()
+        if self.max_record_bytes < 1:
+            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
 
     def contract(self) -> Contract:
         return Contract(adds={column.name: column.type for column in SCHEMA})
 
     def units(self) -> list[Unit]:
-        return plan_units(list_files(self.path, self.storage_options, SUFFIXES), self.unit_bytes)
+        return plan_units(self.found(SUFFIXES), self.unit_bytes)
 
     def read(self, unit: Unit) -> Iterator[Outputs]:
         rows = Rows(SCHEMA)

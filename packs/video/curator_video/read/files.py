@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import xxhash
 
 from curator.api.batch import Batch
-from curator.api.stage import Contract, Source, Unit, setting
-from curator.io.files.folder import list_files
+from curator.api.stage import Contract, Unit, setting
 from curator.io.media.files import shown
 from curator.io.media.types import extension_of
-from curator.io.source import as_paths
-from curator.io.units import TARGET_BYTES, plan_units
+from curator.io.source import PathSource
+from curator.io.units import plan_units
 
 SUFFIXES = [".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".ts", ".mts", ".m2ts", ".mpg", ".mpeg", ".vob", ".wmv", ".asf", ".flv",
             ".3gp", ".3g2", ".ogv", ".mxf", ".gif"]
@@ -23,7 +21,7 @@ COLUMNS = {"id": pa.string(), "source": pa.string(), "path": pa.string(), "exten
 
 
 @dataclass(kw_only=True)
-class VideoFiles(Source):
+class VideoFiles(PathSource):
     """List films, one record a file; none is read: the stages that need one open its path and read what they need.
 
     Columns: `id` (a hash of the file's path), `source` and `path` (its path), `extension` (its suffix in lower
@@ -36,26 +34,24 @@ class VideoFiles(Source):
     them too. `unit_bytes`: about how much is done, and done again after a crash, as one; a film is never divided.
     """
 
-    path: str | list[str] = setting()
     suffixes: list[str] | None = setting(default=None)
-    storage_options: dict[str, Any] | None = setting(default=None)
-    unit_bytes: int = setting(default=TARGET_BYTES)
 
     name = "files"
 
     def __post_init__(self) -> None:
-        self.path = as_paths(self.path)
+        super().__post_init__()
         if isinstance(self.suffixes, str) or self.suffixes == []:
             raise ValueError(f"suffixes must be a list of endings such as .mkv, got {self.suffixes!r}")
-        if self.unit_bytes < 1:
-            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
 
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS)
 
+    def remarks(self) -> list[str]:
+        return [] if self.suffixes else super().remarks()  # they were chosen
+
     def units(self) -> list[Unit]:
         endings = tuple("." + one.lower().lstrip(".") for one in self.suffixes or SUFFIXES)
-        return plan_units(list_files(self.path, self.storage_options, endings), self.unit_bytes)
+        return plan_units(self.found(endings), self.unit_bytes)
 
     def read(self, unit: Unit) -> Iterator[Batch]:
         paths = [shown(part.uri) for part in unit.parts]
