@@ -56,7 +56,6 @@ class Run:
 RUNS = (
     Run("local", quick="--only startup,import"),
     Run("engine", quick="--only calls --engines local"),
-    Run("scheduler", quick="--only node --events 20000"),
     Run("plan", quick="--nodes 10 --repeats 1"),
     Run("scale", quick="--nodes 10 --seconds 20"),
     Run("units", quick="--units 5000 --only empty"),

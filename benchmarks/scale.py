@@ -13,26 +13,21 @@ from __future__ import annotations
 
 import argparse
 import gc
-import heapq
-import itertools
 import json
 import random
 import resource
 import time
-from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from curator import Resources
-from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import Stage
-from curator.engine.events import Action, Event, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
-from curator.engine.protocol import Call, Done, Emitted, Flushed, Output, Ref, Resume
-from curator.engine.scheduler import Scheduler
+from curator.engine.events import Action, Event, StartWorker, StopWorker, Submit
+from curator.engine.protocol import Done, Resume
 from curator.pipeline.plan import Operator, Step, Target
+from curator.trial.cluster import Cost, PacedCluster, Worker
 
 RESULTS = Path(__file__).parent / "results"
 NODE = Node(cpus=64, gpus=8, budget_bytes=16 << 30)
@@ -43,7 +38,6 @@ GPUS = (4, 8)  # these stages run on half a device
 ROW_S = 0.01  # of a stage on a core; on half a device a quarter of it
 READ_S, WRITE_S = 0.0005, 0.0005
 SETUP_S = 5.0
-PART_ROWS_MAX = (8 << 20) // ROW_BYTES
 BURST = 2048  # answers that the driver takes at once, at most
 
 
@@ -72,140 +66,65 @@ def optimum(nodes: int) -> float:
     return nodes * min(NODE.cpus / cores, NODE.gpus / devices)
 
 
-@dataclass
-class Worker:
-    operator: Operator
-    node: int
-    calls: deque = field(default_factory=deque)  # the first one runs
-    left: int = 0  # rows of a read that are still to come
-
-
-class Cluster:
-    """Nodes, workers and a driver, in virtual time. `written`: rows that sinks have answered."""
+class Driven(PacedCluster):
+    """Is told what to do by a driver that takes as long as it really takes. `written`: rows that sinks have answered."""
 
     def __init__(self, nodes: int, seconds: float, message_s: float, fast: float) -> None:
-        self.operators, self.message_s, self.fast = operators(), message_s, fast
-        self.rng, self.order = random.Random(0), itertools.count()
         units = int(optimum(nodes) * (seconds + 60) * 2 / UNIT_ROWS) + 20 * nodes
-        self.scheduler = Scheduler(self.operators, [(0, None)] * units, dict.fromkeys(range(nodes), NODE))
-        self.heap: list[tuple[float, int, int, Event]] = []  # when, order, worker, what it says
-        self.workers: dict[int, Worker] = {}
-        self.now = self.turned = self.driver_s = 0.0
-        self.events = self.written = 0
-        self.seconds: Counter[int] = Counter()  # of calls and parts of reads, and their number, by operator
-        self.calls: Counter[int] = Counter()
+        costs = {o.index: Cost(row_seconds(o), SETUP_S, {} if o.kind == "sink" else {o.index + 1: 1.0}) for o in operators()}
+        super().__init__(operators(), costs, [(0, UNIT_ROWS)] * units, dict.fromkeys(range(nodes), NODE), ROW_BYTES)
+        self.message_s, self.fast, self.rng = message_s, fast, random.Random(0)
+        self.turned = self.driver_s = self.worked_s = 0.0
+        self.events = self.written = self.calls = 0  # a call: one, or a part of a read
         self.obey(self.scheduler.start(0.0))
 
-    def run(self, until: float) -> None:
-        while self.heap and self.now < until and not self.scheduler.finished:
-            begin = max(self.now, self.heap[0][0], self.turned + self.scheduler.turn_s)
-            due = self.scheduler.deadline()
-            if due is not None and due < begin:
-                begin, told = max(due, self.now), 0
-                actions, cost = self.timed(self.scheduler.tick, begin)
-            else:
-                events = self.take(begin)
-                told = len(events)
-                actions, cost = self.timed(self.scheduler.handle, events, begin)
-            said = sum(isinstance(a, (Submit, Resume, StartWorker, StopWorker)) for a in actions)
-            self.turned = begin
-            took = cost + (told + said) * self.message_s / self.fast
-            self.events, self.driver_s = self.events + told, self.driver_s + took
-            self.now = begin + took
-            self.obey(actions)
+    def run_until(self, when: float) -> None:
+        while self.heap and self.now < when and not self.scheduler.finished:
+            self.obey(self.step())
+
+    def step(self) -> list[Action]:
+        begin = max(self.now, self.heap[0][0], self.turned + self.scheduler.turn_s)
+        due = self.scheduler.deadline()
+        if due is not None and due < begin:
+            begin, told = max(due, self.now), 0
+            actions, cost = self.timed(self.scheduler.tick, begin)
+        else:
+            events = self.heard(begin, BURST)
+            told = len(events)
+            actions, cost = self.timed(self.scheduler.handle, events, begin)
+        said = sum(isinstance(a, (Submit, Resume, StartWorker, StopWorker)) for a in actions)
+        took = cost + (told + said) * self.message_s / self.fast
+        self.events, self.driver_s = self.events + told, self.driver_s + took
+        self.turned, self.now = begin, begin + took
+        return actions
 
     def timed(self, what: Callable[..., list[Action]], *given: Any) -> tuple[list[Action], float]:
         began = time.thread_time()
         actions = what(*given)
         return actions, (time.thread_time() - began) / self.fast
 
-    def take(self, until: float) -> list[Event]:
-        """What workers have said by now. A worker goes on with its next call when it has answered, whether or not it was heard."""
-        events = []
-        while self.heap and self.heap[0][0] <= until and len(events) < BURST:
-            when, _, number, event = heapq.heappop(self.heap)
-            worker = self.workers.get(number)
-            if worker is not None and isinstance(event, Done):
-                call = worker.calls.popleft()
-                self.written += call.rows if worker.operator.kind == "sink" and call.kind == "process" else 0
-                if worker.calls:
-                    self.begin(number, when)
-            events.append(event)
-        return events
+    def happen(self, sender: int, event: Event) -> list[Event]:
+        worker = self.workers.get(sender)
+        if isinstance(event, Done) and worker is not None and worker.operator.kind == "sink":
+            self.written += sum(piece.rows for piece in worker.calls[0].slices)
+        return super().happen(sender, event)
 
-    def obey(self, actions: list[Action]) -> None:
-        for action in actions:
-            if isinstance(action, Submit):
-                worker = self.workers[action.call.worker]
-                worker.calls.append(action.call)
-                if len(worker.calls) == 1:
-                    self.begin(action.call.worker, self.now)
-            elif isinstance(action, Resume):
-                self.read_on(action.worker, self.now)
-            elif isinstance(action, StartWorker):
-                self.workers[action.worker] = Worker(self.operators[action.operator], action.places[0].node)
-                self.send(self.now + SETUP_S, action.worker, WorkerReady(action.worker, SETUP_S))
-            elif isinstance(action, StopWorker):
-                del self.workers[action.worker]
-                self.send(self.now + 0.1, action.worker, WorkerLost(action.worker, ""))
-
-    # -- workers --------------------------------------------------------------------------------------------
-
-    def send(self, when: float, worker: int, event: Event) -> None:
-        heapq.heappush(self.heap, (when, next(self.order), worker, event))
-
-    def begin(self, number: int, when: float) -> None:
-        worker = self.workers[number]
-        call = worker.calls[0]
-        if call.kind == "read":
-            worker.left = UNIT_ROWS
-            self.read_on(number, when)
-        elif call.kind == "flush":
-            self.send(when + 0.05, number, Done(call.id, flushed=Flushed()))
-        else:
-            self.process(number, worker, call, when)
-
-    def process(self, number: int, worker: Worker, call: Call, when: float) -> None:
-        rows: Counter[int] = Counter()
-        for piece in call.slices:
-            rows[piece.unit] += piece.rows
-        counts = {unit: {0: Counts(rows_in=n, out={"out": n})} for unit, n in rows.items()}
-        sink = worker.operator.kind == "sink"
-        outputs = () if sink else tuple(self.output(unit, n, worker.node) for unit, n in rows.items())
-        took = call.rows * row_seconds(worker.operator) * self.rng.uniform(0.8, 1.2)
-        self.worked(worker, took)
-        self.send(when + took, number, Done(call.id, outputs, counts, took))
-
-    def read_on(self, number: int, when: float) -> None:
-        worker = self.workers[number]
-        call = worker.calls[0]
-        rows = min(worker.left, max(1, int(call.part_s / READ_S)), PART_ROWS_MAX)
-        worker.left -= rows
-        unit, took = call.units[0][0], rows * READ_S
-        outputs = (self.output(unit, rows, worker.node),)
-        counts = {unit: {0: Counts(rows_in=rows, out={"out": rows})}}
-        self.worked(worker, took)
-        self.send(when + took, number, Emitted(call.id, outputs, counts) if worker.left
-                  else Done(call.id, outputs, counts, UNIT_ROWS * READ_S))
-
-    def worked(self, worker: Worker, seconds: float) -> None:
-        self.calls[worker.operator.index] += 1
-        self.seconds[worker.operator.index] += seconds
-
-    def output(self, unit: int, rows: int, node: int) -> Output:
-        return Output(0, "out", unit, Ref(None, rows, rows * ROW_BYTES, node))
+    def takes_s(self, worker: Worker, rows: int) -> float:
+        took = super().takes_s(worker, rows) * (1.0 if worker.operator.kind == "source" else self.rng.uniform(0.8, 1.2))
+        self.calls, self.worked_s = self.calls + 1, self.worked_s + took
+        return took
 
 
 def measure(nodes: int, seconds: float, message_us: float, fast: float) -> dict[str, Any]:
     """Half of the time passes before anything is measured."""
     began = time.perf_counter()
-    cluster = Cluster(nodes, seconds, message_us / 1e6, fast)
-    cluster.run(seconds / 2)
+    cluster = Driven(nodes, seconds, message_us / 1e6, fast)
+    cluster.run_until(seconds / 2)
     begin, events, written, driver = cluster.now, cluster.events, cluster.written, cluster.driver_s
-    worked, calls = cluster.seconds.total(), cluster.calls.total()
-    cluster.run(seconds)
+    worked, calls = cluster.worked_s, cluster.calls
+    cluster.run_until(seconds)
     passed = cluster.now - begin
-    worked, calls = cluster.seconds.total() - worked, cluster.calls.total() - calls
+    worked, calls = cluster.worked_s - worked, cluster.calls - calls
     return {"nodes": nodes, "workers": len(cluster.workers), "cores_busy": round(worked / passed / (nodes * NODE.cpus), 3),
             "rows_s": round((cluster.written - written) / passed), "rows_of_optimum": round(
                 (cluster.written - written) / passed / optimum(nodes), 3),

@@ -204,7 +204,7 @@ LINES = {
     "explore": 1479,
     "results": 2250,
     "outside": 1110,
-    "trial": 1350,
+    "trial": 1426,
     "scaffold": 197,
     "cli": 1438,
     ".": 316,
@@ -224,7 +224,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14673
-    assert sum(LINES.values()) <= 43034
+    assert sum(LINES.values()) <= 43110
 
 
 def test_nothing_names_a_machine():
