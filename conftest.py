@@ -38,6 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()  # nor do tests look through it: each of their full collections would take most of a second
     gc.enable()
 
 
