@@ -1,12 +1,12 @@
-"""A runtime in virtual time: workers that work, die, hang and forget, and a driver that is killed and started again."""
+"""The cluster in virtual time, with workers that die, hang and forget, and a driver that is killed and started again."""
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify
 from itertools import count
 
 from curator.api.counts import Counts
@@ -33,7 +33,7 @@ from curator.engine.parts import OperatorState
 from curator.engine.placement import holds_exclusive
 from curator.engine.protocol import Call, DataLost, Discard, Done, Emitted, Failed, Flushed, Output, Progress, Ref, Resume
 from curator.engine.scheduler import Scheduler
-from curator.pipeline.plan import Operator
+from curator.trial.cluster import END_S, Cluster, Worker
 from tests.engine.scenario import Faults, Scenario, counts_of
 
 LOSSES = 40  # nodes that go in a life of the driver: nobody is to blame for them, so with ever more of them it would not end
@@ -41,23 +41,9 @@ BUSY_S = 0.05  # the driver takes what happens within so many seconds at once, n
 CHAOS = 4  # lives of the driver in which things go wrong; in the next one only poison is left, and it must finish
 
 
-@dataclass(frozen=True)
-class Death:
-    """A worker ends. `setup`: before it was ready; `step`: in which it was."""
-
-    worker: int
-    setup: bool = False
-    step: int = 0
-
-
 @dataclass(eq=False)
-class SimulatedWorker:
-    id: int
-    operator: Operator
-    slowness: float
-    nodes: tuple[int, ...] = (0,)  # of each rank
-    todo: list[Call | Discard] = field(default_factory=list)  # first in, first out; the first one runs
-    script: list[tuple[float, object]] = field(default_factory=list)  # what is still to come of the first call: seconds, event
+class SimulatedWorker(Worker):
+    slowness: float = 1.0
     kept: dict[tuple[int, int], dict[int, list[str]]] = field(default_factory=dict)  # sink: rows by (unit, attempt) and step
     memory: dict[str, str] = field(default_factory=dict)  # stateful: what it answered for a row: a port, or the row it equals
     kept_row: dict[int, str] = field(default_factory=dict)  # dedup: the row that is kept, by content
@@ -66,7 +52,7 @@ class SimulatedWorker:
     clock: float = 0.0  # when the first call began, went on or last said that it moves
 
 
-class Simulator:
+class Simulator(Cluster):
     """Runs a scenario until every unit is committed or unread, through as many lives of the driver as that takes.
 
     `validate`: after how many events the scheduler's invariants are checked (0: never). `max_failed`: in the first life.
@@ -105,23 +91,21 @@ class Simulator:
         """None when the driver was killed."""
         scenario = self.scenario
         self.todo = [u for u in range(len(scenario.units)) if u not in self.committed]
-        self.workers: dict[int, SimulatedWorker] = {}
-        self.heap: list[tuple[float, int, int, object]] = []  # when, order, worker, event
-        self.order = count()
-        self.now = 0.0
+        super().__init__(Scheduler(scenario.operators, [(scenario.sources[u], scenario.needed[u]) for u in self.todo], scenario.nodes,
+                                   max_failed=max_failed, short_circuits=self._short_circuits()))
         self.live: set[Ref] = set()
         self.alive = dict(scenario.nodes)
         self.losses = 0
         self.numbers = count(len(scenario.nodes))
         self.ticking = self.ending = False
         self.evidence: dict[int, Evidence] = {}  # of this life
-        self.scheduler = Scheduler(scenario.operators, [(scenario.sources[u], scenario.needed[u]) for u in self.todo], scenario.nodes,
-                                   max_failed=max_failed, short_circuits=self._short_circuits())
         for when, change in self.at_start:
-            self._send(when, 0, change)
-        going = self._obey(self.scheduler.start(0.0))
+            self.send(when, 0, change)
+        going = self._follow(self.scheduler.start(0.0))
         while going and not self.scheduler.finished:
-            going = self._obey(self._next())
+            assert not self.stuck, f"seed {scenario.seed} is stuck\n{story(self.scheduler.state)}"
+            self.ticking = True
+            going = self._follow(self.step())
             if going:
                 self._check()
         if going and self.scheduler.stopped is not None:
@@ -132,22 +116,13 @@ class Simulator:
     def _short_circuits(self) -> frozenset[int]:
         return frozenset(o.index for o in self.scenario.operators if o.steps[0].stage.name == "limit")
 
-    def _next(self) -> list[Action]:
-        due = self.scheduler.deadline()
-        if not self.heap or (due is not None and due <= self.heap[0][0]):
-            assert due is not None, f"seed {self.scenario.seed} is stuck\n{story(self.scheduler.state)}"
-            self.now = max(self.now, due)
-            self.ticking = True
-            return self.scheduler.tick(self.now)
+    def heard(self, until: float, most: float = float("inf")) -> list[Event]:
+        """All that happens at once, and now and then within a short time; and the user may stop the run."""
         self.ticking = False
-        until = self.heap[0][0] + (BUSY_S if self.rng.random() < 0.2 and not self.scenario.steady else 1e-9)
-        events: list[Event] = []
-        while self.heap and self.heap[0][0] <= until:
-            self.now, _, sender, event = heapq.heappop(self.heap)
-            events.extend(self._happen(sender, event))
+        events = super().heard(until + (BUSY_S if self.rng.random() < 0.2 and not self.scenario.steady else 1e-9))
         if self.rng.random() < self.faults.stop:
             events.append(Stop("interrupted", "the user"))
-        return self.scheduler.handle(events, self.now)
+        return events
 
     def _check_evidence(self) -> None:
         """When nothing goes wrong while a run ends, every row that failed in an open unit is told of."""
@@ -174,7 +149,7 @@ class Simulator:
             self._check_work()
         if self.faults.idle and self.workers and self.rng.random() < self.faults.idle:
             worker = self.rng.choice(sorted(self.workers))
-            self._send(0.0, worker, Death(worker))
+            self.send(0.0, worker, WorkerLost(worker, "simulated"))
         if self.losses < LOSSES and self.rng.random() < self.faults.node and self.alive:
             self.losses += 1
             self._lose_node(self.rng.choice(sorted(self.alive)))
@@ -182,18 +157,16 @@ class Simulator:
     def _lose_node(self, number: int) -> None:
         """A node goes, and with it what runs there; the driver hears of it later, and maybe another one joins."""
         node = self._end_node(number)
-        self._send(self.rng.random(), 0, NodeDown(number, "simulated"))
+        self.send(self.rng.random(), 0, NodeDown(number, "simulated"))
         if self.rng.random() < 0.8 or not self.alive:
-            self._send(3 * self.rng.random(), 0, NodeUp(next(self.numbers), node))
+            self.send(3 * self.rng.random(), 0, NodeUp(next(self.numbers), node))
 
     def _end_node(self, number: int) -> Node:
-        node = self.alive.pop(number)
         for worker in [w for w in self.workers.values() if number in w.nodes]:
-            del self.workers[worker.id]
-            self._end_of(worker)
-            self.heap = [e for e in self.heap if e[2] != worker.id or not isinstance(e[3], Death)]
-        heapq.heapify(self.heap)
-        return node
+            self.end(worker)
+            self.heap = [e for e in self.heap if e[2] != worker.id or not isinstance(e[3], WorkerLost)]
+        heapify(self.heap)
+        return self.alive.pop(number)
 
     def _measure(self) -> None:
         state = self.scheduler.state
@@ -221,49 +194,39 @@ class Simulator:
 
     # -- events ---------------------------------------------------------------------------------------------
 
-    def _send(self, delay: float, worker: int, event: object) -> None:
-        heapq.heappush(self.heap, (self.now + delay, next(self.order), worker, event))
-
-    def _happen(self, sender: int, event: object) -> list[Event]:
-        """What an event means for the workers; gives what the scheduler hears."""
-        if isinstance(event, Death):
-            worker = self.workers.pop(event.worker, None)
-            if worker is not None:
-                self._note_loss(worker)
-                self._end_of(worker)
-            if self.rng.random() < self.faults.late:
-                self._send(self.rng.random(), event.worker, Death(event.worker))
-            self.log.append(f"{self.now:.6f} lost {event.worker}")
-            return [WorkerLost(event.worker, "simulated", setup=event.setup, step=event.step)]
-        self.log.append(f"{self.now:.6f} {type(event).__name__} {sender}")
+    def happen(self, sender: int, event: Event) -> list[Event]:
+        """A death may be told twice."""
+        lost = isinstance(event, WorkerLost)
+        self.log.append(f"{self.now:.6f} {'lost' if lost else type(event).__name__} {sender}")
+        worker = self.workers.get(sender)
         if isinstance(event, NodeUp):
             self.alive[event.number] = event.node
         elif isinstance(event, NodeDown) and event.number in self.alive:
             self._end_node(event.number)
-        for output in getattr(event, "outputs", ()):
-            self.live.add(output.ref)
-        worker = self.workers.get(sender)
-        if worker is not None and isinstance(event, Progress) and worker.todo[0].id == event.call:
+        elif worker is not None and lost:
+            self._note_loss(worker)
+        elif worker is not None and isinstance(event, Progress) and worker.calls[0].id == event.call:
             worker.clock = self.now
-        if worker is not None and isinstance(event, (Done, Failed, DataLost)):
-            assert worker.todo[0].id == event.call
-            worker.todo.pop(0)
-            self._begin(worker)
-        return [event]
+        elif worker is not None and isinstance(event, (Done, Failed, DataLost)):
+            assert worker.calls[0].id == event.call
+        self.live |= {output.ref for output in getattr(event, "outputs", ())}
+        heard = super().happen(sender, event)
+        if lost and self.rng.random() < self.faults.late:
+            self.send(self.rng.random(), sender, WorkerLost(sender, "simulated"))
+        return heard
 
-    def _end_of(self, worker: SimulatedWorker) -> None:
-        """A worker is gone: what it would have said is not said, or comes too late."""
-        late = self.rng.random() < self.faults.late
-        kept = [e for e in self.heap if e[2] != worker.id or isinstance(e[3], Death) or late]
-        if len(kept) < len(self.heap):
-            self.heap = kept
-            heapq.heapify(self.heap)
+    def end(self, worker: Worker) -> None:
+        """What it would have said is not said, or comes too late."""
+        coming = self.heap
+        super().end(worker)
+        if self.rng.random() < self.faults.late:
+            self.heap = coming
 
-    def _note_loss(self, worker: SimulatedWorker) -> None:
+    def _note_loss(self, worker: Worker) -> None:
         """The first call of a worker does not come back, and is to blame."""
-        if not worker.todo:
+        if not worker.calls:
             return
-        call = worker.todo[0]
+        call = worker.calls[0]
         if call.kind == "read":
             self.reads_failed[self.todo[call.units[0][0]]] += 1
         rows = rows_of(call)
@@ -272,7 +235,7 @@ class Simulator:
 
     # -- actions ----------------------------------------------------------------------------------------------
 
-    def _obey(self, actions: Sequence[Action]) -> bool:
+    def _follow(self, actions: Sequence[Action]) -> bool:
         """False when the driver is killed on the way."""
         stopped = self.ending
         for action in actions:
@@ -282,21 +245,8 @@ class Simulator:
             whose = getattr(action, "operator", getattr(action, "worker", ""))
             self.log.append(f"{self.now:.6f} {type(action).__name__} {whose}")
             match action:
-                case StartWorker():
-                    self._start(action)
-                case StopWorker():
-                    self._stop(action)
-                case Submit():
-                    worker = self.workers.get(action.call.worker)
-                    if worker is not None:  # else it has died, and the scheduler is about to hear of it
-                        worker.todo.append(action.call)
-                        if len(worker.todo) == 1:
-                            self._begin(worker)
-                case Resume():
-                    worker = self.workers.get(action.worker)
-                    if worker is not None:
-                        assert worker.todo[0].id == action.call
-                        self._say_next(worker)
+                case Resume(worker, call):
+                    assert worker not in self.workers or self.workers[worker].calls[0].id == call
                 case Discard():
                     self._discard(action)
                 case Release():
@@ -309,29 +259,27 @@ class Simulator:
                     self.evidence[action.unit] = action
                 case Report():
                     stopped = self.ending = stopped or action.kind == "stopped"
+            self.obey([action])
             if self.rng.random() < self.faults.driver and not stopped:
                 return False
         return True
 
-    def _stop(self, action: StopWorker) -> None:
-        worker = self.workers.pop(action.worker, None)
-        if worker is None:
-            return
-        if action.kill and self.ticking and self.scheduler.stopped is None and worker.operator.timeout_s is not None and worker.todo:
+    def stop(self, worker: Worker, kill: bool) -> None:
+        if kill and self.ticking and self.scheduler.stopped is None and worker.operator.timeout_s is not None and worker.calls:
             late_s = self.now - worker.clock - worker.operator.timeout_s
             assert -1e-6 <= late_s <= 2 * BUSY_S + 1e-6, f"a time limit ended a call {late_s:g} s late"
             self._note_loss(worker)
-        assert action.kill or not worker.todo or self.scheduler.finished, "a worker was asked to end amid its work"
-        self._end_of(worker)
-        if not action.kill and not (self.faults.close and self.rng.random() < self.faults.close):
-            self._send(0.01, worker.id, Death(worker.id))
+        assert kill or not worker.calls or self.scheduler.finished, "a worker was asked to end amid its work"
+        self.end(worker)
+        if not kill and not (self.faults.close and self.rng.random() < self.faults.close):
+            self.send(END_S, worker.id, WorkerLost(worker.id, "simulated"))
 
     def _discard(self, action: Discard) -> None:
         worker = self.workers.get(action.worker)
         if worker is None:
             return
-        if worker.todo:
-            worker.todo.append(action)
+        if worker.calls:
+            worker.calls.append(action)
         else:
             self._drop(worker, action)
 
@@ -355,10 +303,10 @@ class Simulator:
 
     # -- workers ----------------------------------------------------------------------------------------------
 
-    def _start(self, action: StartWorker) -> None:
+    def start(self, action: StartWorker) -> None:
         faults, operator = self.faults, self.scenario.operators[action.operator]
-        worker = SimulatedWorker(action.worker, operator, 10.0 if self.rng.random() < faults.slow else 1.0,
-                                 tuple(p.node for p in action.places))
+        worker = SimulatedWorker(action.worker, operator, tuple(p.node for p in action.places),
+                                 slowness=10.0 if self.rng.random() < faults.slow else 1.0)
         if any(node not in self.alive for node in worker.nodes):
             return  # the driver does not know yet that the node is gone
         self.workers[worker.id] = worker
@@ -371,8 +319,8 @@ class Simulator:
                 worker.shown.add(row)
         setup_s = self.scenario.setup_s.get(operator.index, 1.0) if self.scenario.steady else self.rng.expovariate(2.0)
         died = self.rng.random() < faults.setup
-        self._send(setup_s, worker.id, Death(worker.id, setup=True) if died else
-                   WorkerReady(worker.id, setup_s, self._exhausted(worker)))
+        self.send(setup_s, worker.id, WorkerLost(worker.id, "simulated", setup=True) if died else
+                  WorkerReady(worker.id, setup_s, self._exhausted(worker)))
 
     def _exhausted(self, worker: SimulatedWorker) -> bool:
         return worker.operator.steps[0].stage.name == "limit" and worker.passed >= self.scenario.limit
@@ -383,16 +331,20 @@ class Simulator:
         if answer not in ("out", "dropped"):
             worker.kept_row[self.scenario.content(row)] = answer
 
-    def _begin(self, worker: SimulatedWorker) -> None:
-        """Take up the next call and decide how it will go."""
-        while worker.todo and isinstance(worker.todo[0], Discard):
-            self._drop(worker, worker.todo.pop(0))
-        if not worker.todo:
-            return
-        call, faults, rng, operator = worker.todo[0], self.faults, self.rng, worker.operator
+    def begin(self, worker: Worker) -> None:
+        while worker.calls and isinstance(worker.calls[0], Discard):
+            self._drop(worker, worker.calls.popleft())
+        super().begin(worker)
+
+    def go_on(self, worker: Worker) -> None:
+        worker.clock = self.now
+        super().go_on(worker)
+
+    def answer(self, worker: SimulatedWorker, call: Call) -> Iterator[tuple[float, Event]]:
+        """Decide how a call will go, and do it."""
+        faults, rng, operator = self.faults, self.rng, worker.operator
         if any(s.ref is not None and s.ref.node is not None and s.ref.node not in self.alive for s in call.slices):
-            worker.script = [(0.1, DataLost(call.id, "simulated"))]
-            self._say_next(worker)
+            yield 0.1, DataLost(call.id, "simulated")
             return
         rows = len(self.scenario.units[self.todo[call.units[0][0]]]) if call.kind == "read" else call.rows
         took = self.scenario.seconds(operator, rows) * worker.slowness
@@ -402,30 +354,23 @@ class Simulator:
             took *= rng.lognormvariate(0.0, self.scenario.noise)
         self.took = took
         self.work_s += took * operator.resources.cpus
-        parts = self._parts(worker, call)
-        end: object | None = None
+        parts: list[Event | None] = self._parts(worker, call)
         if rng.random() < faults.death:
-            end = Death(worker.id, step=rng.randrange(len(operator.steps)) if operator.kind == "map" else 0)
+            step = rng.randrange(len(operator.steps)) if operator.kind == "map" else 0
+            parts[rng.randrange(len(parts)):] = [WorkerLost(worker.id, "simulated", step=step)]
         elif operator.timeout_s is not None and call.kind == "process" and rng.random() < faults.hang:
-            end = "hangs"  # nothing ever comes; the time limit ends it
+            parts[rng.randrange(len(parts)):] = [None]  # nothing comes any more; the time limit ends it
         elif operator.kind != "map" and rng.random() < faults.raises and not call.best_effort:
-            end = Failed(call.id, "OSError: simulated", fatal=rng.random() < 0.02)
-        if end is not None:
-            parts = [*parts[:rng.randrange(len(parts))], end]
-            if isinstance(end, Failed):
-                self._note_loss(worker)
-        self.most |= Counter(answer=sum(o.ref.nbytes for part in parts for o in getattr(part, "outputs", ())))
-        worker.script = [(took / len(parts), part) for part in parts]
+            failed = Failed(call.id, "OSError: simulated", fatal=rng.random() < 0.02)
+            parts[rng.randrange(len(parts)):] = [failed]
+            self._note_loss(worker)
+        self.most |= Counter(answer=sum(map(bytes_of, parts)))
         if operator.timeout_s is not None:
-            self._send(took / len(parts) / 4, worker.id, Progress(call.id))
-        self._say_next(worker)
-
-    def _say_next(self, worker: SimulatedWorker) -> None:
-        delay, event = worker.script.pop(0)
-        self.most |= Counter(part=sum(o.ref.nbytes for o in getattr(event, "outputs", ())))
-        worker.clock = self.now
-        if event != "hangs":
-            self._send(delay, worker.id, event)
+            self.send(took / len(parts) / 4, worker.id, Progress(call.id))
+        for part in parts:
+            self.most |= Counter(part=bytes_of(part))
+            if part is not None:
+                yield took / len(parts), part
 
     # -- answers ------------------------------------------------------------------------------------------------
 
@@ -438,7 +383,7 @@ class Simulator:
         if call.kind == "read":
             unit = call.units[0][0]
             rows = [(unit, row) for row in self.scenario.units[self.todo[unit]]]
-        return self._answer(worker, call, rows)
+        return self._process(worker, call, rows)
 
     def _store(self, worker: SimulatedWorker, call: Call) -> Done:
         counts: dict[int, dict[int, Counts]] = {}
@@ -460,7 +405,7 @@ class Simulator:
         depends = {self.scenario.unit_of(answer) for answer in taught.values() if "." in answer} - {unit}
         return Done(call.id, flushed=Flushed({}, taught, frozenset(depends)))
 
-    def _answer(self, worker: SimulatedWorker, call: Call, rows: list[tuple[int, str]]) -> list:
+    def _process(self, worker: SimulatedWorker, call: Call, rows: list[tuple[int, str]]) -> list:
         """The parts of an answer; a poison row kills after those that were sent before its turn."""
         operator, parts = worker.operator, []
         counts: dict[int, dict[int, Counts]] = {}
@@ -469,7 +414,7 @@ class Simulator:
         for unit, row in rows:
             step = self.scenario.poison_step(operator, row)
             if step is not None:
-                return [*parts, Death(worker.id, step=step)]
+                return [*parts, WorkerLost(worker.id, "simulated", step=step)]
             todo = [(0, row)]
             while todo:
                 step, current = todo.pop()
@@ -505,6 +450,10 @@ class Simulator:
             ref = Ref(rows, len(rows), size, worker.nodes[0] if size > 1000 else None)
             outputs.append(Output(step, port, unit, ref))
         return tuple(outputs)
+
+
+def bytes_of(part: Event | None) -> int:
+    return sum(output.ref.nbytes for output in getattr(part, "outputs", ()))
 
 
 def rows_of(call: Call) -> list[tuple[int, str]]:

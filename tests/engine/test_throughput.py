@@ -10,7 +10,7 @@ import pytest
 
 from curator.api.resources import Node
 from curator.engine.balance.allocation import Allocation, Demand, allocate
-from curator.engine.events import NodeDown, NodeUp, StartWorker
+from curator.engine.events import Event, NodeDown, NodeUp, StartWorker
 from curator.engine.protocol import Done, Emitted
 from tests.engine.scenario import Scenario, chain, make_stage
 from tests.engine.simulator import Simulator
@@ -26,17 +26,17 @@ class Watched(Simulator):
         self.ended: list[tuple[float, int, int]] = []  # when, operator, rows
         self.started: list[tuple[float, StartWorker]] = []
 
-    def _happen(self, sender: int, event: object) -> list:
+    def happen(self, sender: int, event: Event) -> list[Event]:
         if isinstance(event, Emitted) or (isinstance(event, Done) and event.flushed is None):
             call = self.scheduler.state.calls.get(event.call)
             if call is not None:
                 rows = sum(c.rows_in for steps in event.counts.values() for c in steps.values())
                 self.ended.append((self.now, call.operator, rows))
-        return super()._happen(sender, event)
+        return super().happen(sender, event)
 
-    def _start(self, action: StartWorker) -> None:
+    def start(self, action: StartWorker) -> None:
         self.started.append((self.now, action))
-        super()._start(action)
+        super().start(action)
 
     def share(self, begin: float = 20.0, end: float = 0.7) -> float:
         """The rate from `begin` (seconds) on until a share of the run, over the bound of `allocate`.

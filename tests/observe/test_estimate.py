@@ -46,8 +46,8 @@ class Told(Simulator):
         self.said: list[tuple[float, float | None, float]] = []  # when, seconds left, share
         self.ask_at = 0.0
 
-    def _answer(self, worker: SimulatedWorker, call: Call, rows: list[tuple[int, str]]) -> list:
-        parts, done = super()._answer(worker, call, rows), 0
+    def _process(self, worker: SimulatedWorker, call: Call, rows: list[tuple[int, str]]) -> list:
+        parts, done = super()._process(worker, call, rows), 0
         for part in parts:
             counts = [c for steps in part.counts.values() for c in steps.values()]
             done += sum(c.rows_in for c in counts)
