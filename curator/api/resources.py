@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,7 @@ class Node:
     budget_bytes: int = 1 << 30
 
 
-@dataclass(frozen=True, order=True)
-class Place:
+class Place(NamedTuple):
     """Where a worker, or one rank of a gang, lives: the node's number in the run, and its devices there."""
 
     node: int = 0

@@ -23,6 +23,7 @@ The rules, in their order:
 from __future__ import annotations
 
 from collections.abc import Collection
+from heapq import heapify, heappop, heapreplace
 from math import ceil, inf
 
 from curator.engine.parts import CallState, NodeState, OperatorState, Queue, WorkerState
@@ -67,8 +68,8 @@ def _give(state: State, operator: OperatorState, force: int) -> None:
     if operator.paused and _resume(state, operator, force):
         return
     if operator.plan.kind == "source":
-        while state.waiting.get(operator.plan.index) and _read(state, operator, force) and not force:
-            pass
+        if state.waiting.get(operator.plan.index):
+            _read(state, operator, force)
         return
     if operator.groups and _retry(state, operator, force):
         return
@@ -102,17 +103,23 @@ def _in_the_way(state: State, operator: OperatorState) -> bool:
     return any(o.has_work and not o.workers for o in downstream)
 
 
-def _read(state: State, operator: OperatorState, force: int) -> bool:
-    """True when a read has begun."""
-    if not _room(state, operator, 0, None):
-        return False
-    nodes = [n for n in _nodes_with_core(state, operator, operator.idle) if _room(state, operator, 0, n)]
-    if not nodes:
-        _start(state, operator, None, force)
-        return False
-    worker = _first(operator.idle[min(nodes, key=lambda n: (n.live_bytes + n.reserved, n.number)).number])
-    begin_read(state, operator, worker)
-    return True
+def _read(state: State, operator: OperatorState, force: int) -> None:
+    """Units are read where the fewest bytes lie."""
+    nodes = [(n.live_bytes + n.reserved, n.number) for n in _nodes_with_core(state, operator, operator.idle)]
+    heapify(nodes)
+    while state.waiting[operator.plan.index] and _room(state, operator, 0, None):
+        if not nodes:
+            _start(state, operator, None, force)
+            return
+        node = state.nodes[nodes[0][1]]
+        if node.number not in operator.idle or not _room(state, operator, 0, node) \
+                or not (node.has_core(operator.cpus) or _reads_ahead(state, operator)):
+            heappop(nodes)
+            continue
+        begin_read(state, operator, _first(operator.idle[node.number]))
+        if force:
+            return
+        heapreplace(nodes, (node.live_bytes + node.reserved, node.number))
 
 
 def _retry(state: State, operator: OperatorState, force: int) -> bool:
@@ -186,15 +193,21 @@ def _claim(state: State, node: NodeState) -> None:
 
 
 def _process_away(state: State, operator: OperatorState, queues: dict[int, Queue], force: int) -> bool:
-    """Rows that may go anywhere, or that would wait too long where they are."""
-    for node in _nodes_with_core(state, operator, operator.idle):
-        if not queues:
+    """Rows that may go anywhere, or that would wait too long where they are; of the largest queue first."""
+    nodes = _nodes_with_core(state, operator, operator.idle)
+    largest = [(-queue.nbytes, index) for index, queue in queues.items()] if nodes else []
+    heapify(largest)
+    for node in nodes:
+        while largest and largest[0][1] not in queues:
+            heappop(largest)
+        if not largest:
             break
-        queue = max(queues.values(), key=lambda queue: queue.nbytes)
+        queue = queues[largest[0][1]]
         if not force and _stays(state, operator, queue, state.patient):
             break
         if _give_on(state, operator, queue, node, force):
             return True
+        heapreplace(largest, (-queue.nbytes, queue.index))
     return False
 
 
@@ -229,7 +242,7 @@ def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> 
                 operator.blocked = True
                 continue
             _start(state, operator, queue, force)
-            if not exclusive:
+            if not exclusive or operator.plan.index in state.slots:
                 break  # those are enough for all queues
 
 

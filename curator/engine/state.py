@@ -54,7 +54,8 @@ class State:
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
                  nodes: Mapping[int, Node]) -> None:
         self.nodes: dict[int, NodeState] = {}
-        self.core_free: dict[int, NodeState] = {}  # nodes with a core, or a part of one, that nobody uses
+        # nodes with a core, or a part of one, that nobody uses; where the use has changed last, last
+        self.core_free: dict[int, NodeState] = {}
         gpus = any(n.gpus for n in nodes.values())
         self.operators = [operator_state(o, operators, gpus) for o in operators]
         # who may work first
@@ -189,10 +190,9 @@ class State:
                 self._offer_cores(node)
 
     def _offer_cores(self, node: NodeState) -> None:
+        self.core_free.pop(node.number, None)
         if node.cpus_used < node.node.cpus - 1e-6:
             self.core_free[node.number] = node
-        else:
-            self.core_free.pop(node.number, None)
 
     def enqueue(self, operator: OperatorState, piece: Slice, front: bool = False) -> None:
         """Put a slice into a queue; the caller has already counted it (`adopt`)."""

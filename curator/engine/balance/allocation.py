@@ -280,17 +280,19 @@ def worthwhile(new: Allocation, demands: Sequence[Demand], current: Sequence[Seq
     """
     old, cost_s, doubt, going = new.bound, 0.0, 0.0, False
     for i, demand in enumerate(demands):
-        now, then = Counter(current[i] if i < len(current) else ()), Counter(new.workers[i])
+        now, then = current[i] if i < len(current) else (), new.workers[i]
         if then and not now:
             return True
         if not demand.needed or i in new.sharing:
             continue
-        starts = (then - now).total()
-        cost_s += demand.setup_s * starts / max(1, then.total())
-        if (demand.resources.gpus or demand.resources.gang) and not demand.unknown:
-            old = min(old, now.total() * demand.rate / demand.rows) if demand.rows else old
-            going = going or bool(now - then)
-            doubt = max(doubt, demand.trust if now.total() != then.total() else 0.0)
+        starts = len(then) - len(now)
+        if demand.resources.gpus or demand.resources.gang:
+            starts = (Counter(then) - Counter(now)).total()
+            if not demand.unknown:
+                old = min(old, len(now) * demand.rate / demand.rows) if demand.rows else old
+                going = going or len(now) + starts > len(then)
+                doubt = max(doubt, demand.trust if len(now) != len(then) else 0.0)
+        cost_s += demand.setup_s * max(0, starts) / max(1, len(then))
     if old >= new.rate or not old:
         return False
     return remaining_rows * (1 / old
