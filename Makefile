@@ -25,9 +25,10 @@ demo: $(VENV)/demo.done
 	$(BIN)/curator run text/documents demo/corpus.jsonl --out demo/out
 
 # Tests run in JOBS processes: one more than two cores, since some wait. Those of a file share one of them, and what they make for
-# all of the file; the files come in their order, those that need Ray first.
+# all of the file; the files come in their order, those that need Ray first. NumPy has one thread in each, as in a worker: threads that
+# wait for each other keep cores busy.
 JOBS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/test.done
 	$(PYTEST) -m "not slow" $(ARGS)

@@ -1,5 +1,6 @@
 """For all tests: how hypothesis judges them, where random tests begin, and what they do not wait for."""
 
+import atexit
 import gc
 import os
 from pathlib import Path
@@ -39,6 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()  # nor do tests look through it: each of their full collections would take most of a second
+    atexit.register(gc.unfreeze)  # or DuckDB reports as leaked what stays
     gc.enable()
 
 
