@@ -19,6 +19,7 @@ from curator.api.format import listing
 from curator.api.stage import Outputs, Source, SourceRange, Unit, setting
 from curator.io.files.compression import codec_of
 from curator.io.files.folder import FileInfo, ahead, list_files, open_input
+from curator.io.files.local import as_text
 from curator.io.tables.columns import Seen, check_named, conform, look_into
 from curator.io.tables.records import EXCERPT, Failure, as_records, failed_rows, pieces, visible_names
 from curator.io.units import TARGET_BYTES, plan_units
@@ -37,6 +38,7 @@ class PathSource(Source):
     unit_bytes: int = setting(default=TARGET_BYTES)
 
     passed: ClassVar[Mapping[str, int]] = {}  # files of another kind in the folders, by ending
+    not_read: ClassVar[tuple[str, ...]] = ()  # folders that the run writes to, in what it reads
 
     def __post_init__(self) -> None:
         self.path = as_paths(self.path)
@@ -47,9 +49,11 @@ class PathSource(Source):
         return passed_over(self.path, self.passed)
 
     def found(self, suffixes: tuple[str, ...]) -> list[FileInfo]:
-        """The files; in a folder, those with these endings."""
+        """The files; in a folder, those with these endings. What the run itself wrote is left out, unless
+        there is nothing else."""
         self.passed = Counter()
-        return list_files(self.path, self.storage_options, suffixes, passed=self.passed)
+        files = list_files(self.path, self.storage_options, suffixes, passed=self.passed)
+        return [file for file in files if not file.uri.startswith(self.not_read)] or files
 
 
 @dataclass(kw_only=True)
@@ -211,10 +215,10 @@ def as_paths(path: Any) -> str | list[str]:
     Raises:
         ValueError: it names nothing.
     """
-    if isinstance(path, PathLike):
-        path = fspath(path)
+    if isinstance(path, (str, PathLike)):
+        path = as_text(fspath(path))
     elif isinstance(path, (list, tuple)):
-        path = [fspath(p) if isinstance(p, PathLike) else p for p in path]
+        path = [as_text(fspath(p)) if isinstance(p, (str, PathLike)) else p for p in path]
     if not path or not isinstance(path, (str, list)):
         raise ValueError(f"path must name at least one file, folder, glob or URL, got {path!r}")
     return path

@@ -68,5 +68,5 @@ def _ranges(file: FileInfo, target_bytes: int) -> list[SourceRange]:
 
 def _chance(name: str) -> float:
     """A number in [0, 1) that looks random but belongs to the name."""
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

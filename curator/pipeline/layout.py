@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from curator.api.errors import RecipeError
-from curator.api.stage import SIDE_OUTPUTS, Sink
+from curator.api.stage import SIDE_OUTPUTS, Sink, Stage
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CARD, CLUSTERS, DATA, RUN
 from curator.pipeline.contracts import place_of
@@ -109,6 +110,12 @@ def folder_of(sink: Sink) -> str:
 
 def sink_folder(sink: Sink) -> Folder:
     return Folder.open(str(sink.path), dict(getattr(sink, "storage_options", None) or {}) or None)
+
+
+def written_to(out: Folder, stages: Iterable[Stage]) -> tuple[str, ...]:
+    """The folders that a run writes to, each with a slash at its end."""
+    sinks = (folder_of(stage) for stage in stages if isinstance(stage, Sink))
+    return tuple(f"{folder}/" for folder in (*(out.path_of(name) for name in (DATA, *ASIDE)), *sinks))
 
 
 def _run_folder(pipeline: Graph) -> tuple[str, dict[str, Any] | None]:

@@ -24,13 +24,14 @@ from curator.api.resources import Resources
 from curator.api.stage import SIDE_OUTPUTS, Reduce, Sink, Source, Stage, Stateful
 from curator.io.failed import FromFailed
 from curator.io.files.folder import Folder
+from curator.io.source import PathSource
 from curator.io.spool import FORMAT, FromCheckpoint, FromSpool, ToSpool
 from curator.io.tables.parquet import ToParquet
 from curator.pipeline.checkpoint import CHECKPOINTS, payloads
 from curator.pipeline.contracts import check_contracts, columns_at, place_of, wanted_behind
 from curator.pipeline.expand import expand
 from curator.pipeline.graph import End, Graph, Node
-from curator.pipeline.layout import below, folder_of, moved, placed, run_folder
+from curator.pipeline.layout import below, folder_of, moved, placed, run_folder, written_to
 
 Kind = Literal["source", "map", "stateful", "sink"]
 Mode = Literal["stream", "batch", "shards"]
@@ -244,6 +245,10 @@ class _Planner:
                 self.takers.setdefault((end.node, end.port), []).append(node)
         self.parted: list[str] = []  # stages that would be fused to one before, were they not to be replayed
         self._check_ports()
+        own = written_to(self.out, (node.stage for node in self.nodes))
+        for node in self.nodes:
+            if isinstance(node.stage, PathSource):
+                node.stage.not_read = own
         self.columns = check_contracts(self.nodes, self.names, parts, kept)
         self.wanted = wanted_behind(self.nodes, self.takers)
         self.amounts = tuple(dict.fromkeys(name for node in self.nodes for name in node.stage.amounts()))

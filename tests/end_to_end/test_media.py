@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curator import read, write
-from curator.api.errors import ContractError, InputError, RecipeError
+from curator.api.errors import ContractError, RecipeError
 from curator.front import load
 from curator.run.run import run
 
@@ -107,13 +107,13 @@ def test_killed_between_and_run_again(files, tmp_path, format, to):
         assert len([name for path in data.glob("*.tar") for name in members(path) if name.endswith(".jpg")]) == 60
 
 
-def test_a_run_does_not_read_what_it_wrote(files):
+def test_a_run_in_a_folder_that_it_reads_is_continued_and_does_not_read_what_it_wrote(files):
     pipeline = read(str(files), format="files") >> write(str(files / "z"), format="files")
-    assert pipeline.run(workers=0).ok
-    before = sorted(p for p in files.rglob("*") if p.is_file())
-    with pytest.raises(InputError, match="a run does not read its own output"):
-        pipeline.run(workers=0)
-    assert sorted(p for p in files.rglob("*") if p.is_file()) == before
+    first = pipeline.run(workers=0)
+    before = sorted(p for p in (files / "z" / "data").rglob("*") if p.is_file())
+    again = pipeline.run(workers=0)
+    assert (again.records["in"], again.stats["units"]["skipped"]) == (first.records["in"], first.stats["units"]["total"])
+    assert sorted(p for p in (files / "z" / "data").rglob("*") if p.is_file()) == before
 
 
 def test_bytes_inside_an_object_are_pointed_at(tmp_path):

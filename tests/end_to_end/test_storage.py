@@ -1,11 +1,16 @@
-"""Whole runs on other filesystems than the disk."""
+"""Whole runs on other filesystems than the disk, and on names that are hard to say."""
 
 import json
+import os
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from curator_dedup import DedupExact
 
 from curator import read, write
+from curator.api.errors import InputError
 from curator.io.files.folder import Folder
 from curator.stages import Drop
 
@@ -93,3 +98,32 @@ def test_s3(monkeypatch):
         check_shards("s3://bucket/shards", {"endpoint_url": endpoint}, workers=2)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_names_that_are_not_utf8_are_read_and_said_with_their_bytes_escaped(tmp_path, kind):
+    place = os.fsencode(tmp_path) + b"/in/sub\xe4"
+    os.makedirs(place)
+    rows = pa.table({"text": ["a", "b"]})
+    for name in (b"plain", b"\xff\xfe"):
+        with open(place + b"/" + name + b"." + kind.encode(), "wb") as file:
+            if kind == "parquet":
+                pq.write_table(rows, file)
+            else:
+                file.write(b'{"text": "a"}\n{"text": "b"}\n{"text": \n')
+    given = {"folder": str(tmp_path / "in"), "glob": str(tmp_path / "in" / "*" / f"*.{kind}"), "as bytes": os.fsdecode(place)}
+    for how, path in given.items():
+        run = (read(path, format=kind) >> write(str(tmp_path / how), format="jsonl", compression=None)).run
+        found = run(workers=0, check=False)
+        assert (found.records["written"], found.records["failed"]) == (4, 2 * (kind == "jsonl"))
+        assert run(workers=0, check=False).stats["units"]["skipped"] == found.stats["units"]["total"]
+        text = "".join(file.read_text() for file in (tmp_path / how / "data").iterdir())
+        assert {Path(json.loads(line)["source"]).stem for line in text.splitlines()} == {"plain", r"\xff\xfe"}
+    with pytest.raises(InputError, match=r"cannot open .*/out\\xff: its name is not UTF-8"):
+        (read(path, format=kind) >> write(os.fsdecode(os.fsencode(tmp_path) + b"/out\xff"))).run(workers=0)
+
+
+def test_a_link_to_itself_is_told(tmp_path):
+    (tmp_path / "a.jsonl").symlink_to("a.jsonl")
+    with pytest.raises(InputError, match=r"a.jsonl: it is a symbolic link that leads to itself"):
+        (read(str(tmp_path / "a.jsonl")) >> write(str(tmp_path / "out"))).run(workers=0)

@@ -30,8 +30,8 @@ _REASONS = {
     errno.EISDIR: "it is a folder. To go on, name a file",
     errno.ENOTDIR: "a part of the path is a file, not a folder. To go on, name another path",
     errno.ENAMETOOLONG: "the name is too long. To go on, take a shorter path",
-    errno.ELOOP: "it is a symbolic link, and what it leads to is not to be written. To go on, remove the "
-                 "link",
+    errno.ELOOP: "it is a symbolic link that leads to itself, or to where nothing is to be written. To go "
+                 "on, remove the link",
     errno.EMFILE: "too many files are open. To go on, raise the limit with `ulimit -n`",
 }
 # Remote filesystems raise the class without a number.
@@ -55,6 +55,8 @@ def _reason(error: BaseException, protocol: str) -> str:
     if isinstance(error, ValueError) and "Protocol not known" in str(error):
         return (f"unknown protocol {protocol}://. Take a path on this machine, s3://, gs://, az://, "
                 "https://, memory:// or another that fsspec knows")
+    if isinstance(error, UnicodeEncodeError):
+        return "its name is not UTF-8. To go on, take another path"
     message = " ".join(str(error).split())[:_SHOWN_CHARS]
     refused = getattr(getattr(error, "response", None), "status_code", None) in (401, 403)
     if protocol and (refused or isinstance(error, PermissionError)):

@@ -7,6 +7,7 @@ past symbolic links.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from curator.io.files.faults import explained
 TEMPORARY = ".tmp-"  # names of files that are not complete begin so
 ATTEMPT = "part-"  # and so those of folders that one attempt at a unit has for itself
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
+_ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ class LocalFiles:
     is_exclusive = True
 
     def full(self, path: str) -> str:
-        return os.path.abspath(path.partition("://")[2] if "://" in path else os.path.expanduser(path))
+        return _on_disk(os.path.abspath(path.partition("://")[2] if "://" in path
+                                        else os.path.expanduser(path)))
 
     def info(self, path: str) -> FileInfo | None:
         """The file or folder at a path, None where there is nothing."""
@@ -153,7 +156,7 @@ class LocalFiles:
     def ls(self, path: str) -> list[FileInfo]:
         """Files and folders in a folder, no pipes and devices; [] if it does not exist."""
         found = []
-        with suppress(FileNotFoundError), os.scandir(path) as entries:
+        with suppress(FileNotFoundError), os.scandir(_on_disk(path)) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # removed meanwhile, or a link to nothing
                     # one that leads to itself is none either
@@ -173,12 +176,12 @@ class LocalFiles:
                 if not entry.is_folder:
                     yield entry
                     continue
-                if os.path.islink(entry.uri):
-                    real = os.path.realpath(entry.uri)
+                if os.path.islink(folder := _on_disk(entry.uri)):
+                    real = os.path.realpath(folder)
                     if real in seen or not links:
                         continue
                     seen.add(real)
-                pending.append(entry.uri)
+                pending.append(folder)
 
     def read(self, path: str) -> BinaryIO:
         return open(path, "rb")
@@ -235,7 +238,21 @@ class LocalFiles:
         os.makedirs(path, exist_ok=True)
 
 
+def as_text(path: str) -> str:
+    """A path as listings and records have it: bytes of a name that are no UTF-8 are written as `\\xff`."""
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _on_disk(path: str) -> str:
+    """The path that `as_text` was given, if something is there."""
+    if "\\x" not in path or os.path.lexists(path):
+        return path
+    was = os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(path)))
+    return was if os.path.lexists(was) else path
+
+
 def _info(path: str, found: os.stat_result) -> FileInfo:
+    path = as_text(path)
     if stat.S_ISDIR(found.st_mode):
         return FileInfo(path, is_folder=True)
     return FileInfo(path, found.st_size, str(found.st_mtime_ns))

@@ -68,7 +68,7 @@ class Hub(VersionedSource):
         repo, at, revision = bare.partition("@")
         if not _REPO.fullmatch(repo) or (at and not revision):
             raise ValueError("path must be owner/name or hf://datasets/owner/name, with @revision if need "
-                             f"be, got {self.path!r}; for single files name their format: read.parquet")
+                             f"be, got {self.path!r}; for single files name their format, such as parquet")
         if at and self.revision not in (None, revision):
             raise ValueError(f"path says the revision {revision!r}, and revision says {self.revision!r}")
         self._repo, self._revision = repo, revision or self.revision
@@ -182,7 +182,7 @@ class Hub(VersionedSource):
         except InputError as error:
             named = f"no configuration {self.config!r}" if self.config else f"no file that ends in {_ENDINGS}"
             raise InputError(f"its card and files name {named}, and there is no branch {CONVERTED}. Name "
-                             "files with a path, and their format: read.files, for example") from error
+                             "files with a path, and their format, such as files") from error
         splits = splits_converted(self.config, [uri[len(branch.path_of("")):] for uri in files])
         if not splits:
             raise InputError(f"the branch {CONVERTED} has no Parquet file")

@@ -79,8 +79,7 @@ class Files(PathSource):
             if content is None:
                 yield Outputs(dropped=_batch([_row(part, None)]).with_reason("too_large"))
             elif isinstance(content, InputError):
-                uri = shown(part.uri)
-                yield Outputs(failed=failed_rows(uri, [Failure(uri, None, content)]))
+                yield Outputs(failed=failed_rows(part.uri, [Failure(part.uri, None, content)]))
             else:
                 rows.append(_row(part, content))
                 size += len(content)
@@ -100,8 +99,7 @@ class Files(PathSource):
         if not self._opens(part):
             return None
         try:
-            with explained("read", shown(part.uri)), open_input(part.uri, self.storage_options,
-                                                                compression=None) as file:
+            with explained("read", part.uri), open_input(part.uri, self.storage_options, None) as file:
                 data = file.read(part.size_bytes + 1)
                 if len(data) > part.size_bytes:  # it grew, or nobody knew its size
                     data += file.read(self.max_file_bytes + 1 - len(data))
@@ -115,15 +113,9 @@ class Files(PathSource):
         return part.size_bytes <= self.max_file_bytes
 
 
-def shown(uri: str) -> str:
-    """A path as text: bytes of a name that are no UTF-8 are escaped."""
-    return uri.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def _row(part: SourceRange, content: bytes | None) -> dict[str, Any]:
-    return {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")),
-            "source": shown(part.uri),
-            "bytes": content, "extension": extension_of(shown(part.uri))}
+    return {"id": xxhash.xxh3_64_hexdigest(part.uri.encode()), "source": part.uri, "bytes": content,
+            "extension": extension_of(part.uri)}
 
 
 def _batch(rows: list[dict[str, Any]]) -> Batch:

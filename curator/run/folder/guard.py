@@ -9,7 +9,7 @@ from typing import Any
 from curator.api.errors import CuratorError, InputError
 from curator.api.stage import Sink, Source, Stage, Unit
 from curator.io.files.listing import DATA, RUN
-from curator.pipeline.layout import ASIDE, OURS, folder_of, sink_folder
+from curator.pipeline.layout import OURS, sink_folder, written_to
 from curator.pipeline.plan import Plan
 from curator.run.folder.edits import Goes, find_edit, find_what_goes
 from curator.run.folder.ledger import Ledger
@@ -41,9 +41,7 @@ def list_units(plan: Plan) -> list[tuple[int, Unit]]:
                 raise InputError(f"{unit.label} is read by two sources; read it once and branch")
             seen.add(unit.key)
             units.append((operator.index, unit))
-    written = {plan.out.path_of(name) + "/" for name in (DATA, *ASIDE)}
-    written |= {folder_of(s.stage) + "/" for s in plan.steps if isinstance(s.stage, Sink)}
-    outputs = tuple(written)
+    outputs = written_to(plan.out, (step.stage for step in plan.steps))
     inside = next((part.uri for _, unit in units for part in unit.parts
                    if part.uri.startswith(outputs)), None)
     if inside is not None:

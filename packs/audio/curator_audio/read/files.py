@@ -52,6 +52,7 @@ class AudioFiles(PathSource):
 
     def units(self) -> list[Unit]:
         files = self._files()
+        files.not_read = self.not_read
         units, self.passed = files.units(), files.passed
         return units
 

@@ -252,8 +252,7 @@ class CodeFiles(Source):
 
 
 def _row(source: str, repository: str, path: str, size_bytes: int) -> dict[str, Any]:
-    return {"id": xxhash.xxh3_64_hexdigest(source.encode("utf-8", "surrogateescape")),
-            "source": source.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+    return {"id": xxhash.xxh3_64_hexdigest(source.encode()), "source": source,
             "repository": repository, "path": path, "size_bytes": size_bytes}
 
 

@@ -70,7 +70,7 @@ class TextFiles(PathSource):
     def _add(self, rows: Rows, part: SourceRange) -> None:
         """The row of a file, on the port where it belongs."""
         kind = TYPES.get("." + part.uri.rpartition(".")[2].lower(), "text/plain")
-        row = {"id": xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")), "source": part.uri,
+        row = {"id": xxhash.xxh3_64_hexdigest(part.uri.encode()), "source": part.uri,
                "content_type": kind}
         try:
             data = self._content(part)

@@ -10,7 +10,6 @@ import xxhash
 
 from curator.api.batch import Batch
 from curator.api.stage import Contract, Unit, setting
-from curator.io.media.files import shown
 from curator.io.media.types import extension_of
 from curator.io.source import PathSource
 from curator.io.units import plan_units
@@ -54,8 +53,8 @@ class VideoFiles(PathSource):
         return plan_units(self.found(endings), self.unit_bytes)
 
     def read(self, unit: Unit) -> Iterator[Batch]:
-        paths = [shown(part.uri) for part in unit.parts]
-        rows = {"id": [xxhash.xxh3_64_hexdigest(part.uri.encode("utf-8", "surrogateescape")) for part in unit.parts],
+        paths = [part.uri for part in unit.parts]
+        rows = {"id": [xxhash.xxh3_64_hexdigest(part.uri.encode()) for part in unit.parts],
                 "source": paths, "path": paths, "extension": [extension_of(path) for path in paths],
                 "size_bytes": [part.size_bytes or None for part in unit.parts]}
         yield Batch(rows=pa.table({name: pa.array(rows[name], kind) for name, kind in COLUMNS.items()}))
