@@ -58,7 +58,7 @@ levenshtein(text, 'a') < 3; xs.list_sum() > 1; greatest(n, f) > 1; text[1:3] = '
 
 @pytest.mark.parametrize("condition", [c.strip() for c in FITTING.replace("\n", ";").split(";") if c.strip()])
 def test_what_duckdb_can_say_of_one_record_is_a_condition(condition):
-    sql.check(condition, COLUMNS)
+    sql.check_all({"rule": condition}, COLUMNS)
 
 
 WRONG = [
@@ -108,7 +108,7 @@ WRONG = [
 @pytest.mark.parametrize(("condition", "problem"), WRONG)
 def test_what_is_wrong_is_said_before_anything_runs(condition, problem):
     with pytest.raises(RecipeError, match=problem):
-        sql.check(condition, COLUMNS)
+        sql.check_all({"rule": condition}, COLUMNS)
 
 
 def test_the_condition_that_is_wrong_is_named():
@@ -119,9 +119,9 @@ def test_the_condition_that_is_wrong_is_named():
 
 
 def test_types_are_checked_only_where_they_are_known():
-    sql.check("len(unknown) > 1 and s.nope", {"unknown": None, "s": None})
+    sql.check_all({"rule": "len(unknown) > 1 and s.nope"}, {"unknown": None, "s": None})
     with pytest.raises(RecipeError, match="there is no function 'frob'"):
-        sql.check("frob(unknown)", {"unknown": None})
+        sql.check_all({"rule": "frob(unknown)"}, {"unknown": None})
 
 
 # -- conditions ---------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_variables_of_python_cannot_be_read():
 
 def test_a_recipe_error_survives_pickling():
     with pytest.raises(RecipeError) as caught:
-        sql.check("m < 5", {"n": pa.int64()})
+        sql.check_all({"rule": "m < 5"}, {"n": pa.int64()})
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 

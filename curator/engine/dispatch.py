@@ -11,9 +11,9 @@ The rules, in their order:
    they would wait.
 4. A call is as long as makes its overhead small (`CALL_S`), and as short as gives every worker a share of
    what is left. It ends where a slice ends if that is near.
-5. Workers start when there is work that the present ones do not reach and a core is free, where the
-   allocation gives numbers up to `SPARE` times as many. They stop when another operator needs their GPU or
-   memory and they have nothing to do: stages that do not fit side by side share by time (`placement`).
+5. Workers start when the present ones would not get to the work before another is ready, and a core is free,
+   where the allocation gives numbers up to `SPARE` times as many. They stop when another operator needs their
+   GPU or memory and they have nothing to do: stages that do not fit side by side share by time (`placement`).
 6. If nothing works and nothing could start, workers wait for each other's GPU or memory, or a stage for a
    full batch. Then, one thing at a time, until something works again: batches go as they are and idle workers
    are preempted though they have work; a paused call on a GPU goes on without room, so that it ends; a worker
@@ -455,7 +455,7 @@ def _reads_ahead(state: State, operator: OperatorState) -> bool:
 
 def _start(state: State, operator: OperatorState, queue: Queue | None, force: int) -> None:
     """Start as many workers as help with what is waiting and as will have a core for it."""
-    if not (force or _may_start(state, operator)):
+    if not (force or (_may_start(state, operator) and _pays(state, operator))):
         return
     at_once = operator.rows * (operator.s_per_row or 0.0) / max(START_S, operator.setup_s)
     if planned := state.planned.get(operator.plan.index, 0):
@@ -475,6 +475,20 @@ def _may_start(state: State, operator: OperatorState) -> bool:
     return (len(operator.workers) < most or operator.plan.kind == "source") and (
         bool(state.core_free) or not operator.cpus or _reads_ahead(state, operator)
         or not all(n.cpus_used for n in state.nodes.values()))
+
+
+def _pays(state: State, operator: OperatorState) -> bool:
+    """What waits takes the workers that are ready longer than one more takes to start; before their pace is
+    known, when a first call has taken so long. Whoever holds a GPU or memory has its place kept for it."""
+    ready = len(operator.workers) - operator.starting
+    if not ready or operator.groups or len(state.nodes) > 1 or operator.plan.kind == "source" \
+            or holds_exclusive(operator):
+        return True
+    if (pace := operator.s_per_row) is not None:
+        return operator.rows * pace > ready * operator.setup_s or _more_may_come(state, operator)
+    due = min((w.head.began for w in operator.workers.values() if w.head), default=0.0) + operator.setup_s
+    state.wake = min(state.wake, due) if due > state.now else state.wake
+    return due <= state.now
 
 
 def _first(workers: dict[int, WorkerState]) -> WorkerState:

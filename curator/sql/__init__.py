@@ -20,7 +20,7 @@ from curator.api.errors import RecipeError
 from curator.api.names import suggestion
 from curator.sql.parse import columns_of, connection, first_lines, let_go, refuse_twins
 
-__all__ = ["check", "check_all", "columns_of", "compute", "evaluate", "let_go", "needs", "types_of"]
+__all__ = ["check_all", "columns_of", "compute", "evaluate", "let_go", "needs", "types_of"]
 
 Columns = Mapping[str, pa.DataType | None]  # names and types; None for a type that is not known
 
@@ -43,25 +43,17 @@ def check_all(conditions: Mapping[str, str], columns: Columns) -> None:
     """Refuse conditions that cannot be evaluated over these columns.
 
     Raises:
-        RecipeError: as `check`, with the condition's name.
+        RecipeError: no valid expression, an unknown column, types that do not fit, or not true or false; with
+            the condition's name.
     """
     _bind_all(conditions, columns, boolean=True)
-
-
-def check(expression: str, columns: Columns) -> None:
-    """Refuse a condition that cannot be evaluated over these columns.
-
-    Raises:
-        RecipeError: no valid expression, an unknown column, types that do not fit, or not true or false.
-    """
-    _bind(expression, columns, boolean=True)
 
 
 def types_of(expressions: Mapping[str, str], columns: Columns) -> dict[str, pa.DataType | None]:
     """The type of each expression's values, by name; None where it rests on a column whose type is not known.
 
     Raises:
-        RecipeError: as `check`, with the expression's name.
+        RecipeError: as `check_all`; values need not be true or false.
     """
     return _bind_all(expressions, columns, boolean=False)
 
@@ -107,36 +99,43 @@ def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.Chu
 
 def _bind_all(expressions: Mapping[str, str], columns: Columns, *,
               boolean: bool) -> dict[str, pa.DataType | None]:
-    types = {}
-    for name, text in expressions.items():
+    """The type of each expression's values, None where it cannot be known."""
+    types: dict[str, pa.DataType | None] = {}
+    needs(expressions)  # says which of them is no expression at all
+    together = _bind(list(expressions.values()), columns) if len(expressions) > 1 else []
+    for at, (name, text) in enumerate(expressions.items()):
         with _naming(name):
-            types[name] = _bind(text, columns, boolean=boolean)
+            kind, value = together[at] if together else _bind([text], columns)[0]
+            if boolean and value is not None and kind not in ("BOOLEAN", '"NULL"'):
+                raise RecipeError(f"`{text}` is {kind}, not a condition: it must be true or false for each "
+                                  "record, such as word_count < 50")
+            types[name] = value and _plain_type(value, [columns[column] for column in columns_of(text)])
     return types
 
 
-def _bind(expression: str, columns: Columns, *, boolean: bool) -> pa.DataType | None:
-    """The type of an expression over these columns, None if it cannot be known."""
+def _bind(texts: list[str], columns: Columns) -> list[tuple[str, pa.DataType | None]]:
+    """The types of expressions in DuckDB's words and in Arrow's, None if that cannot be known. Gives nothing
+    of several where one of them is wrong or not known: each is then asked for alone, which takes longer."""
     import duckdb
 
-    wanted = sorted(columns_of(expression))
+    wanted = sorted(set().union(*map(columns_of, texts)))
+    types = [columns.get(name) for name in wanted]
+    known = not any(kind is None or pa.types.is_null(kind) for kind in types)
+    if len(texts) > 1 and not known:
+        return []
     for name in wanted:
         if name not in columns:
-            raise RecipeError(_unknown_column(expression, name, columns))
-    types = [columns[name] for name in wanted]
-    known = not any(kind is None or pa.types.is_null(kind) for kind in types)
+            raise RecipeError(_unknown_column(texts[0], name, columns))
     empty = pa.table({name: pa.array([], kind or pa.null())
                       for name, kind in zip(wanted, types, strict=True)})
     try:
-        relation = _relation(empty).project(f"({expression}\n) AS value")
-        kind = str(relation.types[0])
-        if boolean and known and kind not in ("BOOLEAN", '"NULL"'):
-            raise RecipeError(f"`{expression}` is {kind}, not a condition: it must be true or false for each "
-                              "record, such as word_count < 50")
-        return _plain_type(relation.to_arrow_table().schema.field(0).type, types) if known else None
+        relation = _relation(empty).project(", ".join(f"({t}\n) AS v{at}" for at, t in enumerate(texts)))
+        values = relation.to_arrow_table().schema.types if known else [None]
+        return list(zip(map(str, relation.types), values, strict=True))
     except duckdb.Error as error:
-        if known:
-            raise RecipeError(f"`{expression}` cannot be evaluated: {first_lines(error)}") from None
-        return None
+        if known and len(texts) == 1:
+            raise RecipeError(f"`{texts[0]}` cannot be evaluated: {first_lines(error)}") from None
+        return [] if known else [("", None)]
 
 
 def _unknown_column(expression: str, name: str, columns: Mapping[str, Any]) -> str:

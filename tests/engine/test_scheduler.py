@@ -139,6 +139,33 @@ def test_every_worker_gets_a_share_of_what_is_left():
     assert harness.call_of(1).rows <= left / 4 + 1
 
 
+def one_ready(rows: int) -> Harness:
+    """All is read, so many rows, and the one worker of the stage behind it took two seconds to start."""
+    harness = Harness(make_stage(), cpus=4, start=False)
+    source, stage = harness.workers[SOURCE][0], harness.workers[1][0]
+    harness.tell(WorkerReady(source))
+    harness.read(rows)
+    harness.tell(WorkerReady(stage, setup_s=2.0))
+    assert len(harness.workers[1]) == 1, "nobody knows yet what its rows take"
+    return harness
+
+
+@pytest.mark.parametrize(("rows", "workers"), [(100, 1), (300, 2)])
+def test_a_second_worker_starts_if_the_first_would_need_longer_than_that_one_to_start(rows, workers):
+    harness = one_ready(rows)
+    harness.passes(harness.call_of(1), seconds=FIRST_ROWS * 0.01)  # 0.84 seconds are left, or 2.84
+    assert len(harness.workers[1]) == workers
+
+
+def test_a_second_worker_starts_beside_a_first_call_that_takes_longer_than_that_one_to_start():
+    harness = one_ready(100)
+    harness.tick(1.9)
+    assert len(harness.workers[1]) == 1
+    assert harness.scheduler.deadline() == 2.0
+    harness.tick(2.0)
+    assert len(harness.workers[1]) == 2
+
+
 def test_a_batch_size_is_kept_to_while_more_may_come_and_not_at_the_end():
     harness = Harness(make_stage(batch_size=64), cpus=4)
     call = harness.call_of(SOURCE)

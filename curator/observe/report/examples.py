@@ -27,7 +27,8 @@ GROUPS_MAX = 24  # reasons that have examples
 FILES_MAX = 4  # that are read for a stage and port, from all over them,
 ROWS_MAX = 200  # rows that are looked at in a file,
 PLACES_MAX = 4  # from so many places in it,
-AT_ONCE = 16  # of Parquet
+AT_ONCE = 16  # of Parquet,
+LIGHT_BYTES = 1 << 20  # and together as Python's objects while they are no more than this
 SURVIVORS_FILES = 32  # in which the records are looked for that copies are copies of
 FILE_BYTES = 8 << 20  # or so many bytes of them: a text may be a book
 PICTURE_BYTES = 48 << 10
@@ -208,9 +209,10 @@ def _parquet(file: BinaryIO, shown: Collection[str], places: int) -> Iterator[tu
 
 def _group(opened: Any, group: int, names: list[str]) -> Iterator[tuple[dict[str, Any], int]]:
     for batch in opened.iter_batches(AT_ONCE, row_groups=[group], columns=names, use_threads=False):
-        for at in range(len(batch)):
-            row = batch.slice(at, 1)
-            yield row.to_pylist()[0], row.nbytes
+        parts = [batch] if batch.nbytes <= LIGHT_BYTES else (batch.slice(n, 1) for n in range(len(batch)))
+        for part in parts:
+            each = part.nbytes // len(part)
+            yield from ((row, each) for row in part.to_pylist())
 
 
 def _texts(opened: Any, shown: Iterable[str]) -> list[str]:
