@@ -204,7 +204,7 @@ LINES = {
     "explore": 1479,
     "results": 2250,
     "outside": 1110,
-    "trial": 1426,
+    "trial": 1422,
     "scaffold": 197,
     "cli": 1438,
     ".": 316,
@@ -224,7 +224,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14713
-    assert sum(LINES.values()) <= 43167
+    assert sum(LINES.values()) <= 43163
 
 
 def test_nothing_names_a_machine():

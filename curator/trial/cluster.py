@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count, islice
 from math import inf
 from typing import Any
@@ -125,12 +125,8 @@ class Cluster(ABC):
             self.send(END_S, worker.id, WorkerLost(worker.id, "it has ended"))
 
     def end(self, worker: Worker) -> None:
-        """It is gone, and what it would have said is not said."""
+        """It is gone. What it sent before still comes: the scheduler knows what is too late."""
         del self.workers[worker.id]
-        kept = [said for said in self.heap if said[2] != worker.id or isinstance(said[3], WorkerLost)]
-        if len(kept) < len(self.heap):
-            self.heap = kept
-            heapify(kept)
 
 
 @dataclass(frozen=True)

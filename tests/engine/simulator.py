@@ -217,10 +217,10 @@ class Simulator(Cluster):
 
     def end(self, worker: Worker) -> None:
         """What it would have said is not said, or comes too late."""
-        coming = self.heap
         super().end(worker)
-        if self.rng.random() < self.faults.late:
-            self.heap = coming
+        if self.rng.random() >= self.faults.late:
+            self.heap = [e for e in self.heap if e[2] != worker.id or isinstance(e[3], WorkerLost)]
+            heapify(self.heap)
 
     def _note_loss(self, worker: Worker) -> None:
         """The first call of a worker does not come back, and is to blame."""
