@@ -48,6 +48,7 @@ fuzz: $(VENV)/test.done
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 bench: $(VENV)/test.done
 	$(BIN)/python benchmarks/local.py

@@ -183,30 +183,30 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2147,
+    "api": 2144,
     "machine": 451,
-    "io": 5867,
-    "io/tables": 2101,
-    "sql": 513,
-    "registry": 421,
+    "io": 5876,
+    "io/tables": 2092,
+    "sql": 512,
+    "registry": 427,
     "models": 1174,
-    "ngrams": 371,
-    "pipeline": 1138,
-    "stages": 2516,
-    "engine": 4036,
-    "recipe": 1643,
-    "worker": 2267,
-    "observe": 2927,
-    "testing": 1261,
-    "runtime": 1371,
-    "run/raydata": 993,
-    "run": 3754,
-    "explore": 1479,
+    "ngrams": 368,
+    "pipeline": 1132,
+    "stages": 2512,
+    "engine": 4015,
+    "recipe": 1652,
+    "worker": 2264,
+    "observe": 2928,
+    "testing": 1263,
+    "runtime": 1356,
+    "run/raydata": 991,
+    "run": 3752,
+    "explore": 1481,
     "results": 2250,
-    "outside": 1110,
-    "trial": 1422,
+    "outside": 1115,
+    "trial": 1423,
     "scaffold": 197,
-    "cli": 1438,
+    "cli": 1442,
     ".": 316,
 }
 
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14713
-    assert sum(LINES.values()) <= 43163
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14663
+    assert sum(LINES.values()) <= 43133
 
 
 def test_nothing_names_a_machine():

@@ -41,8 +41,7 @@ class Batch:
         for name, values in self.payloads().items():
             if len(values) != self.rows.num_rows:
                 raise ValueError(
-                    f"{type(self).__name__}.{name} has {len(values)} entries for {self.rows.num_rows} rows"
-                )
+                    f"{type(self).__name__}.{name} has {len(values)} entries for {self.rows.num_rows} rows")
 
     @classmethod
     @cache

@@ -140,8 +140,7 @@ class Fingerprint:
     def _apart(self, value: Any) -> bytes:
         """Told as if nothing had been met before: for what comes in no order."""
         return Fingerprint(self.own, self.unknown, _open=list(self._open), _using=list(self._using),
-                           _names=list(self._names)
-                           )._whole(value)
+                           _names=list(self._names))._whole(value)
 
     def _mapping(self, values: Mapping[Any, Any]) -> bytes:
         keys = list(values)

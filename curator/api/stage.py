@@ -106,14 +106,13 @@ class Stage:
     batch_bytes: ClassVar[int] = 48 << 20
     timeout_s: float | None = None
     version: ClassVar[int] = 1
-    count_by: ClassVar[tuple[str, ...]] = ()
-    reports: ClassVar[tuple[str, ...]] = ()
-    sparse: ClassVar[tuple[str, ...]] = ()
+    count_by: tuple[str, ...] = ()
+    reports: tuple[str, ...] = ()
+    sparse: tuple[str, ...] = ()
     ports: tuple[str, ...] = ("out",)
     _decides_nothing: ClassVar[frozenset[str]] = frozenset({"name", "resources", "batch_size", "timeout_s",
                                                             "count_by", "reports", "sparse",
-                                                        "findings", "example_columns", "amounts",
-                                                        "marks"})
+                                                        "findings", "example_columns", "amounts", "marks"})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -404,7 +403,7 @@ class Unit(_Key):
 class Source(Stage):
     """Where records come from. Subclass it as a dataclass and write `units` and `read`."""
 
-    pinned: ClassVar[str | int | None] = None  # the version that is read, where there are several
+    pinned: str | int | None = None  # no field: the version that is read, where there are several
 
     def pin(self, version: str | int | None = None) -> None:
         """Read this version of a table or dataset from here on, None for the newest as it is now.

@@ -39,9 +39,13 @@ def run_and_show(pipeline: Any, *, quiet: bool = False, stages: bool = False,
         os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
     progress = None if quiet or theirs else Progress(stages=stages)
     tellers = [tell for tell in (progress and progress.update, watch) if tell]
+
+    def tell_all(shot: Mapping[str, Any]) -> None:
+        for tell in tellers:
+            tell(shot)
+
     try:
-        result = run(pipeline, watch=(lambda shot: [tell(shot) for tell in tellers]) if tellers else None,
-                     **options)
+        result = run(pipeline, watch=tell_all if tellers else None, **options)
     finally:
         if progress:
             progress.close()

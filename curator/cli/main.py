@@ -126,7 +126,7 @@ def run(recipe: str, inputs: tuple[str, ...], settings: tuple[str, ...], out: st
         for folder in elsewhere(pipeline):
             click.echo(f"writes to {folder}, not below {pipeline.settings.out}: so the recipe says", err=True)
     with told_what_reads(recipe, inputs), served(_shown_folder(pipeline, shard), dashboard) as board:
-        result = run_and_show(pipeline, quiet=quiet, stages=stages, watch=board and board.feed,
+        result = run_and_show(pipeline, quiet=quiet, stages=stages, watch=board.feed if board else None,
                               workers=workers, ray=True if ray == RAY_HERE else ray, mode=mode, engine=engine,
                               prune=(lambda lost: click.echo(lost, err=True)) if prune else False,
                               replace=replace or (lambda lost: yes or asked(lost)),
@@ -198,10 +198,10 @@ def preview(recipe: str, settings: tuple[str, ...], out: str | None, inputs: tup
 
     n = FEW
     if inputs and inputs[-1].isdecimal():
-        *inputs, number = inputs
-        n = click.IntRange(min=1).convert(number, None, None)
-    with told_what_reads(recipe, tuple(inputs)):
-        stages = preview_pipeline(load_recipe(recipe, settings, out, tuple(inputs)), n)
+        n = click.IntRange(min=1).convert(int(inputs[-1]), None, None)
+        inputs = inputs[:-1]
+    with told_what_reads(recipe, inputs):
+        stages = preview_pipeline(load_recipe(recipe, settings, out, inputs), n)
     show_preview(stages, records_max=n)
     for stage in stages:
         if stage.all_failed:

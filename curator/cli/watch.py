@@ -24,8 +24,7 @@ EVERY_S = 2.0
 @dashboard_option
 @click.option("--every", type=click.FloatRange(min=0.1), default=EVERY_S, show_default=True,
               metavar="SECONDS", help="Look so often.")
-def watch(folder: str, once: bool, as_json: bool, stages: bool, dashboard: int | None,
-          every: float) -> None:
+def watch(folder: str, once: bool, as_json: bool, stages: bool, dashboard: int | None, every: float) -> None:
     """Follow the run in the folder RUN (a path or URL), which another process writes, by what it writes
     there; nothing is locked or changed. Shows the funnel when the run has ended.
 

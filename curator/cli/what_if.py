@@ -50,7 +50,8 @@ def recut(folder: str, to: str, settings: tuple[str, ...], rules: tuple[str, ...
     """
     from curator.results.recut import recut as prepare
 
-    made = prepare(*opened(folder, settings, rules), to)
+    output, overrides = opened(folder, settings, rules)
+    made = prepare(output, overrides, to)
     if not quiet:
         click.echo(made, err=True)
     end(run_and_show(made.pipeline, quiet=quiet, workers=workers, replace=lambda lost: yes or asked(lost)))
@@ -61,7 +62,7 @@ def opened(folder: str, settings: tuple[str, ...], rules: tuple[str, ...]):
     from curator.results import RunOutput
     from curator.results.edits import with_rules
 
-    out, overrides = RunOutput.open(folder), {}
+    out, overrides = RunOutput.open(folder), dict[str, str]()
     for one in rules:
         overrides |= with_rules(out, one)
     return out, overrides | values_of(settings, "steps.quality.too_short='word_count < 40'")

@@ -19,23 +19,11 @@ from operator import itemgetter
 from typing import Any
 
 from curator.api.resources import Node
+from curator.engine import events as ev
 from curator.engine import failures
 from curator.engine.check import story
 from curator.engine.dispatch import dispatch
 from curator.engine.ending import Ending
-from curator.engine.events import (
-    Action,
-    CoresUsed,
-    Event,
-    NodeCores,
-    NodeDown,
-    NodeUp,
-    Report,
-    Stop,
-    StopWorker,
-    WorkerLost,
-    WorkerReady,
-)
 from curator.engine.parts import CallState, OperatorState, WorkerState
 from curator.engine.placement import PRESS, Profile, allot, allot_due, allots, begin_with, start_worker
 from curator.engine.protocol import CountsByUnit, DataLost, Done, Emitted, Failed, Output, Progress, Refitted
@@ -71,8 +59,7 @@ class Scheduler:
 
     def __init__(self, operators: Sequence[Operator], units: Sequence[tuple[int, frozenset[Target] | None]],
                  nodes: Mapping[int, Node], *, max_failed: float = float("inf"),
-                 before: tuple[int, int] = (0, 0),
-                 short_circuits: frozenset[int] = frozenset(),
+                 before: tuple[int, int] = (0, 0), short_circuits: frozenset[int] = frozenset(),
                  profiles: Mapping[int, Profile] | None = None) -> None:
         self.state = state = State(operators, units, nodes)
         for index, known in (profiles or {}).items():
@@ -85,15 +72,15 @@ class Scheduler:
         self.ending: Ending | None = None
         self.finished = False
         self._take: dict[type, Callable[[Any], None]] = {
-            Done: self._done, Emitted: self._emitted, Progress: self._progress, WorkerReady: self._ready,
-            WorkerLost: lambda event: failures.worker_lost(state, event),
+            Done: self._done, Emitted: self._emitted, Progress: self._progress, ev.WorkerReady: self._ready,
+            ev.WorkerLost: lambda event: failures.worker_lost(state, event),
             Failed: lambda event: failures.call_failed(state, event),
-            DataLost: lambda event: failures.data_lost(state, event), NodeUp: self._node_up,
-            NodeCores: self._node_cores,
-            NodeDown: lambda event: failures.node_down(state, event), Stop: state.end_run}
+            DataLost: lambda event: failures.data_lost(state, event), ev.NodeUp: self._node_up,
+            ev.NodeCores: self._node_cores,
+            ev.NodeDown: lambda event: failures.node_down(state, event), ev.Stop: state.end_run}
 
     @property
-    def stopped(self) -> Stop | None:
+    def stopped(self) -> ev.Stop | None:
         """Why the run ends early, if it does."""
         return self.state.stopped
 
@@ -104,7 +91,7 @@ class Scheduler:
 
     # -- what the loop calls ------------------------------------------------------------------------------
 
-    def start(self, now: float) -> list[Action]:
+    def start(self, now: float) -> list[ev.Action]:
         """The first actions: one worker for each operator that has something to do."""
         self.state.now, given = now, set(self.state.units.given)
         if given and allots(self.state):
@@ -117,7 +104,7 @@ class Scheduler:
                 start_worker(self.state, operator, operator.queues[0] if operator.sticky else None, PRESS)
         return self._end()
 
-    def handle(self, events: Sequence[Event], now: float) -> list[Action]:
+    def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
         """Take in what happened, in order, and say what to do."""
         self.state.now, take = now, self._take
         for event in events:
@@ -131,7 +118,7 @@ class Scheduler:
                 self._begin_ending(self.stopped)
         return self._end()
 
-    def tick(self, now: float) -> list[Action]:
+    def tick(self, now: float) -> list[ev.Action]:
         """Do what is due: end calls that are over their time limit and workers that do not end, ask the
         allocation again."""
         self.state.now = now
@@ -162,9 +149,9 @@ class Scheduler:
 
     def _overdue(self, operator: OperatorState, call: int) -> None:
         worker, limit = self.state.calls[call].worker, operator.plan.timeout_s
-        self.state.act(StopWorker(worker, kill=True))
-        self._take[WorkerLost](WorkerLost(worker, f"a call took longer than its limit of {limit:g} s",
-                                          overdue=True))
+        self.state.act(ev.StopWorker(worker, kill=True))
+        why = f"a call took longer than its limit of {limit:g} s"
+        self._take[ev.WorkerLost](ev.WorkerLost(worker, why, overdue=True))
         self._check_failed()
 
     def _wake(self) -> None:
@@ -172,10 +159,10 @@ class Scheduler:
 
     def _does_not_end(self, worker: WorkerState) -> None:
         name = self.state.operators[worker.operator].plan.name
-        self.state.act(Report("lost", f"a worker of {name} did not end when it was asked to"))
+        self.state.act(ev.Report("lost", f"a worker of {name} did not end when it was asked to"))
         self.state.kill(worker)
 
-    def _end(self) -> list[Action]:
+    def _end(self) -> list[ev.Action]:
         if not self.finished:
             dispatch(self.state)
             self._finish_if_done()
@@ -195,16 +182,16 @@ class Scheduler:
             self._finish()
         elif idle and self.state.nodes:
             stuck = "the run is stuck: nothing works and nothing can be started\n"
-            self.state.end_run(Stop("broken", stuck + story(self.state)))
+            self.state.end_run(ev.Stop("broken", stuck + story(self.state)))
 
     def _finish(self, kill: bool = False) -> None:
         self.finished = True
         for worker in list(self.state.workers.values()):
             if kill or not worker.stopping:
-                self.state.act(StopWorker(worker.id, kill))
+                self.state.act(ev.StopWorker(worker.id, kill))
 
-    def _begin_ending(self, why: Stop) -> None:
-        self.state.act(Report("stopped", why.message))
+    def _begin_ending(self, why: ev.Stop) -> None:
+        self.state.act(ev.Report("stopped", why.message))
         if why.kind == "lost":
             self._finish(kill=True)
             return
@@ -218,12 +205,12 @@ class Scheduler:
         if call is not None:
             self.state.start_clock(self.state.operators[call.operator], call)
 
-    def _node_up(self, event: NodeUp) -> None:
+    def _node_up(self, event: ev.NodeUp) -> None:
         self.state.add_node(event.number, event.node)
-        self.state.act(Report("node up", f"node {event.number} ({event.node.name}) has joined"))
+        self.state.act(ev.Report("node up", f"node {event.number} ({event.node.name}) has joined"))
         allot(self.state, changed=True)
 
-    def _node_cores(self, event: NodeCores) -> None:
+    def _node_cores(self, event: ev.NodeCores) -> None:
         node = self.state.nodes.get(event.number)
         if node is None:
             return
@@ -231,10 +218,10 @@ class Scheduler:
             self.state.resize_node(event.number, event.node)
             if allots(self.state):
                 allot(self.state, changed=True)
-        self.state.act(CoresUsed(event.number, node.cpus_used, node.cpus_most))
+        self.state.act(ev.CoresUsed(event.number, node.cpus_used, node.cpus_most))
         node.cpus_most = node.cpus_used
 
-    def _ready(self, event: WorkerReady) -> None:
+    def _ready(self, event: ev.WorkerReady) -> None:
         worker = self.state.workers.get(event.worker)
         if worker is not None:
             operator = self.state.operators[worker.operator]
@@ -326,10 +313,10 @@ class Scheduler:
     def _check_failed(self) -> None:
         state = self.state
         if state.failed > failures_allowed(self.max_failed, max(state.read, SHARE_OF)):
-            state.end_run(Stop("max_failed", too_many_failed(state.failed, state.read, self.max_failed)))
+            state.end_run(ev.Stop("max_failed", too_many_failed(state.failed, state.read, self.max_failed)))
 
 
-def refitted(operator: OperatorState, change: Refitted) -> Report:
+def refitted(operator: OperatorState, change: Refitted) -> ev.Report:
     """What the log says of a stage whose calls have another size, because memory ran out or is there
     again."""
     stage, most = operator.plan.steps[change.step].name, change.rows_max
@@ -338,5 +325,5 @@ def refitted(operator: OperatorState, change: Refitted) -> Report:
         text = f"out of memory in stage {stage}: batches of {change.ran_out} rows, {size} from now on"
     else:
         text = f"stage {stage}, which ran out of memory, takes batches of {size} again"
-    return Report("out_of_memory" if change.ran_out else "batch_grown", text, operator.plan.index,
+    return ev.Report("out_of_memory" if change.ran_out else "batch_grown", text, operator.plan.index,
                   details={"stage": stage, "rows": change.ran_out or None, "rows_max": most})

@@ -56,8 +56,7 @@ def _commit(state: State, unit: UnitState) -> None:
     ran = frozenset(
         step.name for o in state.operators for s, step in enumerate(o.plan.steps)
         if (o.plan.index == unit.source or unit.source in o.upstream)
-        and (unit.wants(Target(o.plan.index, s)) or o.plan.kind == "source")
-    )
+        and (unit.wants(Target(o.plan.index, s)) or o.plan.kind == "source"))
     for index, at in unit.touched.items():
         state.operators[index].queues[at].units.discard(unit.index)
     unit.touched.clear()

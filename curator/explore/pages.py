@@ -101,8 +101,9 @@ def near(records: Records, rules: Rules, given: dict[str, Any]) -> dict[str, Any
         raise CuratorError("`value` is a number")
     equal_is_above = rule.thresholds[at].operator in ("<", ">=")
     column = rule.thresholds[at].column
-    alone = column is not None and records.kind(column) == "number"
-    compared = sql_name(column) if alone else f"TRY({measure})"  # of a column the files have statistics
+    compared = f"TRY({measure})"
+    if column is not None and records.kind(column) == "number":  # of such the files have statistics
+        compared = sql_name(column)
     group, found = group_of(records, rules, rule, at), {}
     for side, operator, back, end, way in (("below", "<" if equal_is_above else "<=", ">=", "min", "DESC"),
                                            ("above", ">=" if equal_is_above else ">", "<=", "max", "ASC")):

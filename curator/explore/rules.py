@@ -67,8 +67,8 @@ class Rules:
                     self.marks |= stage.marks()
             steps = {name: node for node, name in graph.names().items()}
             self.all = tuple(rule for stage in output.order()
-                             if stage in steps and isinstance(steps[stage].stage, Drop)
-                             for rule in _rules_of(stage, steps[stage].stage, _path(stage, steps)))
+                             if stage in steps and isinstance(drop := steps[stage].stage, Drop)
+                             for rule in _rules_of(stage, drop, _path(stage, steps)))
         except CuratorError as error:
             self.trouble = str(error)
 
@@ -120,14 +120,15 @@ class Rules:
 
 def _path(stage: str, steps: Mapping[str, Node]) -> str:
     """What `--set` calls a step: by its name if no other one is called that, else by its number."""
-    called = []
+    called: list[str] = []
     for name, node in steps.items():
         written = _WRITTEN.fullmatch(node.place)
         kind = written["kind"] if written else ""
         called += {name, kind, kind.rpartition(".")[2]}
     place = _WRITTEN.fullmatch(steps[stage].place)
-    alone = place is None or (called.count(stage) == 1 and place["at"].count("[") == 1)
-    return f"steps.{stage}" if alone and (place is None or place["at"].startswith("steps[")) else place["at"]
+    if place is None or (called.count(stage) == 1 and re.fullmatch(r"steps\[[^[]*", place["at"])):
+        return f"steps.{stage}"
+    return place["at"]
 
 
 def _rules_of(stage: str, drop: Drop, path: str) -> list[RunRule]:

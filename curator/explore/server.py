@@ -49,7 +49,7 @@ HEADERS = {
 class Asked(Protocol):
     """What a page asks."""
 
-    def answer(self, name: str, given: Mapping[str, Any]) -> Any: ...
+    def answer(self, name: str, given: dict[str, Any]) -> Any: ...
 
     def blob(self, asked: Mapping[str, str]) -> AbstractContextManager[Blob]: ...
 
@@ -227,7 +227,7 @@ class Handler(BaseHTTPRequestHandler):
     def _send_blob(self, blob: Blob) -> None:
         """The bytes, or the range of them that a player asks for."""
         asked = RANGE.fullmatch(self.headers.get("Range", "").strip())
-        start, stop = _span(*asked.groups(), blob.size) if asked else (0, blob.size)
+        start, stop = _span(asked[1], asked[2], blob.size) if asked else (0, blob.size)
         if asked and start >= stop:
             more = {"Content-Range": f"bytes */{blob.size}"}
             self._send(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "application/json", b"{}", more)

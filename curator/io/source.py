@@ -37,8 +37,8 @@ class PathSource(Source):
     storage_options: dict[str, Any] | None = setting(default=None)
     unit_bytes: int = setting(default=TARGET_BYTES)
 
-    passed: ClassVar[Mapping[str, int]] = {}  # files of another kind in the folders, by ending
-    not_read: ClassVar[tuple[str, ...]] = ()  # folders that the run writes to, in what it reads
+    # no fields: files of another kind in the folders, by ending, and folders that the run itself writes to
+    passed, not_read = Counter[str](), tuple[str, ...]()
 
     def __post_init__(self) -> None:
         self.path = as_paths(self.path)
@@ -76,10 +76,9 @@ class VersionedSource(RecordSource):
 
     path: str = setting()
 
-    _opened: ClassVar[Any] = None  # a worker's own, of the version: it does not travel
-
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._opened: Any = None  # a worker's own, of the version: it does not travel
         if isinstance(self.path, list) and len(self.path) == 1:
             self.path = self.path[0]
         if not isinstance(self.path, str):
@@ -89,7 +88,7 @@ class VersionedSource(RecordSource):
         self._opened = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
+        return {**self.__dict__, "_opened": None}
 
 
 @dataclass(kw_only=True)
@@ -97,8 +96,8 @@ class FileSource(RecordSource):
     """Records from files. Subclasses say what a file's columns are (`head`) and read it (`read_part`)."""
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    listed: ClassVar[list[FileInfo] | None] = None  # an instance's own: the files, where they are known
-    _seen: ClassVar[dict[str, Seen] | None] = None  # an instance's own hides it: made by `units` or `columns`
+    # no fields; an instance's own: the files, where they are known, and what `units` or `columns` has seen
+    listed, _seen = list[FileInfo](), dict[str, Seen]()
 
     def units(self) -> list[Unit]:
         files = self._files()
@@ -134,7 +133,7 @@ class FileSource(RecordSource):
         """The records of a file or of a range of one."""
         raise TypeError(f"{type(self).__name__} has no read_part method")
 
-    def check(self, seen: dict[str, Seen]) -> None:
+    def check_seen(self, seen: dict[str, Seen]) -> None:
         """Raise InputError if a parameter does not go with the columns that were seen."""
 
     def splittable(self, file: FileInfo) -> bool:
@@ -149,7 +148,7 @@ class FileSource(RecordSource):
     @property
     def seen(self) -> dict[str, Seen]:
         """The columns seen in the heads of the files, by the names they have there."""
-        return self._seen or {}
+        return self._seen
 
     def records(self, rows: pa.Table, uri: str, positions: np.ndarray) -> Iterator[Batch | Outputs]:
         """Rows of a file that has types of its own, as records with the types of all files; where a type
@@ -175,8 +174,9 @@ class FileSource(RecordSource):
                 everything = look_into(files[:1], replace(self, select=None).head)
                 more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
                 check_named("select", self.select, [*everything, *seen], files[0].uri + more)
-            seen = {name: s for name, s in seen.items() if name in self.wanted()}
-        self.check(seen)
+            wanted = self.wanted() or ()
+            seen = {name: s for name, s in seen.items() if name in wanted}
+        self.check_seen(seen)
         self._seen = seen  # travels to the workers with the source, so that all of them give the same types
         return seen
 

@@ -177,14 +177,13 @@ class SpoolWriter(Writer):
                 self._write_segments()
         self._rows += len(batch)
 
-    def _write_segments(self) -> None:
-        if self._output is None:
-            self._output = self.folder.open_file(self.name, "wb")
+    def _write_segments(self) -> Output:
+        output = self._output = self._output or self.folder.open_file(self.name, "wb")
         for key in sorted(self._waiting, key=lambda key: key[:2]):
             shard, kind, _ = key
             table = pa.concat_tables(self._waiting.pop(key)).unify_dictionaries()
             rows = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes))
-            segment = _Segment(self._output)
+            segment = _Segment(output)
             with (pa.PythonFile(segment, mode="w") as file,
                   pa.ipc.new_file(file, table.schema, options=_WRITE) as writer):
                 for start in range(0, table.num_rows, rows):  # all at once would be there twice
@@ -192,17 +191,18 @@ class SpoolWriter(Writer):
             self._index.append({"shard": shard, "kind": kind, "at": segment.at, "bytes": segment.tell()})
         self._waiting, self._bytes = {}, 0
         pa.default_memory_pool().release_unused()  # which keeps several times what was needed at once
+        return output
 
     def close(self) -> list[WrittenFile]:
         try:
-            self._write_segments()
+            output = self._write_segments()
             index = json.dumps(self._index).encode()
-            self._output.write(index + LENGTH.pack(len(index)) + MAGIC)
-            self._output.close()
+            output.write(index + LENGTH.pack(len(index)) + MAGIC)
+            output.close()
         except BaseException:
             self.abort()
             raise
-        return [WrittenFile(self._output.uri, self._rows, self._output.tell())]
+        return [WrittenFile(output.uri, self._rows, output.tell())]
 
     def abort(self) -> None:
         self._waiting = {}

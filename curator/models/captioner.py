@@ -89,7 +89,7 @@ class Captioner:
         talks = [[*system, {"role": "user", "content": [*shown(one), {"type": "text", "text": one.text}]}]
                  for one in questions]
         options = dict(self._options)
-        if films := [[film_of(question)] for question in questions if question.times is not None]:
+        if films := [[film_of(question.times)] for question in questions if question.times is not None]:
             options["videos_kwargs"] = {"do_sample_frames": False, "video_metadata": films}
         return self._processor.apply_chat_template(
             talks, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt",
@@ -118,9 +118,9 @@ def shown(question: Question) -> list[dict[str, Any]]:
     return [{"type": "image", "image": Image.fromarray(picture)} for picture in question.pictures]
 
 
-def film_of(question: Question) -> dict[str, Any]:
+def film_of(shown_at: Sequence[float]) -> dict[str, Any]:
     """When the pictures of a film are shown, as transformers counts: in pictures, at so many a second."""
-    times = np.asarray(question.times) - question.times[0]
+    times = np.asarray(shown_at) - shown_at[0]
     rate = (len(times) - 1) / times[-1] if len(times) > 1 and times[-1] > 0 else 1.0
     return {"total_num_frames": len(times), "fps": rate, "frames_indices": list(range(len(times))),
             "duration": len(times) / rate}

@@ -177,9 +177,9 @@ def reply_of(data: bytes) -> Reply:
     if not isinstance(text, str):
         raise Rejected(f"the model declined: {refusal}" if refusal
                        else f"the answer has no text (finish_reason {reason})")
-    counts = (number if isinstance(number, int) else None for number in (tokens, tokens_in))
+    made, read = (number if isinstance(number, int) else None for number in (tokens, tokens_in))
     text = text.encode("utf-8", "replace").decode()  # JSON can hold half of a surrogate pair, Arrow cannot
-    return Reply(text, reason if isinstance(reason, str) else None, *counts)
+    return Reply(text, reason if isinstance(reason, str) else None, made, read)
 
 
 def message_of(data: bytes) -> str:

@@ -92,10 +92,11 @@ def load(loader: str | type, model: str, *, trust_remote_code: bool = False, **o
     if revision:
         options["revision"] = revision
     try:
-        maker = getattr(transformers, loader) if isinstance(loader, str) else loader
+        maker: Any = getattr(transformers, loader) if isinstance(loader, str) else loader
         return maker.from_pretrained(name, trust_remote_code=trust_remote_code, **options)
     except (OSError, ValueError, ImportError) as error:
-        raise CuratorError(_not_loaded(getattr(loader, "__name__", loader), model, error)) from error
+        named = loader if isinstance(loader, str) else loader.__name__
+        raise CuratorError(_not_loaded(named, model, error)) from error
 
 
 def load_model(loader: str, model: str, place: Place, *, optional: tuple[str, ...] = (),

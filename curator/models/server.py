@@ -182,8 +182,7 @@ class ServerStage(RemoteStage):
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": content})
         fields = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens,
-                  "temperature": self.temperature,
-                  "seed": self.seed, **more, **self.options}
+                  "temperature": self.temperature, "seed": self.seed, **more, **self.options}
         return {name: value for name, value in fields.items() if value is not None}
 
     def ask(self, content: str | list[dict[str, Any]], system: str | None = None, **more: Any) -> Reply | str:
@@ -206,7 +205,7 @@ class ServerStage(RemoteStage):
         return reply
 
     def _check_budget(self) -> None:
-        if not (self.max_cost or self.budget_tokens):
+        if self._answers is None or not (self.max_cost or self.budget_tokens):  # a budget has a cache
             return
         answers, read, made = self._answers.paid(self.model)
         cost = self.cost(read, made)

@@ -92,7 +92,7 @@ def hash_words(words: Words) -> np.ndarray:
         hashes[which] = mixed(hashes[which] * _BASE + more)
         which = which[sizes[which] > done + _WINDOW]
     for word in which.tolist():
-        hashes[word] = xxhash.xxh3_64_intdigest(words.data[words.starts[word]:words.stops[word]])
+        hashes[word] = xxhash.xxh3_64_intdigest(words.data[words.starts[word]:words.stops[word]].data)
     return hashes
 
 

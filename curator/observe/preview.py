@@ -54,11 +54,10 @@ def show_preview(stages: Sequence[StagePreview], file: IO[str] | None = None, re
 
     On a terminal what went is red and what came green; in plain text they stand in `[-...-]` and `{+...+}`.
     """
-    show(lambda console: (line for stage in stages for line in (*_stage(stage, console, records_max), "")),
-         file)
+    show(lambda console: (line for stage in stages for line in _stage(stage, console, records_max)), file)
 
 
-def _stage(stage: StagePreview, console: Console, records_max: int) -> Iterator[Text]:
+def _stage(stage: StagePreview, console: Console, records_max: int) -> Iterator[Text | str]:
     from rich.text import Text
 
     ports = ", ".join(f"{count(table.num_rows)} {port}"
@@ -80,6 +79,7 @@ def _stage(stage: StagePreview, console: Console, records_max: int) -> Iterator[
         for rows, what in ((unchanged, "unchanged"), (table.num_rows - records_max, "more not shown")):
             if rows > 0:
                 yield Text(f"  {port}: {count(rows)} {what}", style="dim")
+    yield ""
 
 
 def _rows(table: pa.Table) -> list[Row]:

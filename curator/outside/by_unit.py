@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from curator.api.batch import UNIT, Batch, is_list, is_number
 from curator.api.errors import CuratorError, FirstError, RunStopped
-from curator.api.stage import Context, Contract, Outputs, Sink, Unit, setting
+from curator.api.stage import Context, Contract, Outputs, Sink, Source, Unit, setting
 from curator.engine.protocol import Call, Failed, Ref, Slice
 from curator.engine.scheduler import SHARE_OF, failures_allowed, too_many_failed
 from curator.io.files.folder import Folder
@@ -91,7 +91,9 @@ class ByUnit:
 
     def _read(self, operator: int, unit: Unit) -> Iterator[Outputs]:
         """Each answer of the source alone: a runner would join them, as many as come in some milliseconds."""
-        for item in self.operators[operator].steps[0].stage.read(unit):
+        source = self.operators[operator].steps[0].stage
+        assert isinstance(source, Source)
+        for item in source.read(unit):
             outputs = item if isinstance(item, Outputs) else Outputs(out=item)
             yield Outputs({port: batch.with_columns({UNIT: pa.array(np.zeros(len(batch), np.int32))})
                            for port, batch in outputs.items()})

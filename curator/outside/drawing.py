@@ -59,8 +59,8 @@ def said(stage: Stage, most: int) -> str:
 
 
 def _default(field: dataclasses.Field) -> object:
-    made = field.default_factory is not dataclasses.MISSING
-    return field.default_factory() if made else field.default  # type: ignore[misc]
+    factory = field.default_factory
+    return field.default if factory is dataclasses.MISSING else factory()
 
 
 def svg(pipeline: Graph) -> str:

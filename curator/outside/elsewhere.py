@@ -91,11 +91,14 @@ class StageMap:
 
 
 def _process(stage: Stage, batch: Batch) -> tuple[Batch, list[tuple[str, Batch]]]:
-    out, aside = [], []
+    out, aside = list[Batch](), list[tuple[str, Batch]]()
     for some in _cut(stage, batch):
         for part in parts(stage.process(some)):
             for port, rows in part.items():
-                (out if port == "out" else aside).append(rows if port == "out" else (port, rows))
+                if port == "out":
+                    out.append(rows)
+                else:
+                    aside.append((port, rows))
     return (Batch.concat(out) if out else batch.slice(0, 0)), aside
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from os import PathLike, fspath
 from typing import Any
 
 from curator.api.errors import RecipeError
-from curator.api.stage import Sink, Source, Stage
+from curator.api.stage import Sink, Source
 from curator.io.tables.arrow import Arrow
 from curator.io.tables.one_file import ToFile, kind_of
-from curator.registry.packs import stage_class
+from curator.registry.packs import build, stage_class
 
 SOURCES = ("jsonl", "parquet", "csv", "arrow", "webdataset", "files", "hub", "lance", "iceberg")
 SINKS = SOURCES[:-1]
@@ -19,8 +18,7 @@ SINKS = SOURCES[:-1]
 TABLES = ("jsonl", "parquet", "csv", "arrow", "hub", "lance", "iceberg")
 SUFFIXES = {".metadata.json": "iceberg", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl",
             ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv", ".tar": "webdataset",
-            ".lance": "lance",
-            **dict.fromkeys(Arrow.suffixes, "arrow")}
+            ".lance": "lance", **dict.fromkeys(Arrow.suffixes, "arrow")}
 
 
 def source_for(source: str | PathLike[str] | list[str], format: str | None = None, **options: Any) -> Source:
@@ -30,8 +28,7 @@ def source_for(source: str | PathLike[str] | list[str], format: str | None = Non
     if kind not in SOURCES:
         raise RecipeError(f"the format of {fspath(first)!r} cannot be told from its name; say format= with "
                           f"one of {', '.join(SOURCES)}")
-    make: Callable[..., Stage] = stage_class(kind)
-    made = make(path=source, **options)
+    made = build(stage_class(kind), path=source, **options)
     assert isinstance(made, Source), made
     return made
 
@@ -52,8 +49,7 @@ def write(path: str | PathLike[str] | None = None, format: str | None = None, **
     format = format or "jsonl"
     if format not in SINKS:
         raise RecipeError(f"there is no format {format!r} to write; there are {', '.join(SINKS)}")
-    make: Callable[..., Stage] = stage_class(f"to_{format}")
-    made = make(path=path, **options)
+    made = build(stage_class(f"to_{format}"), path=path, **options)
     assert isinstance(made, Sink), made
     return made
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from curator.api.errors import RecipeError
 from curator.api.stage import SIDE_OUTPUTS, Sink, Source, Stage
@@ -70,10 +70,10 @@ class Graph:
     name: str = "pipeline"
     settings: Settings = field(default_factory=Settings)
 
-    def __rshift__(self, stage: Stage) -> Graph:
+    def __rshift__(self, stage: Stage) -> Self:
         return self.then(stage)
 
-    def then(self, stage: Stage) -> Graph:
+    def then(self, stage: Stage) -> Self:
         """Every open end goes into this stage (several ends are merged there)."""
         if not isinstance(stage, Stage):
             raise RecipeError(f"{stage!r} is not a stage; a plain function becomes one with @curator.stage")
@@ -88,13 +88,13 @@ class Graph:
         ends = (End(node),) if "out" in stage.ports else ()
         return replace(self, ends=ends, last=node)
 
-    def __add__(self, other: Graph) -> Graph:
+    def __add__(self, other: Graph) -> Self:
         """Both pipelines' open ends and sinks: the next stage merges them."""
         ends = tuple(dict.fromkeys((*self.ends, *other.ends)))
         sinks = tuple(dict.fromkeys((*self.sinks, *other.sinks)))
         return replace(self, ends=ends, sinks=sinks, last=self.last if self.last is other.last else None)
 
-    def port(self, name: str) -> Graph:
+    def port(self, name: str) -> Self:
         """The rows that the last stage sends to another of its ports."""
         node = self._last()
         known = (*node.stage.ports, *SIDE_OUTPUTS)
@@ -102,15 +102,15 @@ class Graph:
             raise RecipeError(f"stage {node.stage.name!r} has no port {name!r}; it has {', '.join(known)}")
         return replace(self, ends=(End(node, name),))
 
-    def branches(self) -> dict[str, Graph]:
+    def branches(self) -> dict[str, Self]:
         """A pipeline for each port of the last stage, by name."""
         return {name: self.port(name) for name in self._last().stage.ports}
 
-    def to(self, sink: Sink) -> Graph:
+    def to(self, sink: Sink) -> Self:
         """Write the open ends to this sink too, and keep them open."""
         return replace(self, sinks=self.then(sink).sinks)
 
-    def named(self, name: str, **settings: Any) -> Graph:
+    def named(self, name: str, **settings: Any) -> Self:
         """With a name and changed settings (fields of `Settings`)."""
         return replace(self, name=name, settings=replace(self.settings, **settings))
 
@@ -135,7 +135,7 @@ class Graph:
             names[node] = unique(node.stage.name, names.values())
         return names
 
-    def with_stages(self, change: Callable[[Node], Stage]) -> Graph:
+    def with_stages(self, change: Callable[[Node], Stage]) -> Self:
         """The same graph, closed, with other stages in the places of its own."""
         made: dict[Node, Node] = {}
         for node in self.nodes():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,13 @@ from curator.registry import packs
 __all__ = ["dump", "load", "recipe_text", "without_secrets"]
 
 KEYS = ("name", "description", "license", "read", "steps", "write", "branches", "max_failed", "discard",
-        "seed", "out",
-        "storage_options")
+        "seed", "out", "storage_options")
 PLAIN_SETTINGS = ("out", "storage_options", "description", "license")  # as `Settings` has them
 OUT = "out"  # the override that moves all that a recipe writes
 BRANCH_KEYS = ("from", "read", "steps", "write")
 
 
-def load(recipe: str | Path, overrides: Mapping[str, str] | None = None) -> Graph:
+def load(recipe: str | PathLike[str], overrides: Mapping[str, str] | None = None) -> Graph:
     """The pipeline of a recipe: a file, a packaged recipe (`text/web`) or the YAML itself.
 
     `overrides` are values of `--set`, `{"read.path": "docs/", "steps.drop.too_short": "word_count < 9"}`;
@@ -91,7 +91,7 @@ def recipe_text(name: str | Path) -> str:
     return _read(name)[0]
 
 
-def _read(recipe: str | Path) -> tuple[str, str]:
+def _read(recipe: str | PathLike[str]) -> tuple[str, str]:
     """The text of a recipe, and what to call it in messages."""
     if isinstance(recipe, str) and ("\n" in recipe or ": " in recipe or not recipe.strip()):
         return recipe, "recipe"

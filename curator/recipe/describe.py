@@ -135,7 +135,7 @@ def meanings(factory: Factory) -> dict[str, str]:
 
     A class without a word on a field of its base says what the base says.
     """
-    found = {}
+    found: dict[str, str] = {}
     for base in reversed(factory.__mro__[1:] if isinstance(factory, type) else ()):
         if "__dataclass_fields__" in vars(base):
             found |= meanings(base)

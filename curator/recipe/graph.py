@@ -28,7 +28,12 @@ class Step:
     stage: Stage | None
     named: bool = False  # by the recipe, with `with: {name: …}`
     base: str = ""  # the stage's name before it was made unique
-    node: Node | None = None
+    node: Node = field(init=False)  # when the lines are joined
+
+    @property
+    def made(self) -> Stage:
+        assert self.stage is not None, self.path
+        return self.stage
 
     @property
     def place(self) -> str:
@@ -38,8 +43,8 @@ class Step:
     def names(self) -> set[str]:
         """What `from` and `discard` may call it."""
         if self.named or isinstance(self.stage, Sink):
-            return {self.stage.name}
-        return {self.stage.name, self.base, self.written}
+            return {self.made.name}
+        return {self.made.name, self.base, self.written}
 
 
 @dataclass(eq=False)
@@ -87,17 +92,17 @@ def give_names(lines: list[Line], problems: Problems) -> None:
     """
     taken: set[str] = set()
     for step in (s for s in all_steps(lines) if s.named and s.stage):
-        if step.stage.name in taken:
-            problems.add(step.item, f"{step.path}.with.name", f"two steps are named {step.stage.name!r}")
-        taken.add(step.stage.name)
+        if step.made.name in taken:
+            problems.add(step.item, f"{step.path}.with.name", f"two steps are named {step.made.name!r}")
+        taken.add(step.made.name)
     label = {id(sink): name for line in lines if (name := sink_name(line.name)) for sink in line.sinks}
     unnamed = sorted((s for s in all_steps(lines) if not s.named and s.stage), key=lambda s: id(s) in label)
     for step in unnamed:
-        step.base = label.get(id(step), step.stage.name)
+        step.base = label.get(id(step), step.made.name)
         name = unique(step.base, taken)
         taken.add(name)
-        if name != step.stage.name:
-            step.stage = step.stage.with_(name=name)
+        if name != step.made.name:
+            step.stage = step.made.with_(name=name)
 
 
 def sink_name(branch: str) -> str:
@@ -119,12 +124,13 @@ class RecipeGraph:
     def join(self) -> tuple[Node, ...]:
         """The sinks, those of the main line first, each with all that leads to it."""
         self._find_merges()
-        if all(step.stage is not None for step in self.steps):  # else ports are not known, and are not judged
-            for line in self.branches.values():
-                self._find_feeds(line)
-            if not self.problems.found:
-                self._run()
-        return tuple(step.node for line in self.lines for step in line.sinks if step.node is not None)
+        if not all(step.stage for step in self.steps):  # ports are not known, and are not judged
+            return ()
+        for line in self.branches.values():
+            self._find_feeds(line)
+        if not self.problems.found:
+            self._run()
+        return () if self.problems.found else tuple(step.node for line in self.lines for step in line.sinks)
 
     def find(self, name: str, item: Item, path: str) -> Step | None:
         """The step of this name, as the recipe writes it or as the funnel shows it."""
@@ -152,8 +158,8 @@ class RecipeGraph:
             self.problems.add(item, "discard", f"no stage has a port {port!r}; {hint}")
         step = self.find(name, item, "discard") if slash else None
         owners = [s for s in self.steps if s.stage and not slash] + ([step] if step else [])
-        self.taken |= {(s, port) for s in owners if port in s.stage.ports}
-        return f"{port}/{step.stage.name}" if step else port
+        self.taken |= {(s, port) for s in owners if port in s.made.ports}
+        return f"{port}/{step.made.name}" if step else port
 
     def _find_merges(self) -> None:
         for line in self.lines:
@@ -188,12 +194,12 @@ class RecipeGraph:
         step = self.find(name, item, path)
         if step is None:
             return
-        ports = () if isinstance(step.stage, Sink) else (*step.stage.ports, *SIDE_OUTPUTS)
+        ports = () if isinstance(step.stage, Sink) else (*step.made.ports, *SIDE_OUTPUTS)
         if port in ports:
             line.feeds.append((step, port))
             return
         has = f"it has {', '.join(ports)}" if ports else "it is a sink, and nothing comes out of it"
-        self.problems.add(item, path, f"{step.stage.name!r} has no port {port!r}; {has}")
+        self.problems.add(item, path, f"{step.made.name!r} has no port {port!r}; {has}")
 
     def _feed_by_label(self, line: Line) -> None:
         owners = [s for s in self.steps if s.stage and line.name in s.stage.ports and line.name != "out"]
@@ -201,7 +207,7 @@ class RecipeGraph:
             line.feeds.append((owners[0], line.name))
         elif owners:
             self.problems.add(line.item, line.path, f"{len(owners)} stages have a port {line.name!r} "
-                              f"({', '.join(s.stage.name for s in owners)}); say which one, from: "
+                              f"({', '.join(s.made.name for s in owners)}); say which one, from: "
                               f"stage.{line.name}")
         else:
             labels = {p for s in self.steps if s.stage for p in s.stage.ports if p != "out"}
@@ -235,7 +241,7 @@ class RecipeGraph:
         step = line.steps[at - 1] if at else None
         if step is None:
             for source in line.sources:
-                source.node = Node(source.stage, (), source.place)
+                source.node = Node(source.made, (), source.place)
             line.ends = tuple(dict.fromkeys([*(End(s.node) for s in line.sources),
                                              *(End(step.node, port) for step, port in line.feeds)]))
         elif isinstance(step, Merge):
@@ -248,13 +254,13 @@ class RecipeGraph:
         if not line.ends:
             self.problems.add(step.item, step.path,
                               "no row reaches this step: every port before it leads elsewhere")
-        step.node = Node(step.stage, line.ends, step.place)
-        ports = [p for p in step.stage.ports if (step, p) not in self.taken]
-        stay = [p for p in ports if p == "out" or "out" not in step.stage.ports]
+        step.node = Node(step.made, line.ends, step.place)
+        ports = [p for p in step.made.ports if (step, p) not in self.taken]
+        stay = [p for p in ports if p == "out" or "out" not in step.made.ports]
         for port in (p for p in ports if p not in stay):
             self.problems.add(step.item, step.path,
                               f"the port {port!r} leads nowhere: add a branch {port!r}, "
-                              f"or discard {port}/{step.stage.name}")
+                              f"or discard {port}/{step.made.name}")
         line.ends = tuple(End(step.node, port) for port in stay)
 
     def _finish(self, line: Line) -> None:
@@ -262,7 +268,7 @@ class RecipeGraph:
             if not line.ends:
                 self.problems.add(sink.item, sink.path,
                                   "no row is left for this sink: every port leads elsewhere")
-            sink.node = Node(sink.stage, line.ends, sink.place)
+            sink.node = Node(sink.made, line.ends, sink.place)
         if line.name in self.merged and not line.ends:
             self.problems.add(line.item, line.path, "no row is left to merge: every port leads elsewhere")
         fed = {(step.node, port) for other in self.lines if other is not line for step, port in other.feeds}
@@ -274,7 +280,7 @@ class RecipeGraph:
 
     def _note_cycle(self, line: Line, at: int, lines: set[Line]) -> None:
         if not at:
-            owners = ", ".join(f"{step.stage.name}.{port}" for step, port in line.feeds)
+            owners = ", ".join(f"{step.made.name}.{port}" for step, port in line.feeds)
             self.problems.add(line.item, line.path,
                               f"a cycle: {line.spoken} starts from {owners}, which comes after")
         elif isinstance(step := line.steps[at - 1], Merge):

@@ -46,16 +46,18 @@ def reads(recipe: str, inputs: Sequence[str]) -> dict[str, str]:
     # a reader of source code takes .json itself
     if name not in TABLES and _lists({name: steps[name]}, _ending(inputs[0])):
         return by_path
-    given = steps[name] if isinstance(steps[name], dict) and name in TABLES else {}
+    before = steps[name]
+    given = before if isinstance(before, dict) and name in TABLES else {}
     others = {key: value for key, value in steps.items() if key != name}
     return {"read": json.dumps({found: {**given, "path": paths}, **others})}
 
 
 def gives_texts(reader: str) -> bool:
     """Whether a source of a pack gives documents as a table does: a column `text`, and no other but names."""
-    made = packs.find_stage(reader)
+    factory = packs.find_stage(reader)
     try:
-        columns = made(path="").columns() if isinstance(made, type) and issubclass(made, Source) else None
+        made = packs.build(factory, path="") if factory and packs.kind_of(factory) == "source" else None
+        columns = made.columns() if isinstance(made, Source) else None
     except (CuratorError, OSError, TypeError, ValueError):
         return False
     return columns is not None and "text" in columns and all(kind is not None for kind in columns.values())
@@ -117,7 +119,8 @@ def _lists(read: Any, ending: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="curator-") as folder:
         open(os.path.join(folder, "x" + ending), "wb").close()
         try:
-            return bool(list(factory(**{**given, "path": folder}).units()))
+            made = packs.build(factory, **{**given, "path": folder})
+            return isinstance(made, Source) and bool(made.units())
         except (CuratorError, OSError, TypeError, ValueError):
             return False
 

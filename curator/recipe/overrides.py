@@ -96,7 +96,7 @@ def _choose(entries: list[Item], path: str, key: str) -> tuple[Item, str]:
         if int(head) >= len(entries):
             raise LookupError(f"there is no {key}[{head}]; there are {len(entries)}, counted from 0")
         return entries[int(head)], rest
-    names, seen = [], []
+    names, seen = [], list[str]()
     for entry in entries:  # the second `drop` is also `drop-2`, as the funnel shows it
         own = _names(entry)
         names.append([*own, *(f"{name}-{seen.count(name) + 1}" for name in own if name in seen)])

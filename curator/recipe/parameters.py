@@ -79,7 +79,7 @@ def spoken(hint: Any) -> str:
     if origin in LISTS:
         inner = list(dict.fromkeys(_many(a) for a in args if a not in (Ellipsis, Any)))
         return f"a list of {' and '.join(inner)}" if inner else "a list"
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return "a mapping with " + ", ".join(p.name for p in parameters(hint))
     if origin is typing.Annotated:
         return spoken(args[0])

@@ -4,6 +4,7 @@ stage."""
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 from curator.api.errors import PackError, RecipeError
@@ -32,7 +33,7 @@ def read_step(kind: str, entry: Item, path: str, seed: int | None, problems: Pro
     try:
         factory = _factory(kind, name) if name else None
         whole = _with_inner(factory, given, step.path, seed, problems) if factory is not None else None
-        if whole is not None:
+        if factory is not None and whole is not None:
             step.stage = make(factory, whole, step.path, problems, seed)
         if step.stage is not None and extra is not None:
             step.stage = _adjusted(step.stage, extra, below(path, "with"), problems)
@@ -111,8 +112,7 @@ def _adjusted(stage: Stage, extra: Item, path: str, problems: Problems) -> Stage
         at = f"{path}.{key}"
         if key == "resources" and item.is_map:  # what is not given stays as the stage says
             given = arguments(Resources, item, at, problems)
-            value = attempt(lambda given=given: dataclasses.replace(stage.resources, **given), item, at,
-                            problems)
+            value = attempt(partial(dataclasses.replace, stage.resources, **given), item, at, problems)
         else:
             value = coerce(item, _WITH[key], at, problems)
         if value is BAD or value is None:

@@ -94,7 +94,7 @@ def coerce(item: Item, hint: Any, path: str, problems: Problems) -> Any:
         return _mapping(item, args or (str, Any), path, problems)
     if origin in LISTS and item.is_list:
         return _list(item, origin, args, path, problems)
-    if dataclasses.is_dataclass(hint) and item.is_map:
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and item.is_map:
         before = len(problems.found)
         values = arguments(hint, item, path, problems)
         made = attempt(lambda: hint(**values), item, path,

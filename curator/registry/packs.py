@@ -16,7 +16,7 @@ import importlib
 import importlib.metadata
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class Pack:
             found = "has no STAGES" if declared is None else f"has STAGES = {declared!r}, which is no tuple"
             raise PackError(f"{self} cannot be used: the module {self.module} {found}; list all of its "
                             "stages there: STAGES = (MyStage,), with a comma also after a single one")
-        named: dict[str, Factory | str] = {}
+        named: dict[str, Factory] = {}
         for factory in declared:
             other = named.setdefault(self._name_of(factory), factory)
             if other is not factory:
@@ -90,7 +90,7 @@ class Pack:
         with self._blamed():
             factory = getattr(importlib.import_module(module), kind, None)
         found = None if factory is None else (self._name_of(factory), place_of(code_of(factory)))
-        if found != (name, place):
+        if factory is None or found != (name, place):
             there = f"{found[0]!r} of {found[1]!r}" if found else "nothing"
             raise PackError(f"{self} cannot be used: {self.module}.STAGES says that {name!r} is at "
                             f"{place!r}, and there is {there}; correct its name or place")
@@ -136,7 +136,7 @@ class Stages(Mapping[str, Factory]):
     """The stages of a pack by full name. One that STAGES only names is imported when it is asked for, which
     may raise PackError."""
 
-    def __init__(self, pack: Pack, declared: dict[str, Factory | str]) -> None:
+    def __init__(self, pack: Pack, declared: Mapping[str, Factory | str]) -> None:
         self.pack, self.declared = pack, declared
 
     def __getitem__(self, name: str) -> Factory:
@@ -179,7 +179,8 @@ def claims() -> tuple[Pack, ...]:
     """Every pack that a distribution claims to bring; read once a process, as metadata take their time."""
     # the module as it is written, also where that is no module's name
     points = importlib.metadata.entry_points(group=GROUP)
-    return tuple(Pack(p.name, p.value.partition(":")[0].strip(), p.dist.name, p.dist.version) for p in points)
+    return tuple(Pack(p.name, p.value.partition(":")[0].strip(), p.dist.name, p.dist.version)
+                 for p in points if p.dist is not None)
 
 
 def installed() -> list[Pack]:
@@ -216,6 +217,12 @@ def stage_class(name: str) -> Factory:
     if found is None:
         raise RecipeError(unknown_stage("stage", name, all_stages()))
     return found
+
+
+def build(factory: Factory, **parameters: Any) -> Stage:
+    """The stage with these parameters."""
+    make: Callable[..., Stage] = factory
+    return make(**parameters)
 
 
 def find_stage(name: str) -> Factory | None:
@@ -297,10 +304,9 @@ def resources(kind: str) -> list[Resource]:
     """The files of a kind (`recipes`, `rules`) in every pack, by name. Imports no pack."""
     found = []
     for pack in installed():
-        folder = None if pack.clash else pack.folder(kind)
-        files = sorted(folder.rglob("*.yaml"), key=lambda f: f.with_suffix("")) if folder is not None else []
-        found += [Resource(f"{pack.name}/{f.relative_to(folder).with_suffix('').as_posix()}", pack, f)
-                  for f in files]
+        if not pack.clash and (folder := pack.folder(kind)) is not None:
+            found += [Resource(f"{pack.name}/{f.relative_to(folder).with_suffix('').as_posix()}", pack, f)
+                      for f in sorted(folder.rglob("*.yaml"), key=lambda f: f.with_suffix(""))]
     return found
 
 

@@ -52,7 +52,7 @@ class Archives:
         return tuple(self._members[archive].get(key, ()))
 
     def _read(self, archive: str) -> dict[str, list[Media]]:
-        path, found = self._folder.full_path(archive), {}
+        path, found = self._folder.full_path(archive), dict[str, list[Media]]()
         with explained("read", path), self._open(path) as file:
             try:
                 with tarfile.open(fileobj=file, mode="r:") as members:

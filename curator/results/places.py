@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curator.api.errors import InputError
-from curator.api.stage import SIDE_OUTPUTS
 from curator.io.files.compression import without_codec
 from curator.io.files.folder import Folder
 from curator.io.files.listing import CLUSTERS, DATA, RUN
@@ -15,7 +14,7 @@ from curator.run.folder.ledger import FOLDER
 from curator.run.folder.ledger_files import LedgerFiles, Record, is_marked, to_record
 
 Kind = Literal["data", "dropped", "duplicate", "failed", "clusters"]
-KINDS: tuple[str, ...] = (DATA, *SIDE_OUTPUTS, CLUSTERS)
+KINDS: tuple[Kind, ...] = ("data", "dropped", "duplicate", "failed", "clusters")  # in this order
 FORMATS = {".parquet": "parquet", ".jsonl": "jsonl", ".csv": "csv", ".tsv": "csv", ".tab": "csv",
            ".tar": "webdataset"}
 UNIT = r"part-([0-9a-f]{16})-"  # in the name of a file: the key of its unit
@@ -60,8 +59,8 @@ def find_places(folder: Folder, order: Sequence[str], running: bool) -> tuple[Pl
             if attempt == TRIES - 1 or not running:
                 raise
     rank = {name: at for at, name in enumerate(order)}
-    ordered = sorted(files, key=lambda of: (KINDS.index(of[0]), rank.get(of[1], len(rank)), of[1:]))
-    return tuple(_place(*of, files[of], folder) for of in ordered)
+    ordered = sorted((KINDS.index(of[0]), rank.get(of[1], len(rank)), of[1:], of) for of in files)
+    return tuple(_place(KINDS[kind], *of[1:], files[of], folder) for kind, _, _, of in ordered)
 
 
 def _named(folder: Folder) -> dict[_Of, dict[str, int]]:

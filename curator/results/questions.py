@@ -113,14 +113,14 @@ class Question:
     def _onward(self, place: Place) -> list[str]:
         """What becomes of records that a step drops no more: the rules behind it, to the first stage that
         must see them."""
-        at, cases, columns = place.stage, [], self.out.columns(place).keys()
+        at, cases, columns = place.stage, list[str](), self.out.columns(place).keys()
         while True:
             takers = self.flow.takers.get((at, "out"), ())
             if all(self.flow.is_sink(name) for name in takers) and takers:
                 return [*cases, f"WHEN true THEN {self._code(End('written', takers[0]))}"]
             at = takers[0] if takers else at
             stage = self.flow.stages[at]
-            if len(takers) != 1 or not isinstance(stage, Drop) or not stage.contract().needs <= columns:
+            if len(takers) != 1 or not isinstance(stage, Drop) or set(stage.contract().needs) - columns:
                 return [*cases, f"WHEN true THEN {self._code(End('reaches', at))}"]
             for reason, condition in stage.reasons().items():
                 cases.append(f"WHEN ({condition}\n) THEN {self._code(End('dropped', at, reason))}")

@@ -233,8 +233,9 @@ def _from_there(graph: Graph, step: str, spared: list[str], sources: list[Source
             copies[node] = copies[node.inputs[0].node]
         elif any(end.node in copies for end in node.inputs):
             stage = node.stage
-            if node in graph.sinks and stage.path is not None:  # it lies in the run's folder, or elsewhere
-                stage = without_path(stage)
+            # one with a path lies in the run's folder, or elsewhere
+            if node in graph.sinks and node.sink.path is not None:
+                stage = without_path(node.sink)
             stage = stage.with_(name=names[node])
             inputs = tuple(End(copies[end.node], end.port) for end in node.inputs)
             copies[node] = Node(stage, inputs, node.place)

@@ -73,8 +73,8 @@ def _shares(answer: WhatIf) -> Iterator[Any]:
         alone = len(shares) > 1 and all(share.back + share.lost == 1 for share in shares)  # a source each
         if not alone and (len(shares) > 1 or (shares and column == "source")):
             table = plain_table()
-            for title, side in ((column, "left"), ("back", "right"), ("lost", "right")):
-                table.add_column(title, justify=side, no_wrap=True)
+            for title in (column, "back", "lost"):
+                table.add_column(title, justify="left" if title == column else "right", no_wrap=True)
             for share in shares:
                 table.add_row(short_path(share.value, 50) or "none", count(share.back), count(share.lost))
             yield from ("", table)

@@ -58,8 +58,7 @@ def about_of(plan: Plan, units: Sequence[tuple[int, Unit]]) -> About:
     root = plan.out.path_of("")
     folders = {s.name: folder_of(s.stage) for s in plan.steps
                if isinstance(s.stage, Sink) and not (s.implicit or s.part_of)}
-    sinks = {name: folder.removeprefix(root) for name, folder in folders.items()
-             if folder.startswith(root)}
+    sinks = {name: folder.removeprefix(root) for name, folder in folders.items() if folder.startswith(root)}
     settings = plan.pipeline.settings
     return About(version=version("curator-core"), description=settings.description,
                  license=settings.license, sources=sources, sinks=sinks)

@@ -12,24 +12,14 @@ import cloudpickle
 
 from curator.api.errors import CuratorError, StageError, first_error
 from curator.api.stage import Context
-from curator.engine.events import (
-    GO_ON,
-    Event,
-    RuntimeAction,
-    StartWorker,
-    Stop,
-    StopWorker,
-    Submit,
-    WorkerLost,
-    WorkerReady,
-)
+from curator.engine import events as ev
 from curator.engine.protocol import Call, Discard, Done, Emitted, Failed, Rank, Resume
 from curator.machine.detect import free_port
 from curator.runtime.workers import Job, Workers, located
 from curator.worker.processes import FORK_SERVER, Processes
 from curator.worker.runner import Runner
 
-FORK_SERVER_DIED = f"the process that holds the workers has died (killed, or out of memory); {GO_ON}"
+FORK_SERVER_DIED = f"the process that holds the workers has died (killed, or out of memory); {ev.GO_ON}"
 
 
 class LocalRuntime:
@@ -41,16 +31,15 @@ class LocalRuntime:
     def __init__(self, job: Job, processes: Processes) -> None:
         self.workers, self.processes = Workers(job), processes
 
-    def execute(self, action: RuntimeAction) -> None:
+    def execute(self, action: ev.RuntimeAction) -> None:
         self.workers.do(action)
         self._carry_out()
 
-    def wait(self, timeout: float | None) -> list[Event]:
-        events: list[Event] = []
+    def wait(self, timeout: float | None) -> list[ev.Event]:
+        events: list[ev.Event] = []
         for process, message in self.processes.wait(timeout):
-            events += [Stop("lost",
-                            FORK_SERVER_DIED)] if process == FORK_SERVER else self.workers.hear(0, process,
-                                                                                                message)
+            events += ([ev.Stop("lost", FORK_SERVER_DIED)] if process == FORK_SERVER
+                       else self.workers.hear(0, process, message))
         self._carry_out()
         return events
 
@@ -71,38 +60,38 @@ class InlineRuntime:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.runners: dict[int, Runner] = {}
-        self.todo: deque[Callable[[], Iterator[Event]]] = deque()
+        self.todo: deque[Callable[[], Iterator[ev.Event]]] = deque()
         self.answers: dict[int, Iterator[Emitted | Done | Failed]] = {}  # to each call that is not ended
         self.done_once: set[str] = set()  # steps whose `setup_node` has been called
         self.busy: dict[int, int] = {}  # the worker of each call that is not ended
 
-    def execute(self, action: RuntimeAction) -> None:
+    def execute(self, action: ev.RuntimeAction) -> None:
         match action:
-            case StartWorker():
+            case ev.StartWorker():
                 self.todo.append(partial(self._start, action))
-            case Submit():
+            case ev.Submit():
                 self.todo.append(partial(self._call, action.call))
             case Resume():
                 self.todo.append(partial(self._continue, action.call))
             case Discard():
                 self.todo.append(partial(self._discard, action))
-            case StopWorker():
+            case ev.StopWorker():
                 runner = self.runners.pop(action.worker, None)
                 if runner is not None:
                     runner.close()
                 for call in [c for c, worker in self.busy.items() if worker == action.worker]:
                     del self.answers[call], self.busy[call]
                 if not action.kill:
-                    self.todo.append(lambda: iter([WorkerLost(action.worker, "stopped")]))
+                    self.todo.append(lambda: iter([ev.WorkerLost(action.worker, "stopped")]))
 
-    def wait(self, timeout: float | None) -> list[Event]:
+    def wait(self, timeout: float | None) -> list[ev.Event]:
         if self.todo:
             return list(self.todo.popleft()())
         if timeout is not None:
             time.sleep(timeout)
         return []
 
-    def _start(self, action: StartWorker) -> Iterator[Event]:
+    def _start(self, action: ev.StartWorker) -> Iterator[ev.Event]:
         operator = cloudpickle.loads(cloudpickle.dumps(self.job.operators[action.operator]))
         runner = Runner(operator, lambda batch: batch, lambda batch: batch, self.job.sidecars)
         if operator.resources.gang:  # a gang of one
@@ -113,17 +102,17 @@ class InlineRuntime:
         except CuratorError as error:
             first = first_error(error.stage if isinstance(error, StageError) else operator.steps[0].name,
                                 error)
-            yield WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
+            yield ev.WorkerLost(action.worker, str(error), setup=True, fatal=True, first=first)
             return
         self.runners[action.worker] = runner
-        yield WorkerReady(action.worker, exhausted=runner.exhausted)
+        yield ev.WorkerReady(action.worker, exhausted=runner.exhausted)
 
     def _once(self, name: str, do: Callable[[], None]) -> None:
         if name not in self.done_once:
             do()
             self.done_once.add(name)
 
-    def _discard(self, action: Discard) -> Iterator[Event]:
+    def _discard(self, action: Discard) -> Iterator[ev.Event]:
         # Not in the middle of a call over the unit's rows: behind it, as a worker process does.
         if any(worker == action.worker for worker in self.busy.values()):
             self.todo.append(partial(self._discard, action))
@@ -131,13 +120,13 @@ class InlineRuntime:
             self.runners[action.worker].discard(action.unit, action.attempt, action.replay)
         return iter(())
 
-    def _call(self, call: Call) -> Iterator[Event]:
+    def _call(self, call: Call) -> Iterator[ev.Event]:
         if call.worker in self.runners:  # else it was killed meanwhile
             self.busy[call.id] = call.worker
             self.answers[call.id] = self.runners[call.worker].run(self.job.complete(call))
             yield from self._continue(call.id)
 
-    def _continue(self, call: int) -> Iterator[Event]:
+    def _continue(self, call: int) -> Iterator[ev.Event]:
         if call not in self.answers:
             return
         answer = next(self.answers[call])

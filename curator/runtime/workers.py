@@ -22,16 +22,15 @@ from curator.pipeline.plan import Operator
 
 
 class Runtime(Protocol):
-    """Where workers live."""
+    """Where workers live. `execute` does what the scheduler asks, at the latest with the next `wait`, which
+    gives what has happened since and waits for the first event, at most `timeout` seconds. `close` returns
+    when all workers and their batches are gone."""
 
-    def execute(self, action: ev.RuntimeAction) -> None:
-        """Do what the scheduler asks, at the latest with the next `wait`."""
+    def execute(self, action: ev.RuntimeAction) -> None: ...
 
-    def wait(self, timeout: float | None) -> list[ev.Event]:
-        """What has happened since; waits for the first event, at most `timeout` seconds."""
+    def wait(self, timeout: float | None) -> list[ev.Event]: ...
 
-    def close(self) -> None:
-        """End every worker, and remove their batches; returns when all are gone."""
+    def close(self) -> None: ...
 
 
 class Job:
@@ -42,8 +41,7 @@ class Job:
     """
 
     def __init__(self, operators: Sequence[Operator], unit_of: Callable[[int, int], protocol.UnitInfo],
-                 sidecars: Folder,
-                 restore: Callable[[str, Sequence[int]], list[protocol.Restored]]) -> None:
+                 sidecars: Folder, restore: Callable[[str, Sequence[int]], list[protocol.Restored]]) -> None:
         self.operators, self.unit_of, self.sidecars, self.restore = operators, unit_of, sidecars, restore
 
     def complete(self, call: protocol.Call) -> protocol.Call:
@@ -147,12 +145,10 @@ class Workers:
         self.rank_of[process] = group, number
         place = start.places[number]
         nodes = [p.node for p in start.places]
-        rank = protocol.Rank(
-            start.worker, place.gpus,
+        rank = protocol.Rank(start.worker, place.gpus,
             visible=tuple(gpu for p in start.places if p.node == place.node for gpu in p.gpus),
             gang=group.size > 1 or self.job.operators[start.operator].resources.gang, number=number,
-            size=group.size,
-            local_rank=nodes[:number].count(place.node), local_size=nodes.count(place.node),
+            size=group.size, local_rank=nodes[:number].count(place.node), local_size=nodes.count(place.node),
             address=self.address_of(nodes[0]), port=port)
         self._ask(group, number, protocol.Send(process, protocol.Setup(self._spec(start.operator), rank,
                                                                        self.job.restored(start))))

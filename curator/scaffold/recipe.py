@@ -38,9 +38,9 @@ def new_recipe(name: str, read: str | None = None, like: str | None = None) -> l
     path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     records = path.with_suffix(".jsonl")
     made = [path] if read is not None or like is not None else [path, records]
-    for file in made:
-        if file.exists():
-            raise CuratorError(f"{file} is there already, and nothing is overwritten: choose another name")
+    for there in made:
+        if there.exists():
+            raise CuratorError(f"{there} is there already, and nothing is overwritten: choose another name")
     if like is not None:
         text = copied(like, path.stem, read)
     elif read is not None:

@@ -166,11 +166,10 @@ def connection() -> Any:
     if key not in _connections:
         import duckdb
 
-        locked = {"threads": 1, "enable_external_access": "false", "autoinstall_known_extensions": "false",
-                  "autoload_known_extensions": "false", "python_enable_replacements": "false",
-                  "temp_directory": "",
-                  "lock_configuration": "true"}
-        _connections[key] = duckdb.connect(":memory:", config=locked)
+        _connections[key] = duckdb.connect(":memory:", config={
+            "threads": 1, "enable_external_access": "false", "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false", "python_enable_replacements": "false",
+            "temp_directory": "", "lock_configuration": "true"})
     return _connections[key]
 
 

@@ -36,8 +36,7 @@ class Select(Stage):
                               "source")
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.drop if self.keep is None else self.keep),
-                        removes=set(self.drop or ()))
+        return Contract(needs=set(self.keep or self.drop or ()), removes=set(self.drop or ()))
 
     def columns_after(self, columns: Mapping[str, pa.DataType | None]) -> dict[str, pa.DataType | None]:
         return {name: kind for name, kind in columns.items() if self._stays(name)}
@@ -48,7 +47,7 @@ class Select(Stage):
         return batch.without([name for name in batch.columns if not self._stays(name)]).with_payloads(**gone)
 
     def _stays(self, name: str) -> bool:
-        return name in IDENTITY or (name in self.keep if self.keep is not None else name not in self.drop)
+        return name in IDENTITY or (name not in (self.drop or ()) if self.keep is None else name in self.keep)
 
 
 @dataclass(kw_only=True)

@@ -73,7 +73,7 @@ def parse_rules(content: bytes | str, path: str) -> RuleSet:
     where, problems = f"rule set {path}", Problems()
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        given = parse(text, where, problems).plain() if text.strip() else None
+        given: Any = parse(text, where, problems).plain() if text.strip() else None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{where} is not valid UTF-8: {error}") from None
     problems.check()

@@ -42,13 +42,10 @@ class Top(Reduce):
             raise RecipeError(f"top: order must be desc or asc, got {self.order!r}")
         if self.shards < 1:
             raise RecipeError(f"top: shards must be 1 or more, got {self.shards}")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.by,) if self.key is None else (self.by, self.key)
+        self.columns = (self.by,) if self.key is None else (self.by, self.key)
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns))
+        return Contract(needs=set(self.columns or ()))
 
     def reasons(self) -> tuple[str, ...]:
         return (self.reason,)

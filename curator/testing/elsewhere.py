@@ -33,8 +33,7 @@ HEAVY = ("PIL", "accelerate", "av", "cv2", "datasets", "decord", "diffusers", "f
          "nltk", "numba", "onnxruntime", "pandas", "polars", "ray", "scipy", "sentence_transformers",
          "skimage", "sklearn",
          "soundfile", "spacy", "tensorflow", "timm", "torch", "torchaudio", "torchvision", "transformers",
-         "triton", "vllm",
-         "whisper")
+         "triton", "vllm", "whisper")
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def look(module: str, given: str, found: str) -> None:
     errors = {pack.name: pack.error for pack in sorted(packs.installed(), key=lambda p: p.module != module)}
     heavy = [name for name in HEAVY if name in sys.modules and name not in before]
     broken = [name for name, error in errors.items() if error is not None]
-    seen = []
+    seen: list[tuple[str, Answers | str]] = []
     for stage, batch in pickle.loads(Path(given).read_bytes()):
         try:
             seen.append((stage.fingerprint(), _answers(stage, batch)))
@@ -104,6 +103,7 @@ def _answers(stage: Stage, batch: Batch | None) -> Answers:
     if isinstance(stage, Sink):
         return {}
     if not isinstance(stage, Source):
+        assert batch is not None, f"{named(stage)} has no batch"
         return answers(as_one(stage), batch)
     driver = copy.copy(stage)
     return {f"{unit.label}, key {unit.key}": list(enumerate(

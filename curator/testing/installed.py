@@ -89,7 +89,7 @@ def check_recipe(found: Resource) -> None:
     for node in pipeline.nodes():
         # not what the files show that happen to lie where the recipe's example points
         if isinstance(node.stage, Source):
-            node.stage.columns = functools.partial(Source.columns, node.stage)
+            vars(node.stage)["columns"] = functools.partial(Source.columns, node.stage)
     try:
         make_plan(pipeline)
     except InputError:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from curator.api.batch import Batch
 from curator.api.stage import Sink, Source, Unit, WrittenFile
 from curator.io.files.folder import Folder
+from curator.pipeline.layout import sink_folder
 from curator.testing.run import (
     Record,
     check_fingerprint,
@@ -76,7 +77,7 @@ def check_sink(sink: Sink, batch: Batch, *, read: Callable[[str], pa.Table] | No
     assert len(batch) >= 2, f"check_sink wants 2 records or more; got {len(batch)}"
     check_fingerprint(sink)
     assert hasattr(sink, "path"), f"{who} has no field `path`: every sink has one, and its files lie below it"
-    folder = Folder.open(sink.path, getattr(sink, "storage_options", None))
+    folder = sink_folder(sink)
     before = set(folder.everything())
     assert not before, f"check_sink wants an empty folder; in {folder.uri} there is {sorted(before)[0]}"
     _check_files(who, _written(sink, f"{NAME}-0", batch), folder, f"{NAME}-0", batch, read)

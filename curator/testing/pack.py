@@ -61,17 +61,16 @@ def check_pack(name: str, examples: Iterable[Example], without: Collection[str] 
     for one in given:
         if isinstance(one.stage, Source):
             check_source(one.stage, **one.options)
-        elif isinstance(one.stage, Sink):
+        elif one.batch is not None and isinstance(one.stage, Sink):
             check_sink(one.stage, one.batch, **one.options)
-        else:
+        elif one.batch is not None:  # as `_given` has seen
             check_stage(one.stage, one.batch, **one.options)
     check_elsewhere(pack.module, [(one.stage, one.batch, one.options.get("tolerance", 0.0)) for one in given])
 
 
 def _installed(name: str) -> Pack:
     found = {pack.name: pack for pack in packs.installed()}
-    assert name in found, (
-        f"no pack {name!r} is installed, there are {', '.join(found)}: name it under "
+    assert name in found, (f"no pack {name!r} is installed, there are {', '.join(found)}: name it under "
         "[project.entry-points.\"curator.packs\"] in "
         "its pyproject.toml, and run pip install -e . in its folder, again after each change of that file")
     assert found[name].error is None, found[name].error
@@ -81,7 +80,7 @@ def _installed(name: str) -> Pack:
 def _given(example: Any) -> _Given:
     parts = list(example) if isinstance(example, tuple) else [example]
     options = parts.pop() if parts and isinstance(parts[-1], Mapping) else {}
-    stage, batch, *more = *parts, *[None] * (2 - len(parts))
+    stage, batch, *more = parts + [None] * (2 - len(parts))
     fits = not more and isinstance(stage, Stage) and isinstance(batch, Batch) != isinstance(stage, Source)
     assert fits, (f"check_pack cannot use the example {short(example, 200)}: give (stage, batch), (sink, "
                   "batch) or a source, each made with its parameters")

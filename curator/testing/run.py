@@ -138,7 +138,8 @@ def _by_port(stage: Stage, result: Any,
              absorb: Callable[[Batch], None] = lambda rows: None) -> Iterator[tuple[str, Batch]]:
     """The rows of an answer as a worker takes them, port by port. All of them have an identity."""
     step = Step(stage.name, stage, "")
-    working = WorkingStep(0, step, Answer(Operator(0, "map", (step,)), put=id), begins=id, lockstep=True)
+    answer = Answer(Operator(0, "map", (step,)), put=id)
+    working = WorkingStep(0, step, answer, begins=lambda step: None, lockstep=True)
     for outputs in parts(result):
         with broken_rules():
             ports = list(working.ports(outputs))

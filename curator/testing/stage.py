@@ -137,8 +137,9 @@ def _check_contract(subject: Subject) -> None:
         assert not extra, (
             f"{who}: {', '.join(extra)} is new, and the contract's `adds` does not name it; name it there")
         for name, kind in expected.items():
-            assert kind is None or actual[name] is None or actual[name].equals(kind), (
-                f"{who}: column {name!r} is {actual[name]}, and the contract says {kind}; make it with "
+            there = actual[name]
+            assert kind is None or there is None or there.equals(kind), (
+                f"{who}: column {name!r} is {there}, and the contract says {kind}; make it with "
                 "pa.array(values, type)")
         _check_untouched(subject, port, set(actual) - set(stage.contract().adds))
 
@@ -167,12 +168,12 @@ def _check_needs(subject: Subject) -> None:
     sharded = {stage.key} if isinstance(stage, Reduce) else set()  # by the engine, whether it reads it or not
     for name in sorted(subject.needs - sharded):
         try:
-            got = run.answers(stage, run.without(batch, {name}), working=subject.working)
+            bare: run.Answers | None = run.answers(stage, run.without(batch, {name}), working=subject.working)
         except AssertionError:
             raise
         except Exception:
-            got = None  # as it should be: it cannot do without
-        needless = got is not None and run.difference(_but(subject.answers, {name}), got) is None
+            bare = None  # as it should be: it cannot do without
+        needless = bare is not None and run.difference(_but(subject.answers, {name}), bare) is None
         assert not needless, (
             f"{subject.who} does as well without {name!r}: take it out of the contract's `needs`")
 

@@ -55,11 +55,11 @@ class Whole(Reduce):
 
     def __init__(self, stage: Composite) -> None:
         self.stage, self.name, self.ports = stage, stage.name, stage.ports
-        self.contract, self.columns_after, self.fingerprint = (stage.contract, stage.columns_after,
-                                                               stage.fingerprint)
         # in a run it is the main part that is asked for what people should know
         main = _expanded(stage)[0].stage
-        self.findings, self.example_columns = main.findings, main.example_columns
+        vars(self).update(contract=stage.contract, columns_after=stage.columns_after,
+                          fingerprint=stage.fingerprint, findings=main.findings,
+                          example_columns=main.example_columns)
 
     def setup(self, ctx: Context) -> None:
         self.main, self.parts = _expanded(self.stage)
@@ -72,8 +72,8 @@ class Whole(Reduce):
     def absorb(self, batch: Batch) -> None:
         self._records.append(batch)
 
-    def finish(self) -> Outputs:
-        return self._learn()
+    def finish(self) -> list[Outputs]:
+        return [self._learn()]
 
     def process(self, batch: Batch) -> Any:
         return self.main.stage.process(batch)

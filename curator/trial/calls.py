@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
@@ -84,7 +85,7 @@ def _batches(file: zipfile.ZipFile) -> Iterator[Batch]:
             yield from_table(reader.read_all(), kind_of(name.rpartition("/")[0]))
 
 
-def call_again(stage: Stage, batches: list[Batch], times: int = 1) -> Iterator[dict[str, object]]:
+def call_again(stage: Stage, batches: list[Batch], times: int = 1) -> Iterator[dict[str, Any]]:
     """Calls a stage with recorded batches: for each call its rows in and out by port, seconds by the clock
     and of the processor. What it raises is raised."""
     stage.setup_node(Context())

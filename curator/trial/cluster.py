@@ -149,7 +149,7 @@ class PacedCluster(Cluster):
         self.costs = {o.index: costs.get(o.index, Cost()) for o in operators}
         self.operators = [_straight(o) for o in operators]
         self.units, self.row_bytes = [max(1, round(rows)) for _, rows in units], row_bytes
-        self.rests: Counter[tuple[int, int]] = Counter()  # of a row, by operator and consumer
+        self.rests: dict[tuple[int, int], float] = {}  # of a row, by operator and consumer
         super().__init__(Scheduler(self.operators, [(source, None) for source, _ in units], nodes))
 
     def start(self, action: StartWorker) -> None:
@@ -184,7 +184,7 @@ class PacedCluster(Cluster):
         for unit, came in rows.items():
             counts[unit] = {0: Counts(rows_in=came)}
             for consumer, share in self.costs[operator].sent.items():
-                exact = came * share + self.rests[operator, consumer]
+                exact = came * share + self.rests.get((operator, consumer), 0.0)
                 whole, port = int(exact), f"to {consumer}"
                 self.rests[operator, consumer] = exact - whole
                 if whole:

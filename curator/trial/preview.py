@@ -14,11 +14,11 @@ from curator.api.errors import CuratorError, FirstError
 from curator.api.stage import SIDE_OUTPUTS, Context, Reduce, Source, Unit
 from curator.engine.protocol import Call, Done, Emitted, Failed, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
-from curator.io.spool import Shard
+from curator.io.spool import FromSpool, Shard
 from curator.io.tables.jsonl import ToJsonl
 from curator.observe.preview import StagePreview
 from curator.pipeline.graph import Graph
-from curator.pipeline.plan import Operator, Step, Target, make_plan
+from curator.pipeline.plan import Kind, Operator, Step, Target, make_plan
 from curator.worker.runner import Runner
 
 Answers = dict[str, list[Batch]]  # by port
@@ -66,18 +66,18 @@ def preview(pipeline: Graph, records: int = 5, wanted: Wanted | None = None) -> 
     return previews
 
 
-@dataclass(frozen=True)
-class _InMemory:
+class _InMemory(FromSpool):
     """Stands in for the spools that a `Reduce` reads."""
 
-    batches: Sequence[Batch]
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
 
     def rows(self, unit: Unit, columns: Collection[str] | None = None,
              kind: type[Batch] = Batch) -> Iterator[Batch]:
         return (batch for batch in self.batches if isinstance(batch, kind))
 
 
-def _runner(kind: str, step: Step, reader: _InMemory | None = None) -> Runner:
+def _runner(kind: Kind, step: Step, reader: _InMemory | None = None) -> Runner:
     """One step alone, with every port open."""
     ports = (*step.stage.ports, *SIDE_OUTPUTS)
     operator = Operator(0, kind, (step,), (), {(0, port): (Target(0),) for port in ports}, reader=reader)

@@ -138,7 +138,7 @@ def _whole(answer: Any) -> Any:
 
 
 def _spied(stage: Stage, token: int) -> Stage:
-    kind = type(stage)
+    kind: Any = type(stage)
 
     def setup(self: Any, ctx: Context) -> None:
         _Watch.open[token].set_up(lambda ctx: kind.setup(self, ctx), ctx)
@@ -171,7 +171,7 @@ def _cuda() -> Any:
 
 def _functions(profiler: cProfile.Profile) -> list[tuple[str, int, float, float]]:
     try:
-        table = pstats.Stats(profiler).stats
+        table = pstats.Stats(profiler).stats  # type: ignore[attr-defined]  # it is in no stub
     except TypeError:  # nothing was called
         return []
     found = []

@@ -43,10 +43,10 @@ def sampled(pipeline: Graph, records: int, out: str) -> Sampled:
     Every source gives the same share of them, from parts at equal distances in bytes, the more of a part the
     larger it is. Raises what listing the input raises.
     """
-    sources = [node for node in pipeline.nodes() if isinstance(node.stage, Source)]
+    sources = {node: node.stage for node in pipeline.nodes() if isinstance(node.stage, Source)}
     names = pipeline.names()
     # a part is a unit too: of one that gathers small files not only the first is seen
-    units = {node: list(node.stage.units()) for node in sources}
+    units = {node: list(source.units()) for node, source in sources.items()}
     parts = {node: [Unit((part,)) for unit in found for part in unit.parts] for node, found in units.items()}
     most = max(1, min(records // len(sources), PARTS_MAX))
     chosen = {node: _spread(found, most) for node, found in parts.items()}

@@ -54,8 +54,7 @@ def modules_of(operators: Iterable[Operator]) -> list[str]:
             pickler.dump(step.stage)
         except Exception as error:
             raise CuratorError(f"{step.name} cannot be sent to a worker: {error}. What cannot be pickled (a "
-                               "lock, an open file, "
-                               "a connection) is made in setup") from error
+                               "lock, an open file, a connection) is made in setup") from error
     for name in pickler.found:
         send_by_value(name)
     return sorted(pickler.found - {"__main__"})
@@ -87,7 +86,7 @@ class _Finder(importlib.abc.MetaPathFinder):
                 with contextlib.suppress(ImportError):
                     _ = pa.lib._pandas_api.pd
 
-            spec.loader.exec_module = load_and_tell  # type: ignore[method-assign]
+            spec.loader.exec_module = load_and_tell  # type: ignore[method-assign]  # of this one
         return spec
 
 

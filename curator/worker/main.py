@@ -156,8 +156,7 @@ class Worker:
         limited = operator.timeout_s is not None and rank.number == 0
         runner = Runner(operator, store.put if rank.number == 0 else lambda batch: None, store.get, sidecars,
                         self._progress if limited else lambda: None,
-                        lambda step: at.__setitem__(0, min(step, 255)),
-                        lockstep=rank.size > 1)
+                        lambda step: at.__setitem__(0, min(step, 255)), lockstep=rank.size > 1)
         runner.setup(Context(rank.worker, cpus, rank.gpus, rank.number, rank.size), restore,
                      partial(once_on_node, folders[0]))
         return runner

@@ -71,8 +71,7 @@ class Store:
                     raise
         raise CuratorError(f"no room for a batch of {nbytes >> 20} MB on its way between stages: "
                            f"{' and '.join(map(os.path.dirname, self.folders))} are full. Free space there "
-                           "(or set TMPDIR to a "
-                           "folder with more), then run the same command again")
+                           "(or set TMPDIR to a folder with more), then run the same command again")
 
     @staticmethod
     def read(path: str) -> pa.Buffer:

@@ -144,8 +144,7 @@ class Packer:
                     for s, rows in zip(self.shapes, self.current, strict=True)]
 
     def pack(self, counts: Sequence[int], loads: Sequence[float], most: Sequence[int],
-             room: Room | None = None,
-             go_on: bool = False) -> tuple[list[np.ndarray], set[int]]:
+             room: Room | None = None, go_on: bool = False) -> tuple[list[np.ndarray], set[int]]:
         """Workers for each need and the needs that did not get all; without `go_on` it ends at the first of
         these.
 
@@ -216,8 +215,7 @@ class Packer:
     def _tenants(self, workers: Sequence[np.ndarray]) -> np.ndarray:
         """The share of each device that these workers have."""
         return sum((s.share * self.room.on_devices(s, rows)
-                    for s, rows in zip(self.shapes, workers, strict=True)),
-                   np.zeros(self.room.share.shape))
+                    for s, rows in zip(self.shapes, workers, strict=True)), np.zeros(self.room.share.shape))
 
     def _first_kept(self, shape: Shape, rows: np.ndarray, used: np.ndarray) -> np.ndarray:
         """On the fullest devices and nodes first, so that those that go leave whole devices and nodes."""

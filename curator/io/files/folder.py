@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, overload
 
 from curator.api.errors import InputError
 from curator.api.stage import SourceRange
@@ -132,6 +132,10 @@ class Folder:
         with self._at("write", name) as (files, uri):
             return files.create(uri, data)
 
+    @overload
+    def open_file(self, name: str, mode: Literal["rb"] = "rb") -> BinaryIO: ...
+    @overload
+    def open_file(self, name: str, mode: Literal["wb"]) -> Output: ...
     def open_file(self, name: str, mode: str = "rb") -> BinaryIO | Output:
         """A file to read (`rb`) or to write (`wb`); what is written appears, whole, at `close`."""
         if mode not in ("rb", "wb"):

@@ -106,8 +106,7 @@ def _visible(entries: Iterable[FileInfo], folder: str, suffixes: tuple[str, ...]
     outputs = {name[:at] for name, _ in named if (at := ("/" + name).find(f"/{RUN}/")) >= 0}
     aside = {f"{output}{name}" for output in outputs for name in (*BESIDE, RUN)}
     aside_folders = tuple(f"{name}/" for name in aside)
-    return [e for name, e in named
-            if not any(part[0] in hidden for part in name.split("/") if part)
+    return [e for name, e in named if not any(part[0] in hidden for part in name.split("/") if part)
             and name not in aside and not name.startswith(aside_folders)
             and (not suffixes or name.lower().endswith(suffixes))]
 

@@ -152,6 +152,7 @@ class LocalFiles:
         """The file or folder at a path, None where there is nothing."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return _info(path, os.stat(path))
+        return None
 
     def ls(self, path: str) -> list[FileInfo]:
         """Files and folders in a folder, no pipes and devices; [] if it does not exist."""

@@ -33,7 +33,8 @@ class RemoteFiles:
         import fsspec
 
         # a place as it is called, and where it is read: a branch at one of its commits
-        self._named, self._at = options.get("pinned") or ("", "")
+        pinned: tuple[str, str] = options.get("pinned") or ("", "")
+        self._named, self._at = pinned
         options = {name: value for name, value in options.items() if name != "pinned"}
         self.protocol, self.fs = protocol, fsspec.filesystem(protocol, **options)
         self.is_exclusive = protocol in _EXCLUSIVE
@@ -52,6 +53,7 @@ class RemoteFiles:
         self.fs.invalidate_cache()
         with suppress(FileNotFoundError):
             return self._info(self.fs.info(self.path(uri)))
+        return None
 
     def ls(self, uri: str) -> list[FileInfo]:
         """Files and folders in a folder; [] if it does not exist."""

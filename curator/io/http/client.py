@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import IncompleteRead
 from io import BytesIO
+from typing import Any
 from urllib.parse import urljoin
 
 import urllib3
@@ -80,7 +81,8 @@ class Client:
     def __init__(self, limits: Limits, headers: Mapping[str, str], check: Check, *, private: bool = False,
                  proxy: str | None = None, per_host: int = 8) -> None:
         self._limits, self._check, self._private, self._proxy = limits, check, private, proxy
-        kept = {"num_pools": POOLS, "maxsize": per_host, "headers": dict(headers), "retries": False}
+        kept: dict[str, Any] = {"num_pools": POOLS, "maxsize": per_host, "headers": dict(headers),
+                                "retries": False}
         self._pools = urllib3.PoolManager(**kept) if proxy is None else urllib3.ProxyManager(proxy, **kept)
         self._pools.pool_classes_by_scheme = pool_classes(guarded=proxy is None)
         self._transfers: set[Transfer] = set()
@@ -155,13 +157,13 @@ class Client:
                 raise Refusal("bad_url") from None
             response = self._send(url, transfer)
             try:
-                location = response.get_redirect_location()
-                if not location:
+                target = response.get_redirect_location()
+                if not target:
                     return self._answer(response, url, transfer)
                 reason = self._check(url, response.headers, True)
                 if reason:
                     return Fetched(url=url, reason=reason)
-                location = _unicode(location)
+                location = _unicode(target)
             finally:
                 _let_go(response)
         raise Refusal("redirects")
@@ -224,20 +226,19 @@ class Client:
         # buffer grows, too.
         transfer.hold(length)
         data, size = BytesIO(), 0
-        while part := response.read(CHUNK_BYTES):
+        while chunk := response.read(CHUNK_BYTES):
             transfer.check()
-            size += len(part)
+            size += len(chunk)
             if size > most:
                 return None
             if size > transfer.share.held:
                 transfer.hold(min(2 * size, most))
-            data.write(part)
+            data.write(chunk)
         transfer.check()  # an abort looks like the end of an answer that has no length
         return data.getvalue()
 
 
-def _part(part: tuple[int, int], data: bytes | None, url: str,
-          response: urllib3.BaseHTTPResponse) -> Fetched:
+def _part(part: tuple[int, int], data: bytes | None, url: str, response: urllib3.BaseHTTPResponse) -> Fetched:
     """A part of a file, if it is the one that was asked for (RFC 9110, section 14.4)."""
     told = _RANGE.match(response.headers.get("Content-Range", "")) if response.status == 206 else None
     start, total = (int(told[1]), int(told[2])) if told else (0, len(data or b""))
@@ -294,6 +295,6 @@ def _unicode(location: str) -> str:
 
 def _is_private_literal(url: str) -> bool:
     try:
-        return not is_public(urllib3.util.parse_url(url).host.strip("[]"))
+        return not is_public((urllib3.util.parse_url(url).host or "").strip("[]"))
     except ValueError:  # a name
         return False

@@ -82,7 +82,7 @@ class Transfer:
                 socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
-class _Tracked:
+class _Tracked(HTTPConnection):
     """A connection that can be broken off with the transfer that it works for."""
 
     def request(self, *args, **kwargs) -> None:
@@ -106,8 +106,8 @@ class _Guarded(_Tracked):
         for address in addresses:
             transfer.check()
             try:
-                transfer.sock = socket.create_connection((address, self.port),
-                                                         min(self.timeout, transfer.remaining_s()))
+                left_s = min(self.timeout or math.inf, transfer.remaining_s())
+                transfer.sock = socket.create_connection((address, self.port), left_s)
             except OSError as error:
                 fault = error
             else:

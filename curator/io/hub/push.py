@@ -97,7 +97,8 @@ class Push:
         for number, part in enumerate(parts, 1):
             last = number == len(parts)
             names = sorted(wanted if last else owned | wanted.keys())
-            more = [CommitOperationAdd(self.listed, json.dumps({"files": names}, indent=0).encode())]
+            more: list[CommitOperationAdd | CommitOperationDelete] = [
+                CommitOperationAdd(self.listed, json.dumps({"files": names}, indent=0).encode())]
             if last:
                 more += [CommitOperationAdd("README.md", card.text.encode())]
                 more += [CommitOperationDelete(path) for path in old]
@@ -172,8 +173,8 @@ class Push:
             columns = pa.unify_schemas(schemas)
         except pa.ArrowException:
             return None
-        found = [feature(column) for column in columns]
-        return None if None in found or not found else found
+        found = [told for column in columns if (told := feature(column)) is not None]
+        return found if found and len(found) == len(columns) else None
 
 
 def _batches(files: dict[str, WrittenFile]) -> Iterator[dict[str, WrittenFile]]:

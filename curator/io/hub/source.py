@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -58,12 +57,12 @@ class Hub(VersionedSource):
     revision: str | None = setting(default=None)
 
     name = "hub"
-    _reader: ClassVar[FileSource | None] = None  # an instance's own hides it: made on the driver
-    _split_of: ClassVar[dict[str, str]] = {}  # by URL, where there are several splits
-    _only: ClassVar[str] = ""  # where there is one
+    _split_of = dict[str, str]()  # by URL, where there are several splits
+    _only = ""  # where there is one
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._reader: FileSource | None = None  # made on the driver
         bare = str(self.path).removeprefix(PREFIX).strip("/")
         repo, at, revision = bare.partition("@")
         if not _REPO.fullmatch(repo) or (at and not revision):
@@ -91,7 +90,7 @@ class Hub(VersionedSource):
     def units(self) -> list[Unit]:
         reader = self._chosen()
         units = reader.units()
-        reader.listed = None  # or it would travel to each worker
+        reader.listed = []  # or it would travel to each worker
         return units
 
     def columns(self) -> dict[str, pa.DataType | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ class Iceberg(LakeSource):
     revision: int | None = setting(default=None)
 
     name = "iceberg"
-    _metadata: ClassVar[str] = ""  # where what is pinned is described; an instance's own goes to the workers
+    _metadata = ""  # where what is pinned is described; an instance's own goes to the workers
 
     def pin(self, version: str | int | None = None) -> None:
         table, wanted = self._table(), version or self.revision

@@ -158,7 +158,7 @@ class ToFiles(MediaSink):
 
     def contract(self) -> Contract:
         named = [*([self.by] if self.by else []), *self.beside.values()]
-        return Contract(needs={**super().contract().needs, **dict.fromkeys(named)})
+        return Contract(needs=dict.fromkeys([*super().contract().needs, *named]))
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         super().check(columns)

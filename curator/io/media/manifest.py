@@ -52,10 +52,10 @@ class Manifest(PathSource):
     holders: ClassVar[tuple[str, ...]] = ("path",)
     numbers: ClassVar[tuple[str, ...]] = ()  # columns of seconds
     skip: ClassVar[str] = ""  # a column by which a line says that it does not count
-    _reader: ClassVar[FileSource | None] = None  # an instance's own hides it, and travels to the workers
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._reader: FileSource | None = None  # travels to the workers
         twice = [new for new in self.names.values() if list(self.names.values()).count(new) > 1]
         if twice:
             raise ValueError(f"names makes {twice[0]!r} of two columns; give each a name of its own")
@@ -105,10 +105,9 @@ class Manifest(PathSource):
         """The reader of files of this kind."""
         suffixes = tuple(suffix for kind in _KINDS for suffix in kind.suffixes)
         uris = [file.uri for file in self.found(suffixes)]
-        kinds = {next((kind for kind in _KINDS if uri.lower().endswith(kind.suffixes)), None): uri
-                 for uri in uris}
-        if None in kinds:
-            raise InputError(f"{kinds[None]} is no manifest: its name ends in none of .jsonl, .json, .csv, "
+        kinds = {kind: uri for uri in uris for kind in _KINDS if uri.lower().endswith(kind.suffixes)}
+        if strange := [uri for uri in uris if not uri.lower().endswith(suffixes)]:
+            raise InputError(f"{strange[-1]} is no manifest: its name ends in none of .jsonl, .json, .csv, "
                              ".tsv, .parquet")
         if len(kinds) > 1:
             raise InputError(f"manifests of several kinds, such as {' and '.join(kinds.values())}: read "

@@ -54,8 +54,7 @@ class SampleTable:
     def make(self, samples: Sequence[Sample]) -> Parsed:
         """The good samples as rows, where each begins in its file, and what is wrong with the others."""
         failures = [Failure(f"{self._uri}:byte={s.offset}", s.offset, _named(self._uri, s.error),
-                            excerpt(s.raw))
-                    for s in samples if s.error is not None]
+                            excerpt(s.raw)) for s in samples if s.error is not None]
         objects, broken, mixed = self._objects([s for s in samples if s.error is None])
         failures += broken
         bad = {failure.offset for failure in failures}
@@ -84,10 +83,12 @@ class SampleTable:
     def _parts(self, samples: Sequence[Sample]) -> dict[str, pa.Array]:
         """The columns of the parts; of two kinds with one name (`txt` and `txt.bin`) the later one gets a
         number."""
-        parts = ((name, type(value)) for s in samples for name, value in s.parts.items())
+        parts = [(name, type(value)) for s in samples for name, value in s.parts.items()]
         found = {"key": pa.array([s.key for s in samples], pa.string())}
-        for name, kind in dict.fromkeys((("bytes", bytes), *parts)):
-            values = [value if isinstance(value := s.parts.get(name), kind) else None for s in samples]
+        kinds: list[tuple[str, type]] = [("bytes", bytes), *parts]
+        for name, kind in dict.fromkeys(kinds):
+            values: list[Any] = [value if isinstance(value := s.parts.get(name), kind) else None
+                                 for s in samples]
             column = unique_names([*found, name])[-1]
             found[column] = binary(values) if kind is bytes else pa.array(values, _TYPES[kind])
         return found | {"extension": pa.array([s.extension for s in samples], pa.string())}
@@ -137,7 +138,7 @@ class _SampleJson(JsonParser):
 
     def parse_samples(self, samples: Sequence[Sample]):
         """The json of the samples, in order; failures are at the samples' places."""
-        lines = [s.json for s in samples]
+        lines = [s.json or b"" for s in samples]
         starts = np.concatenate([[0], np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)])
         self._at = dict(zip(starts.tolist(), samples, strict=False))
         return self.parse(b"\n".join(lines), 0)

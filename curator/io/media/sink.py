@@ -113,7 +113,8 @@ class MediaFiles(Encoder):
     makes them."""
 
     def __init__(self, described: Output | None) -> None:
-        self._described, self._parquet = described, None
+        self._described = described
+        self._parquet: ParquetFile | None = None
         self._gathered: list[pa.Table] = []
         self._gathered_rows = self._gathered_bytes = 0
         self.names = Names()
@@ -143,7 +144,7 @@ class MediaFiles(Encoder):
             self._parquet.abandon()
 
     def _describe(self) -> None:
-        if self._gathered:
+        if self._gathered and self._described is not None:
             rows = pa.concat_tables(self._gathered)
             self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
             self._parquet = self._parquet or ParquetFile(self._described, rows.schema, "zstd")

@@ -62,8 +62,8 @@ def settled(content_type: str | None, url: str) -> tuple[str | None, str | None]
     ending = ending_of(url)
     content_type = (content_type or "").partition(";")[0].strip().lower() or None
     if content_type in VAGUE:
-        return TYPES.get(ending or "", content_type), ending
-    return content_type, ENDINGS.get(content_type, ending)
+        return TYPES.get(ending or "") or content_type, ending
+    return content_type, ENDINGS.get(content_type or "", ending)
 
 
 def is_wanted(content_type: str | None, patterns: Collection[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import unquote
@@ -81,7 +81,7 @@ class WebDataset(FileSource):
             yield from pieces(as_records(rows, part.uri, made.positions, self.id_column))
             bad = made.failures + [_damaged(part.uri, damage) for damage in damages]
             if bad:
-                yield failures(part, sorted(bad, key=lambda failure: failure.offset))
+                yield failures(part, sorted(bad, key=lambda failure: failure.offset or 0))
 
     def head(self, file: FileInfo) -> list[tuple[str, Seen]]:
         with explained("read", file.uri):
@@ -107,7 +107,7 @@ class WebDataset(FileSource):
     def _gathered(self, uri: str, most: int = PIECE_ROWS, most_bytes: int = PIECE_BYTES) -> Iterator[
             tuple[list[Sample], list[Damage]]]:
         """Samples, a few MB at a time, with the damages between them."""
-        samples, damages, size = [], [], 0
+        samples, damages, size = list[Sample](), list[Damage](), 0
         for found in self._samples(uri):
             if isinstance(found, Damage):
                 damages.append(found)
@@ -234,7 +234,8 @@ def _utf8(content: bytes) -> str:
         raise ValueError(f"not UTF-8: byte {content[error.start]:#04x} at {error.start}") from None
 
 
-_READERS = {"media": bytes, "binary": bytes, "text": _utf8, "cls": _whole_number}
+_READERS: dict[str, Callable[[bytes], bytes | str | int]] = {"media": bytes, "binary": bytes, "text": _utf8,
+                                                             "cls": _whole_number}
 
 
 def _damaged(uri: str, damage: Damage) -> Failure:

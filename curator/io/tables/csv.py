@@ -82,7 +82,7 @@ class Csv(LineSource):
         return [(name, Seen(self._type(name), f"{file.uri}:1")) for name in unique_names(header)
                 if wanted is None or name in wanted]
 
-    def check(self, seen: dict[str, Seen]) -> None:
+    def check_seen(self, seen: dict[str, Seen]) -> None:
         if self.select is None:
             check_named("types", self.types, seen, str(self.path))
 
@@ -94,7 +94,7 @@ class Csv(LineSource):
                           self.max_record_bytes)
         with self.opened(part) as file:
             found = line_rows(file, dialect, part.start,
-                              part.stop) if self.quote is None else quoted_rows(file, dialect)
+                              part.stop) if self.quote is None else quoted_rows(file, dialect, self.quote)
             for rows in found:
                 if isinstance(rows, Unreadable):
                     yield failures(part, [self._failure(part, rows.offset, rows.error, rows.raw)])

@@ -65,7 +65,7 @@ def line_rows(file: BinaryIO, dialect: Dialect, start: int, stop: int | None) ->
             yield block
 
 
-def quoted_rows(file: BinaryIO, dialect: Dialect) -> Iterator[Rows | Unreadable]:
+def quoted_rows(file: BinaryIO, dialect: Dialect, quote: str) -> Iterator[Rows | Unreadable]:
     """The rows of a file whose fields may hold newlines. The first one after the header has number 1."""
     number, rest, mark, limit, at_end = 0 if dialect.header else 1, b"", BOM, dialect.max_record_bytes, False
     while not at_end:
@@ -75,7 +75,7 @@ def quoted_rows(file: BinaryIO, dialect: Dialect) -> Iterator[Rows | Unreadable]
             yield Unreadable(number, error, rest)
             return
         at_end, data, mark = not chunk, rest + chunk.removeprefix(mark), b""
-        ends, is_open = row_ends(data, dialect.delimiter, dialect.quote)
+        ends, is_open = row_ends(data, dialect.delimiter, quote)
         if at_end and not is_open:
             ends = np.append(ends, len(data))
         starts = np.append(0, ends + 1)
@@ -112,8 +112,7 @@ def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]
     if not (edge[raw.take(opening - 1, mode="clip")].all()
             and edge[raw.take(closing + 1, mode="clip")].all()):
         edge[ord(quote)] = False
-        opening, closing = (_fields_by_one(data, quote,
-                                           quotes[(quotes == 0)
+        opening, closing = (_fields_by_one(data, quote, quotes[(quotes == 0)
                                                   | edge[raw.take(quotes - 1, mode="clip")]].tolist()))
     # of what is outside
     firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]
@@ -134,8 +133,7 @@ def _fields_by_one(data: bytes, quote: str, begins: list[int]) -> tuple[np.ndarr
     field = re.compile(rb"%b(?:[^%b]++|%b%b)*+(%b?)" % ((re.escape(quote.encode()),) * 5))
     stop, opening, closing = 0, [], []
     for at in begins:
-        if at >= stop:
-            found = field.match(data, at)
+        if at >= stop and (found := field.match(data, at)):  # as it does: there is a quote
             stop = found.end()
             opening.append(at)
             closing += [stop - 1] if found[1] else []
@@ -173,8 +171,7 @@ def fields(rows: Rows, dialect: Dialect) -> tuple[pa.Table, np.ndarray, dict[int
         pa.BufferReader(data),
         pc.ReadOptions(use_threads=False, block_size=data.size + 1, column_names=dialect.names),
         pc.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote or False,
-                        newlines_in_values=bool(dialect.quote),
-                        invalid_row_handler=skip),
+                        newlines_in_values=bool(dialect.quote), invalid_row_handler=skip),
         pc.ConvertOptions(column_types={name: pa.binary() for name in dialect.names}, check_utf8=False))
     for row in invalid:
         reasons[int(taken[row.number

@@ -128,13 +128,12 @@ class JsonParser:
                            for record in records]
             rows, reasons = typed(records, self.columns, lambda i: self.located(data, lines[i][0], offset)[1])
             failures += [self._failure(self.located(data, lines[i][0], offset), TypeError(reason),
-                                       lines[i][1])
-                         for i, reason in reasons.items()]
+                                       lines[i][1]) for i, reason in reasons.items()]
             lines = [line for i, line in enumerate(lines) if i not in reasons]
             mixed = len(reasons)
         positions = offset + np.array([start for start, _ in lines], np.int64)
         rows = self._conformed(rows, offset) if lines else pa.table({})
-        return Parsed(rows, positions, sorted(failures, key=lambda f: f.offset), mixed)
+        return Parsed(rows, positions, sorted(failures, key=lambda f: f.offset or 0), mixed)
 
     def located(self, data: bytes, start: int, offset: int) -> tuple[int, str]:
         """Where in the file a line of `data` is, and how to name that place."""

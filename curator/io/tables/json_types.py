@@ -152,9 +152,9 @@ def typed(records: Sequence[dict[str, Any]], known: dict[str, Seen],
         types[name] = kind
     fitting: list[dict[str, Any]] = []
     for i, record in enumerate(records):
-        name = next((n for n, value in record.items() if i not in reasons and _loses(value, types[n])), None)
-        if name is not None:
-            reasons[i] = f"column {name!r} holds an integer that is not exact as a {types[name]}"
+        lost = next((n for n, value in record.items() if i not in reasons and _loses(value, types[n])), None)
+        if lost is not None:
+            reasons[i] = f"column {lost!r} holds an integer that is not exact as a {types[lost]}"
         if i not in reasons:
             fitting.append(record)
     kind = pa.struct(list(types.items()))

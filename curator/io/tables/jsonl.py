@@ -30,8 +30,7 @@ _ENCODED_ROWS = 10_000  # at once
 MIXED_FRACTION_MAX = 0.1
 _PLAIN = (".jsonl", ".ndjson", ".json")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz",
-          b"PAR1": "Parquet",
-          b"PK\x03\x04": "zip", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
+          b"PAR1": "Parquet", b"PK\x03\x04": "zip", b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}
 
 
 @dataclass(kw_only=True)

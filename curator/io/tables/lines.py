@@ -30,7 +30,7 @@ class Unreadable:
     """A stretch of the file that gives no line: too long, or damaged. `raw`: how it begins."""
 
     offset: int
-    error: BaseException
+    error: Exception
     raw: bytes
 
 
@@ -65,9 +65,8 @@ def read_blocks(file: BinaryIO, start: int = 0, stop: int | None = None, *, max_
             if not first and not at_end:
                 rest, skipped = b"", size
                 continue
-            error = ValueError(f"the line has {size:,} bytes, more than max_record_bytes "
-                               f"({max_line_bytes:,})")
-            yield Unreadable(offset, error, raw)
+            yield Unreadable(offset, ValueError(f"the line has {size:,} bytes, more than max_record_bytes "
+                                                f"({max_line_bytes:,})"), raw)
             data, offset, skipped, raw = data[first or len(data):], offset + size, 0, b""
             if stop is not None and offset >= stop:
                 return

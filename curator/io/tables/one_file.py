@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from curator.api.errors import InputError, RecipeError
 from curator.api.stage import WrittenFile, setting
@@ -69,7 +69,7 @@ class ToFile(ToParquet):
     def publish(self, files: Sequence[WrittenFile], about: str) -> str:
         folder, name = self._place()
         kind, packed = kind_of(self.file) or (ToParquet, None)
-        packing = {"compression": packed or "none"} if issubclass(kind, TextSink) else {}
+        packing: dict[str, Any] = {"compression": packed or "none"} if issubclass(kind, TextSink) else {}
         sink = kind(path=folder.uri, **packing)
         schema = schema_of(files, self.storage_options)
         folder.make()

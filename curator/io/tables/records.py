@@ -109,8 +109,7 @@ def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
             or (pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type)):
         return values.cast(pa.string())
     written = [None if v is None else v if isinstance(v, str)
-               else json.dumps(v, ensure_ascii=False, default=str)
-               for v in values.to_pylist()]
+               else json.dumps(v, ensure_ascii=False, default=str) for v in values.to_pylist()]
     return pa.array(written, pa.string())
 
 
@@ -138,16 +137,14 @@ class Failure:
 def failed_rows(uri: str, failures: Sequence[Failure]) -> Batch:
     """What goes to the port `failed`. `id` is the place; `raw` holds the first 1,000 characters of the bad
     record."""
-    return Batch(rows=pa.table({
-        "id": pa.array([f.place for f in failures], pa.string()),
+    return Batch(rows=pa.table({"id": pa.array([f.place for f in failures], pa.string()),
         "source": pa.array([uri] * len(failures), pa.string()),
         "offset": pa.array([f.offset for f in failures], pa.int64()),
         "error": pa.array([f.error if isinstance(f.error, str) else f"{type(f.error).__name__}: {f.error}"
                            for f in failures],
                           pa.string()),
         "traceback": pa.array([_trace(f.error) for f in failures], pa.string()),
-        "raw": pa.array([f.raw[:EXCERPT] for f in failures], pa.string()),
-    }))
+        "raw": pa.array([f.raw[:EXCERPT] for f in failures], pa.string()),}))
 
 
 def excerpt(raw: bytes) -> str:

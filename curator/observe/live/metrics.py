@@ -92,8 +92,7 @@ def samples(run: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], engine:
     found = [*_of_run(run), *_of_stages(stages), *_of_engine(engine),
              *(("events_total", n, event) for event, n in events.items())]
     named = [Sample(f"curator_{name}", tuple(zip(FAMILIES[f"curator_{name}"].labels, labels, strict=True)),
-                    value)
-             for name, value, *labels in found]
+                    value) for name, value, *labels in found]
     order = {name: at for at, name in enumerate(FAMILIES)}
     return sorted(named, key=lambda sample: order[sample.name])
 
@@ -199,7 +198,7 @@ class Published:
     """
 
     def __init__(self, gauge: Callable[[str, str, tuple[str, ...]], Any]) -> None:
-        self._make, self._gauges = gauge, {}
+        self._make, self._gauges = gauge, dict[str, Any]()
         self._shown: set[tuple[str, tuple]] = set()
 
     def publish(self, found: Sequence[Sample]) -> None:

@@ -59,7 +59,7 @@ def line(shot: Snapshot) -> str:
 def stage_rows(shot: Snapshot) -> list[tuple[str, ...]]:
     """A row of cells for each stage, as `HEAD` names them. `busy`: cores that work on it. Neighbours that
     share workers have them, and their queue, in the row of the first."""
-    rows, before = [], None
+    rows, before = list[tuple[str, ...]](), None
     for stage in shot.get("stages", ()):
         shared = before is not None and stage.get("operator") == before
         before = stage.get("operator")

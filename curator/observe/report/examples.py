@@ -261,7 +261,7 @@ def _shown(row: Mapping[str, Any], shown: Mapping[str, str], kind: str, most: in
     found = []
     for column in (column for column, as_kind in shown.items() if as_kind == kind):
         data = row.get(column)
-        media = media_type(data[:HEAD_BYTES]) if isinstance(data, bytes) else ""
-        if media.startswith(f"{kind}/") and len(data) <= most:
+        if (isinstance(data, bytes) and len(data) <= most
+                and (media := media_type(data[:HEAD_BYTES])).startswith(f"{kind}/")):
             found.append(f"data:{media};base64,{base64.b64encode(data).decode()}")
     return found or [""]

@@ -35,7 +35,7 @@ class Near:
     def look(self, row: dict[str, Any]) -> None:
         """Keeps a written row where it is among the nearest."""
         for rule, mark in self.marks.items():
-            value = row.get(mark.column)
+            value = row.get(mark.column or mark.measure)
             if isinstance(value, (int, float)) and value == value:
                 near = self.near.setdefault(rule, [])
                 near.append((abs(value - mark.value), str(row.get("id")), row))

@@ -29,6 +29,7 @@ COLUMNS_MAX = 12  # shown, the others folded away
 VALUES_MAX = 20  # the most frequent ones
 
 Stats = Mapping[str, Any]
+Row = tuple[Sequence[str | tuple[str, str]], float | None, Sequence[str]]  # a word may have its explanation
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class Grid:
     title: str
     words: Sequence[str]
     numbers: Sequence[str]
-    rows: Sequence[tuple[Sequence[str], float | None, Sequence[str]]]
+    rows: Sequence[Row]
     kind: str = ""
     note: str = ""
-    folded: Sequence[tuple[Sequence[str], float | None, Sequence[str]]] = ()
+    folded: Sequence[Row] = ()
     fold: str = ""
 
 
@@ -124,7 +125,8 @@ def _reasons(stats: Stats) -> Grid:
     kinds = stats.get("amounts", {})
     fired = [(stage, reason, n) for stage in stats["stages"]
              for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
-    rows = [([names[0], (reason, stage.get("conditions", {}).get(reason, ""))], bar,
+    rows: list[Row] = [
+            ([names[0], (reason, stage.get("conditions", {}).get(reason, ""))], bar,
              [*numbers, *summed(stage, kinds, "dropped", reason)])
             for (stage, reason, _), (names, bar, numbers) in
             zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"])

@@ -52,7 +52,7 @@ def charts(stats: Stats, samples: Sequence[Sample]) -> list[Chart]:
     Of a rule the records are those that came to its stage. A measure that a later stage changed is left out,
     and so is one that the output does not have.
     """
-    found = []
+    found: list[Chart] = []
     rules = [(stage, reason, condition, stage["dropped"].get(reason, 0)) for stage in stats["stages"]
              for reason, condition in stage.get("conditions", {}).items()]
     for stage, reason, condition, dropped in sorted(rules, key=lambda rule: -rule[3]):
@@ -66,7 +66,7 @@ def charts(stats: Stats, samples: Sequence[Sample]) -> list[Chart]:
 
 def columns_wanted(stats: Stats) -> set[str]:
     """The columns that the charts of a run need."""
-    wanted = set()
+    wanted: set[str] = set()
     for stage in stats["stages"]:
         for condition in stage.get("conditions", {}).values():
             for measure in _measures(condition):

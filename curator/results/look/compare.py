@@ -78,8 +78,9 @@ def compare(one: RunOutput, two: RunOutput) -> Comparison:
 
 def _recipe(one: RunOutput, two: RunOutput) -> Iterator[str]:
     """A diff of the recipes, but for the folders of the runs."""
-    texts = [[line for line in run.recipe.splitlines() if not line.startswith("out:")] for run in (one, two)]
-    yield from list(difflib.unified_diff(*texts, lineterm="", n=1))[2:]
+    was, now = ([line for line in run.recipe.splitlines() if not line.startswith("out:")]
+                for run in (one, two))
+    yield from list(difflib.unified_diff(was, now, lineterm="", n=1))[2:]
 
 
 def _code(one: RunOutput, two: RunOutput) -> dict[str, tuple[str, str]]:
@@ -88,9 +89,9 @@ def _code(one: RunOutput, two: RunOutput) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     versions = [run.manifest.get("versions", {}) for run in (one, two)]
     for name in sorted(versions[0].keys() | versions[1].keys()) if all(versions) else ():
-        pair = tuple(str(of.get(name, "-")) for of in versions)
-        if pair[0] != pair[1]:
-            found[name] = pair
+        was, now = (str(of.get(name, "-")) for of in versions)
+        if was != now:
+            found[name] = was, now
     stages = [{s["name"]: s for s in run.manifest["stages"]} for run in (one, two)]
     for name in (n for n in stages[0] if n in stages[1]):
         a, b = stages[0][name], stages[1][name]

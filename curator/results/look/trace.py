@@ -133,8 +133,7 @@ def _life(output: RunOutput, db: Any, columns: Mapping[str, str], graph: Graph |
     children, children_count = _kin(db, columns, "parent", identity)
     copies, copies_count = _kin(db, columns, "duplicate_of", identity)
     unit = re.search(UNIT, file)
-    return Life(
-        id=identity, place=place, stage=stage, source=str(row.get("source") or ""), file=file,
+    return Life(id=identity, place=place, stage=stage, source=str(row.get("source") or ""), file=file,
         row=_row(output, db, file, identity), unit=unit[1] if unit else "",
         passed=_passed(output, row, stage, place), why=reason, condition=condition,
         values={name: row.get(name) for name in sorted(read)}, others=chain,

@@ -133,8 +133,7 @@ def _check_sinks(plan: Plan, ledgers: Sequence[Ledger]) -> None:
         for name in folder.names(recursive=True):
             if any(part[0] in "._" for part in name.split("/")) or ours.search(f"/{name}"):
                 continue
-            named = named or frozenset(ledger.out.full_path(p) for ledger in ledgers
-                                       for p in ledger.named())
+            named = named or frozenset(ledger.out.full_path(p) for ledger in ledgers for p in ledger.named())
             if folder.path_of(name) not in named:
                 raise CuratorError(f"sink {step.name!r} writes to {path}, and there lies {name}, which no "
                                    f"run in {plan.out.uri} "

@@ -108,8 +108,7 @@ class Group:
             if self.due is not None and time.monotonic() > self.due:
                 if self.what:
                     step = next((r.step for r in self.runners if r.operator.timeout_s), 0)
-                    self.notes.at(self.what, step,
-                                  f"a call took longer than its limit of {self.limit_s:g} s")
+                    self.notes.at(self.what, step, f"a call took longer than its limit of {self.limit_s:g} s")
                 os._exit(1)
 
     # -- a unit ----------------------------------------------------------------------------------------------
@@ -174,8 +173,7 @@ class Group:
         for step, counts in counted:
             work.count(operator.index, step, counts)
         work.actors[operator.index] = self.who
-        work.seconds[operator.index] = (work.seconds.get(operator.index, 0.0)
-                                        + time.perf_counter() - began)
+        work.seconds[operator.index] = (work.seconds.get(operator.index, 0.0) + time.perf_counter() - began)
         return None
 
     def _send(self, work: Work, operator: Operator, step: int, port: str, batch: Batch) -> None:

@@ -38,6 +38,7 @@ from curator.api.stage import (
     Stateful,
 )
 from curator.engine.protocol import Call, Failed, Ref, Slice
+from curator.io.files.folder import Folder
 from curator.pipeline.contracts import check_contracts
 from curator.pipeline.graph import End, Node, unique
 from curator.pipeline.plan import Operator, Step, Target
@@ -206,9 +207,11 @@ class Each(Stage):
         steps = tuple(Step(f"{self.name} > {name}", stage, "") for name, stage in named)
         last = len(steps) - 1
         ends = [(last, "out"), *((at, port) for at in range(len(steps)) for port in SIDE_OUTPUTS)]
-        routes, payloads = dict.fromkeys(ends, (Target(0),)), dict.fromkeys(ends, frozenset())  # none leaves
-        operator = Operator(0, "map", steps, ("out",) * last, routes, payloads)
-        self._runner = Runner(operator, put=_as_it_is, get=_as_it_is, sidecars=None, progress=ctx.progress)
+        none = frozenset[str]()  # no payload leaves
+        operator = Operator(0, "map", steps, ("out",) * last, dict.fromkeys(ends, (Target(0),)),
+                            dict.fromkeys(ends, none))
+        self._runner = Runner(operator, put=_as_it_is, get=_as_it_is, sidecars=Folder(""),  # no step has any
+                              progress=ctx.progress)
         self._known: tuple[dict, dict] = {}, {}
         self._runner.setup(ctx, once=lambda name, do: None)  # by `setup_node`
 
@@ -233,11 +236,10 @@ class Each(Stage):
                 found.take(output)
         errors, traces = found.errors(self.max_failed_items)
         answered = batch.with_columns(found.columns(self._types(batch)))
-        good = np.array([error is None for error in errors], bool)
-        outputs = Outputs(out=answered.filter(good), inner=found.counts)
-        if not good.all():
-            bad = np.flatnonzero(~good)
-            outputs["failed"] = batch.take(bad).with_error([errors[at] for at in bad]).with_columns(
+        bad = {at: error for at, error in enumerate(errors) if error is not None}
+        outputs = Outputs(out=answered.filter([error is None for error in errors]), inner=found.counts)
+        if bad:
+            outputs["failed"] = batch.take(list(bad)).with_error(list(bad.values())).with_columns(
                 {"traceback": pa.array([traces[at] for at in bad], pa.string())})
         return outputs
 

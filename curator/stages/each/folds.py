@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from curator.api.batch import is_list, is_number
 from curator.api.errors import RecipeError
 
-SCALAR = {"max": np.max, "min": np.min, "mean": np.mean, "median": np.median, "std": np.std, "sum": np.sum}
+SCALAR: dict[str, Callable[..., Any]] = {"max": np.max, "min": np.min, "mean": np.mean, "median": np.median,
+                                         "std": np.std, "sum": np.sum}
 VECTOR = ("max", "min", "mean")
 FOLDS = (*SCALAR, "any", "all", "first", "last", "count", "list")
 UNIT_WITHIN = 1e-3  # so near to 1 is the length of a vector that was normalised, float16 included
@@ -34,7 +35,7 @@ def gathered(gather: Mapping[str, str | Sequence[str] | Mapping[str, str]]) -> t
     found = []
     for column, asked in gather.items():
         if isinstance(asked, str):
-            named = {asked: column}
+            named: Mapping[str, str] = {asked: column}
         else:
             named = asked if isinstance(asked, Mapping) else {fold: f"{column}_{fold}" for fold in asked}
         for fold, into in named.items():

@@ -34,8 +34,8 @@ class Items(Stage):
         faults = [self._fault({name: of[row] for name, of in held.items()}) for row in range(len(batch))]
         good = [row for row, fault in enumerate(faults) if fault is None]
         if len(good) < len(batch):
-            bad = [row for row, fault in enumerate(faults) if fault is not None]
-            yield Outputs(failed=batch.take(bad).with_error([faults[row] for row in bad]))
+            bad = {row: fault for row, fault in enumerate(faults) if fault is not None}
+            yield Outputs(failed=batch.take(list(bad)).with_error(list(bad.values())))
         values = held[self.payload]
         full = [row for row in good if values[row] is not None and len(values[row])]
         if len(full) < len(good):
@@ -49,7 +49,7 @@ class Items(Stage):
     def _fault(self, held: Mapping[str, Any]) -> str | None:
         """What is wrong with the items of a record."""
         items = held[self.payload]
-        known = items is None or isinstance(items, (list, tuple, pa.Array)) or getattr(items, "ndim", 0)
+        known = items is None or isinstance(items, (list, tuple, pa.Array)) or getattr(items, "ndim", 0) > 0
         if not known:
             return f"{self.payload!r} is {type(items).__name__}, and not a list or an array of items"
         for name in self.per_item:

@@ -166,9 +166,10 @@ class Fetch(Stage):
             while waiting or running:
                 while len(running) < self.threads and (row := waiting.take()) is not None:
                     shares[row] = Share(room)
-                    future = self._pool.submit(self._fetch, urls[row], shares[row])
-                    running[future] = row
-                    future.add_done_callback(done.put)
+                    asked = self._pool.submit(self._fetch, urls[row], shares[row])
+                    running[asked] = row
+                    asked.add_done_callback(done.put)
+                    del asked  # it will keep its result
                 future = done.get()
                 if future is not None:
                     row = running.pop(future)

@@ -51,8 +51,8 @@ class Binning:
         if self.ensemble == "min":
             return np.where(there.any(axis=0), np.where(there, bins, np.iinfo(np.int32).max).min(axis=0),
                             -1).astype(np.int32)
-        weights = np.array([1.0 if self.ensemble == "mean" else self.ensemble[name]
-                            for name in self.scores])[:, None] * there
+        shares = self.ensemble if isinstance(self.ensemble, dict) else dict.fromkeys(self.scores, 1.0)
+        weights = np.array([shares[name] for name in self.scores])[:, None] * there
         total = weights.sum(axis=0)
         mean = (weights * bins).sum(axis=0) / np.where(total, total, 1)
         return np.where(total, np.floor(mean + 0.5), -1).astype(np.int32)
@@ -139,9 +139,8 @@ class _Binned(Stage):
 
     binning: Binning
 
-    @property
-    def count_by(self) -> tuple[str, ...]:
-        return tuple(self.binning.adds())
+    def __post_init__(self) -> None:
+        self.count_by = tuple(self.binning.adds())
 
     def findings(self, step: str, counts: Counts) -> Iterator[Finding]:
         for column in self.count_by:
@@ -181,12 +180,12 @@ class BinsByPercentile(_Binned, Reduce):
     seed: int
     shards: int = setting(default=16)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.binning.scores, *(name for name in (self.weight, self.key) if name))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.columns = (*self.binning.scores, *(name for name in (self.weight, self.key) if name))
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns), adds=self.binning.adds())
+        return Contract(needs=set(self.columns or ()), adds=self.binning.adds())
 
     def setup(self, ctx: Context) -> None:
         self.clear()
@@ -235,8 +234,7 @@ class BinsByPercentile(_Binned, Reduce):
         self._sort_out()
         rows = self._parts.pop()
         return {int(code): np.array([_edges(scores, rows[2, rows[1] == code], self.bins)
-                                     for scores in rows[3:, rows[1] == code]])
-                for code in np.unique(rows[1])}
+                                     for scores in rows[3:, rows[1] == code]]) for code in np.unique(rows[1])}
 
 
 def _digitize(scores: np.ndarray, edges: np.ndarray) -> np.ndarray:

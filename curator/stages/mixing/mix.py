@@ -63,13 +63,10 @@ class Mix(Reduce):
         if not 1 <= self.repeats <= 1000:
             raise RecipeError(f"mix: repeats must be from 1 to 1000, got {self.repeats}")
         check_seed(self)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.by,) if self.weight is None else (self.by, self.weight)
+        self.columns = (self.by,) if self.weight is None else (self.by, self.weight)
 
     def contract(self) -> Contract:
-        return Contract(needs=set(self.columns), adds={"copy_of": pa.string()})
+        return Contract(needs=set(self.columns or ()), adds={"copy_of": pa.string()})
 
     def reasons(self) -> tuple[str, ...]:
         return (REASON,)
@@ -145,7 +142,8 @@ class Mix(Reduce):
         for code, share in wanted.items():
             factor = total * share / whole / there[code]
             times[code] = np.floor(factor) + self._chance_below_which(code, factor - np.floor(factor))
-        return times, {names[code]: round(total * share / whole) for code, share in wanted.items()}
+        return times, {name: round(total * wanted[code] / whole) for code, name in enumerate(names)
+                       if name is not None and code in wanted}
 
     def _chance_below_which(self, code: int, share: float) -> float:
         """The chance below which records of this share of the group's weight lie."""
