@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from curator.testing import elsewhere
 from curator.worker import processes
 from tests.warm import Warm
 
@@ -52,12 +53,14 @@ def first_seed(request) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_start():
-    """Runs of tests take fork servers that are warm, and no file is waited for until it is on the disk: no test cuts the power."""
+    """Runs of tests take fork servers that are warm, `check_pack` another process that is. No file is waited for until it is on the
+    disk: no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
         warm = Warm()
         patch.setattr(processes, "subprocess", warm.module())
+        patch.setattr(elsewhere, "subprocess", warm)
         patch.setattr(os, "fsync", lambda fd: None)
-        yield
+        yield warm
         warm.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 
 import pytest
@@ -35,8 +34,9 @@ STAGES = (Shout,)
 class Site:
     """A folder of installed packs."""
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder, warm=None) -> None:
         self.folder = folder
+        self.warm = warm
         self.stage = STAGE
 
     def install(self, name, code=STAGE, *, files=None, distribution=None, module=None, requires=()):
@@ -63,16 +63,16 @@ class Site:
     def curator(self, *words, code=0):
         """What `curator` prints in a process that sees these packs."""
         path = os.pathsep.join([str(self.folder), *(p for p in sys.path if p)])
-        done = subprocess.run([sys.executable, "-m", "curator", *words], capture_output=True, text=True, cwd=self.folder,
-                              env={**os.environ, "PYTHONPATH": path, "COLUMNS": "80"})
+        done = self.warm.run([sys.executable, "-m", "curator", *words], cwd=self.folder,
+                             env={**os.environ, "PYTHONPATH": path, "COLUMNS": "80"})
         assert done.returncode == code, done.stdout + done.stderr
         return " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.fixture(scope="module")
-def site_of_others(tmp_path_factory):
+def site_of_others(tmp_path_factory, warm_start):
     """A site that only other processes see."""
-    return Site(tmp_path_factory.mktemp("site"))
+    return Site(tmp_path_factory.mktemp("site"), warm_start)
 
 
 @pytest.fixture
