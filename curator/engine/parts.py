@@ -333,14 +333,14 @@ def operator_state(operator: Operator, operators: Sequence[Operator], gpus: bool
         if operator.index in reaches or reaches & upstream:
             upstream.add(other.index)
     sticky = operator.kind in ("sink", "stateful")
-    state = OperatorState(plan=operator,
+    state = OperatorState(
+        plan=operator, sticky=sticky, upstream=frozenset(upstream), cpus=need.cpus / need.ranks,
         exclusive=bool((need.gpus and gpus) or need.ranks > 1),
         consumers=tuple(sorted({t.operator for targets in operator.routes.values() for t in targets})),
         likely=frozenset(t.operator for (_, port), targets in operator.routes.items()
                          if port not in SIDE_OUTPUTS for t in targets),
         producers=tuple(o.index for o in operators
-                        if any(t.operator == operator.index for ts in o.routes.values() for t in ts)),
-        upstream=frozenset(upstream), sticky=sticky, cpus=need.cpus / need.ranks,)
+                        if any(t.operator == operator.index for ts in o.routes.values() for t in ts)))
     if sticky:
         state.queues[0] = Queue()
         state.queues_on[0] = [state.queues[0]]

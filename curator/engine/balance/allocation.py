@@ -210,7 +210,7 @@ class _Line:
              # what GPU work has beside it
              float(sum(n.cpus for n in nodes.values() if n.gpus)), False, {"cpu": 1.0}),
             ("cpus", [s.cpus * s.ranks or (0.0 if s.devices or s.memory else FREE_CPUS) for s in shapes],
-             float(sum(n.cpus for n in nodes.values())), False, {"cpu": 1.0}),]
+             float(sum(n.cpus for n in nodes.values())), False, {"cpu": 1.0})]
         # nodes and devices have borders: what they hold of this demand alone
         for i, shape in enumerate(shapes):
             alone, room = [float(i == j) for j in range(len(shapes))], packer.room

@@ -112,8 +112,8 @@ def row_ends(data: bytes, delimiter: str, quote: str) -> tuple[np.ndarray, bool]
     if not (edge[raw.take(opening - 1, mode="clip")].all()
             and edge[raw.take(closing + 1, mode="clip")].all()):
         edge[ord(quote)] = False
-        opening, closing = (_fields_by_one(data, quote, quotes[(quotes == 0)
-                                                  | edge[raw.take(quotes - 1, mode="clip")]].tolist()))
+        begins = quotes[(quotes == 0) | edge[raw.take(quotes - 1, mode="clip")]]
+        opening, closing = _fields_by_one(data, quote, begins.tolist())
     # of what is outside
     firsts, lasts = np.append(0, closing + 1), np.append(opening, len(raw))[:len(closing) + 1]
     sizes = lasts - firsts
