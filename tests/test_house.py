@@ -193,7 +193,7 @@ LINES = {
     "ngrams": 368,
     "pipeline": 1132,
     "stages": 2512,
-    "engine": 4015,
+    "engine": 3996,
     "recipe": 1652,
     "worker": 2264,
     "observe": 2928,
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14663
-    assert sum(LINES.values()) <= 43133
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14644
+    assert sum(LINES.values()) <= 43114
 
 
 def test_nothing_names_a_machine():

@@ -41,6 +41,7 @@ START_S = 1.0  # a second worker starts beside a starting one for at least this 
 SPARE = 1.5  # so many workers for each that the allocation says: one has no rows now and then
 # with so much work a call that needs several cores makes those before it wait until they are free
 CLAIM_S = 2.0
+TURNS = 100  # at which the driver looks at what has happened, in the time of the shortest call
 FIRST_ROWS = 16  # rows of the first calls, from which the pace is learned
 
 
@@ -67,13 +68,11 @@ def _give(state: State, operator: OperatorState, force: int) -> None:
     """Start what may start of this operator; where the rules are bent (`force`), one thing."""
     if operator.paused and _resume(state, operator, force):
         return
-    if operator.plan.kind == "source":
-        if state.waiting.get(operator.plan.index):
-            _read(state, operator, force)
+    if state.waiting.get(operator.plan.index):
+        _read(state, operator, force)
+    elif operator.groups and _retry(state, operator, force):
         return
-    if operator.groups and _retry(state, operator, force):
-        return
-    if operator.waiting:
+    elif operator.waiting:
         give = _process_queues if operator.sticky else _process
         give(state, operator, force)
         operator.moved.clear()
@@ -232,18 +231,15 @@ def _worth_prefetching(state: State, operator: OperatorState, queue: Queue, work
 
 
 def _start_where_rows_are(state: State, operator: OperatorState, force: int) -> None:
-    exclusive = holds_exclusive(operator)
-    if not (force or exclusive or _may_start(state, operator)):
+    if not (force or holds_exclusive(operator) or _may_start(state, operator)):
         return
     for queue in operator.waiting.values():
         if force or not _stays(state, operator, queue, patient=False):
             wanted = _bytes_wanted(operator, queue, _rows_wanted(state, operator, queue))
-            if not _room(state, operator, wanted, state.nodes.get(queue.index)):
-                operator.blocked = True
-                continue
-            _start(state, operator, queue, force)
-            if not exclusive or operator.plan.index in state.slots:
-                break  # those are enough for all queues
+            if _room(state, operator, wanted, state.nodes.get(queue.index)):
+                _start(state, operator, queue, force)
+                break  # those are enough for all queues, or none would start for another either
+            operator.blocked = True
 
 
 def _process_queues(state: State, operator: OperatorState, force: int) -> bool:
@@ -283,15 +279,19 @@ def _give_rows(state: State, operator: OperatorState, queue: Queue, worker: Work
 
 
 def _stays(state: State, operator: OperatorState, queue: Queue, patient: bool) -> bool:
-    """These rows wait for more of them: where the driver has many workers to tell what to do, also if a core
-    is free."""
-    many = state.call_s > SLIGHT_S
+    """These rows wait for more of them, if those that there are make a call so short that it would cost as
+    much as it does; others may have the core as long as they have just come. Where the driver has many
+    workers to tell what to do, also if a core is free."""
     if _waits_for_more(state, operator, queue):
         return True
-    if not (many or patient) or not _slight(state, operator, queue):
+    call_s, pace = state.call_s, operator.s_per_row
+    many = call_s > SLIGHT_S
+    due = queue.since + (PATIENCE_S if call_s < PATIENCE_S else call_s)
+    if not (many or (patient and not operator.exclusive)) or state.now >= due \
+            or queue.rows * (1.0 if pace is None else pace) >= (call_s if many else SLIGHT_S):
         return False
-    if many:
-        state.wake = min(state.wake, queue.since + _patience(state))
+    if many and due < state.wake:  # nobody is woken for each queue: those of a turn go together
+        state.wake = max(due, state.now + call_s / TURNS)
     return True
 
 
@@ -323,19 +323,6 @@ def _waits_for_more(state: State, operator: OperatorState, queue: Queue) -> bool
             or operator.load > operator.limit / 2:
         return False
     return _more_may_come(state, operator)
-
-
-def _slight(state: State, operator: OperatorState, queue: Queue) -> bool:
-    """So short a call would cost as much as it does; others may have the core as long as these rows have just
-    come."""
-    slight_s = SLIGHT_S if state.call_s < SLIGHT_S else state.call_s
-    if (operator.exclusive and slight_s == SLIGHT_S) or state.now >= queue.since + _patience(state):
-        return False
-    return queue.rows * (operator.s_per_row if operator.s_per_row is not None else 1.0) < slight_s
-
-
-def _patience(state: State) -> float:
-    return PATIENCE_S if state.call_s < PATIENCE_S else state.call_s
 
 
 def _more_may_come(state: State, operator: OperatorState) -> bool:

@@ -40,7 +40,7 @@ OBEY, PRESS, FINISH, OVERBOOK = range(4)
 FIRST_S = 1.0  # while the rate of one who waits for devices is not known, the allocation is asked this often,
 AGAIN_S = 5.0  # and after that this often; it is cheap to ask when nothing has changed
 MOVED = 0.2  # a rate that has changed by less than this share says nothing new
-LOOKS = 16  # nodes that are compared for a worker that fits on any: there may be a thousand
+LOOKS = 16  # nodes that are compared for a worker that fits on any
 PRIOR_CALLS = 10.0  # what an operator's rate in the run before is worth
 
 
@@ -83,7 +83,7 @@ def holds_exclusive(operator: OperatorState) -> bool:
 
 def _candidates(state: State, operator: OperatorState, queue: Queue | None, force: int) -> list[NodeState]:
     """Nodes that have a core for one more, the one with the rows first, then those with the most cores to
-    spare. Only the best one for a worker that fits on any, of `LOOKS` that have waited longest."""
+    spare. Of those for a worker that fits on any, `LOOKS` that have waited longest."""
     # Reading need not wait for the cores of others.
     anyway = bool(force) or (operator.plan.kind == "source" and not operator.workers)
     cpus, most, here = operator.cpus, operator.most_on, operator.on_node
@@ -94,15 +94,10 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
         return (operator.sticky or number not in here
                 or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
 
-    def order(node: NodeState) -> tuple[bool, float, int]:
-        return node is not wanted, node.cpus_used - node.node.cpus, node.number
-
     nodes = filter(able, (state.nodes if anyway or not cpus else state.core_free).values())
-    if holds_exclusive(operator):
-        return sorted(nodes, key=order)
-    if wanted is not None and able(wanted):
-        return [wanted]
-    return sorted(islice(nodes, LOOKS), key=order)[:1]
+    if not holds_exclusive(operator):  # there may be a thousand
+        nodes = [wanted] if wanted is not None and able(wanted) else islice(nodes, LOOKS)
+    return sorted(nodes, key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
 
 
 # -- free places ---------------------------------------------------------------------------------------------

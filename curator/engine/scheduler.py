@@ -22,7 +22,7 @@ from curator.api.resources import Node
 from curator.engine import events as ev
 from curator.engine import failures
 from curator.engine.check import story
-from curator.engine.dispatch import dispatch
+from curator.engine.dispatch import TURNS, dispatch
 from curator.engine.ending import Ending
 from curator.engine.parts import CallState, OperatorState, WorkerState
 from curator.engine.placement import PRESS, Profile, allot, allot_due, allots, begin_with, start_worker
@@ -33,7 +33,6 @@ from curator.pipeline.plan import Operator, Target
 
 # a share of the records is judged from so many on; when a run has ended it is judged again, by the run
 SHARE_OF = 1000
-TURNS = 100  # in the time of the shortest call
 
 
 def failures_allowed(max_failed: float, records: int) -> float:

@@ -88,7 +88,7 @@ class State:
         self.calls: dict[int, CallState] = {}  # every call given to a worker and not ended
         # what passes between two calls of a worker, smoothed: messages, and waiting for the driver
         self.gap_s = 0.0
-        self.call_s = 0.0  # calls are as long at least, or the driver has no time for all nodes
+        self.call_s = 0.0  # calls are as long at least, or the driver has no time for all who work now
         # GPU slots of exclusive operators that need not share by time
         self.slots: dict[int, tuple[tuple[Place, ...], ...]] = {}
         # of these, how many nobody has taken; below 0, crowded
@@ -127,7 +127,6 @@ class State:
 
     def set_limits(self) -> None:
         nodes = [n.node for n in self.nodes.values()]
-        self.call_s = sum(n.cpus for n in nodes) / CALLS_S
         waiting = max(1, sum(o.plan.kind != "source" for o in self.operators))
         for operator in self.operators:
             operator.limit = min(QUEUE_BYTES * len(nodes), sum(n.budget_bytes for n in nodes) / waiting)
@@ -180,6 +179,7 @@ class State:
     def _count_work(self, operator: OperatorState, worker: WorkerState, change: int) -> None:
         """A worker begins (1) or ends (-1) to use its cores."""
         self.working += change
+        self.call_s = self.working / CALLS_S
         operator.working += change
         for place in worker.places:
             node = self.nodes.get(place.node)
