@@ -66,6 +66,7 @@ class Simulator(Cluster):
         self.stops: list[str] = []  # why lives of the driver ended early
         self.log: list[str] = []
         self.died_alone: set[tuple[int, str]] = set()  # (operator, row): a call over this row alone did not come back
+        self.deaths: Counter[tuple[int, str]] = Counter()  # (operator, row): calls with it that did not come back
         self.reads_failed: Counter[int] = Counter()  # by unit
         self.starts: Counter[int] = Counter()  # workers by operator
         self.work_s = 0.0  # cpu seconds that calls took
@@ -229,9 +230,10 @@ class Simulator(Cluster):
         call = worker.calls[0]
         if call.kind == "read":
             self.reads_failed[self.todo[call.units[0][0]]] += 1
-        rows = rows_of(call)
+        rows = [(worker.operator.index, row) for _, row in rows_of(call)]
+        self.deaths.update(rows)
         if len(rows) == 1:
-            self.died_alone.add((worker.operator.index, rows[0][1]))
+            self.died_alone.add(rows[0])
 
     # -- actions ----------------------------------------------------------------------------------------------
 

@@ -318,6 +318,7 @@ def failures(simulator: Simulator, written: Counter) -> tuple[dict[tuple[int, st
             assert simulator.reads_failed[unit] >= TRIES, f"seed {scenario.seed}: unit {unit} was given up too early"
             given_up.add(unit)
         elif (operator.index, row) in simulator.died_alone and not fails_by_itself(scenario, operator, step, row):
+            assert simulator.deaths[operator.index, row] >= 2, f"seed {scenario.seed}: {row} was blamed for a single death"
             killed.setdefault((operator.index, row), []).extend([step] * times)
     assert scenario.faults.loses_rows or not given_up
     return killed, frozenset(given_up)

@@ -6,7 +6,9 @@ import pytest
 
 from curator import CuratorError
 from curator.api.resources import Node
+from curator.engine.events import Commit
 from curator.trial import simulate
+from curator.trial.cluster import PacedCluster
 from curator.trial.simulate import Cost, phase_s
 from tests.engine.scenario import chain, make_stage
 
@@ -52,3 +54,33 @@ def test_a_gpu_limits_and_more_of_them_are_as_much_faster():
 def test_what_cannot_come_to_its_end_is_said():
     with pytest.raises(CuratorError, match="on these nodes"):
         phase_s(chain(make_stage()), COSTS, [(0, 100)], {})
+
+
+class Committed(PacedCluster):
+    """Keeps what was committed, and when."""
+
+    def run(self) -> None:
+        self.commits: list[tuple[float, Commit]] = []
+        super().run()
+
+    def obey(self, actions) -> None:
+        self.commits += [(self.now, action) for action in actions if isinstance(action, Commit)]
+        super().obey(actions)
+
+
+def test_every_row_is_read_once_and_parts_of_rows_are_sent_when_they_are_one():
+    costs = {0: Cost(0.01, 0.5, {1: 1.0}), 1: Cost(0.001, 0.5, {2: 0.3}), 2: Cost(0.001, 0.5, {3: 2.5}), 3: Cost(0.001, 0.5)}
+    cluster = Committed(chain(make_stage(), make_stage(cpus=2)), costs, [(0, 70), (0, 1), (0, 333)], HERE)
+    cluster.run()
+    rows = {name: sum(c.counts[name].rows_in for _, c in cluster.commits if name in c.counts)
+            for name in ("op0.0", "op1.0", "op2.0", "written")}
+    assert rows == {"op0.0": 404, "op1.0": 404, "op2.0": 121, "written": 302}  # 404 x 0.3, and 121 x 2.5
+
+
+def test_the_same_cluster_does_the_same_at_the_same_times():
+    one, other = (Committed(chain(make_stage(), make_stage(gpus=0.5)), {**COSTS, 2: Cost(0.01, 3.0, {3: 1.0})}, [(0, 50)] * 20,
+                            {0: Node(cpus=4, gpus=2), 1: Node(cpus=2)}) for _ in range(2))
+    one.run()
+    other.run()
+    assert len(one.commits) == 20
+    assert [(when, commit.unit) for when, commit in one.commits] == [(when, commit.unit) for when, commit in other.commits]
