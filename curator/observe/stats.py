@@ -156,13 +156,15 @@ def with_parts(counts: Mapping[str, Counts], part_of: Mapping[str, str],
     steps.
 
     Parts work on copies of what they compare, which are no records: only their work, their failures and what
-    they found out (of columns what each `reports`) are counted. A main step absorbs nothing but what its
-    parts sent it.
+    they found out (of columns what each `reports`) are counted. A main step absorbs what its parts sent it,
+    and the records in whose place it makes as many, as one that puts them into another order.
     """
     whole = {name: counts[name] for name in counts if name not in part_of}
     for main in set(part_of.values()) & set(whole):
         own, whole[main] = whole[main], Counts()
-        whole[main].add(replace(own, rows_in=own.rows_in - own.absorbed, absorbed=0))
+        same = min(own.made, own.absorbed)
+        whole[main].add(replace(own, rows_in=own.rows_in - own.absorbed + same, made=own.made - same,
+                                absorbed=0))
     for name, main in part_of.items():
         if name in counts and main in whole:
             part = counts[name]

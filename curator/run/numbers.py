@@ -30,7 +30,7 @@ from curator.observe.stats import (
     summarise,
     with_parts,
 )
-from curator.pipeline.plan import Operator, Plan
+from curator.pipeline.plan import Operator, Plan, Step
 from curator.run.loop import Loop
 from curator.run.pace import Pace
 
@@ -142,12 +142,17 @@ class Numbers:
                                for u, s in zip(units, seconds, strict=True)]
         return stats
 
+    def _given(self, step: Step) -> tuple[tuple[str, str], ...]:
+        """The ports whose records it takes: those that its parts do, where it takes none beside them."""
+        own = tuple(end for end in step.after if end[0] not in self.part_of)
+        return own or tuple(given for name, _ in step.after for given in self._given(self.steps[name]))
+
     def _infos(self) -> list[StageInfo]:
         workers = {s.name: loop.workers.get(o.index, 0)
                    for loop in self.loops for o in loop.phase.operators for s in o.steps}
         return [StageInfo(s.name, "source" if s.name in self.sources else "sink" if s.name in self.sinks
-                          else "stage", tuple(end for end in s.after if end[0] not in self.part_of),
-                          workers.get(s.name, 0), self.reasons[s.name], s.stage.sparse)
+                          else "stage", self._given(s), workers.get(s.name, 0), self.reasons[s.name],
+                          s.stage.sparse)
                 for s in self.plan.steps if not s.implicit and not s.part_of]
 
     def _findings(self, counts: Mapping[str, Counts]) -> dict[str, list[Finding]]:

@@ -446,3 +446,17 @@ def test_a_mistake_of_ours_stays_one():
         raise _Nowhere
     with pytest.raises(AssertionError), explained("read", "hf://x"):
         raise AssertionError
+
+
+def test_a_folder_below_that_may_not_be_listed_is_the_one_that_is_named(tmp_path, monkeypatch):
+    (tmp_path / "in" / "closed").mkdir(parents=True)
+    own = os.scandir
+
+    def refused(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "no", path)
+        return own(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(InputError, match=rf"cannot list {tmp_path}/in/closed: no permission"):
+        list_files(str(tmp_path / "in"))

@@ -216,7 +216,9 @@ read: {{jsonl: {{path: {tmp_path / 'in.jsonl'}}}}}
 steps: [shuffle: {{seed: 7, shards: 3}}]
 write: {{jsonl: {{path: {tmp_path / name}, compression: none}}}}
 """)
-        load(str(recipe), {}).run(workers=0)
+        result = load(str(recipe), {}).run(workers=0)
+        assert result.records == {"in": 300, "made": 0, "written": 300, "dropped": 0, "duplicate": 0, "failed": 0, "absorbed": 0}
+        assert not [alarm for alarm in result.stats["alarms"] if alarm["level"] == "error"]
         files = sorted((tmp_path / name / "data").glob("*.jsonl"))
         rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         assert not any("shuffle_place" in row for row in rows)

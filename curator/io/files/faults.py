@@ -42,6 +42,9 @@ _NUMBERS = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, Perm
 def fault(error: BaseException, doing: str, uri: str) -> InputError:
     """The InputError for an error of a filesystem. `doing`: "read", "write", "list", "delete"."""
     reason = _reason(error, uri.partition("://")[0] if "://" in uri else "")
+    place = getattr(error, "filename", None)
+    if isinstance(place, str) and place.startswith(f"{uri.rstrip('/')}/"):  # a folder below, a file in it
+        uri = place
     if doing == "write" and reason == _REASONS[errno.ENOENT]:
         reason = "nothing can be made there. To go on, write to another path"
     return InputError(f"cannot {doing} {uri}: {reason}")
