@@ -46,9 +46,12 @@ FOUND = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob(
 PAGES = {str(page.relative_to(ROOT)): page for page in FOUND if blocks(page)}
 
 
-# Each block in a process of its own, forked from one that has imported what nearly all of them do.
+# Each block in a process of its own, forked from one that has imported what nearly all of them do; Arrow asks for pandas, if it is
+# there, with the first array.
 EACH_ALONE = """
 import os, pathlib, runpy, sys, traceback
+with __import__("contextlib").suppress(ImportError):
+    import pandas
 import duckdb, curator.run.run, curator.pipeline.formats, curator.testing
 def alone(script):
     child = os.fork()

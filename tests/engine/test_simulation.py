@@ -36,9 +36,9 @@ PROFILES = {
     "everything": Faults(death=0.02, setup=0.05, hang=0.01, raises=0.02, poison=0.01, slow=0.1, idle=0.001, late=0.5,
                          driver=0.001, stop=0.001),
 }
-CHUNKS = {"calm": 8, "poison": 12, "deaths": 12, "hangs": 12, "storage": 12, "driver": 12, "nodes": 16, "cluster": 16,
-          "everything": 16}
-CHUNK = 25  # seeds; those behind the first chunk are for `make soak`
+CHUNKS = {"calm": 20, "poison": 30, "deaths": 30, "hangs": 30, "storage": 30, "driver": 30, "nodes": 40, "cluster": 40,
+          "everything": 40}
+CHUNK = 10  # seeds; those behind the first chunk are for `make soak`
 
 # Each found a bug once: profile, seed, tight, what it was.
 SEEDS = [
@@ -104,18 +104,18 @@ def beyond_limits(simulator: Simulator) -> float:
     return most["part"] * parts + most["answer"] * most["exclusive"] + most["kept"]
 
 
-@pytest.mark.parametrize("chunk", soaked_after(1, range(6)))
+@pytest.mark.parametrize("chunk", soaked_after(1, range(12)))
 def test_bytes_alive_stay_bounded_where_memory_is_short(chunk):
-    for seed in range(chunk * 4, chunk * 4 + 4):
+    for seed in range(chunk * 2, chunk * 2 + 2):
         calm = replay(seed, "calm", tight=True, validate=20)
         assert calm.most["live"] <= bytes_bound(calm), seed
         rough = replay(1000 + seed, "deaths", tight=True, validate=20)
         assert rough.most["live"] <= bytes_bound(rough), seed
 
 
-@pytest.mark.parametrize("nodes", soaked_after(1, [4, 2]))
-def test_bytes_on_each_node_stay_bounded_where_memory_is_short(nodes):
-    for seed in range(10):
+@pytest.mark.parametrize(("nodes", "chunk"), soaked_after(1, [(4, 0), (2, 0), (4, 1), (2, 1)]))
+def test_bytes_on_each_node_stay_bounded_where_memory_is_short(nodes, chunk):
+    for seed in range(chunk * 5, chunk * 5 + 5):
         simulator = Simulator(Scenario.tight(seed, Faults(), nodes), validate=20)
         simulator.run()
         audit(simulator)
@@ -239,8 +239,9 @@ def test_a_share_of_failures_is_judged_when_there_are_enough_records():
     assert failed > max(10, 0.01 * read)  # a thousand records, or as many as there were, are enough to judge by
 
 
-def test_the_same_events_lead_to_the_same_actions():
-    for seed in range(15):
+@pytest.mark.parametrize("chunk", soaked_after(1, range(3)))
+def test_the_same_events_lead_to_the_same_actions(chunk):
+    for seed in range(chunk * 5, chunk * 5 + 5):
         assert replay(seed, "everything").log == replay(seed, "everything", validate=0).log
 
 

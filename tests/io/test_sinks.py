@@ -87,8 +87,8 @@ def test_select_writes_only_these_columns(place, write_all, read_all, sink):
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_files_roll_at_the_target_size(place, write_all, read_all, sink):
-    batches = [table(n=[i], t=[f"{i:05d}" * 200_000]) for i in range(80)]
-    files = write_all(sink(path=place, target_bytes=20 << 20), *batches)
+    batches = [table(n=[i], t=[f"{i:05d}" * 50_000]) for i in range(80)]
+    files = write_all(sink(path=place, target_bytes=5 << 20), *batches)
     assert 2 <= len(files) <= 6
     assert [f.path[-20:].split("-")[-1][:3] for f in files] == [f"{i:03d}" for i in range(len(files))]
     assert sum(f.rows for f in files) == 80
