@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from typing import Any
@@ -265,6 +266,7 @@ def completion(shell: str) -> None:
 for command in (watch, explore, what_if, recut, trace, failures, replay, compare, new, *COMMANDS, profile,
                 call, completion, grafana):
     main.add_command(command)
+gc.freeze()  # what was imported is never garbage: the collector need not look at it again
 
 if __name__ == "__main__":
     sys.exit(main())

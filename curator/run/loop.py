@@ -29,6 +29,7 @@ from curator.run.reading import Reading, described
 from curator.run.replay import Replay
 from curator.runtime.local import InlineRuntime, LocalRuntime
 from curator.runtime.workers import Job, Runtime
+from curator.worker.imports import modules_of
 from curator.worker.processes import Processes
 
 LEDGER_S = 1.0  # finished units are written down this often; a kill costs at most the units of this long,
@@ -74,13 +75,13 @@ class RunContext:
             self.leave_ray()
 
 
-def make_runtime(job: Job, context: RunContext) -> tuple[Runtime, dict[int, Node]]:
-    """Where the work is done, and the nodes that it begins with."""
+def make_runtime(job: Job, context: RunContext, spared: set[str]) -> tuple[Runtime, dict[int, Node]]:
+    """Where the work is done, and the nodes that it begins with. `spared`: modules not needed now."""
     if context.ray is None:
         if context.inline:
             return InlineRuntime(job), {0: context.machine}
         if context.processes is None:
-            context.processes = Processes(context.modules,
+            context.processes = Processes([name for name in context.modules if name not in spared],
                                           () if context.lock.fd is None else (context.lock.fd,))
         return LocalRuntime(job, context.processes), {0: context.machine}
     from curator.runtime.ray import RayRuntime, connect
@@ -175,7 +176,7 @@ class Loop:
         """Do all units; gives whether each was begun and finished once."""
         folder, operators = self.out.sub("_run"), self.phase.operators
         runtime, nodes = make_runtime(Job(operators, self._unit_info, folder.sub("state"), self._restore),
-                                      context)
+                                      context, self._spared())
         try:
             self.scheduler = Scheduler(operators, self.todo, nodes, before=before,
                                        short_circuits=self._short_circuits(), max_failed=max_failed,
@@ -187,6 +188,13 @@ class Loop:
             runtime.close()
         self.stopped = self.scheduler.stopped
         return not (self.stopped or self.scheduler.state.repeated)
+
+    def _spared(self) -> set[str]:
+        """The modules of operators that no unit needs."""
+        tasks, operators = set(self.todo), self.phase.operators
+        busy = {i for source, need in tasks for i in (source, *(t.operator for t in need or ()))}
+        idle = [o for o in operators if o.index not in busy and not any(need is None for _, need in tasks)]
+        return set(modules_of(idle)) - set(modules_of(o for o in operators if o not in idle))
 
     def _short_circuits(self) -> frozenset[int]:
         """Operators that need not be given more when they want none."""

@@ -65,12 +65,14 @@ def _import_once(modules: list[str]) -> None:
     """What every worker would import otherwise, each for itself."""
     from curator.worker.imports import hold_back
 
+    gc.disable()  # nothing of this is garbage
     hold_back()
-    for name in ("curator.worker.main", *modules):
+    for name in ("curator.worker.main", "numpy.ma", *modules):  # Arrow takes the second for any array
         # A module that cannot be imported is the worker's to report, with its traceback.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     gc.freeze()  # a worker's garbage collector leaves these pages alone, and shared
+    gc.enable()
 
 
 def _leave_a_watchdog(folders: list[str], not_for_it: tuple[int, ...]) -> None:

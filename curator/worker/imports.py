@@ -20,7 +20,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
-import numpy as np
 import pyarrow as pa
 
 from curator.api.errors import CuratorError
@@ -103,7 +102,6 @@ def hold_back() -> None:
         pa.set_memory_pool(pa.system_memory_pool())  # its own takes 4 MB at once, and keeps more
     pa.array([0])  # here Arrow looks for pandas, once
     _finder.hiding = False
-    pa.array(np.zeros(1))  # numpy.ma, which is not imported with NumPy
 
 
 def bring_for(schema: pa.Schema) -> None:
