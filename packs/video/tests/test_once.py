@@ -77,7 +77,8 @@ def test_one_pass_gives_what_three_stages_give(path, monkeypatch, again, room):
     assert [row["shot_before"] for row, _ in wanted] == ["start", "cut", "dissolve", "fade", "part", "part", "cut"]
     assert short == ["film#1"]
     again.clear()
-    monkeypatch.setattr(held, "HOLD_BYTES", room)
+    for name in ("HOLD_BYTES", "KEEP_BYTES"):
+        monkeypatch.setattr(held, name, min(room, getattr(held, name)))
     assert one(batch) == (wanted, short)
     divided = [(row["start_s"], row["end_s"]) for row, _ in wanted if "part" in (row["shot_before"], row["shot_after"])]
     gradual = [(row["start_s"], row["end_s"]) for row, _ in wanted if row["shot_before"] == "dissolve"]

@@ -16,12 +16,16 @@ def find_bars(grey: np.ndarray, black: int) -> tuple[int, int, int, int] | None:
 
     `grey`: uint8 [n, height, width]. `black`: the highest level of a bar.
     """
-    dark = (grey <= black).mean(axis=0)  # for each pixel the share of frames
-    brightest = grey.max(axis=0)
-    top, bottom = 0, dark.shape[0]
-    left, right = 0, dark.shape[1]
-    if dark.mean() >= LINE_SHARE:
+    below = grey <= black
+    if np.count_nonzero(below) >= LINE_SHARE * below.size:
         return None
+    top, bottom = 0, below.shape[1]
+    left, right = 0, below.shape[2]
+    lines = below[:, 0], below[:, -1], below[:, :, 0], below[:, :, -1]
+    if all(np.count_nonzero(line) < LINE_SHARE * line.size for line in lines):
+        return top, bottom, left, right  # most clips have none
+    dark = below.mean(axis=0)  # for each pixel the share of frames
+    brightest = grey.max(axis=0)
     for _ in range(2):  # a pillar's corners count as rows only when the rows of the letterbox are gone
         top, bottom = _between(dark[:, left:right], brightest[:, left:right], black)
         left, right = (0, dark.shape[1]) if bottom <= top else _between(dark[top:bottom].T, brightest[top:bottom].T, black)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
-from curator_video.measures.views import BLACK, WHITE, Thumbs
+from curator_video.measures.views import BLACK, WHITE, Thumbs, rows
 
 BLACK_MEAN, WHITE_MEAN = 20, 228  # levels of luma from 16 to 235
 EVEN_DEVIATION = 6                # levels: grain and a small mark are let through
@@ -31,6 +32,6 @@ def light(clip: Thumbs) -> dict[str, float | bool | None]:
 
 def exposure(clip: Thumbs) -> dict[str, float | bool | None]:
     """Frames with many pixels at the camera's limits."""
-    content = clip.content.reshape(len(clip), -1)
-    limits = ((content <= SHADOW) | (content >= HIGHLIGHT)).mean(axis=1)
+    above = cv2.subtract(rows(clip.content), SHADOW)  # 0 in the shadow
+    limits = ((above == 0) | (above >= HIGHLIGHT - SHADOW)).sum(axis=1, dtype=np.int32) / above.shape[1]
     return {"exposure_ratio": clip.share(limits > LIMIT_SHARE)}

@@ -40,6 +40,7 @@ class Overlay(Stage):
     """
 
     sparse = ("overlay_area", "text_area", "logo_area", "overlays")
+    version = 2
 
     def contract(self) -> Contract:
         return Contract(needs={"frames", "timestamps"}, adds=COLUMNS)

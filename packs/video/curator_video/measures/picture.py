@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import cv2
@@ -23,25 +24,27 @@ NAMES = ("border_top", "border_bottom", "border_left", "border_right", "border_r
 def colour(clip: Pictures) -> dict[str, float | bool | None]:
     """Saturation and colourfulness, the means of the frames, and whether there is any colour."""
     found = []
+    rows, columns = (np.linspace(0, side - 1, min(side, COLOUR_SIDE)).round().astype(int) for side in clip.frames[0].shape[:2])
     for frame in clip.frames:
-        rows, columns = (np.linspace(0, side - 1, min(side, COLOUR_SIDE)).round().astype(int) for side in frame.shape[:2])
-        pixels = frame.take(rows, axis=0).take(columns, axis=1).astype(np.float32).reshape(-1, 3)
-        red, green, blue = np.ascontiguousarray(pixels.T)
-        high, low = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
-        saturation = np.divide(high - low, high, out=np.zeros_like(high), where=high > 0)
-        found.append((saturation.mean(), colourfulness(red, green, blue), np.mean(high - low > GREY_TOLERANCE)))
+        red, green, blue = cv2.split(frame.take(rows, axis=0).take(columns, axis=1))
+        high, low = cv2.max(cv2.max(red, green), blue), cv2.min(cv2.min(red, green), blue)
+        apart = cv2.subtract(high, low)
+        saturation = cv2.divide(apart, cv2.max(high, 1), dtype=cv2.CV_32F)
+        found.append((cv2.mean(saturation)[0], colourfulness(red, green, blue), np.count_nonzero(apart > GREY_TOLERANCE) / apart.size))
     saturation, colourful, coloured = np.array(found).T
     return {"saturation": float(saturation.mean()), "colourfulness": float(colourful.mean()),
             "greyscale": bool(coloured.max() <= GREY_SHARE)}
 
 
 def colourfulness(red: np.ndarray, green: np.ndarray, blue: np.ndarray) -> float:
-    """Spread and strength of the opponent colours red-green and yellow-blue, of float32 [n] each.
+    """Spread and strength of the opponent colours red-green and yellow-blue, of uint8 [height, width] each.
 
     Source: Hasler and Suesstrunk 2003, section 7, M(3).
     """
-    opponents = (red - green, (red + green) / 2 - blue)
-    return math.hypot(*(float(one.std()) for one in opponents)) + 0.3 * math.hypot(*(float(one.mean()) for one in opponents))
+    grey, twice_blue = (cv2.add(one, other, dtype=cv2.CV_16S) for one, other in ((red, green), (blue, blue)))
+    mean, spread = (float(value[0, 0]) for value in cv2.meanStdDev(cv2.subtract(red, green, dtype=cv2.CV_16S)))
+    other_mean, other_spread = (float(value[0, 0]) / 2 for value in cv2.meanStdDev(cv2.subtract(grey, twice_blue)))
+    return math.hypot(spread, other_spread) + 0.3 * math.hypot(mean, other_mean)
 
 
 def sharpness(clip: Pictures) -> dict[str, float | bool | None]:
@@ -55,8 +58,14 @@ def sharpness(clip: Pictures) -> dict[str, float | bool | None]:
 def _sharpest(grey: np.ndarray) -> float:
     edges = cv2.Laplacian(grey, cv2.CV_16S)[1:-1, 1:-1]
     squares = cv2.multiply(edges, edges, dtype=cv2.CV_32F)
-    tiles = tuple(min(TILES, side) for side in squares.shape[::-1])
-    return float(cv2.resize(squares, tiles, interpolation=cv2.INTER_AREA).max())
+    down, across = (_tiles(side) for side in squares.shape)
+    return float((down @ squares @ across.T).max())
+
+
+@functools.cache
+def _tiles(side: int) -> np.ndarray:
+    """How much of each of `side` pixels is in each of the tiles, float32 [tiles, side]; of each tile the sum is 1."""
+    return cv2.resize(np.eye(side, dtype=np.float32), (side, min(TILES, side)), interpolation=cv2.INTER_AREA)
 
 
 def borders(clip: Pictures) -> dict[str, float | bool | None]:

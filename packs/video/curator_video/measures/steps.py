@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import cv2
 import numpy as np
 
-from curator_video.measures.views import Thumbs, difference
+from curator_video.measures.views import Thumbs, difference, rows
 
 SAME = 0.25            # levels: frames that differ by less show the same
 FREEZE_S = 0.5         # a shorter run of the same picture is a repeat
@@ -81,8 +79,8 @@ def jumps(clip: Thumbs) -> dict[str, float | bool | None]:
 
 def find_cuts(clip: Thumbs) -> np.ndarray:
     """Whether a new shot begins at each frame but the first: nothing like it was before, and what was before does not return."""
-    pictures = _normed(clip.content)
-    distance = np.array([_distance(a, b) for a, b in pairwise(pictures)])
+    pictures = _Centred(clip.content)
+    distance = pictures.distances(slice(None, -1), slice(1, None))
     found = np.zeros(len(distance), bool)
     for k in np.flatnonzero(distance > CUT_DISTANCE):
         near = np.delete(distance[max(0, k - 8):k + 9], min(k, 8))
@@ -94,25 +92,28 @@ def find_cuts(clip: Thumbs) -> np.ndarray:
             continue
         later = np.flatnonzero(clip.times[k + 1:] <= clip.times[k + 1] + FLASH_S) + k + 1
         earlier = np.flatnonzero(clip.times[:k + 1] >= clip.times[k + 1] - FLASH_S - 1e-6)
-        returns = any(_distance(pictures[k], pictures[j]) < RETURN_DISTANCE for j in later[1:])
-        came = any(_distance(pictures[i], pictures[k + 1]) < RETURN_DISTANCE for i in earlier[:-1])
-        found[k] = not returns and not came
+        returns = pictures.distances(slice(k, k + 1), later[1:]) < RETURN_DISTANCE
+        came = pictures.distances(earlier[:-1], slice(k + 1, k + 2)) < RETURN_DISTANCE
+        found[k] = not returns.any() and not came.any()
     return found
 
 
-def _normed(pictures: np.ndarray) -> list[np.ndarray | None]:
-    """Each with mean 0 and length 1, as a row; None if it is flat."""
-    rows = pictures.reshape(len(pictures), -1).astype(np.float32)
-    rows -= rows.mean(axis=1, keepdims=True)
-    lengths = np.sqrt(np.vecdot(rows, rows))
-    return [row / length if length >= FLAT * np.sqrt(rows.shape[1]) else None for row, length in zip(rows, lengths, strict=True)]
+class _Centred:
+    """Pictures as rows, float32, each with mean 0."""
 
+    def __init__(self, pictures: np.ndarray) -> None:
+        flat = rows(pictures)
+        self._rows = flat.astype(np.float32)
+        self._rows -= cv2.reduce(flat, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S).astype(np.float32) / np.float32(flat.shape[1])
+        self._lengths = np.sqrt(np.vecdot(self._rows, self._rows))
+        self._flat = self._lengths < FLAT * np.sqrt(flat.shape[1])
 
-def _distance(a: np.ndarray | None, b: np.ndarray | None) -> float:
-    """1 - correlation; 0 for two flat pictures, 1 for one."""
-    if a is None or b is None:
-        return float((a is None) != (b is None))
-    return 1 - float(a @ b)
+    def distances(self, first: slice | np.ndarray, second: slice | np.ndarray) -> np.ndarray:
+        """1 - correlation of these pictures with those, one by one; 0 of two flat pictures, 1 of one."""
+        flat, other = self._flat[first], self._flat[second]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alike = np.vecdot(self._rows[first], self._rows[second]) / (self._lengths[first] * self._lengths[second])
+        return np.where(flat | other, flat != other, 1 - alike)
 
 
 def _shifted(a: np.ndarray, b: np.ndarray) -> float:
@@ -127,4 +128,4 @@ def _shifted(a: np.ndarray, b: np.ndarray) -> float:
         return 1.0
     over_a = a[max(0, -y):height - max(0, y), max(0, -x):width - max(0, x)]
     over_b = b[max(0, y):height - max(0, -y), max(0, x):width - max(0, -x)]
-    return _distance(*_normed(np.stack([over_a, over_b])))
+    return float(_Centred(np.stack([over_a, over_b])).distances(slice(1), slice(1, 2))[0])

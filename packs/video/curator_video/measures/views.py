@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -42,10 +41,9 @@ class Thumbs:
     @cached_property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of each frame in levels, float64."""
-        flat = self.thumbs.reshape(len(self), -1)
-        mean = flat.mean(axis=1, dtype=np.float64)
-        square = np.array([np.vdot(one, one) for one in flat.astype(np.float32)]) / flat.shape[1]
-        return mean, np.sqrt(np.maximum(square - mean**2, 0))
+        sums, squares = (cv2.reduce(rows(self.thumbs), 1, way, dtype=cv2.CV_32S)[:, 0] for way in (cv2.REDUCE_SUM, cv2.REDUCE_SUM2))
+        mean = sums / self.thumbs[0].size
+        return mean, np.sqrt(np.maximum(squares / self.thumbs[0].size - mean**2, 0))
 
     @property
     def luma(self) -> np.ndarray:
@@ -64,7 +62,10 @@ class Thumbs:
     @cached_property
     def change(self) -> np.ndarray:
         """Mean difference of each frame from the one before, in levels; one fewer than frames."""
-        return np.array([difference(a, b) for a, b in pairwise(self.thumbs)])
+        if len(self) < 2:
+            return np.zeros(0)
+        flat = rows(self.thumbs)
+        return cv2.reduce(cv2.absdiff(flat[1:], flat[:-1]), 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S)[:, 0] / flat.shape[1]
 
     def once(self, function: Callable[[Thumbs], np.ndarray]) -> np.ndarray:
         """What a function makes of this clip, made when it is first asked for."""
@@ -84,6 +85,11 @@ class Pictures:
     def grey(self) -> np.ndarray:
         """Their luma, full range, uint8 [n, height, width]."""
         return np.stack([cv2.cvtColor(one, cv2.COLOR_RGB2GRAY) for one in self.frames])
+
+
+def rows(pictures: np.ndarray) -> np.ndarray:
+    """Each as one row: as `cv2.reduce` sums them, in a tenth of the time that NumPy takes for bytes."""
+    return pictures.reshape(len(pictures), -1)
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> float:

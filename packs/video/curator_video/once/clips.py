@@ -46,7 +46,7 @@ class Clips(Stage):
     `storage_options`: what the filesystem of a `path` wants.
 
     A film of any length takes the memory of the longest clip and of some seconds that are not settled. Decoded once more are
-    clips that are longer than `max` of `spans` and so divided, some behind a fade or a dissolve in films larger than 640 x 360, and
+    clips that are longer than `max` of `spans` and so divided, some behind a dissolve in films larger than 320 x 240, and
     those that are deinterlaced.
     """
 
@@ -57,7 +57,7 @@ class Clips(Stage):
 
     batch_size = 1
     sparse = Decode.sparse
-    version = 2
+    version = 3
 
     def __post_init__(self) -> None:
         for name in ("by", "threshold"):

@@ -47,15 +47,15 @@ class Pixels:
 
     def thumb(self, frame: Any) -> np.ndarray:
         """uint8 36 x 64."""
-        planes = planes_of(frame, 1)
+        planes = self._planes(frame)
         return self._luma(frame, planes[0]) if planes else self._turned(self._by_scaler(frame)[0])
 
     def small(self, frame: Any) -> tuple[np.ndarray, np.ndarray]:
         """A thumbnail, uint8 36 x 64, and U and V, 2 x 18 x 32."""
-        planes = planes_of(frame, 3)
-        if not planes:
+        planes = self._planes(frame)
+        if len(planes) < 3:
             luma, *others = self._by_scaler(frame)
-            thumb = self._luma(frame, found[0]) if (found := planes_of(frame, 1)) else self._turned(luma)
+            thumb = self._luma(frame, planes[0]) if planes else self._turned(luma)
             smaller = [cv2.resize(one, self._target(CHROMA), interpolation=cv2.INTER_AREA) for one in others]
         else:
             shift, full = _DEEP.get(frame.format.name, 0), _is_full(frame)
@@ -66,6 +66,13 @@ class Pixels:
         for one, plane in zip(made, smaller, strict=True):
             one[:] = self._turned(plane)
         return thumb, made
+
+    def _planes(self, frame: Any) -> list[np.ndarray]:
+        """Luma and chroma, or luma alone, or none: those of most pictures that are not large as small as they are wanted, which
+        libswscale makes in one pass and exactly."""
+        if frame.format.name == "yuv420p" and frame.height < _ROWS * THUMB[1] and not _is_full(frame):
+            frame = _scaled(self._small, frame, *self._target(THUMB), "yuv420p", interpolation=Interpolation.AREA)
+        return planes_of(frame, 3) or planes_of(frame, 1)
 
     def _luma(self, frame: Any, plane: np.ndarray) -> np.ndarray:
         small = _shrunk(plane, self._target(THUMB), _DEEP.get(frame.format.name, 0))
@@ -136,6 +143,8 @@ def _shrunk(plane: np.ndarray, size: tuple[int, int], shift: int) -> np.ndarray:
     if len(plane) >= _ROWS * size[1]:
         plane = cv2.resize(plane, (4 * size[0], 4 * size[1]), interpolation=cv2.INTER_LINEAR)
     height, width = plane.shape
+    if (width, height) == size:
+        return plane.copy()  # it is that of a frame
     while shift == 0 and width >= 4 * size[0] and height >= 4 * size[1] and width % 2 == height % 2 == 0:
         if width % size[0] == height % size[1] == 0 and width // size[0] % 2:
             break

@@ -12,7 +12,7 @@ import numpy as np
 
 from curator_video.shots.boundaries import Boundary
 from curator_video.shots.mixing import MIXED, dissolve
-from curator_video.shots.pictures import Bars, distance, distances
+from curator_video.shots.pictures import Bars, Row, changes, distance
 
 RULES = 0.4  # the score at which each rule holds exactly
 BLANK = 2.0  # deviation of luma of a picture that shows nothing
@@ -117,25 +117,24 @@ class Detector:
         self._bars.add(thumbs, int(times[0] // BLOCK_S))
         first = self._thumbs is None
         before = thumbs[:1] if self._thumbs is None else self._thumbs[-1:]
-        pictures = np.concatenate([before, thumbs])[(slice(None), *self._bars.inside())].astype(np.float32)
-        flat = pictures.reshape(len(pictures), -1)
-        levels = np.abs(np.diff(flat, axis=0)).mean(axis=1)
+        small = np.ascontiguousarray(np.concatenate([before, thumbs])[(slice(None), *self._bars.inside())])
+        levels = changes(small)
         if chroma is not None:
-            colours = np.concatenate([chroma[:1] if self._chroma is None else self._chroma, chroma]).astype(np.int16)
-            levels = 0.5 * (levels + np.abs(np.diff(colours, axis=0)).mean(axis=(2, 3)).sum(axis=1))
+            colours = np.concatenate([chroma[:1] if self._chroma is None else self._chroma, chroma])
+            levels = 0.5 * (levels + 2 * changes(colours))  # of U and of V
             self._chroma = chroma[-1:]
-        far = distances(pictures[:-1], pictures[1:])
+        row = Row(small)
+        far = row.distances()
         if first:
             far[0] = levels[0] = np.nan  # the first is compared to nothing
         self._thumbs = thumbs if first else np.concatenate([self._thumbs, thumbs])  # type: ignore[list-item]
-        for name, values in (("_time", times), ("_std", flat[1:].std(axis=1)), ("_mean", flat[1:].mean(axis=1)),
-                             ("_far", far), ("_levels", levels)):
+        for name, values in (("_time", times), ("_std", row.std[1:]), ("_mean", row.mean[1:]), ("_far", far), ("_levels", levels)):
             setattr(self, name, np.concatenate([getattr(self, name), values]))
         self.likely = times[(far > _CUT) | ((levels > _LEVELS) & (far > _LEAST))].tolist()
 
     def _picture(self, at: int) -> np.ndarray:
         assert self._thumbs is not None
-        return self._thumbs[at][self._bars.inside()].astype(np.float32)
+        return self._thumbs[at][self._bars.inside()]
 
     def _between(self, one: int, two: int) -> float:
         return distance(self._picture(one), self._picture(two))
@@ -189,8 +188,10 @@ class Detector:
         self._next -= count
 
     def _usual(self, values: np.ndarray, at: int) -> float:
-        around = np.concatenate([values[max(0, at - _AROUND):at], values[at + 1:at + 1 + _AROUND]])
-        return float(np.nanmedian(around)) if np.isfinite(around).any() else 0.0
+        around = values[max(0, at - _AROUND):at + 1 + _AROUND].tolist()
+        del around[min(at, _AROUND)]
+        known = sorted(one for one in around if one == one)  # the first picture has none: NaN
+        return (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else 0.0
 
     def _cut_or_flash(self, at: int) -> None:
         time = float(self._time[at])
@@ -267,9 +268,11 @@ class Detector:
 
     def _dissolves(self, start: int, stop: int, blank: np.ndarray) -> None:
         variance = self._std**2
-        lowest = np.lib.stride_tricks.sliding_window_view(np.pad(variance, 5, constant_values=np.inf), 11).min(axis=1)
         first, last = max(start, 1), min(stop, len(variance) - 1)
-        for at in (np.flatnonzero((variance <= lowest)[first:last] & ~blank[first:last]) + first).tolist():
+        padded = np.full(len(variance) + 10, np.inf)
+        padded[5:-5] = variance
+        lowest = np.min([padded[first + k:last + k] for k in range(11)], axis=0)
+        for at in (np.flatnonzero((variance[first:last] <= lowest) & ~blank[first:last]) + first).tolist():
             low = int(np.searchsorted(self._time, self._time[at] - self._window_s))
             high = int(np.searchsorted(self._time, self._time[at] + self._window_s, side="right"))
             seen = np.minimum(self._std[low:high - 1], self._std[low + 1:high]) > _SEEN

@@ -7,6 +7,7 @@ import numpy as np
 from curator_video.shots.pictures import distance, shifts
 
 MIXED, _APART, _FIT, _SHARE = 0.85, 0.5, 0.7, 0.15
+_SMOOTH = 0.5  # of the last that comes from one picture to the next leaves: a whip pan brings more of it at once
 
 
 def dissolve(pictures: np.ndarray, times: np.ndarray, at: int, *, ratio: float, floor: float) -> tuple[float, float, float] | None:
@@ -21,7 +22,8 @@ def dissolve(pictures: np.ndarray, times: np.ndarray, at: int, *, ratio: float, 
         return None
     parts = _parts(pictures)
     one, two, fit = parts[at]
-    kept = min(MIXED / ratio, apart / _APART, fit / _FIT, one / _SHARE, two / _SHARE)
+    at_once = float(np.nan_to_num(np.diff(_shares(parts))).max())
+    kept = min(MIXED / ratio, apart / _APART, fit / _FIT, one / _SHARE, two / _SHARE, (1 - at_once) / _SMOOTH)
     if kept < floor:
         return None
     return (*_extent(parts, times), kept)
@@ -33,7 +35,8 @@ def _parts(pictures: np.ndarray) -> np.ndarray:
     Both ends are laid over the picture as the camera moved since; where that explains less, as they are.
     """
     count = len(pictures)
-    ways = [shifts(np.repeat(pictures[end:end + 1], count, axis=0), pictures) for end in (0, count - 1)]
+    every = np.arange(count)
+    ways = [shifts(pictures, np.full(count, end), every) for end in (0, count - 1)]
     made = np.empty((count, 3))
     for at, picture in enumerate(pictures):
         still = _fitted(pictures[0], pictures[-1], picture, (0, 0), (0, 0))
@@ -62,10 +65,15 @@ def _fitted(first: np.ndarray, last: np.ndarray, picture: np.ndarray, one: tuple
     return alpha, beta, (alpha * ya + beta * yb) / yy
 
 
+def _shares(parts: np.ndarray) -> np.ndarray:
+    """Of each picture how much of it is the last; NaN where nothing is known."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return parts[:, 1] / (parts[:, 0] + parts[:, 1])
+
+
 def _extent(parts: np.ndarray, times: np.ndarray) -> tuple[float, float]:
     """First mixed picture, and the first that is not any more: where a line through the shares leaves 0 and reaches 1."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = parts[:, 1] / (parts[:, 0] + parts[:, 1])
+    share = _shares(parts)
     inside = np.flatnonzero((share > 0.1) & (share < 0.9) & (parts[:, 2] > 0.2))
     first, last = (int(inside[0]), int(inside[-1])) if len(inside) else (1, len(times) - 2)
     if len(inside) > 2:

@@ -16,42 +16,59 @@ _BAR_SHARE = 0.95  # of the pictures in which a row or column of a bar is that d
 _LEFT = (12, 20)  # rows and columns: with fewer left nothing was a bar
 
 
-def distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """1 - correlation of each pair, float64 from 0 to 2, with the shift that makes it smallest. [N, H, W] float32 both.
+class Row:
+    """Pictures that follow each other, uint8 or float32 [N, H, W]. `mean` and `std`: of each, in levels."""
 
-    Two flat pictures are alike (0), a flat one and another are not (1).
-    """
-    size = first[0].size if len(first) else 1
-    one, two = (_centred(pictures) for pictures in (first, second))
-    norms = [np.sqrt(np.einsum("ij,ij->i", made, made)) for made in (one, two)]
-    flat = [norm < FLAT * size**0.5 for norm in norms]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = 1 - np.einsum("ij,ij->i", one, two) / (norms[0] * norms[1])
-    found = np.where(flat[0] | flat[1], np.where(flat[0] & flat[1], 0.0, 1.0), found).astype(np.float64)
-    far = np.flatnonzero((found >= _ALIKE) & ~flat[0] & ~flat[1])
-    if len(far):
-        shape = (-1, *first.shape[1:])
-        moved = shifts(one.reshape(shape)[far], two.reshape(shape)[far])
-        for at, (down, right) in zip(far, moved, strict=True):
-            found[at] = min(found[at], _shifted(first[at], second[at], down, right))
-    return found
+    def __init__(self, pictures: np.ndarray) -> None:
+        self._pictures = pictures
+        flat = pictures.reshape(len(pictures), -1)
+        whole = pictures.dtype == np.uint8
+        self.mean = flat.sum(axis=1, dtype=np.uint32 if whole else np.float32) / flat.shape[1]
+        self._centred = flat - self.mean[:, None].astype(np.float32)
+        self._norms = np.sqrt(np.vecdot(self._centred, self._centred))
+        self.std = self._norms / flat.shape[1] ** 0.5
+
+    def distances(self) -> np.ndarray:
+        """1 - correlation of each picture and the next, float64 from 0 to 2, with the shift that makes it smallest; [N - 1].
+
+        Two flat pictures are alike (0), a flat one and another are not (1).
+        """
+        made, norms, flat = self._centred, self._norms, self.std < FLAT
+        one, other = flat[:-1], flat[1:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = 1 - np.vecdot(made[:-1], made[1:]) / (norms[:-1] * norms[1:])
+        found = np.where(one | other, one != other, found).astype(np.float64)
+        far = np.flatnonzero((found >= _ALIKE) & ~one & ~other)
+        if len(far):
+            made = made.reshape(self._pictures.shape)
+            for at, (down, right) in zip(far, shifts(made, far, far + 1).tolist(), strict=True):
+                if down or right:
+                    found[at] = min(found[at], _shifted(made[at], made[at + 1], down, right))
+        return found
+
+
+def changes(pictures: np.ndarray) -> np.ndarray:
+    """By how many levels each picture, uint8 [N, H, W], differs from the one before, in the mean; [N - 1]."""
+    flat = pictures.reshape(len(pictures), -1)
+    apart = np.maximum(flat[1:], flat[:-1]) - np.minimum(flat[1:], flat[:-1])
+    return apart.sum(axis=1, dtype=np.uint32) / flat.shape[1]
 
 
 def distance(first: np.ndarray, second: np.ndarray) -> float:
     """Of one pair, [H, W] each."""
-    return float(distances(first[None].astype(np.float32), second[None].astype(np.float32))[0])
+    return float(Row(np.stack([first, second])).distances()[0])
 
 
-def _centred(pictures: np.ndarray) -> np.ndarray:
-    flat = pictures.reshape(len(pictures), -1)
-    return flat - flat.mean(axis=1, keepdims=True)
+def shifts(pictures: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Rows down and columns right that the content of each of the first pictures moved by until the second, [N, 2], by phase correlation.
 
-
-def shifts(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Rows down and columns right that the content of the first moved by, [N, 2], by phase correlation."""
-    height, width = first.shape[1:]
-    window = _window(height, width)
-    product = np.conj(np.fft.rfft2(first * window)) * np.fft.rfft2(second * window)
+    `first`, `second`: numbers of pictures, float32 [M, H, W].
+    """
+    height, width = pictures.shape[1:]
+    asked = np.zeros(len(pictures), bool)
+    asked[first] = asked[second] = True
+    waves, at = np.fft.rfft2(pictures[asked] * _window(height, width)), np.cumsum(asked) - 1
+    product = np.conj(waves[at[first]]) * waves[at[second]]
     peaks = np.fft.irfft2(product / (np.abs(product) + 1e-6), s=(height, width)).reshape(len(first), -1).argmax(axis=1)
     moved = np.stack(np.unravel_index(peaks, (height, width)), axis=1)
     return np.where(moved > np.array([height, width]) // 2, moved - [height, width], moved)
