@@ -193,7 +193,7 @@ LINES = {
     "ngrams": 368,
     "pipeline": 1132,
     "stages": 2512,
-    "engine": 3996,
+    "engine": 3898,
     "recipe": 1652,
     "worker": 2264,
     "observe": 2930,
@@ -223,8 +223,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14657
-    assert sum(LINES.values()) <= 43134
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14559
+    assert sum(LINES.values()) <= 43036
 
 
 def test_nothing_names_a_machine():

@@ -21,12 +21,12 @@ from typing import Any
 from curator.api.resources import Node
 from curator.engine import events as ev
 from curator.engine import failures
-from curator.engine.check import story
 from curator.engine.dispatch import TURNS, dispatch
 from curator.engine.ending import Ending
 from curator.engine.parts import CallState, OperatorState, WorkerState
 from curator.engine.placement import PRESS, Profile, allot, allot_due, allots, begin_with, start_worker
 from curator.engine.protocol import CountsByUnit, DataLost, Done, Emitted, Failed, Output, Progress, Refitted
+from curator.engine.snapshot import story
 from curator.engine.state import State
 from curator.engine.units import flush_if_drained, flushed, leave_unread
 from curator.pipeline.plan import Operator, Target

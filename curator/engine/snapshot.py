@@ -1,4 +1,4 @@
-"""The state of the scheduler in numbers, as plain values, for who watches a run."""
+"""The state of the scheduler in numbers, as plain values, for who watches a run; and in words."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def running_s(state: State, now: float) -> float:
     """Seconds that calls have worked for which they have not answered."""
     heads = (worker.calls[0] for worker in state.workers.values() if worker.calls)
     return sum(now - call.began for call in heads if not call.paused)
+
+
+def story(state: State) -> str:
+    """The state in a few lines, for a person."""
+    lines = [", ".join(f"{n} units {stage}" for stage, n in state.units.stages().items())]
+    for o in state.operators:
+        working = sum(w.working for w in o.workers.values())
+        lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load "
+                     f"{o.load:.0f}")
+    return "\n".join(lines)

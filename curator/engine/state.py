@@ -4,7 +4,7 @@ Who changes what: rows and bytes, cores and devices, workers, calls and queues a
 else, since each move also changes all that is counted over them. What stage a unit is in is changed by
 `units`, which GPU slots there are by `placement`, which cores are claimed by `dispatch`, what was measured by
 the scheduler. `failures` and `ending` decide, and ask these. Each field's comment is an invariant, which
-`check` asserts.
+tests assert after every event (tests/engine/invariants.py).
 """
 
 from __future__ import annotations

@@ -5,11 +5,12 @@ from __future__ import annotations
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import WrittenFile
-from curator.engine.check import check, story
 from curator.engine.dispatch import FIRST_ROWS
 from curator.engine.events import Commit, NodeDown, Release, Report, StartWorker, StopWorker, Submit, WorkerLost, WorkerReady
 from curator.engine.protocol import Call, Done, Failed, Flushed, Output, Ref
 from curator.engine.scheduler import Scheduler
+from curator.engine.snapshot import story
+from tests.engine.invariants import check
 from tests.engine.scenario import chain, make_stage
 
 SOURCE = 0

@@ -12,7 +12,6 @@ from itertools import count
 from curator.api.counts import Counts
 from curator.api.resources import Node
 from curator.api.stage import WrittenFile
-from curator.engine.check import check, story
 from curator.engine.events import (
     Action,
     Commit,
@@ -33,7 +32,9 @@ from curator.engine.parts import OperatorState
 from curator.engine.placement import holds_exclusive
 from curator.engine.protocol import Call, DataLost, Discard, Done, Emitted, Failed, Flushed, Output, Progress, Ref, Resume
 from curator.engine.scheduler import Scheduler
+from curator.engine.snapshot import story
 from curator.trial.cluster import END_S, Cluster, Worker
+from tests.engine.invariants import check
 from tests.engine.scenario import Faults, Scenario, counts_of
 
 LOSSES = 40  # nodes that go in a life of the driver: nobody is to blame for them, so with ever more of them it would not end

@@ -1,5 +1,4 @@
-"""What must hold after every event: the comments on the fields of the state, as assertions. And the state as
-a person reads it."""
+"""What must hold of the scheduler's state after every event: the comments on its fields, as assertions."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from curator.engine.state import State
 
 
 def check(state: State) -> None:
-    """Assert what must hold after every event."""
     live: Counter[int] = Counter()
     for operator in state.operators:
         for queue in operator.queues.values():
@@ -96,13 +94,3 @@ def _check_workers(state: State) -> None:
         assert node.reserved == sum(n for w in workers if w.node == node.number for c in w.calls
                                     for _, n in c.expected)
         assert (node.number in state.core_free) == (node.cpus_used < node.node.cpus - 1e-6)
-
-
-def story(state: State) -> str:
-    """The state in a few lines, for a person."""
-    lines = [", ".join(f"{n} units {stage}" for stage, n in state.units.stages().items())]
-    for o in state.operators:
-        working = sum(w.working for w in o.workers.values())
-        lines.append(f"{o.plan.name}: {o.rows} rows wait, {working} of {len(o.workers)} workers work, load "
-                     f"{o.load:.0f}")
-    return "\n".join(lines)
