@@ -193,22 +193,22 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2144,
+    "api": 2151,
     "machine": 451,
-    "io": 5879,
+    "io": 5875,
     "io/tables": 2092,
     "sql": 512,
     "registry": 427,
-    "models": 1174,
+    "models": 1172,
     "ngrams": 368,
     "pipeline": 1132,
-    "stages": 2512,
+    "stages": 2510,
     "engine": 3898,
     "recipe": 1652,
     "worker": 2264,
     "observe": 2930,
     "testing": 1263,
-    "runtime": 1356,
+    "runtime": 1361,
     "run/raydata": 991,
     "run": 3765,
     "explore": 1481,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14559
-    assert sum(LINES.values()) <= 43036
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14571
+    assert sum(LINES.values()) <= 43040
 
 
 def test_nothing_names_a_machine():

@@ -213,6 +213,13 @@ class Stage:
                 object.__setattr__(adjusted, key, value)
         return adjusted
 
+    def at_least(self, least: float, *names: str) -> None:
+        """For `__post_init__`: raise ValueError if one of these parameters is smaller. None is not."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and not value >= least:  # so that NaN is refused
+                raise ValueError(f"{name} must be {least} or more, got {value}")
+
     def parameters(self) -> dict[str, Any]:
         """The values of the fields that decide what the stage answers."""
         if not dataclasses.is_dataclass(self):

@@ -58,8 +58,7 @@ class FileSink(Sink):
             self.path = fspath(self.path)
         if self.path is not None and (not self.path or not isinstance(self.path, str)):
             raise ValueError(f"path must be a folder or URL, got {self.path!r}")
-        if self.target_bytes < 1:
-            raise ValueError(f"target_bytes must be 1 or more, got {self.target_bytes}")
+        self.at_least(1, "target_bytes")
         if isinstance(self.select, str) or self.select == []:
             raise ValueError(f"select must be a list of column names, got {self.select!r}")
         if self.codecs and ((given := getattr(self, "compression", None)) or "none") not in self.codecs:

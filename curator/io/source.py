@@ -42,8 +42,7 @@ class PathSource(Source):
 
     def __post_init__(self) -> None:
         self.path = as_paths(self.path)
-        if self.unit_bytes < 1:
-            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+        self.at_least(1, "unit_bytes")
 
     def remarks(self) -> list[str]:
         return passed_over(self.path, self.passed)
@@ -189,8 +188,7 @@ class LineSource(FileSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_record_bytes < 1:
-            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
+        self.at_least(1, "max_record_bytes")
 
     def splittable(self, file: FileInfo) -> bool:
         return codec_of(file.uri) is None and not file.uri.startswith(("http://", "https://"))

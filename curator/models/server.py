@@ -47,9 +47,8 @@ class RemoteStage(Stage):
         self.batch_size = type(self).batch_size * max(16, self.concurrency) // 16
         self.want_texts("model")
         self.check_url()
-        for name, least in (("concurrency", 1), ("retries", 0), ("backoff_s", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        self.at_least(1, "concurrency")
+        self.at_least(0, "retries", "backoff_s")
         if self.answer_timeout_s <= 0:
             raise ValueError(f"answer_timeout_s is seconds, more than 0, got {self.answer_timeout_s}")
         self.want_positive("requests_per_minute")
@@ -150,8 +149,7 @@ class ServerStage(RemoteStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be 1 or more, got {self.max_tokens}")
+        self.at_least(1, "max_tokens")
         self.want_positive("tokens_per_minute", "max_cost", "budget_tokens")
         if (self.max_cost or self.budget_tokens) and not self.cache:
             raise ValueError("a budget wants cache, a folder where answers and what they took are written "

@@ -494,9 +494,14 @@ class RayRuntime:
                 self._ask(group.ready(), partial(self._granted, piece), member)
 
     def _granted(self, piece: Piece, member: Member, answer: Future) -> None:
-        if piece in member.pieces and self._result(member, answer) is not None:
-            piece.granted = True
-            self._resize(member)
+        if piece not in member.pieces or member.lease.number not in self.members:
+            return
+        if isinstance(answer.exception(), RayError):  # the agent works on; what is free is asked for again
+            self._release(member, piece)
+            return
+        answer.result()
+        piece.granted = True
+        self._resize(member)
 
     def _release(self, member: Member, piece: Piece) -> None:
         member.pieces.remove(piece)

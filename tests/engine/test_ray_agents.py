@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import deque
+from concurrent.futures import Future
 
 import pytest
 
@@ -10,6 +11,8 @@ from curator.api.resources import Node
 from curator.engine.events import CoresUsed
 
 pytest.importorskip("ray")
+
+from ray.exceptions import RayTaskError
 
 from curator.runtime import ray as runtime_ray
 from curator.runtime.agent import Agent
@@ -77,3 +80,17 @@ def test_an_agent_waits_for_a_driver_that_is_busy_and_leaves_when_it_never_comes
     assert time.monotonic() - began > 1.9
     agent.thread.join(60)
     assert not agent.thread.is_alive()
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_a_piece_that_ray_does_not_grant_costs_no_agent(monkeypatch, granted):
+    removed, answer = [], Future()
+    monkeypatch.setattr(runtime_ray, "remove_placement_group", removed.append)
+    one, member = leased(Wants(None, False, False), 1, 2)
+    piece = member.pieces[0]
+    piece.granted = False
+    answer.set_result(piece.group) if granted else answer.set_exception(RayTaskError("ready", "the group was removed", ValueError()))
+    one._granted(piece, member, answer)
+    assert one.members == {0: member}
+    assert (member.pieces, removed) == (([piece], []) if granted else ([], [2]))
+    assert member.cores == (3 if granted else 1)

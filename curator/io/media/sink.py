@@ -37,8 +37,7 @@ class MediaSink(FileSink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.records is not None and self.records < 1:
-            raise ValueError(f"records must be 1 or more, got {self.records}")
+        self.at_least(1, "records")
 
     def contract(self) -> Contract:
         return Contract(needs=dict.fromkeys([self.media, *(self.select or ())]))

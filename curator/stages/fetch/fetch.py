@@ -99,10 +99,8 @@ class Fetch(Stage):
     batch_size = 1000
 
     def __post_init__(self) -> None:
-        for name, least in (("threads", 1), ("per_host", 1), ("max_bytes", 1), ("retries", 0),
-                            ("backoff_s", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        self.at_least(1, "threads", "per_host", "max_bytes")
+        self.at_least(0, "retries", "backoff_s")
         for name in ("connect_timeout_s", "read_timeout_s", "deadline_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is seconds, more than 0, got {getattr(self, name)}")

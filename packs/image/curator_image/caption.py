@@ -48,8 +48,7 @@ class Caption(Stage):
         for name in ("model", "prompt", "into"):
             if not getattr(self, name).strip():
                 raise ValueError(f"{name} is empty; image.caption wants a text there")
-        if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be 1 or more, got {self.max_new_tokens}")
+        self.at_least(1, "max_new_tokens")
 
     def contract(self) -> Contract:
         return Contract(needs={"pixels"}, adds={self.into: pa.string(), f"{self.into}_tokens": pa.int32(),

@@ -59,8 +59,7 @@ class CaptionServer(ServerStage):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.want_texts("prompt", "into")
-        if self.max_bytes < 1:
-            raise ValueError(f"max_bytes must be 1 or more, got {self.max_bytes}")
+        self.at_least(1, "max_bytes")
         if self.into in ("id", "source", self.column):
             raise ValueError(f"into names the new column of the captions, and {self.into!r} is another one; "
                              "choose another name")

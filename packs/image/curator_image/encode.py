@@ -37,8 +37,7 @@ class Encode(Stage):
 
     def __post_init__(self) -> None:
         check_format(self.format, self.quality, tuple(EXTENSIONS))
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"size must be 1 or more, got {self.size}")
+        self.at_least(1, "size")
 
     def contract(self) -> Contract:
         return Contract(needs={"pixels"},

@@ -43,8 +43,7 @@ class Fingerprint(Stage):
     def __post_init__(self) -> None:
         if not 1 <= self.hashes <= 4096:
             raise ValueError(f"hashes must be from 1 to 4096, got {self.hashes}")
-        if self.min_count < 1:
-            raise ValueError(f"min_count must be 1 or more, got {self.min_count}")
+        self.at_least(1, "min_count")
 
     def contract(self) -> Contract:
         return Contract(needs={"samples": None, "sample_rate": pa.int32()},

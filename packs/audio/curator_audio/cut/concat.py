@@ -68,8 +68,7 @@ class Concat(Reduce):
                 raise ValueError(f"{name} is a list of columns, got the text {getattr(self, name)!r}: write [{getattr(self, name)}]")
         if twice := set(self.text) & (set(self.also) | set(self.same)) | set(self.also) & set(self.same):
             raise ValueError(f"{', '.join(sorted(twice))} stands in more than one of text, also and same")
-        if self.shards < 1:
-            raise ValueError(f"shards must be 1 or more, got {self.shards}")
+        self.at_least(1, "shards")
 
     def contract(self) -> Contract:
         needs: dict[str, pa.DataType | None] = dict.fromkeys(("samples", self.key, *self.same, *self.also))

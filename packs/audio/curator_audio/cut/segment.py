@@ -67,11 +67,7 @@ class Segment(Cutter):
             raise ValueError(f"by is one of {', '.join(BY)}, got {self.by!r}")
         if self.mode not in ("cut", "list"):
             raise ValueError(f"mode is cut or list, got {self.mode!r}")
-        if self.preview < 0:
-            raise ValueError(f"preview must be 0 or more, got {self.preview}")
-        for name in ("min", "merge_gap", "pad"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        self.at_least(0, "preview", "min", "merge_gap", "pad")
         if self.max < 2 * self.min or self.max <= 0:
             raise ValueError(f"max must be above 0 and at least twice min, so that what is too long can be cut into pieces that are "
                              f"not too short; got {self.max} and min {self.min}")

@@ -62,8 +62,7 @@ class Windows(Cutter):
             raise ValueError(f"by is time or turns, got {self.by!r}")
         if self.mode not in ("cut", "list"):
             raise ValueError(f"mode is cut or list, got {self.mode!r}")
-        if self.preview < 0:
-            raise ValueError(f"preview must be 0 or more, got {self.preview}")
+        self.at_least(0, "preview")
         if self.length <= 0 or (self.hop is not None and self.hop <= 0):
             raise ValueError(f"length and hop must be above 0, got {self.length} and {self.hop}")
         if self.min is not None and not 0 <= self.min <= self.length:

@@ -137,8 +137,7 @@ class C4Lines(Stage):
     words_min: int = LINE_WORDS_MIN
 
     def __post_init__(self) -> None:
-        if self.words_min < 0:
-            raise ValueError(f"words_min must be 0 or more, got {self.words_min}")
+        self.at_least(0, "words_min")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()},

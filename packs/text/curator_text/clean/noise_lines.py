@@ -55,8 +55,7 @@ class NoiseLines(Stage):
     def __post_init__(self) -> None:
         if not 0 <= self.upper_ratio_max <= 1:
             raise ValueError(f"upper_ratio_max must be from 0 to 1, got {self.upper_ratio_max}")
-        if self.words_min < 0:
-            raise ValueError(f"words_min must be 0 or more, got {self.words_min}")
+        self.at_least(0, "words_min")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()},

@@ -68,11 +68,8 @@ class CodeFiles(Source):
     unit_bytes: int = setting(default=TARGET_BYTES)
 
     def __post_init__(self) -> None:
-        for name in ("max_file_bytes", "unit_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
-        if self.repository_depth < 0:
-            raise ValueError(f"repository_depth must be 0 or more, got {self.repository_depth}")
+        self.at_least(1, "max_file_bytes", "unit_bytes")
+        self.at_least(0, "repository_depth")
         for language in self.languages or ():
             if not self._table.suffixes([language]):
                 raise ValueError(f"languages: no ending stands for {language!r}; they are written as in the "

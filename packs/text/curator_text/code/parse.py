@@ -115,8 +115,7 @@ class CodeParse(Stage):
     sparse = ("code_errors", "code_error_ratio", "code_functions", "code_docstring_ratio")
 
     def __post_init__(self) -> None:
-        if self.max_chars < 1:
-            raise ValueError(f"max_chars must be 1 or more, got {self.max_chars}")
+        self.at_least(1, "max_chars")
 
     def contract(self) -> Contract:
         return Contract(needs=dict.fromkeys((self.column, self.language_column), pa.string()),

@@ -110,8 +110,7 @@ class ExtractHtml(Stage):
                                  f"{' or '.join(able)}")
         if self.output == "markdown" and not self.preserve_formatting:
             raise ValueError("output: markdown and preserve_formatting: false exclude each other")
-        if self.max_html_bytes < 1:
-            raise ValueError(f"max_html_bytes must be 1 or more, got {self.max_html_bytes}")
+        self.at_least(1, "max_html_bytes")
         if not self.page_seconds > 0:
             raise ValueError(f"page_seconds must be above 0, got {self.page_seconds}")
         if self.engine != "resiliparse":

@@ -56,8 +56,7 @@ class Pdf(Stage):
     sparse = ("author", "published", "pages_without_text", "pages_scanned")
 
     def __post_init__(self) -> None:
-        if self.max_pdf_bytes < 1:
-            raise ValueError(f"max_pdf_bytes must be 1 or more, got {self.max_pdf_bytes}")
+        self.at_least(1, "max_pdf_bytes")
         if not self.document_seconds > 0:
             raise ValueError(f"document_seconds must be above 0, got {self.document_seconds}")
         self.timeout_s = 10 * self.document_seconds + 120  # of a document; the stage's own limit comes first

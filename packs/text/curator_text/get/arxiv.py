@@ -64,9 +64,7 @@ class Arxiv(WebSource):
         for month in self._months():
             if not _MONTHS.match(month):
                 raise ValueError(f"months are 2403 or 2401..2403 (year and month), got {month!r}")
-        for name in ("max_paper_bytes", "unit_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        self.at_least(1, "max_paper_bytes", "unit_bytes")
 
     def contract(self) -> Contract:
         return Contract(adds={column.name: column.type for column in SCHEMA})

@@ -97,9 +97,7 @@ class CommonCrawl(WebSource):
             check_name(snapshot)
         if self.kind not in FILE_BYTES:
             raise ValueError(f"kind must be one of {', '.join(FILE_BYTES)}, got {self.kind!r}")
-        for name in ("max_record_bytes", "files"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        self.at_least(1, "max_record_bytes", "files")
         self._check_index()
 
     def _check_index(self) -> None:

@@ -144,9 +144,8 @@ class WebSource(Source):
     storage_options: dict[str, Any] | None = setting(default=None)
 
     def __post_init__(self) -> None:
-        for name, least in (("connections", 1), ("delay_s", 0), ("retries", 0), ("backoff_s", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        self.at_least(1, "connections")
+        self.at_least(0, "delay_s", "retries", "backoff_s")
         if self.contact is not None and not (self.contact.isascii() and self.contact.isprintable()
                                              and self.contact.strip()):
             raise ValueError(f"contact is a line of ASCII: an address or a page, got {self.contact!r}")

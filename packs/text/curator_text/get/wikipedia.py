@@ -75,8 +75,7 @@ class Wikipedia(WebSource):
             raise ValueError(f"format must be wikitext or html, got {self.format!r}")
         if not self.namespaces:
             raise ValueError("namespaces names none, so that nothing would be kept")
-        if self.unit_bytes < 1:
-            raise ValueError(f"unit_bytes must be 1 or more, got {self.unit_bytes}")
+        self.at_least(1, "unit_bytes")
 
     def contract(self) -> Contract:
         return Contract(adds={column.name: column.type for column in SCHEMA})

@@ -68,8 +68,7 @@ class UrlLists(Stage):
     count_by = ("url_list",)
 
     def __post_init__(self) -> None:
-        if self.soft_words_min < 1:
-            raise ValueError(f"soft_words_min must be 1 or more, got {self.soft_words_min}")
+        self.at_least(1, "soft_words_min")
         if self.categories is not None and not (self.categories and self.lists):
             raise ValueError("categories names lists that are wanted of `lists`: give it some, and `lists`, "
                              "or leave it out")

@@ -40,8 +40,7 @@ class Asking(ServerStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.attempts < 1:
-            raise ValueError(f"attempts must be 1 or more, got {self.attempts}")
+        self.at_least(1, "attempts")
         if self.attempts > 1 and self.cache and {**self.options}.get("seed", self.seed) is None:
             raise ValueError("attempts want a seed where answers are kept: without one the question is the "
                              "same again, and so is the answer that was kept")

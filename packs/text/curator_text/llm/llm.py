@@ -92,8 +92,7 @@ class Llm(Asking):
                                 and not (self.asked_options().get("temperature") or self.temperature)):
             raise ValueError("samples must be 1 or more, and several want a temperature above 0, or all "
                              "answers are the same")
-        if self.max_chars is not None and self.max_chars < 1:
-            raise ValueError(f"max_chars must be 1 or more, got {self.max_chars}")
+        self.at_least(1, "max_chars")
 
     def parameters(self) -> dict[str, Any]:
         """With the text of the prompt, so that an edit of it is one of the step."""

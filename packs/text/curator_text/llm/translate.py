@@ -79,8 +79,7 @@ class Translate(Asking):
                              "nothing else")
         if self.into in ("id", "source", self.column):
             raise ValueError(f"into names the new column, and {self.into!r} is another one")
-        if self.segment_tokens < 1:
-            raise ValueError(f"segment_tokens must be 1 or more, got {self.segment_tokens}")
+        self.at_least(1, "segment_tokens")
 
     def parameters(self) -> dict[str, Any]:
         asked = {name: value for name, value in asdict(self._asked).items()

@@ -55,9 +55,7 @@ class Classify(Stage):
         self._score_columns = ScoreColumns(self.into, self.regression, self.labels)
         if self.long not in ("first", "windows"):
             raise ValueError(f"long must be first or windows, got {self.long!r}")
-        for name in ("max_tokens", "max_chars"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        self.at_least(1, "max_tokens", "max_chars")
         if is_trained(self.model):
             self.resources = Resources(cpus=1)
 

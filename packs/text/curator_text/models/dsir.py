@@ -56,8 +56,7 @@ class Dsir(Reduce):
         if not 1 <= self.ngrams <= 5 or not 2 <= self.buckets <= 1 << 24:
             raise ValueError(f"ngrams must be from 1 to 5 and buckets from 2 to {1 << 24}, got "
                              f"{self.ngrams} and {self.buckets}")
-        if self.max_chars is not None and self.max_chars < 1:
-            raise ValueError(f"max_chars must be 1 or more, got {self.max_chars}")
+        self.at_least(1, "max_chars")
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be from 0 to 2**64 - 1, got {self.seed}")
 

@@ -41,9 +41,7 @@ class Embed(Stage):
     def __post_init__(self) -> None:
         if self.pooling not in (None, "mean", "cls", "last"):
             raise ValueError(f"pooling must be mean, cls or last, got {self.pooling!r}")
-        for name in ("max_tokens", "max_chars"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        self.at_least(1, "max_tokens", "max_chars")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column}, adds={self.into: VECTOR})

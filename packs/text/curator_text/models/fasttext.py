@@ -48,8 +48,7 @@ class Fasttext(Stage):
             raise ValueError("nothing is asked for: give `scores` ({quality: hq}), or leave `label` as it is")
         if self.candidates_min is not None and (self.label is None or not 0 <= self.candidates_min <= 1):
             raise ValueError(f"candidates_min is a probability, and wants `label`; got {self.candidates_min}")
-        if self.max_chars is not None and self.max_chars < 1:
-            raise ValueError(f"max_chars must be 1 or more, got {self.max_chars}")
+        self.at_least(1, "max_chars")
 
     def contract(self) -> Contract:
         adds = {} if self.label is None else {self.label: pa.string(), f"{self.label}_score": pa.float32()}

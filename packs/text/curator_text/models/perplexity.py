@@ -68,12 +68,9 @@ class Perplexity(Stage):
                              f"{self.model!r} is none")
         if self.normalize not in (None, "ccnet"):
             raise ValueError(f"normalize must be ccnet or null, got {self.normalize!r}")
-        if self.stride < 1:
-            raise ValueError(f"stride must be 1 or more, got {self.stride}")
-        if self.max_tokens is not None and self.max_tokens < 2:
-            raise ValueError(f"max_tokens must be 2 or more, got {self.max_tokens}")
-        if self.max_chars is not None and self.max_chars < 1:
-            raise ValueError(f"max_chars must be 1 or more, got {self.max_chars}")
+        self.at_least(1, "stride")
+        self.at_least(2, "max_tokens")
+        self.at_least(1, "max_chars")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()}, adds={self.into: pa.float64()})

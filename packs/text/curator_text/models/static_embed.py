@@ -50,8 +50,7 @@ class StaticEmbed(Stage):
     normalize: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be 1 or more, got {self.max_tokens}")
+        self.at_least(1, "max_tokens")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column}, adds={self.into: VECTOR})

@@ -56,9 +56,7 @@ class ZeroShot(Stage):
             raise ValueError(f"template must have {{}} once, where the label stands, got {self.template!r}")
         if unknown := set(self.scores or ()) - set(self.labels):
             raise ValueError(f"scores names {', '.join(sorted(unknown))}, which is none of the labels")
-        for name in ("max_tokens", "max_chars"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        self.at_least(1, "max_tokens", "max_chars")
 
     def contract(self) -> Contract:
         return Contract(needs={self.column: pa.string()}, adds=self._score_columns.adds())

@@ -53,8 +53,7 @@ class Chunk(Stage):
                              f"{self.by!r}")
         if self.cut is not None and self.cut not in LEVELS:
             raise ValueError(f"cut must be one of {', '.join(LEVELS)}, got {self.cut!r}")
-        if self.size < 1:
-            raise ValueError(f"size must be 1 or more, got {self.size}")
+        self.at_least(1, "size")
         if not 0 <= self.overlap < self.size:
             raise ValueError(f"overlap must be from 0 to size - 1 ({self.size - 1}), got {self.overlap}")
         if not 0 <= self.size_min <= self.size:

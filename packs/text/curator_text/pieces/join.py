@@ -43,8 +43,7 @@ class Join(Reduce):
     sparse = ("pieces_missing",)
 
     def __post_init__(self) -> None:
-        if self.shards < 1:
-            raise ValueError(f"shards must be 1 or more, got {self.shards}")
+        self.at_least(1, "shards")
 
     @property
     def columns(self) -> tuple[str, ...]:

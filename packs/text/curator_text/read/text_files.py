@@ -49,8 +49,7 @@ class TextFiles(PathSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_file_bytes < 1:
-            raise ValueError(f"max_file_bytes must be 1 or more, got {self.max_file_bytes}")
+        self.at_least(1, "max_file_bytes")
 
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS if self.extract else {**COLUMNS, "html": pa.binary()})

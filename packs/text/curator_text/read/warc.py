@@ -47,8 +47,7 @@ class Warc(PathSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_record_bytes < 1:
-            raise ValueError(f"max_record_bytes must be 1 or more, got {self.max_record_bytes}")
+        self.at_least(1, "max_record_bytes")
 
     def contract(self) -> Contract:
         return Contract(adds={column.name: column.type for column in SCHEMA})

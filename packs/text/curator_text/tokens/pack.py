@@ -37,10 +37,7 @@ class PackTokens(Reduce):
     key = "id"
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"length must be 1 or more, got {self.length}")
-        if self.shards < 1:
-            raise ValueError(f"shards must be 1 or more, got {self.shards}")
+        self.at_least(1, "length", "shards")
 
     @property
     def columns(self) -> tuple[str, ...]:

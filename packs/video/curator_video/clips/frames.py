@@ -77,8 +77,7 @@ class Frames(Stage):
             raise ValueError(f"format is jpg, png or webp, got {self.format!r}")
         if not 1 <= self.quality <= 100:
             raise ValueError(f"quality is from 1 to 100, got {self.quality}")
-        if self.max_pixels < 1:
-            raise ValueError(f"max_pixels must be 1 or more, got {self.max_pixels}")
+        self.at_least(1, "max_pixels")
 
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS, removes=("start_s", "end_s", "duration"))

@@ -60,8 +60,7 @@ class Caption(Windowed):
             raise ValueError("model is empty; video.caption wants a text there")
         if self.frames_as not in ("images", "video"):
             raise ValueError(f"frames_as is images or video, got {self.frames_as!r}")
-        if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be 1 or more, got {self.max_new_tokens}")
+        self.at_least(1, "max_new_tokens")
         if self.repetition_penalty is not None and self.repetition_penalty <= 0:
             raise ValueError(f"repetition_penalty is above 0, 1 for none, got {self.repetition_penalty}")
 

@@ -69,8 +69,7 @@ class Windowed(Stage):
             raise ValueError(f"into names the new column of the captions, and {self.into!r} is another one; choose another name")
         if not 0 <= self.remainder <= self.window or self.window <= 0:
             raise ValueError(f"window is seconds above 0, and remainder 0 to window, got {self.window} and {self.remainder}")
-        if self.frames < 1:
-            raise ValueError(f"frames must be 1 or more, got {self.frames}")
+        self.at_least(1, "frames")
         self.prompt = prompt_of(self.prompt)
         columns_of(self.prompt)
 

@@ -73,8 +73,7 @@ class Probe(Stage):
               "probe_note", "start_s")
 
     def __post_init__(self) -> None:
-        if self.max_pixels < 1:
-            raise ValueError(f"max_pixels must be 1 or more, got {self.max_pixels}")
+        self.at_least(1, "max_pixels")
 
     def contract(self) -> Contract:
         return Contract(adds=COLUMNS)

@@ -83,8 +83,7 @@ class TrainClassifier(Reduce):
                              f"{self.held_out} and {self.sample}")
         if self.l2 is not None and not self.l2 > 0:
             raise ValueError(f"l2 must be above 0, got {self.l2}")
-        if self.max_chars is not None and self.max_chars < 1:
-            raise ValueError(f"max_chars must be 1 or more, got {self.max_chars}")
+        self.at_least(1, "max_chars")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be from 0 to 2**63 - 1, got {self.seed}")
         if taken := {self.label, self.column} & self._score_columns.adds().keys():
