@@ -205,7 +205,7 @@ LINES = {
     "stages": 2510,
     "engine": 3898,
     "recipe": 1652,
-    "worker": 2264,
+    "worker": 2254,
     "observe": 2930,
     "testing": 1263,
     "runtime": 1361,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14571
-    assert sum(LINES.values()) <= 43040
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14561
+    assert sum(LINES.values()) <= 43030
 
 
 def test_nothing_names_a_machine():

@@ -64,8 +64,8 @@ def joined(batches: list[Batch]) -> list[Batch]:
     return found
 
 
-def together(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The same rows in the same order, joined to `PART_BYTES`: who is done with one lets it go before the
+def together(batches: Iterable[Batch], most_bytes: int = PART_BYTES) -> Iterator[Batch]:
+    """The same rows in the same order, joined to so many bytes: who is done with one lets it go before the
     next comes."""
     waiting: list[Batch] = []
     nbytes = 0
@@ -73,7 +73,7 @@ def together(batches: Iterable[Batch]) -> Iterator[Batch]:
         waiting.append(batch)
         nbytes += batch.nbytes
         del batch
-        if nbytes >= PART_BYTES:
+        if nbytes >= most_bytes:
             some, waiting, nbytes = joined(waiting)[::-1], [], 0
             while some:
                 yield some.pop()

@@ -45,17 +45,7 @@ from curator.worker.account import count_amounts, count_answer, count_failed, co
 from curator.worker.answer import Answer
 from curator.worker.device import DeviceLost, device_lost
 from curator.worker.imports import bring_for
-from curator.worker.rows import (
-    JOIN_BYTES,
-    JOIN_ROWS,
-    PART_BYTES,
-    Waiting,
-    failed_unit,
-    gathered,
-    joined,
-    parts,
-    together,
-)
+from curator.worker.rows import JOIN_ROWS, Waiting, failed_unit, gathered, joined, parts, together
 from curator.worker.steps import FULL, WorkingStep
 
 # a source sends what it has as often as makes waiting for leave to go on this share of its time,
@@ -200,7 +190,7 @@ class Runner:
 
     def _process(self, call: Call) -> Iterator[None]:
         first, batches = self.steps[0], map(self._load, call.slices)
-        for batch in together(batches) if first.size is None else joined(list(batches)):
+        for batch in together(batches, first.most_bytes):
             for some in first.cut(batch):
                 yield from self._push(first, some)
                 del some
@@ -239,18 +229,14 @@ class Runner:
             yield from self._drain(step)
         step.waiting.add(batch, nbytes)
         del batch
-        size = step.size
         # The steps before this one may work on a few rows at a time; a call has a price of its own.
-        rows, most = (JOIN_ROWS, JOIN_BYTES) if size is None else (size, step.stage.batch_bytes)
-        if step.waiting.rows >= rows or step.waiting.nbytes > most:
-            yield from self._drain(step, full=size is not None)
+        if step.waiting.rows >= (step.size or JOIN_ROWS) or step.waiting.nbytes > step.join_bytes:
+            yield from self._drain(step, full=step.size is not None)
 
     def _drain(self, step: WorkingStep, full: bool = False) -> Iterator[None]:
         """Give a later step the rows that wait for it; with `full`, those that make no full batch wait on."""
         waiting, step.waiting = step.waiting, Waiting()
-        # More than one only where a step answered so much at once. A few rows at a time stay in the cache,
-        # and so does what is made of them on their way through the steps behind.
-        calls = ceil(waiting.nbytes / (PART_BYTES if step.size is None else step.stage.batch_bytes))
+        calls = ceil(waiting.nbytes / step.most_bytes)  # more than one only where so much came at once
         for one in joined(waiting.batches):
             done = 0
             for some in step.cut(one, ceil(len(one) / calls) if calls > 1 else None, full):

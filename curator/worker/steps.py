@@ -21,7 +21,7 @@ from curator.worker.answer import Answer
 from curator.worker.device import device_lost
 from curator.worker.fitting import Fitting, is_out_of_memory
 from curator.worker.imports import bring_for
-from curator.worker.rows import Waiting, parts
+from curator.worker.rows import JOIN_BYTES, PART_BYTES, Waiting, parts
 
 # of an iterator's answer kept back, so that a call that fails late can still be repeated
 BUFFERED_BYTES = 64 << 20
@@ -44,6 +44,10 @@ class WorkingStep:
         self.streams = False  # whether its stage answers the current call bit by bit
         self.fitting = Fitting()
         self.waiting = Waiting()  # rows of this call that are not enough yet
+        # Bytes that it may be given at once, and for which small batches wait. A few rows at a time stay in
+        # the cache; but what asks for batches of n rows, or works by stages that do, is to have them whole.
+        asks = any(one.batch_size for one in (step.stage, *step.stage.inner().values()))
+        self.most_bytes, self.join_bytes = (step.stage.batch_bytes,) * 2 if asks else (PART_BYTES, JOIN_BYTES)
 
     # -- the size of a call ----------------------------------------------------------------------------------
 

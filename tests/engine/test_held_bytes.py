@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curator import Batch, Context, Outputs, Sink, Source, Stage, stage
+from curator import Batch, Context, Outputs, Sink, Source, Stage, VideoBatch, stage
 from curator.api.stage import SIDE_OUTPUTS, Reduce, SourceRange, Unit
 from curator.engine.protocol import Call, Ref, Slice, UnitInfo
 from curator.io.files.folder import Folder
 from curator.io.spool import Shard
 from curator.pipeline.plan import Operator, Step, Target
-from curator.stages import Drop
+from curator.stages import Drop, Each
 from curator.worker.runner import Runner
 
 MB = 1 << 20
@@ -130,6 +130,26 @@ def test_what_a_call_is_given_is_read_and_put_elsewhere_in_parts():
     assert [ref.rows for ref in sent] == [2] * 10
     assert max(ref.nbytes for ref in sent) < 9 * MB
     assert max(held) < 8 * MB + 3 * PART_BYTES, "what was worked on waits to leave, and no more"
+
+
+@pytest.mark.parametrize("before", [[], [stage(lambda batch: batch)]])
+def test_stages_inside_another_are_given_whole_batches(before):
+    """Of records with four items of a MB each, of which 8 MB are no batch."""
+    asked: list[int] = []
+
+    class Inner(Stage):
+        batch_size = 16
+
+        def process(self, batch):
+            asked.append(len(batch))
+            return batch
+
+    made = runner(*before, Each(payload="frames", as_="pixels", steps=[Inner()], gather={"width": "max"}))
+    made.get = lambda number: VideoBatch(pa.table({"id": [str(number)], "source": ["s"], "_unit": pa.array([0], pa.int32())}),
+                                         frames=[np.zeros((4, 512, 683, 3), np.uint8)])
+    for _ in made.run(process([Slice(Ref(n, 1, 4 * MB), 0, 0, 0, 1) for n in range(7)])):
+        pass
+    assert asked == [16, 12]
 
 
 def test_a_source_that_streams_holds_one_part(monkeypatch):
