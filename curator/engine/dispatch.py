@@ -22,7 +22,6 @@ The rules, in their order:
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from heapq import heapify, heappop, heapreplace
 from math import ceil, inf
 
@@ -144,15 +143,17 @@ def _retry(state: State, operator: OperatorState, force: int) -> bool:
 
 def _process(state: State, operator: OperatorState, force: int) -> bool:
     operator.blocked = False
-    waiting = operator.waiting
-    for node in _nodes_with_core(state, operator, operator.idle, waiting):
-        if _give_on(state, operator, waiting[node.number], node, force):
+    waiting, nodes = operator.waiting, _nodes_with_core(state, operator, operator.idle)
+    for node in nodes:
+        queue = waiting.get(node.number)
+        if queue is not None and (force or not _stays(state, operator, queue, state.patient)) \
+                and _give_on(state, operator, queue, node, force):
             return True
     if state.core_free and operator.cpus > state.least_cpus and operator.idle:
         _claim_cores(state, operator)
     if len(state.nodes) > 1 or not waiting.keys() <= state.nodes.keys():
         queues = waiting if force else operator.late
-        if queues and _process_away(state, operator, queues, force):
+        if queues and _process_away(state, operator, queues, nodes, force):
             return True
     if operator.prefetch and _prefetch(state, operator, force):
         return True
@@ -191,12 +192,14 @@ def _claim(state: State, node: NodeState) -> None:
     state.claims += 1
 
 
-def _process_away(state: State, operator: OperatorState, queues: dict[int, Queue], force: int) -> bool:
+def _process_away(state: State, operator: OperatorState, queues: dict[int, Queue], nodes: list[NodeState],
+                  force: int) -> bool:
     """Rows that may go anywhere, or that would wait too long where they are; of the largest queue first."""
-    nodes = _nodes_with_core(state, operator, operator.idle)
     largest = [(-queue.nbytes, index) for index, queue in queues.items()] if nodes else []
     heapify(largest)
     for node in nodes:
+        if node.number not in operator.idle or not node.has_core(operator.cpus):
+            continue
         while largest and largest[0][1] not in queues:
             heappop(largest)
         if not largest:
@@ -416,17 +419,15 @@ def _room(state: State, operator: OperatorState, nbytes: int, node: NodeState | 
     return not busy or node is None or len(state.nodes) == 1 or not node.full(total)
 
 
-def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict],
-                     waiting: dict[int, Queue] | None = None) -> list[NodeState]:
-    """Of the nodes that have an idle worker, and maybe a queue, those that have a core for it now."""
+def _nodes_with_core(state: State, operator: OperatorState, idle: dict[int, dict]) -> list[NodeState]:
+    """Of the nodes that have an idle worker, those that have a core for it now."""
     if not idle:
         return []
     ahead = not state.core_free and _reads_ahead(state, operator)
-    found: Collection[int] = idle if waiting is None or len(idle) <= len(waiting) else waiting
-    if not ahead and operator.cpus and len(state.core_free) < len(found):
-        found = state.core_free
-    nodes = [state.nodes[n] for n in found if n in idle and (waiting is None or n in waiting)]
-    return nodes if ahead else [node for node in nodes if node.has_core(operator.cpus)]
+    if not ahead and operator.cpus and len(state.core_free) < len(idle):
+        return [n for n in state.core_free.values() if n.number in idle and n.has_core(operator.cpus)]
+    nodes = map(state.nodes.__getitem__, idle)
+    return list(nodes) if ahead else [node for node in nodes if node.has_core(operator.cpus)]
 
 
 def _reads_ahead(state: State, operator: OperatorState) -> bool:

@@ -105,15 +105,16 @@ class Scheduler:
 
     def handle(self, events: Sequence[ev.Event], now: float) -> list[ev.Action]:
         """Take in what happened, in order, and say what to do."""
-        self.state.now, take = now, self._take
+        state, take = self.state, self._take
+        state.now = now
         for event in events:
             if self.finished:
                 self._ignore(getattr(event, "outputs", ()))
                 continue
             take[type(event)](event)
-            if self.state.failed:
+            if state.failed:
                 self._check_failed()
-            if self.stopped is not None and self.ending is None:
+            if state.stopped is not None and self.ending is None:
                 self._begin_ending(self.stopped)
         return self._end()
 

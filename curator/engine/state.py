@@ -230,7 +230,7 @@ class State:
         if operator.plan.kind == "source":
             self.read += counts.rows_in
         at = operator.plan.index, step
-        self.under_way.setdefault(at, Counts()).shift(counts, 1)
+        (self.under_way.get(at) or self.under_way.setdefault(at, Counts())).shift(counts, 1)
         if at in unit.counts:
             unit.counts[at].add(counts)
         else:
