@@ -513,7 +513,7 @@ def test_bombs_in_chunks_of_a_png_fail():
     (b"\xff\xd8" + b"\xff\xe0\0\2" * 200_000 + FILES["jpeg"][2:], "broken JPEG: no end of segments"),
     (b"\x89PNG\r\n\x1a\n" + chunk(b"teXt", b"") * 200_000, "broken PNG: no end of chunks"),
     (b"GIF89a\4\0\4\0\0\0\0;", "no pixels: a GIF without a picture"),
-])
+], ids=["fill bytes", "empty segments", "empty chunks", "no picture"])  # the bytes would be names of a megabyte
 def test_files_of_empty_blocks_fail(data, error):
     assert fault_of(data) == error
     assert fault_of(data, frames="all") == error
