@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 
@@ -22,9 +21,12 @@ def recipe_in(tmp_path):
     return tmp_path / "r.yaml"
 
 
-def curator(*arguments, **env):
-    return subprocess.run([sys.executable, "-m", "curator", *map(str, arguments)], capture_output=True, text=True,
-                          check=False, env={**os.environ, **env}, timeout=120)
+@pytest.fixture
+def curator(warm_start):
+    def ended(*arguments, **env):
+        return warm_start.run([sys.executable, "-m", "curator", *map(str, arguments)], env={**os.environ, **env})
+
+    return ended
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def recipe(tmp_path):
     ("ray://somewhere:10001", "ray job submit"),
     ("nobody", "'nobody' is not the address"),
 ])
-def test_an_address_where_no_cluster_is_is_told_at_once(recipe, address, told):
+def test_an_address_where_no_cluster_is_is_told_at_once(curator, recipe, address, told):
     began = time.monotonic()
     ended = curator("run", recipe, f"--ray={address}")
     assert ended.returncode == 2
@@ -50,7 +52,7 @@ def test_an_address_where_no_cluster_is_is_told_at_once(recipe, address, told):
     ("__version__ = '9.9'", r"does not know its way about Ray 9.9 (No module named 'ray._private')"),
     ("import no_such_part_of_ray", "Ray cannot be imported here (No module named 'no_such_part_of_ray')"),
 ])
-def test_a_ray_that_cannot_be_used_is_not_taken_for_none(recipe, tmp_path, content, told):
+def test_a_ray_that_cannot_be_used_is_not_taken_for_none(curator, recipe, tmp_path, content, told):
     (tmp_path / "other" / "ray").mkdir(parents=True)
     (tmp_path / "other" / "ray" / "__init__.py").write_text(content)
     ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'other'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
@@ -59,7 +61,7 @@ def test_a_ray_that_cannot_be_used_is_not_taken_for_none(recipe, tmp_path, conte
     assert "pip install" in ended.stderr
 
 
-def test_without_ray_the_error_is_the_command_that_installs_it(recipe, tmp_path):
+def test_without_ray_the_error_is_the_command_that_installs_it(curator, recipe, tmp_path):
     (tmp_path / "bare" / "ray").mkdir(parents=True)
     (tmp_path / "bare" / "ray" / "__init__.py").write_text("raise ImportError('no module named ray')")
     ended = curator("run", recipe, "--ray", PYTHONPATH=f"{tmp_path / 'bare'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
