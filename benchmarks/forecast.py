@@ -4,6 +4,7 @@
 
 `--copies`: the files of the input so many times, under other names. The forecast comes first, then the runs, all in this process, into
 folders that are removed. A row of the table: what was told, its interval, and the median of the runs with the least and the most.
+The seconds of stages, told and true, are those of the clock, which other load makes longer; processor seconds are of all processes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from statistics import median
 
 from curator import load
 from curator.trial.forecast import forecast
+
+
+def processor_s() -> float:
+    """Of this process and of those that have ended."""
+    return sum(used.ru_utime + used.ru_stime for used in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
 
 
 def main() -> None:
@@ -37,18 +44,20 @@ def main() -> None:
                     os.symlink(os.path.abspath(path), f"{folder}/in/{n:03}-{os.path.basename(path)}")
             values["read.path"] = f"{folder}/in/*"
         told = forecast(load(given.recipe, {**values, "out": f"{folder}/none"}), given.probe)
-        took, stats = [], {}
+        took, worked, stats = [], [], {}
         for n in range(given.runs):
-            began = time.monotonic()
+            began, before = time.monotonic(), processor_s()
             stats = load(given.recipe, {**values, "out": f"{folder}/{n}"}).run().stats
             took.append(time.monotonic() - began)
+            worked.append(processor_s() - before)
     low, high = told.between
     work = sum(stage["busy_s"] for stage in stats["stages"])
     out = sum(group["size_bytes"] for group in (*stats["outputs"], *stats.get("checkpoints", ())))
-    print("| run | records | told | took | core seconds | bytes out |\n| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| run | records | told | took | seconds of stages | processor seconds | bytes out |\n| --- " + "| ---: " * 6 + "|")
     cells = [f"`{given.recipe}`, {told.sampled_records} of {stats['records']['in']}", f"{told.records:.0f}",
              f"{told.seconds:.1f} s ({low:.1f} to {high:.1f})", f"{median(took):.1f} s ({min(took):.1f} to {max(took):.1f})",
-             f"{told.core_s:.1f}, {work:.1f}", f"{sum(told.outputs.values()) / 1e6:.1f}, {out / 1e6:.1f} MB"]
+             f"{told.core_s:.1f}, {work:.1f}", f"{median(worked):.1f}",
+             f"{sum(told.outputs.values()) / 1e6:.1f}, {out / 1e6:.1f} MB"]
     print(f"| {' | '.join(cells)} |")
 
 

@@ -211,7 +211,7 @@ LINES = {
     "runtime": 1361,
     "run/raydata": 991,
     "run": 3765,
-    "explore": 1481,
+    "explore": 1482,
     "results": 2250,
     "outside": 1115,
     "trial": 1423,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14563
-    assert sum(LINES.values()) <= 43032
+    assert sum(LINES.values()) <= 43033
 
 
 def test_nothing_names_a_machine():

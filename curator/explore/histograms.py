@@ -16,6 +16,7 @@ BINS = 480
 SAMPLE = 4096  # values by which the scale is chosen
 FEW = 200  # whole numbers that get a bin each
 MARGIN = 0.06  # of the scale, beyond a threshold at its end
+LEAST = 1e-6  # of the way from the least value to the greatest, where nearly all are one and the same
 SKEW = 12  # so many times as far as most values reach the last ones: then the scale is bent
 # What a record is to a rule. Only the second and the fourth can change hands when the rule's threshold moves.
 GROUPS = ("kept", "kept_movable", "this", "this_movable", "this_caught", "elsewhere")
@@ -95,8 +96,8 @@ def _scale(kind: str, least: float, most: float, quantiles: list[float],
     if low == high:
         low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
     first, middle, last = quantiles
-    spread = max(last - first, abs(middle) * 1e-6, 1e-300)
-    if high - low > SKEW * spread:
+    spread = max(last - first, abs(middle) * 1e-6) or (most - least) * LEAST
+    if most > least and high - low > SKEW * spread:
         unit = max(abs(middle), spread) / 4
         return {"kind": "asinh", "unit": unit, "low": math.asinh(low / unit), "high": math.asinh(high / unit),
                 "bins": BINS, "whole": whole}

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.explore.runs import HOSTILE, SVG, made, png, texts, wav
+from tests.explore.runs import HOSTILE, STEPS, SVG, made, png, texts, wav
 from tests.explore.test_server import served
 
 selenium = pytest.importorskip("selenium")
@@ -47,7 +47,8 @@ def page(tmp_path_factory):
     for argument in OPTIONS:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with served(made(tmp_path_factory.mktemp("seen"), rows)) as server:
+    steps = STEPS.replace("n < 10, ", "n < 10, huge: n > 100000, ")
+    with served(made(tmp_path_factory.mktemp("seen"), rows, steps)) as server:
         driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         try:
             driver.get(server.url)
@@ -143,6 +144,17 @@ def test_a_threshold_moves_by_keys_by_a_number_and_a_rule_can_be_switched_off(pa
     page.until(lambda: "null" in page.fragment, "off")
     page.until(lambda: "come back" in page.one("#changes .sum").text and "10 come" in page.one("#changes .sum").text, "all come back")
     assert page.server.questions.answer("write", {"changes": [{"stage": "drop", "reason": "few", "values": None}]})["arguments"]
+
+
+def test_rules_that_dropped_nothing_wait_folded_and_ask_nothing(page):
+    page.go("thresholds")
+    idle = page.one("details")
+    assert idle.find_element("css selector", "summary").text == "1 rule that dropped none"
+    said = "return arguments[0].querySelector('.says').textContent"
+    page.until(lambda: "drops 10" in page.one('[aria-label="rule few"]').text, "histogram of a rule that dropped some")
+    assert not page.run(said, idle)
+    idle.find_element("css selector", "summary").click()
+    page.until(lambda: page.run(said, idle) == "drops none", "its histogram")
 
 
 def test_groups_are_ordered_by_a_click_on_a_column(page):

@@ -141,6 +141,17 @@ def test_scales_bend_where_a_few_values_are_far_off(tmp_path):
     assert place > 0.03  # where most values are, a drag still tells them apart
 
 
+@pytest.mark.parametrize(("values", "kind"), [([0.0], "linear"), ([0.0] * 999 + [0.2], "asinh")], ids=["all", "nearly all"])
+def test_a_scale_has_places_for_people_where_all_or_nearly_all_values_are_the_same(tmp_path, values, kind):
+    rows = [{"id": f"{i}", "source": "s", "n": i, "x": x} for i, x in enumerate(values)]
+    questions = Questions(made(tmp_path, rows, steps="[{drop: {far: x > 0.3}}]"))
+    scale = questions.answer("histogram", {"rule": {"stage": "drop", "reason": "far", "at": 0}})["scale"]
+    assert scale["kind"] == kind
+    bent = (lambda x: math.asinh(x / scale["unit"])) if kind == "asinh" else float
+    assert bent(0.0) <= scale["low"] < bent(0.3) <= scale["high"]
+    assert (bent(1e-9) - scale["low"]) / (scale["high"] - scale["low"]) < 0.01  # no part of it is for what nobody can tell from 0
+
+
 @pytest.mark.parametrize("first", [64, 1], ids=["at once", "step by step"])
 def test_neighbours_of_a_threshold_are_those_it_decides_about_the_nearest_first(run, first, monkeypatch):
     monkeypatch.setattr("curator.explore.pages.FIRST_NEAR", first)

@@ -1,6 +1,6 @@
 // Rules with their thresholds, to be dragged; and the scores that no rule looks at.
 
-import { $, ask, count, h, named, share, short, signed, toast } from "./dom.js";
+import { $, ask, count, h, named, plural, share, short, signed, toast } from "./dom.js";
 import { Chart } from "./chart.js";
 import { asked, changes, filter, key, set, state } from "./state.js";
 import { name, open } from "./tile.js";
@@ -17,12 +17,18 @@ export function showThresholds(main, run) {
   build(main, [
     tools(["kept", "dropped by this rule", "elsewhere", "comes back", "goes"], ["kept", "this", "elsewhere", "comes", "goes"]),
     run.rules.length ? null : h("p", { class: "muted" }, "No step of this run drops records by thresholds. The scores are under Scores."),
-    groups.map((stage) => [
-      h("div", { class: "group" }, h("h2", {}, stage), h("span", { class: "muted" }, losses(run, stage))),
-      h("div", { class: "cards" }, run.rules.filter((rule) => rule.stage === stage)
-        .sort((a, b) => (run.reasons[key(b)] ?? 0) - (run.reasons[key(a)] ?? 0)).map((rule) => card(new RuleCard(run, rule)))),
-    ]),
+    groups.map((stage) => group(run, stage, run.rules.filter((rule) => rule.stage === stage))),
   ]);
+}
+
+// Rules that dropped nothing wait folded, and ask nothing until they are wanted.
+function group(run, stage, rules) {
+  const drops = (rule) => run.reasons[key(rule)] ?? 0;
+  const first = rules.filter((rule) => drops(rule) || key(rule) in state.changes).sort((a, b) => drops(b) - drops(a));
+  const others = rules.filter((rule) => !first.includes(rule));
+  const shown = (some) => h("div", { class: "cards" }, some.map((rule) => card(new RuleCard(run, rule))));
+  return [h("div", { class: "group" }, h("h2", {}, stage), h("span", { class: "muted" }, losses(run, stage))), shown(first),
+    others.length ? h("details", { open: !first.length }, h("summary", {}, `${plural(others.length, "rule")} that dropped none`), shown(others)) : null];
 }
 
 export function showScores(main, run) {
@@ -81,8 +87,11 @@ function card(one) {
 export function renew(before) {
   const again = JSON.stringify(before.filter) !== JSON.stringify(state.filter);
   for (const one of cards) {
+    if (again) one.data = null; // it is of another filter
     one.renew?.();
-    if (again) seen.observe(one.element);
+    if (!again) continue;
+    one.says.textContent = "counting";
+    seen.observe(one.element);
   }
 }
 
@@ -192,6 +201,8 @@ class RuleCard {
       const parts = [here ? `drops ${count(here)}` : "drops none"];
       if (this.key in state.changes || dragging) {
         const about = this.data.scale.whole && this.data.scale.kind === "linear" ? "" : "about "; // the line may cross a bin
+        const now = here - back - caught + lost;
+        if (now !== here) parts[0] = `drops ${about}${count(now)} instead of ${count(here)}`;
         if (back) parts.push(h("span", { class: "back" }, `${about}${count(back)} come back`));
         if (caught) parts.push(`${about}${count(caught)} go on to a later rule`);
         if (lost) parts.push(h("span", { class: "failed" }, `${about}${count(lost)} more go`));
