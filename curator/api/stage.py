@@ -182,9 +182,10 @@ class Stage:
     def setup(self, ctx: Context) -> None:
         """Called once a worker: import what is heavy, load the model."""
 
-    def process(self, batch: Batch) -> Result:
+    def process(self, batch: Any) -> Result:
         """Answer one batch: a batch (on `out`), `Outputs`, or an iterator of these, sent on as they come.
 
+        `batch`: of the kind that carries the payloads which the stage needs.
         Every input row must be on at least one port or absorbed. Make new batches from the given one (`take`,
         `filter`, `split`, `explode`, `with_columns`): that is how the engine knows which row became which.
         """
@@ -322,7 +323,7 @@ class Reduce(Stage):
         there was none."""
         return None
 
-    def process(self, batch: Batch) -> Result:
+    def process(self, batch: Any) -> Result:
         """Pass two: what becomes of rows of the shard. By default they are absorbed: only what `finish` makes
         goes on."""
         return Outputs(absorbed=batch)

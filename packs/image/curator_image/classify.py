@@ -56,8 +56,8 @@ class Classify(Stage):
     def process(self, batch: ImageBatch) -> ImageBatch:
         at, names = present(batch.pixels), self._classifier.labels
         scores = np.zeros((0, len(names)), np.float32)
-        if len(at):
-            scores = self._classifier([batch.pixels[row] for row in at])
+        if images := [image for image in batch.pixels or () if image is not None]:
+            scores = self._classifier(images)
         if self.labels is not None:
             return batch.with_columns({column: scattered(scores[:, k], at, len(batch))
                                        for column, k in self._wanted.items()})

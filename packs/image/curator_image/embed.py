@@ -54,7 +54,7 @@ class Embed(Stage):
 
     def process(self, batch: ImageBatch) -> ImageBatch:
         at = present(batch.pixels)
-        made = self._embedder.images([batch.pixels[i]
-                                      for i in at]) if len(at) else np.zeros((0, 0), np.float32)
+        images = [image for image in batch.pixels or () if image is not None]
+        made = self._embedder.images(images) if images else np.zeros((0, 0), np.float32)
         return batch.with_columns({self.into: vector_column(unit(made) if self.normalize else made, at,
                                                             len(batch))})

@@ -4,6 +4,7 @@ only."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,8 +41,9 @@ class Embedder:
             if self.paired and not wanted and hasattr(self.model, tower):
                 setattr(self.model, tower, None)
         self.model.to(self.place.device)
-        self._inputs = ImageInputs(model, self.place) if images else None
-        self._tokenizer = load("AutoTokenizer", model) if texts else None
+        # either is called only where its tower was asked for
+        self._inputs: Any = ImageInputs(model, self.place) if images else None
+        self._tokenizer: Any = load("AutoTokenizer", model) if texts else None
 
     @torch.inference_mode()
     def images(self, images: Sequence[np.ndarray]) -> np.ndarray:
@@ -69,9 +71,9 @@ class Embedder:
         None of the pixels."""
         if column is not None:
             return vectors_of(batch, column, width)
-        at = present(batch.pixels)
-        return at, self.images([batch.pixels[row]
-                                for row in at]) if len(at) else np.zeros((0, width), np.float32)
+        pixels = batch.payloads().get("pixels", [])
+        images = [image for image in pixels if image is not None]
+        return present(pixels), self.images(images) if images else np.zeros((0, width), np.float32)
 
     @property
     def sigmoid(self) -> bool:

@@ -79,7 +79,7 @@ class Faces(Stage):
                     strict=True)
         for pixels, (width, height) in zip(batch.pixels or [None] * len(batch), sizes, strict=True):
             found = [] if pixels is None else find(self._detect, pixels, self.size_min)
-            shown.append(blurred(pixels, found) if self.blur and found else pixels)
+            shown.append(blurred(pixels, found) if pixels is not None and self.blur and found else pixels)
             boxes.append(None if pixels is None else _enlarged(found, pixels.shape, width, height))
         columns = {"face_count": pa.array([None if found is None else len(found) for found in boxes],
                                           pa.int32()),
@@ -91,8 +91,9 @@ class Faces(Stage):
 def cascade() -> Detect:
     """A detector of faces seen from the front, by the boosted cascade that comes with OpenCV."""
     import cv2
+    from cv2.data import haarcascades
 
-    classifier = cv2.CascadeClassifier(cv2.data.haarcascades + CASCADE)
+    classifier = cv2.CascadeClassifier(haarcascades + CASCADE)
 
     def detect(pixels: np.ndarray, smallest: int) -> list[list[float]]:
         smallest = max(SMALLEST, smallest)

@@ -103,13 +103,13 @@ def _middle(image: Image.Image, scaled: tuple[int, int], form: Form) -> np.ndarr
     Known difference: rounding, and a few levels beside hard edges, where Pillow filters rows and columns in
     another order.
     """
-    (high, wide), (height, width) = form.crop, scaled
-    high, wide = min(high, height), min(wide, width)
+    crop, (height, width) = form.crop or scaled, scaled
+    high, wide = min(crop[0], height), min(crop[1], width)
     top, left = (height - high) // 2, (width - wide) // 2
     across, down = image.width / width, image.height / height
     box = (left * across, top * down, min(image.width, (left + wide) * across),
            min(image.height, (top + high) * down))
-    return center_crop(np.asarray(image.resize((wide, high), form.resample, box=box)), form.crop)
+    return center_crop(np.asarray(image.resize((wide, high), form.resample, box=box)), crop)
 
 
 def form_of(processor: Any) -> Form | None:
@@ -119,11 +119,12 @@ def form_of(processor: Any) -> Form | None:
     if not isinstance(processor, PilBackend) or any(getattr(type(processor), s) is not getattr(PilBackend, s)
                                                     for s in steps):
         return None
-    size, crop = (processor.size if processor.do_resize else None), None
-    if getattr(processor, "do_center_crop", None):
-        crop = (processor.crop_size.height, processor.crop_size.width)
-    resample = int(Image.Resampling.BILINEAR if processor.resample is None else processor.resample)
-    if getattr(processor, "do_pad", None) or (size and (size.longest_edge or size.max_height)):
+    its: Any = processor  # settings that its class does not declare
+    size, crop = (its.size if its.do_resize else None), None
+    if getattr(its, "do_center_crop", None):
+        crop = (its.crop_size.height, its.crop_size.width)
+    resample = int(Image.Resampling.BILINEAR if its.resample is None else its.resample)
+    if getattr(its, "do_pad", None) or (size and (size.longest_edge or size.max_height)):
         return None
     if size and size.shortest_edge:
         return Form(shorter=size.shortest_edge, crop=crop, resample=resample) if crop else None

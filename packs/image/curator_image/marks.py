@@ -8,6 +8,7 @@ photographs, the same with captions and tiled marks drawn over them, and rendere
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import cv2
@@ -73,7 +74,7 @@ def find_lines(grey: np.ndarray) -> np.ndarray:
     return np.array(boxes, np.int64).reshape(-1, 4)
 
 
-def _is_line(box: tuple[int, int, int, int], outline: np.ndarray, picture_height: int) -> bool:
+def _is_line(box: Sequence[int], outline: np.ndarray, picture_height: int) -> bool:
     width, height = box[2], box[3]
     return (width >= LINE_LENGTH_MIN and LINE_HEIGHT_MIN <= height <= LINE_HEIGHT_MAX * picture_height
             and width >= LINE_ASPECT_MIN * height

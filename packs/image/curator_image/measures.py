@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from curator_image.views import Views
 
 Values = dict[str, float | bool | None]
 
-MEASURES: dict[tuple[str, ...], Callable[[Views], Values]] = {
+MEASURES: dict[tuple[str, ...], Callable[[Views], Mapping[str, float | bool | None]]] = {
     ("brightness", "contrast", "dark_ratio", "bright_ratio", "entropy"): light,
     ("colourfulness", "greyscale", "blank_ratio"): colour,
     ("sharpness", "sharpness_max"): sharpness,

@@ -93,7 +93,7 @@ def _first(data: bytes, header: Header, size: int | None) -> Frame:
 
 def _all(header: Header, size: int | None, limits: Limits) -> Iterator[Frame]:
     """Every frame, each as it is shown (a GIF's and a WebP's are composed onto the ones before)."""
-    if header.frames > limits.max_frames:
+    if limits.max_frames is not None and header.frames > limits.max_frames:
         raise BadImage(f"too many frames: {header.frames:,} (max_frames {limits.max_frames:,})")
     left = limits.max_pixels
     for number in range(header.frames):

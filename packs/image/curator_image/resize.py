@@ -68,7 +68,8 @@ class Resize(Stage):
         if not good.all():
             outputs["failed"] = batch.filter(~good).with_error([
                 f"too narrow: {p.shape[1]} x {p.shape[0]} would become {t[1]:,} x {t[0]:,} pixels"
-                for p, t, fits in zip(found, targets, good, strict=True) if not fits])
+                for p, t in zip(found, targets, strict=True)
+                if p is not None and t is not None and t[0] * t[1] > LARGEST])
         return outputs
 
 

@@ -63,6 +63,7 @@ source is our own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -117,7 +118,8 @@ class Signals(Stage):
 
     def process(self, batch: ImageBatch) -> ImageBatch:
         contract = self.contract()
-        values: dict[str, pa.ChunkedArray | list] = {}
+        values: dict[str, pa.ChunkedArray] = {}
+        measured: list[Any] = []
         sizes: list[tuple] = [(None, None)] * len(batch)
         if "width" in contract.needs:
             values |= _of_size(batch.rows.column("width"), batch.rows.column("height"))
@@ -126,9 +128,8 @@ class Signals(Stage):
             wanted = [name for name in OF_PIXELS if name in contract.adds]
             measured = [self._measure(image, wanted, reduced=image is not None and image.shape[:2] != size)
                         for image, size in zip(batch.pixels or [None] * len(batch), sizes, strict=True)]
-            values |= {name: [of_image[name] for of_image in measured] for name in wanted}
-        return batch.with_columns({name: pa.array(values[name], kind) if name in OF_PIXELS
-                                   else values[name].cast(kind)
+        return batch.with_columns({name: pa.array([of_image[name] for of_image in measured], kind)
+                                   if name in OF_PIXELS else values[name].cast(kind)
                                    for name, kind in contract.adds.items()})
 
 

@@ -66,7 +66,7 @@ def read_lines(engine: Any, pixels: np.ndarray) -> list[Line]:
     if found.boxes is None:
         return []
     corners = np.asarray(found.boxes, np.float32)
-    order, size = reading_order(corners), np.float32([width, height])
+    order, size = reading_order(corners), np.array([width, height], np.float32)
     lines = [Line(corners[i] / size, found.txts[i], float(found.scores[i])) for i in order]
     return [line for line in lines if not is_shape(line)]
 

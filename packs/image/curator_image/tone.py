@@ -60,8 +60,8 @@ def is_grey(pixels: np.ndarray) -> bool:
 def blank_ratio(pixels: np.ndarray) -> float:
     """Largest share of one colour: of the pixels within a tolerance of the mean of the most frequent of 4096
     colours."""
-    codes = (pixels >> 4).astype(np.uint16)
-    codes = (codes[..., 0] << 8) | (codes[..., 1] << 4) | codes[..., 2]
+    coarse = (pixels >> 4).astype(np.uint16)
+    codes = (coarse[..., 0] << 8) | (coarse[..., 1] << 4) | coarse[..., 2]
     counts = np.bincount(codes.ravel(), minlength=4096)
     centre = pixels[codes == counts.argmax()].mean(axis=0)
     low, high = np.ceil(centre - COLOUR_TOLERANCE), np.floor(centre + COLOUR_TOLERANCE)

@@ -25,7 +25,9 @@ _ODD = np.uint32(0x9E3779B1)
 class Measure(Protocol):
     """What is compared, and how. A frozen dataclass, so that it travels to workers and into fingerprints."""
 
-    threshold: float  # least similarity of a pair; NaN where it depends on the width of sketches, see `least`
+    @property
+    def threshold(self) -> float:
+        """Least similarity of a pair; NaN where it depends on the width of sketches, see `least`."""
 
     def needs(self) -> set[str]:
         """The columns that are read."""

@@ -137,7 +137,7 @@ class DedupNear(Composite):
         if place is None:
             return survivors
         indexed = survivors >> IndexRows(measure=self._measure, scope=self.scope) >> ToIndex(
-            path=f"{self.index.rstrip('/')}/{place.own}", place=place,
+            path=f"{str(self.index).rstrip('/')}/{place.own}", place=place,
             made_by=made_by(self._measure, self.scope),
             storage_options=storage_options)
         return replace(survivors, sinks=indexed.sinks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +70,6 @@ class FindPairs(Reduce):
 
     key = "shard"
     absorbs = SketchBatch
-    _device: ClassVar[str | None] = None  # where matrices are multiplied; numpy without a GPU
 
     def __post_init__(self) -> None:
         if self.exact and not isinstance(self.measure, MinHash):
@@ -78,15 +77,13 @@ class FindPairs(Reduce):
                               "of")
         if self.shards < 1:
             raise RecipeError(f"shards must be 1 or more, got {self.shards}")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
         names = tuple(name for name in SKETCH.names if name not in ("id", "source", "shard"))
-        return (*names, SHINGLES.name) if self.exact else names
+        self.columns = (*names, SHINGLES.name) if self.exact else names
+        self._device: str | None = None  # where matrices are multiplied; numpy without a GPU
 
     def contract(self) -> Contract:
         adds = {field.name: field.type for field in EDGE if field.name not in ("id", "source")}
-        return Contract(needs=set(self.columns), adds=adds)
+        return Contract(needs=set(self.columns or ()), adds=adds)
 
     def setup(self, ctx: Context) -> None:
         self._device = torch_device(ctx.gpus)
@@ -172,11 +169,14 @@ class _Judge:
 
     def __init__(self, store: RowStore, ordered: np.ndarray, measure: Measure, exact: bool,
                  device: str | None) -> None:
-        self.ordered, self.measure, self.exact, self.device = ordered, measure, exact, device
+        self.ordered, self.exact, self.device = ordered, exact, device
+        self.measure: Any = measure  # of some kinds it has `pairs` too
         self.sketches, self.digests = store.sketch.whole(), store.digest.whole()
         self.least = np.float32(measure.least(store.width)) if store.width else np.float32(1)
-        self.doubtful = np.float32(measure.doubtful(store.width)) if exact and store.width else self.least
-        if exact:
+        self.doubtful = self.least
+        if exact and store.width and isinstance(measure, MinHash):
+            self.doubtful = np.float32(measure.doubtful(store.width))
+        if exact and store.shingles is not None:
             self.shingles, self.offsets = store.shingles.values.whole(), store.shingles.offsets()
 
     def similar(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:

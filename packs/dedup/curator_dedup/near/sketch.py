@@ -66,7 +66,8 @@ class Sketch(Stage):
         kind = None if self.shingles is None else columns.get(self.shingles)
         lists = (kind is None or pa.types.is_null(kind) or pa.types.is_list(kind)
                  or pa.types.is_large_list(kind))
-        if not lists or (hasattr(kind, "value_type") and not pa.types.is_integer(kind.value_type)):
+        values = getattr(kind, "value_type", None)
+        if not lists or (values is not None and not pa.types.is_integer(values)):
             raise RecipeError(f"column {self.shingles!r} is {kind}; shingles are lists of integers")
 
     def setup(self, ctx: Context) -> None:

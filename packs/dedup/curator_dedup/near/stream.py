@@ -196,7 +196,9 @@ class _Kept:
             InputError: signatures or vectors of different widths.
         """
         number, likeness = np.full(total, -1, dtype=np.int64), np.zeros(total, dtype=np.float32)
-        if len(rows) and self._sketches is not None and sketches.shape[1] != self._sketches.shape[1]:
+        if not len(rows) or self._sketches is None:
+            return number, likeness
+        if sketches.shape[1] != self._sketches.shape[1]:
             raise InputError("what is compared must all have one width: some records have sketches of "
                              f"{self._sketches.shape[1]} bytes, others of {sketches.shape[1]}")
         at, other = self._postings.find(keys)
@@ -246,10 +248,8 @@ class _Kept:
 
     def table(self, unit: int) -> pa.Table:
         numbers = self.of_unit(unit)
-        arrays = [self._sketches, self._keys] if len(numbers) else [[], []]
-        sketches, keys = (pa.array([row.tobytes() for row in (array[numbers] if len(numbers) else ())],
-                                   pa.binary())
-                          for array in arrays)
+        sketches, keys = (pa.array([] if array is None else [row.tobytes() for row in array[numbers]],
+                                   pa.binary()) for array in (self._sketches, self._keys))
         return self.who(numbers.astype(np.int64)).append_column("name",
                                                                 pa.array(self._names[numbers])).append_column(
     "sketch", sketches).append_column("keys", keys)

@@ -196,10 +196,10 @@ class _Learned:
 
     def find(self, keys: np.ndarray, digest: np.ndarray) -> tuple[Found, Counter]:
         """What concerns these records; and, for `saw`, how many of records that have twins these are."""
-        twin, seen = np.zeros(len(keys), dtype=np.int32), Counter()
-        for row in np.flatnonzero(np.isin(keys, self._many)).tolist():
-            name = int(keys[row]), int(digest[row])
-            twin[row] = self._seen[name] + seen[name]
+        twin, seen = np.zeros(len(keys), dtype=np.int32), Counter[tuple[int, int]]()
+        for many in np.flatnonzero(np.isin(keys, self._many)).tolist():
+            name = int(keys[many]), int(digest[many])
+            twin[many] = self._seen[name] + seen[name]
             seen[name] += 1
         low, high = np.searchsorted(self._key, keys), np.searchsorted(self._key, keys, side="right")
         row = np.repeat(np.arange(len(keys)), high - low)
@@ -212,7 +212,7 @@ class _Learned:
         best = np.full(len(keys), -1)
         holders, at = np.unique(row[order], return_index=True)
         best[holders] = one[order[at]]
-        return Found(*(self._places(name, row, one) for name in ("cut", "kept")), best), seen
+        return Found(self._places("cut", row, one), self._places("kept", row, one), best), seen
 
     def _places(self, name: str, row: np.ndarray, one: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         starts, counts, flat = self._lists[name]

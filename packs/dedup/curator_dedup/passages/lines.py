@@ -78,7 +78,7 @@ class DedupLines(Composite):
                                   f"or leave {field} out")
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None},
+        return Contract(needs={self.column, self.scope or self.column},
                         adds={self.column: None, COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:

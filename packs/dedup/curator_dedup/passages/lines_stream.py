@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,10 +43,10 @@ class LinesStream(LineCutting, Stateful):
     name = "stream"
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None},
+        return Contract(needs={self.column, self.scope or self.column},
                         adds={self.column: None, **super().contract().adds})
 
-    def check(self, columns: dict[str, pa.DataType | None]) -> None:
+    def check(self, columns: Mapping[str, pa.DataType | None]) -> None:
         check_text(self.column, columns[self.column])
 
     def setup(self, ctx: Context) -> None:
@@ -111,6 +111,7 @@ class LinesStream(LineCutting, Stateful):
         return own
 
     def _answer(self, batch: Batch, texts: Texts, lines: Hashed, verdict: _Verdict, shown: _Shown) -> Outputs:
+        assert lines.size is not None
         cut = np.flatnonzero(verdict.cut)
         order = np.lexsort((lines.place[cut], -lines.size[cut].astype(np.int64), lines.row[cut]))
         # of each record the longest line that it loses, of several the first

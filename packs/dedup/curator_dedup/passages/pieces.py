@@ -89,7 +89,7 @@ class Texts:
 
     def digests(self) -> np.ndarray:
         """A 64-bit hash of each text."""
-        data, bounds = memoryview(self.data), self.starts.tolist()
+        data, bounds = self.data.data, self.starts.tolist()
         hashed = [xxhash.xxh3_64_intdigest(data[low:high]) for low, high in itertools.pairwise(bounds)]
         return np.array(hashed, dtype=np.uint64)
 
@@ -182,7 +182,7 @@ class HashPieces(Stage):
     shards: int = 16
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None},
+        return Contract(needs={self.column, self.scope or self.column},
                         adds={f.name: f.type for f in list(PIECES)[2:]})
 
     def check(self, columns: Mapping[str, pa.DataType | None]) -> None:

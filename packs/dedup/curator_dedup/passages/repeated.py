@@ -108,7 +108,7 @@ class _Pieces:
             for column in self._columns:
                 column.spill()
 
-    def repeated(self, rank: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    def repeated(self, rank: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         """Pieces whose hash is there twice or more, all of one hash together: a number for it, check, key,
         size."""
         check, place, size = (column.whole() for column in (self._check, self._place, self._size))

@@ -78,12 +78,12 @@ class DedupSubstring(Composite):
                               f"{self.min_share}")
 
     def contract(self) -> Contract:
-        return Contract(needs={self.column, self.scope} - {None},
+        return Contract(needs={self.column, self.scope or self.column},
                         adds={self.column: None, COUNTED[0]: pa.int32(), COUNTED[1]: pa.int64()})
 
     def expand(self, rows: Any, folder: str, storage_options: dict[str, Any] | None) -> Any:
         share = self.min_share if self.action == "drop" else None
-        windows = {"column": self.column, "tokens": self.tokens, "unit": self.unit, "shards": self.shards}
+        windows: dict[str, Any] = {"column": self.column, "tokens": self.tokens, "unit": self.unit, "shards": self.shards}
         pieces = rows >> WindowPieces(**windows, scope=self.scope)
         cuts = pieces >> Repeated(copies=self.copies, span=self.tokens, shards=self.shards,
                                   memory_bytes=self.memory_bytes)
@@ -190,7 +190,7 @@ def token_hashes(texts: Texts, tokens: Pieces, unit: Tokens) -> np.ndarray:
         more = np.flatnonzero(size > at)
         block = eights[tokens.start[more] + at] & _FIRST[np.minimum(size[more] - at, 8)]
         hashes[more] = mix(hashes[more] ^ block)
-    data = memoryview(texts.data)
+    data = texts.data.data
     for token in np.flatnonzero(size > LONG).tolist():
         hashes[token] = xxhash.xxh3_64_intdigest(data[tokens.start[token]:tokens.end[token]])
     return hashes

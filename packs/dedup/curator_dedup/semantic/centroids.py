@@ -128,7 +128,7 @@ class _Sample:
     """The sketches with the smallest hashes, each once."""
 
     def __init__(self) -> None:
-        self._width: int | None = None
+        self._width = 0  # bytes of a sketch, before the first one 0
         self._held = 0
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
         self._least = np.uint64(2**64 - 1)  # larger hashes are not in the sample
@@ -136,7 +136,7 @@ class _Sample:
     def add(self, hashes: np.ndarray, sketches: np.ndarray) -> None:
         if not len(sketches):
             return
-        if self._width not in (None, sketches.shape[1]):
+        if self._width not in (0, sketches.shape[1]):
             widths = f"{self._width // 2} values and others with {sketches.shape[1] // 2}"
             raise InputError(f"vectors to compare must all have one width; there are some with {widths}")
         self._width = sketches.shape[1]

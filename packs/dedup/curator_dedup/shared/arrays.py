@@ -5,6 +5,8 @@ Since 2.3 numpy's `unique` hashes integers: 100 times slower for millions of the
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -58,7 +60,7 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def mix(values: np.ndarray) -> np.ndarray:
+def mix(values: Any) -> Any:
     """A bijection of uint64 that spreads any values over all bits: the finalizer of SplitMix64 (Steele et al.
     2014)."""
     with np.errstate(over="ignore"):

@@ -98,8 +98,8 @@ def _neighbouring(better: np.ndarray, worse: np.ndarray, count: int) -> np.ndarr
 def _in_turn(better: np.ndarray, worse: np.ndarray, taken: np.ndarray) -> None:
     nodes, starts = first_of_each(better)
     ends = np.append(starts[1:], len(better))
-    flags = memoryview(taken.view(np.uint8))
-    for node, start, end in zip(memoryview(nodes), memoryview(starts), memoryview(ends), strict=True):
+    flags = taken.view(np.uint8).data
+    for node, start, end in zip(nodes.data, starts.data, ends.data, strict=True):
         if not flags[node]:
             taken[worse[start:end]] = True
 
@@ -108,7 +108,7 @@ def _within(better: np.ndarray, worse: np.ndarray, fixed: np.ndarray, radius: in
     """Any radius: a search from each record that is kept, in turn."""
     kept = np.where(fixed, np.arange(len(fixed), dtype=np.uint32), NOBODY)
     neighbours = _Neighbours.of_pairs(better, worse, len(fixed))
-    for node in memoryview(distinct(better)):  # one without a worse neighbour takes nobody
+    for node in distinct(better).data:  # one without a worse neighbour takes nobody
         if kept[node] not in (NOBODY, node):
             continue
         kept[node] = node

@@ -76,17 +76,19 @@ class _Verdicts:
     """The verdicts of a shard, sorted by the name of the record."""
 
     tables: list[pa.Table] = field(default_factory=list)
-    names: np.ndarray | None = None
-    reference: np.ndarray | None = None
-    sizes: np.ndarray | None = None  # of their clusters
-    shown: np.ndarray | None = None  # of verdicts to keep: the record has gone on
+    # sorted by the first `find`, when all verdicts are there
+    names: np.ndarray = field(init=False)
+    reference: np.ndarray = field(init=False)
+    sizes: np.ndarray = field(init=False)  # of their clusters
+    shown: np.ndarray = field(init=False)  # of verdicts to keep: the record has gone on
+    sorted: bool = False
 
     def add(self, verdicts: pa.Table) -> None:
         self.tables.append(verdicts.select(_OF_VERDICT))
 
     def find(self, keys: np.ndarray, digest: np.ndarray, present: np.ndarray) -> np.ndarray:
         """The number of the verdict over each record, -1 where there is none."""
-        if self.names is None:
+        if not self.sorted:
             self._sort()
         if not len(self.names):
             return np.full(len(keys), -1)
@@ -95,6 +97,7 @@ class _Verdicts:
         return np.where(present & (self.names[at] == names), at, -1)
 
     def _sort(self) -> None:
+        self.sorted = True
         table = concat_tables(self.tables or [VERDICT.empty_table().select(_OF_VERDICT)]).combine_chunks()
         names = record_keys(VerdictBatch(table)) ^ table.column("digest").to_numpy()
         reference = table.column("reference").to_numpy()

@@ -13,6 +13,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import DTypeLike
 
 from curator.api.batch import Batch
 from curator_dedup.shared.arrays import flat
@@ -24,7 +25,7 @@ ROWS_MAX = 1 << 32
 class Growing:
     """An array [n, ...] that grows at its end. What was spilled of it is read back as a map of its file."""
 
-    def __init__(self, dtype: str | np.dtype, width: int | None = None) -> None:
+    def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
         self.dtype, self.width, self.rows = np.dtype(dtype), width, 0
         self._parts: list[np.ndarray] = []
         self._file: IO[bytes] | None = None
