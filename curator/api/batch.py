@@ -6,7 +6,7 @@ import traceback as _traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 ROW = "_row"  # position of the record in the call's input; the engine sets it and checks it
 UNIT = "_unit"  # the unit (piece of the source) that the record came from
 HIDDEN = (ROW, UNIT)
+B = TypeVar("B", bound="Batch")
 
 
 def payload(*, lasts: bool = False) -> Any:
@@ -201,15 +202,15 @@ class Batch:
         return self.with_columns({"error": pa.array(errors, pa.string()),
                                   "traceback": pa.array([traceback or ""] * len(self), pa.string())})
 
-    def as_type(self, kind: type[Batch]) -> Batch:
+    def as_type(self, kind: type[B]) -> B:
         """The same records as another kind of batch; payloads that both kinds name are kept."""
-        if type(self) is kind:
+        if type(self) is kind and isinstance(self, kind):
             return self
         kept = {n: v for n, v in self.payloads().items() if n in kind.payload_names()}
         return kind(rows=self.rows, **kept)
 
     @staticmethod
-    def concat(batches: Sequence[Batch]) -> Batch:
+    def concat(batches: Sequence[B]) -> B:
         """The rows of all batches, in order. Columns that differ are widened (int to float, missing to null).
 
         Raises:

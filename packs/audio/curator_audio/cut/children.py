@@ -27,8 +27,9 @@ def cut(batch: AudioBatch, pieces: Sequence[np.ndarray], lists: Sequence[str]) -
     bounds = np.concatenate(pieces)
     rates = batch.array("sample_rate")[parents]
     begins, ends = bounds[:, 0] / rates, bounds[:, 1] / rates
-    views = [_most_of(whole, cuts) for whole, cuts in zip(batch.samples, pieces, strict=True)]
-    samples = [batch.samples[parent][:, first:stop] for parent, (first, stop) in zip(parents, bounds, strict=True)]
+    wholes = [whole for whole in batch.samples or () if whole is not None]  # of every row
+    views = [_most_of(whole, cuts) for whole, cuts in zip(wholes, pieces, strict=True)]
+    samples = [wholes[parent][:, first:stop] for parent, (first, stop) in zip(parents, bounds, strict=True)]
     samples = [one if views[parent] else one.copy() for parent, one in zip(parents, samples, strict=True)]
     starts = pc.cast(batch.rows.column("start_s"), pa.float64()).take(pa.array(parents))
     columns: dict[str, pa.Array | pa.ChunkedArray] = {

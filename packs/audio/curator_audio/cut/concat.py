@@ -93,11 +93,11 @@ class Concat(Reduce):
         self.clear()
 
     def clear(self) -> None:
-        self._seen: list[Batch] = []
+        self._seen: list[AudioBatch] = []
         self._absorbed: frozenset[tuple[str, float, float]] = frozenset()
 
     def absorb(self, batch: Batch) -> None:
-        self._seen.append(batch)
+        self._seen.append(batch.as_type(AudioBatch))
 
     def finish(self) -> Iterator[Outputs]:
         """Records made of the pieces of this shard that have neighbours."""

@@ -39,6 +39,7 @@ def groups_of(batch: AudioBatch, places: Sequence[tuple], equal: Sequence[str], 
     often = Counter(places)
     keys = list(zip(*(batch.column(name) for name in equal), strict=True))
     samples = batch.samples or [None] * len(batch)
+    channels = [0 if heard is None else len(heard) for heard in samples]
     rows = [row for row, (key, place, heard) in enumerate(zip(keys, places, samples, strict=True))
             if often[place] == 1 and heard is not None and None not in (key[0], key[1], *place)]
     rows.sort(key=lambda row: (str(keys[row][0]), places[row][1], places[row][2], places[row][0]))
@@ -50,7 +51,7 @@ def groups_of(batch: AudioBatch, places: Sequence[tuple], equal: Sequence[str], 
         gap = None if last is None else start - places[last][2]
         after = seconds + (end - start) + (0 if gap is None else max(gap, 0) if pause is None else pause)
         if (gap is not None and last is not None and -TOUCH_S <= gap <= gap_s and keys[row] == keys[last]
-                and len(samples[row]) == len(samples[last]) and after <= max_s + TOUCH_S):
+                and channels[row] == channels[last] and after <= max_s + TOUCH_S):
             groups[-1].append(row)
             seconds = after
         else:
@@ -67,9 +68,10 @@ def made_of(batch: AudioBatch, groups: Sequence[Sequence[int]], how: Join) -> Au
     pieces = batch.take([row for group in groups for row in group])
     rates = pieces.column("sample_rate")
     begins = [pieces.column("start_s")[at] for at in offsets[:-1]]
+    waves = [wave for wave in pieces.samples or () if wave is not None]  # of every piece
     samples, shifts = [], []
     for first, stop in pairwise(offsets):
-        wave, shift = joined(pieces.samples[first:stop], pieces.column("start_s")[first:stop], rates[first], how.pause)
+        wave, shift = joined(waves[first:stop], pieces.column("start_s")[first:stop], rates[first], how.pause)
         samples.append(wave)
         shifts += shift
     seconds = np.array([wave.shape[1] / rates[at] for wave, at in zip(samples, offsets, strict=False)])
@@ -88,7 +90,7 @@ def made_of(batch: AudioBatch, groups: Sequence[Sequence[int]], how: Join) -> Au
     for name in set(pieces.rows.column_names) - set(columns):
         columns[name] = agreed(pieces.rows.column(name), offsets)
     order = [*(name for name in pieces.rows.column_names), *(name for name in columns if name not in pieces.rows.column_names)]
-    return replace(pieces, rows=pa.table({name: columns[name] for name in order}), samples=samples)
+    return replace(pieces, rows=pa.table({name: columns[name] for name in order}), samples=list(samples))
 
 
 def joined(waves: Sequence[np.ndarray], starts: Sequence[float], rate: int, pause: float | None) -> tuple[np.ndarray, list[float]]:
@@ -96,7 +98,7 @@ def joined(waves: Sequence[np.ndarray], starts: Sequence[float], rate: int, paus
 
     With silence between them as long as in the file, or of `pause` seconds.
     """
-    places, behind = [], 0
+    places, behind = list[int](), 0
     for wave, start in zip(waves, starts, strict=True):
         wanted = round((start - starts[0]) * rate) if pause is None else behind + (round(pause * rate) if places else 0)
         places.append(max(wanted, behind))

@@ -93,9 +93,10 @@ class Vad(Stage):
                 ratios.append(None)
                 continue
             duration = samples.shape[1] / rate
-            found.append(self._spans(samples, rate, duration))
-            ratios.append(spoken_s(found[-1]) / duration if duration else None)
-        seconds = [None if spans is None else spoken_s(spans) for spans in found]
+            spans = self._spans(samples, rate, duration)
+            found.append(spans)
+            ratios.append(spoken_s(spans) / duration if duration else None)
+        seconds = [None if one is None else spoken_s(one) for one in found]
         return batch.with_columns({"speech": as_lists(found), "speech_ratio": pa.array(ratios, pa.float32()),
                                    "speech_seconds": pa.array(seconds, pa.float64())})
 

@@ -18,7 +18,7 @@ COMMON_RATE = 16_000     # speech has few crossings above what this rate holds: 
 
 def kind(views: Views) -> Values:
     """Four features vote; None where they do not agree, and where the recording is too short for them."""
-    if (views.once(silence)["silence_ratio"] or 0) >= SILENT_RATIO:
+    if float(views.once(silence)["silence_ratio"] or 0) >= SILENT_RATIO:
         return {"kind_guess": "silence"}
     found = {name: value for made in (crossings, envelope, texture) for name, value in views.once(made).items()}
     if any(found[name] is None for name in (*CUTS, "flatness")):

@@ -87,7 +87,7 @@ def _matrices(rate: int, block: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
         pushes.append(a @ pushes[-1])
         reads.append(reads[-1] @ a)
     impulse = np.array([d, *(read @ b for read in reads[:-1])])
-    to_output = sum(np.diag(np.full(block - lag, value), lag) for lag, value in enumerate(impulse))
+    to_output = np.sum([np.diag(np.full(block - lag, value), lag) for lag, value in enumerate(impulse)], axis=0)
     return to_output.astype(np.float32), np.array(reads).T.astype(np.float32), np.array(pushes[::-1]).astype(np.float32)
 
 

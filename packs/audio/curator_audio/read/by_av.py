@@ -28,10 +28,11 @@ _LOSSLESS = ("flac", "alac", "ape", "tta", "wavpack", "tak", "shorten")
 class AvSound:
     """A file that FFmpeg opens. `known`: what is known to be wrong with it."""
 
+    _container: Any = None
+
     def __init__(self, file: BinaryIO, audio_stream: int, known: Sequence[str] = ()) -> None:
         self._file, self._number, self._known = file, audio_stream, known
         self.notes: list[str] = []
-        self._container: Any = None
         self._open()
         stream, container = self._stream, self._container
         context = stream.codec_context

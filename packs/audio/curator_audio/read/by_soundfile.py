@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import soundfile
@@ -40,7 +40,7 @@ class FileSound:
             self._sound = soundfile.SoundFile(_Patient(file))
         except (soundfile.LibsndfileError, TypeError, ValueError) as error:
             raise BadSound(_explained(file, error), malformed=getattr(error, "code", None) == _MALFORMED) from error
-        self._file, self.notes = file, []
+        self._file, self.notes = file, list[str]()
         self._cut = False  # whether the header or the last page says that something is missing
         sound = self._sound
         if sound.format not in _FORMATS or sound.subtype.startswith("MPEG"):
@@ -122,7 +122,7 @@ class FileSound:
 class _Patient:
     """A file that stays where it is when a broken header has libsndfile go before its beginning."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Any) -> None:
         self._file = file
         self.read, self.readinto, self.tell = file.read, file.readinto, file.tell
 

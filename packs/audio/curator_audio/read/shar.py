@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from curator.api.errors import InputError
 from curator.io.files.folder import FileInfo
 from curator.io.media.sample_table import Sample
+from curator.io.tables.records import Failure
 from curator_audio.read.shards import MISSING, Field, Gathered, Places, ShardSource, lines_of
 
 _CUTS = (None, "MonoCut", "MultiCut")
@@ -73,7 +74,7 @@ class Shar(ShardSource):
         return [tuple(found[field] for field in order) for found in shards.values()]
 
     def gather(self, uris: Sequence[str]) -> Iterator[Gathered]:
-        found, damages = Gathered(), []
+        found, damages = Gathered(), list[Failure]()
         places = Places(partial(_ids, uris[0], self.storage_options))
         fields = [Field(uri, places, self.storage_options, self.wanted(), self.max_record_bytes)
                   for uri in uris[1:]]
@@ -96,7 +97,7 @@ class Shar(ShardSource):
             kind = cut.get("type") or "no cut" if isinstance(cut, dict) else cut
             sample.fail(ValueError(f"not a cut of one recording (MonoCut, MultiCut): {kind}"))
             return sample
-        sample, values = Sample(cut["id"], offset), {}
+        sample, values = Sample(cut["id"], offset), dict[str, Any]()
         for field in fields:
             found = field.of(position, sample.key)
             if found is MISSING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from curator.api.batch import Batch
 from curator.api.errors import InputError
@@ -50,7 +50,7 @@ class ShardSource(FileSource):
 
     max_record_bytes: int = 256 << 20
 
-    _shards: ClassVar[dict[str, tuple[FileInfo, ...]]] = {}  # by first file; made by `_files`, until `units`
+    _shards = dict[str, tuple[FileInfo, ...]]()  # no field: by first file; made by `_files`, until `units`
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from typing import Any
 
 import av
 import numpy as np
@@ -44,7 +45,7 @@ def _by_av(samples: np.ndarray, rate: int, container: str, codec: str, format: s
     file, step = io.BytesIO(), max(1, BLOCK_S * rate)
     layout = "mono" if len(samples) == 1 else "stereo"
     with av.open(file, "w", format=container, options={"fflags": "+bitexact"}) as output:  # no version, no number by chance
-        stream = output.add_stream(codec, rate=rate, layout=layout, options={"flags": "+bitexact"})
+        stream: Any = output.add_stream(codec, rate=rate, layout=layout, options={"flags": "+bitexact"})
         stream.bit_rate = 1000 * kbps
         stream.codec_context.format = format
         for start in range(0, samples.shape[1], step):

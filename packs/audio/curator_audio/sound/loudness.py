@@ -46,9 +46,9 @@ class Loudness(Stage):
     def process(self, batch: AudioBatch) -> AudioBatch:
         samples = list(batch.samples or [None] * len(batch))
         gains = [self.gain(one, rate) for one, rate in zip(samples, batch.column("sample_rate"), strict=True)]
-        for at, gain in enumerate(gains):
-            if gain:
-                samples[at] = samples[at] * np.float32(10 ** (gain / 20))
+        for at, (one, gain) in enumerate(zip(samples, gains, strict=True)):
+            if gain and one is not None:
+                samples[at] = one * np.float32(10 ** (gain / 20))
         return batch.with_payloads(samples=samples).with_columns({"gain_db": pa.array(gains, pa.float32())})
 
     def gain(self, samples: np.ndarray | None, rate: int | None) -> float | None:

@@ -23,7 +23,7 @@ def pcm24(samples: np.ndarray) -> np.ndarray:
 
 def _whole(samples: np.ndarray, scale: int) -> np.ndarray:
     scaled = samples.T.astype(np.float32 if scale <= 32768 else np.float64)
-    scaled *= scale
+    np.multiply(scaled, scale, out=scaled)
     np.rint(scaled, out=scaled)
     return np.clip(scaled, -scale, scale - 1, out=scaled)
 

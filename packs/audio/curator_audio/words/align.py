@@ -59,10 +59,10 @@ class Align(Stage):
         from curator_audio.words.recogniser import RATE, Ctc
 
         self._rate = RATE
-        self._recogniser = load_recogniser(self.model, ctx)
-        if not isinstance(self._recogniser, Ctc):
+        recogniser = load_recogniser(self.model, ctx)
+        if not isinstance(recogniser, Ctc):
             raise CuratorError(f"{self.model!r} has no CTC head: name a model such as facebook/wav2vec2-base-960h")
-        self._spelling = Spelling(self._recogniser.tokenizer)
+        self._recogniser, self._spelling = recogniser, Spelling(recogniser.tokenizer)
 
     def process(self, batch: AudioBatch) -> AudioBatch:
         texts = batch.column(self.text)

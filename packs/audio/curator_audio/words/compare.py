@@ -41,14 +41,15 @@ def compare(reference: str, hypothesis: str, edge: int = 12) -> Errors:
     spaced = is_spaced(reference)
     said, heard = words_of(reference), hypothesis.split() if spaced else [c for c in hypothesis if not c.isspace()]
     substitutions = deletions = insertions = equal = run = longest = 0
-    for tag, a, b, c, d in Levenshtein.opcodes(said, heard):
-        if tag == "equal":
-            equal, run = equal + b - a, 0
+    for step in Levenshtein.opcodes(said, heard):
+        gone, new = step.src_end - step.src_start, step.dest_end - step.dest_start
+        if step.tag == "equal":
+            equal, run = equal + gone, 0
             continue
-        substitutions += b - a if tag == "replace" else 0
-        deletions += b - a if tag == "delete" else 0
-        insertions += d - c if tag == "insert" else 0
-        run += max(b - a, d - c)
+        substitutions += gone if step.tag == "replace" else 0
+        deletions += gone if step.tag == "delete" else 0
+        insertions += new if step.tag == "insert" else 0
+        run += max(gone, new)
         longest = max(longest, run)
     a, b = (reference, hypothesis) if spaced else ("".join(said), "".join(heard))
     wrong = substitutions + deletions + insertions

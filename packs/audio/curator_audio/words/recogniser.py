@@ -169,7 +169,7 @@ class Ctc:
         best = scores.argmax(-1)
         starts = np.flatnonzero(np.diff(best, prepend=-1))
         stops = np.append(starts[1:], len(best))
-        runs = [(int(best[a]), a, b) for a, b in zip(starts, stops, strict=True) if best[a] != self.blank]
+        runs = [(int(best[a]), int(a), int(b)) for a, b in zip(starts, stops, strict=True) if best[a] != self.blank]
         said = np.concatenate([scores[a:b, token] for token, a, b in runs]) if runs else np.zeros(0)
         words = self.words(runs, scores, seconds / len(best)) if runs else []
         text, mean = " ".join(word.text for word in words), float(said.mean()) if runs else None

@@ -48,9 +48,10 @@ class SpokenLanguage(Stage):
         from curator_audio.words.recogniser import RATE, WINDOW_S, Whisper
 
         self._rate, self._window = RATE, int(RATE * WINDOW_S)
-        self._recogniser = load_recogniser(self.model, ctx)
-        if not isinstance(self._recogniser, Whisper):
+        recogniser = load_recogniser(self.model, ctx)
+        if not isinstance(recogniser, Whisper):
             raise CuratorError(f"{self.model!r} does not tell languages: name a multilingual Whisper, such as openai/whisper-tiny")
+        self._recogniser = recogniser
 
     def process(self, batch: AudioBatch) -> AudioBatch:
         pieces: list[tuple[int, np.ndarray]] = []

@@ -89,13 +89,13 @@ class Transcribe(Stage):
             spans = windows(wave, self._rate, most) if most else [(0, len(wave))]
             pieces += [(row, start / self._rate, wave[start:stop]) for start, stop in spans]
         spoken = self._languages(batch)
-        heard: list[Heard | None] = [None] * len(pieces)
+        heard: dict[int, Heard] = {}  # by piece: each is in one group
         for group in calls([len(wave) for _, _, wave in pieces], int(self.seconds_per_batch * self._rate)):
             waves = [pieces[at][2] for at in group]
             for at, one in zip(group, self._recogniser.hear(waves, [spoken[pieces[at][0]] for at in group]), strict=True):
                 heard[at] = one
-        columns = self._columns(len(batch), [(row, start, one) for (row, start, _), one in zip(pieces, heard, strict=True)])
-        tokens = sum(one.tokens for one in heard if one is not None)
+        columns = self._columns(len(batch), [(row, start, heard[at]) for at, (row, start, _) in enumerate(pieces)])
+        tokens = sum(one.tokens for one in heard.values())
         return Outputs(out=batch.with_columns(columns), counts={"tokens": tokens})
 
     def _languages(self, batch: AudioBatch) -> list[str | None]:
@@ -108,7 +108,7 @@ class Transcribe(Stage):
         for row, start, one in heard:
             parts.setdefault(row, []).append((start, one))
         joined: list[tuple[Any, ...]] = [_joined(parts[row]) if row in parts else (None,) * 6 for row in range(rows)]
-        values = list(zip(*joined, strict=True)) if joined else [[]] * 6
+        values = list(zip(*joined, strict=True)) if joined else [()] * 6
         return {name: pa.array(column, kind) for (name, kind), column in zip(self.contract().adds.items(), values, strict=False)}
 
 

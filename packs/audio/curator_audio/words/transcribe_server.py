@@ -58,7 +58,7 @@ class TranscribeServer(RemoteStage):
         replies = self.each(self._hear, rows)
         good = np.array([not isinstance(one, str) for one in replies], bool)
         heard = [one or (None,) * 4 for one in replies if not isinstance(one, str)]
-        values = list(zip(*heard, strict=True)) if heard else [[]] * 4
+        values = list(zip(*heard, strict=True)) if heard else [()] * 4
         columns = {name: pa.array(column, kind)
                    for (name, kind), column in zip(self.contract().adds.items(), values, strict=True)}
         outputs = Outputs(out=batch.filter(good).with_columns(columns))

@@ -99,8 +99,7 @@ class ToSubtitles(FileSink):
     def chosen(self, rows: pa.Table) -> pa.Table:
         names = rows.column_names
         if self.select is not None:
-            read = ("id", "key", "duration", "start_s", self.by, self.turns)
-            read += self.word_columns() + self.text_columns()
+            read = ("id", "key", "duration", "start_s", self.by, self.turns, *self.word_columns(), *self.text_columns())
             names = dict.fromkeys([*self.select, *(name for name in read if name in names)])
         return rows.select([name for name in names if not is_bytes(rows.schema.field(name).type)])
 
@@ -118,14 +117,14 @@ class _Subtitles(FilesOfRecords):
     def __init__(self, sink: ToSubtitles, files: FileWriter, stem: str, described: Output) -> None:
         super().__init__(files, stem, "", described=described)
         self._sink, self._layout = sink, Layout(sink.max_chars, sink.max_seconds, sink.gap_s)
-        self._place = stem
+        self._stem = stem
         self._said: dict[Any, Said] = {}  # what is not written yet, by value or by row
         self._many: Output | None = None
         if sink.format in ("ctm", "rttm"):
             self._many = files.add(files.folder.open_file(f"{stem}.{sink.format}", "wb"))
 
     def put(self, rows: pa.Table) -> pa.Table:
-        sink, names = self._sink, []
+        sink, names = self._sink, list[str | None]()
         for record in rows.to_pylist():
             key = record["id"] if record.get("key") is None else record["key"]
             if sink.by is not None:
@@ -149,7 +148,7 @@ class _Subtitles(FilesOfRecords):
 
     def _file_of(self, name: str) -> str:
         ending = ENDINGS[self._sink.format]
-        return f"{self._place}.{ending}" if self._many is not None else f"{self._place}/{name}.{ending}"
+        return f"{self._stem}.{ending}" if self._many is not None else f"{self._stem}/{name}.{ending}"
 
     def _add(self, said: Said, record: dict[str, Any]) -> bool:
         """What a record says, at its place in the file; whether it says anything that the format has."""
