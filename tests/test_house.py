@@ -193,7 +193,7 @@ def test_no_error_is_swallowed():
 # Physical lines a room, a ratchet: a number falls with the code, and rises only with a feature that needs it. "." are the files
 # beside the rooms.
 LINES = {
-    "api": 2151,
+    "api": 2153,
     "machine": 451,
     "io": 5875,
     "io/tables": 2092,
@@ -233,8 +233,8 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 
 def test_the_slim_core_only_gets_slimmer():
-    assert sum(LINES[room] for room in SLIM_CORE) <= 14563
-    assert sum(LINES.values()) <= 43033
+    assert sum(LINES[room] for room in SLIM_CORE) <= 14565
+    assert sum(LINES.values()) <= 43035
 
 
 def test_nothing_names_a_machine():

@@ -115,7 +115,7 @@ class Scheduler:
             if state.failed:
                 self._check_failed()
             if state.stopped is not None and self.ending is None:
-                self._begin_ending(self.stopped)
+                self._begin_ending(state.stopped)
         return self._end()
 
     def tick(self, now: float) -> list[ev.Action]:
