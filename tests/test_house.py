@@ -197,7 +197,7 @@ LINES = {
     "machine": 451,
     "io": 5875,
     "io/tables": 2092,
-    "sql": 512,
+    "sql": 507,
     "registry": 427,
     "models": 1172,
     "ngrams": 368,
@@ -216,7 +216,7 @@ LINES = {
     "outside": 1115,
     "trial": 1423,
     "scaffold": 197,
-    "cli": 1444,
+    "cli": 1447,
     ".": 316,
 }
 
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14565
-    assert sum(LINES.values()) <= 43035
+    assert sum(LINES.values()) <= 43033
 
 
 def test_nothing_names_a_machine():

@@ -44,7 +44,10 @@ def failures(folder: str, everything: bool, as_json: bool) -> None:
             click.echo(f"    {shown(line, 200)}")
         units = shown(one.first, 60) + (f" to {shown(one.last, 60)}" if one.units > 1 else "")
         click.echo(f"    {plural(one.units, 'unit')}: {units}")
-        click.echo(f"    for example {shorten(shown(one.example['id'] or '', 200), 66, keep_end=True)}")
+        name, source = (one.example[key] or "" for key in ("id", "source"))
+        for word, said in (("for example", name), ("from", "" if source in name else source)):
+            if said:
+                click.echo(f"    {word} {shorten(shown(said, 200), 66, keep_end=True)}")
         if one.line:
             click.echo(f"    {shown(one.line, 300)}")
         click.echo(f"    {_again(folder, script, one.stage, one.text)}\n")

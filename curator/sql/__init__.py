@@ -46,16 +46,27 @@ def check_all(conditions: Mapping[str, str], columns: Columns) -> None:
         RecipeError: no valid expression, an unknown column, types that do not fit, or not true or false; with
             the condition's name.
     """
-    _bind_all(conditions, columns, boolean=True)
+    types_of(conditions, columns, boolean=True)
 
 
-def types_of(expressions: Mapping[str, str], columns: Columns) -> dict[str, pa.DataType | None]:
+def types_of(expressions: Mapping[str, str], columns: Columns, *,
+             boolean: bool = False) -> dict[str, pa.DataType | None]:
     """The type of each expression's values, by name; None where it rests on a column whose type is not known.
 
     Raises:
-        RecipeError: as `check_all`; values need not be true or false.
+        RecipeError: as `check_all`; values need be true or false only where `boolean` says so.
     """
-    return _bind_all(expressions, columns, boolean=False)
+    types: dict[str, pa.DataType | None] = {}
+    needs(expressions)  # says which of them is no expression at all
+    together = _bind(list(expressions.values()), columns) if len(expressions) > 1 else []
+    for at, (name, text) in enumerate(expressions.items()):
+        with _naming(name):
+            kind, value = together[at] if together else _bind([text], columns)[0]
+            if boolean and value is not None and kind not in ("BOOLEAN", '"NULL"'):
+                raise RecipeError(f"`{text}` is {kind}, not a condition: it must be true or false for each "
+                                  "record, such as word_count < 50")
+            types[name] = value and _plain_type(value, [columns[column] for column in columns_of(text)])
+    return types
 
 
 def evaluate(conditions: Mapping[str, str], table: pa.Table) -> pa.Array:
@@ -85,7 +96,7 @@ def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.Chu
     Raises:
         RecipeError, ValueError: as `evaluate`.
     """
-    wanted = _checked(tuple(expressions.items()), table.schema.remove_metadata(), boolean=False)
+    wanted = _checked(tuple(expressions.items()), table.schema.remove_metadata())
     if not expressions:
         return {}
     values = _project(expressions, {f"v{at}": text for at, text in enumerate(expressions.values())}, table,
@@ -95,22 +106,6 @@ def compute(expressions: Mapping[str, str], table: pa.Table) -> dict[str, pa.Chu
         kind = _plain_type(column.type, [table.schema.field(c).type for c in columns_of(expressions[name])])
         columns[name] = column if column.type == kind else column.cast(kind)
     return columns
-
-
-def _bind_all(expressions: Mapping[str, str], columns: Columns, *,
-              boolean: bool) -> dict[str, pa.DataType | None]:
-    """The type of each expression's values, None where it cannot be known."""
-    types: dict[str, pa.DataType | None] = {}
-    needs(expressions)  # says which of them is no expression at all
-    together = _bind(list(expressions.values()), columns) if len(expressions) > 1 else []
-    for at, (name, text) in enumerate(expressions.items()):
-        with _naming(name):
-            kind, value = together[at] if together else _bind([text], columns)[0]
-            if boolean and value is not None and kind not in ("BOOLEAN", '"NULL"'):
-                raise RecipeError(f"`{text}` is {kind}, not a condition: it must be true or false for each "
-                                  "record, such as word_count < 50")
-            types[name] = value and _plain_type(value, [columns[column] for column in columns_of(text)])
-    return types
 
 
 def _bind(texts: list[str], columns: Columns) -> list[tuple[str, pa.DataType | None]]:
@@ -144,9 +139,9 @@ def _unknown_column(expression: str, name: str, columns: Mapping[str, Any]) -> s
 
 
 @functools.lru_cache(maxsize=64)
-def _checked(expressions: tuple[tuple[str, str], ...], schema: pa.Schema, *, boolean: bool) -> list[str]:
+def _checked(expressions: tuple[tuple[str, str], ...], schema: pa.Schema, boolean: bool = False) -> list[str]:
     """The columns that the expressions refer to, all of them found to fit this schema."""
-    _bind_all(dict(expressions), {field.name: field.type for field in schema}, boolean=boolean)
+    types_of(dict(expressions), {field.name: field.type for field in schema}, boolean=boolean)
     return sorted(needs(dict(expressions)))
 
 

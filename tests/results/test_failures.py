@@ -1,12 +1,14 @@
 """What failed is grouped as a person would."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
 
+from curator import Stage
 from curator.cli.main import main
 from curator.results import RunOutput
 from curator.results.look.failures import failures, folded, own_line
@@ -63,6 +65,16 @@ def test_groups_have_counts_units_an_example_and_the_command_that_replays_them(t
     assert CliRunner().invoke(main, ["failures", str(tmp_path / "in")]).exit_code == 2
 
 
+class Unlucky(Stage):
+    def process(self, batch):
+        raise ValueError("no luck (none at all)")
+
+
+def test_a_message_that_is_the_same_for_all_is_what_they_are_found_by_whole(tmp_path):
+    go(pipeline(write_lines(tmp_path / "in", a=["x", "y"]), tmp_path / "out", Unlucky()))
+    assert [found.text for found in failures(RunOutput.open(str(tmp_path / "out")))] == ["ValueError: no luck (none at all)"]
+
+
 def test_what_failed_in_code_of_a_script_is_replayed_by_the_script(tmp_path):
     (tmp_path / "in.jsonl").write_text('{"id": "a", "text": null}\n{"id": "b", "text": "b"}\n')
     (tmp_path / "script.py").write_text("""
@@ -78,6 +90,7 @@ def upper(batch):
     told = CliRunner().invoke(main, ["failures", str(tmp_path / "out")]).output
     assert "in its script: pipeline.run(replay=Replay(stage='upper', error=" in told
     assert "curator replay" not in told
+    assert re.search(r"for example a\n +from .*in\.jsonl\n", told)  # an id alone leads nobody to a file
     refused = CliRunner().invoke(main, ["replay", str(tmp_path / "out")])
     assert "is code of a script" in refused.output
     assert "pip install" not in refused.output

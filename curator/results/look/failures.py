@@ -94,7 +94,7 @@ def _failure(stage: str, pattern: str, rows: list[tuple], labels: dict[str, str]
     return Failure(stage=stage, pattern=pattern, count=sum(row[2] for row in rows), units=len(units),
                    first=units[0], last=units[-1], line=own_line(traceback or ""),
                    example={"id": identity, "source": source, "error": error, "traceback": traceback},
-                   text=max((piece.strip(" ()[]{}:;,.") for piece in pieces), key=len))
+                   text=max((p.strip(" ()[]{}:;,.") for p in pieces), key=len) if pieces[1:] else plain)
 
 
 def _labels(output: RunOutput, units: set[str]) -> dict[str, str]:
