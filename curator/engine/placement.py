@@ -94,7 +94,8 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
         return (operator.sticky or number not in here
                 or here[number] < (most[number] or 1)) and (anyway or node.has_core(cpus))
 
-    nodes: Iterable[NodeState] = filter(able, (state.nodes if anyway or not cpus else state.core_free).values())
+    there = state.nodes if anyway or not cpus else state.core_free
+    nodes: Iterable[NodeState] = filter(able, there.values())
     if not holds_exclusive(operator):  # there may be a thousand
         nodes = [wanted] if wanted is not None and able(wanted) else islice(nodes, LOOKS)
     return sorted(nodes, key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
