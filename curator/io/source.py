@@ -147,7 +147,7 @@ class FileSource(RecordSource):
     @property
     def seen(self) -> dict[str, Seen]:
         """The columns seen in the heads of the files, by the names they have there."""
-        return self._seen
+        return self._seen or {}  # not the class's own
 
     def records(self, rows: pa.Table, uri: str, positions: np.ndarray) -> Iterator[Batch | Outputs]:
         """Rows of a file that has types of its own, as records with the types of all files; where a type

@@ -137,14 +137,14 @@ class Failure:
 def failed_rows(uri: str, failures: Sequence[Failure]) -> Batch:
     """What goes to the port `failed`. `id` is the place; `raw` holds the first 1,000 characters of the bad
     record."""
-    return Batch(rows=pa.table({"id": pa.array([f.place for f in failures], pa.string()),
+    return Batch(rows=pa.table({
+        "id": pa.array([f.place for f in failures], pa.string()),
         "source": pa.array([uri] * len(failures), pa.string()),
         "offset": pa.array([f.offset for f in failures], pa.int64()),
         "error": pa.array([f.error if isinstance(f.error, str) else f"{type(f.error).__name__}: {f.error}"
-                           for f in failures],
-                          pa.string()),
+                           for f in failures], pa.string()),
         "traceback": pa.array([_trace(f.error) for f in failures], pa.string()),
-        "raw": pa.array([f.raw[:EXCERPT] for f in failures], pa.string()),}))
+        "raw": pa.array([f.raw[:EXCERPT] for f in failures], pa.string())}))
 
 
 def excerpt(raw: bytes) -> str:

@@ -126,11 +126,11 @@ def _reasons(stats: Stats) -> Grid:
     fired = [(stage, reason, n) for stage in stats["stages"]
              for reason, n in sorted(stage["dropped"].items(), key=lambda item: (-item[1], item[0]))]
     rows: list[Row] = [
-            ([names[0], (reason, stage.get("conditions", {}).get(reason, ""))], bar,
-             [*numbers, *summed(stage, kinds, "dropped", reason)])
-            for (stage, reason, _), (names, bar, numbers) in
-            zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"])
-                              for stage, reason, n in fired), strict=True)]
+        ([names[0], (reason, stage.get("conditions", {}).get(reason, ""))], bar,
+         [*numbers, *summed(stage, kinds, "dropped", reason)])
+        for (stage, reason, _), (names, bar, numbers) in
+        zip(fired, _parts((stage["name"], reason, n, stage["in"] + stage["made"])
+                          for stage, reason, n in fired), strict=True)]
     never = [row for row in rows if row[1] is None]
     return Grid("Why records were dropped", ["stage", "reason"], ["records", "of the stage", *kinds],
                 [row for row in rows if row[1] is not None], "dropped", folded=never,
