@@ -139,7 +139,8 @@ def test_a_fast_producer_waits_for_a_slow_consumer(budget):
 def steady(*stages, rows: int = 200, units: int = 12, cpus: int = 4, gpus: int = 0, budget: int = 1 << 30, **given) -> Simulator:
     machine = Node(cpus=cpus, gpus=gpus, budget_bytes=budget)
     given = {"row_bytes": 1000, "part_bytes": 10_000, **given}
-    simulator = Simulator(Scenario(0, operators=chain(*stages), machine=machine, steady=True, unit_rows=[rows] * units, **given))
+    scenario = Scenario(0, operators=chain(*stages), machine=machine, steady=True, unit_rows=[rows] * units, **given)
+    simulator = Simulator(scenario, validate=20)
     simulator.run()
     audit(simulator)
     return simulator
@@ -180,7 +181,7 @@ def test_a_long_branch_beside_them_does_not_keep_stages_from_their_turns(batch_s
     operators = beside(chain(make_stage(gpus=1), make_stage(gpus=1, batch_size=batch_size)), chain(make_stage()))
     scenario = Scenario(5, operators=operators, machine=Node(cpus=2, gpus=1, budget_bytes=1 << 20), unit_rows=[200] * 10,
                   row_bytes=1000, part_bytes=3000, steady=True, row_s={0: 0.001, 3: 0.001, 4: 0.5})
-    simulator = Simulator(scenario)
+    simulator = Simulator(scenario, validate=20)
     simulator.run()
     audit(simulator)
     starts = {o: [float(line.split()[0]) for line in simulator.log if line.endswith(f"StartWorker {o}")] for o in (1, 2)}
