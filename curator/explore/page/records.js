@@ -72,7 +72,14 @@ function tile(into, row) {
     picture, h("div", { class: "words" }, button, h("p", { class: "facts small" }, fate(row), facts.length ? h("span", { class: "muted" }, facts.join(", ")) : null),
       gallery || !row._text ? null : h("p", { class: "excerpt break", dir: "auto" }, excerpt(row)),
       row.error ? h("p", { class: "failed small break" }, row.error.slice(0, 300)) : null,
-      h("p", { class: "muted small where break" }, row.url ?? row.source ?? "")));
+      h("p", { class: "muted small where break", title: row.url ?? row.source ?? "" }, place(row))));
+}
+
+// The end of where it comes from, which tells records apart.
+function place(row) {
+  const parts = (row.source ?? "").split("/");
+  if (parts.at(-1) === name(row)) parts.pop();
+  return row.url ?? (parts.length > 2 ? `\u2026/${parts.slice(-2).join("/")}` : parts.join("/"));
 }
 
 function clock(seconds) {
