@@ -202,7 +202,7 @@ LINES = {
     "models": 1172,
     "ngrams": 368,
     "pipeline": 1132,
-    "stages": 2510,
+    "stages": 2504,
     "engine": 3901,
     "recipe": 1652,
     "worker": 2254,
@@ -234,7 +234,7 @@ SLIM_CORE = ("api", "pipeline", "engine", "worker", "runtime", "run")  # the way
 
 def test_the_slim_core_only_gets_slimmer():
     assert sum(LINES[room] for room in SLIM_CORE) <= 14566
-    assert sum(LINES.values()) <= 43034
+    assert sum(LINES.values()) <= 43028
 
 
 def test_nothing_names_a_machine():

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.errors import RecipeError
 from curator.api.keys import record_keys, units
 from curator.api.stage import Context, Contract, Outputs, Snapshot, Stateful
 
@@ -29,8 +28,7 @@ class Limit(Stateful):
     records: int
 
     def __post_init__(self) -> None:
-        if self.records < 0:
-            raise RecipeError(f"limit: records must be 0 or more, got {self.records}")
+        self.at_least(0, "records")
 
     def contract(self) -> Contract:
         return Contract()

@@ -36,12 +36,10 @@ class Top(Reduce):
     shards: int = setting(default=16)
 
     def __post_init__(self) -> None:
-        if self.n < 0:
-            raise RecipeError(f"top: n must be 0 or more, got {self.n}")
+        self.at_least(0, "n")
+        self.at_least(1, "shards")
         if self.order not in ("desc", "asc"):
             raise RecipeError(f"top: order must be desc or asc, got {self.order!r}")
-        if self.shards < 1:
-            raise RecipeError(f"top: shards must be 1 or more, got {self.shards}")
         self.columns = (self.by,) if self.key is None else (self.by, self.key)
 
     def contract(self) -> Contract:

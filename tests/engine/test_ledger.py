@@ -240,7 +240,7 @@ def test_a_unit_whose_duplicate_points_to_one_that_is_not_done_is_done_again(tmp
     for path in ledger.glob("*"):
         path.unlink()
     keeps = [line for line in said if not json.loads(line).get("label", "").endswith("a.txt")]
-    (ledger / "00000001.jsonl").write_text("\n".join(keeps))
+    (ledger / "00000001.jsonl").write_text("".join(f"{line}\n" for line in keeps))
     result = made.run(workers=0, replace=True)
     kept = {row["id"] for row in written(tmp_path / "out")}
     copies = kept_aside(tmp_path / "out", "duplicate")

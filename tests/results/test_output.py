@@ -167,6 +167,10 @@ def test_a_folder_without_a_run_says_what_it_is(tmp_path):
     os.remove(tmp_path / "out" / output.places[0].files[0])
     with pytest.raises(CuratorError, match="cannot be read"):
         output.connect()
+    for ledger in (tmp_path / "out" / "_run" / "ledger").iterdir():
+        ledger.write_bytes(ledger.read_bytes()[:-40])
+    with pytest.raises(CuratorError, match=r"ledger/.* is damaged.*ends in the middle of a line"):
+        RunOutput.open(str(tmp_path / "out")).places  # noqa: B018
     (tmp_path / "out" / "_run" / "stats.json").write_text("{")
     with pytest.raises(CuratorError, match="damaged"):
         RunOutput.open(str(tmp_path / "out"))

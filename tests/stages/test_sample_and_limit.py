@@ -107,7 +107,7 @@ def test_the_first_records_go_on_and_the_others_are_dropped():
 
 def test_no_records_is_a_limit_too():
     assert limit(0).exhausted()
-    with pytest.raises(RecipeError, match="records must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="records must be 0 or more, got -1"):
         Limit(records=-1)
 
 

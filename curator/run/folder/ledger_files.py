@@ -178,8 +178,8 @@ class LedgerFiles:
                     yield offset, line
                     offset += len(line) + 1
         if rest:
-            yield offset, rest
-        self.sizes[name] = offset + len(rest)
+            raise ValueError("it ends in the middle of a line")
+        self.sizes[name] = offset
 
     def line_at(self, name: str, offset: int, size: int) -> bytes:
         """A single line."""

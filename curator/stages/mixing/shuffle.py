@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from curator.api.batch import Batch
-from curator.api.errors import RecipeError
 from curator.api.stage import Composite, Context, Contract, Reduce, Stage
 from curator.stages.sample import check_seed, digests
 
@@ -33,8 +32,7 @@ class Shuffle(Composite):
     shards: int = 64
 
     def __post_init__(self) -> None:
-        if self.shards < 1:
-            raise RecipeError(f"shuffle: shards must be 1 or more, got {self.shards}")
+        self.at_least(1, "shards")
         check_seed(self)
 
     def contract(self) -> Contract:
