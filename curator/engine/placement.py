@@ -96,8 +96,9 @@ def _candidates(state: State, operator: OperatorState, queue: Queue | None, forc
 
     there = state.nodes if anyway or not cpus else state.core_free
     nodes: Iterable[NodeState] = filter(able, there.values())
-    if not holds_exclusive(operator):  # there may be a thousand
-        nodes = [wanted] if wanted is not None and able(wanted) else islice(nodes, LOOKS)
+    if not holds_exclusive(operator):  # there may be a thousand, and only those with a free core take turns
+        looks = LOOKS if there is state.core_free else None
+        nodes = [wanted] if wanted is not None and able(wanted) else islice(nodes, looks)
     return sorted(nodes, key=lambda n: (n is not wanted, n.cpus_used - n.node.cpus, n.number))
 
 
