@@ -466,15 +466,18 @@ def _may_start(state: State, operator: OperatorState) -> bool:
 
 
 def _pays(state: State, operator: OperatorState) -> bool:
-    """What waits takes the workers that are ready longer than one more takes to start; before their pace is
-    known, when a first call has taken so long. Whoever holds a GPU or memory has its place kept for it."""
+    """What waits takes the workers that are ready longer than one more takes to start; or a call has taken so
+    much longer than it should, as a first one, whose pace nobody knows, may. Whoever holds a GPU or memory
+    has its place kept for it."""
     ready = len(operator.workers) - operator.starting
     if not ready or operator.groups or len(state.nodes) > 1 or operator.plan.kind == "source" \
             or holds_exclusive(operator):
         return True
-    if (pace := operator.s_per_row) is not None:
-        return operator.rows * pace > ready * operator.setup_s or _more_may_come(state, operator)
-    due = min((w.head.began for w in operator.workers.values() if w.head), default=0.0) + operator.setup_s
+    pace = operator.s_per_row or 0.0
+    if operator.rows * pace > ready * operator.setup_s or (pace and _more_may_come(state, operator)):
+        return True
+    due = operator.setup_s + min((head.began + head.rows * pace for w in operator.workers.values()
+                                  if (head := w.head)), default=0.0)
     state.wake = min(state.wake, due) if due > state.now else state.wake
     return due <= state.now
 

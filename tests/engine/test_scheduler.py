@@ -163,6 +163,18 @@ def test_a_second_worker_starts_beside_a_first_call_that_takes_longer_than_that_
     assert len(harness.workers[1]) == 2
 
 
+def test_a_second_worker_starts_beside_a_call_that_takes_much_longer_than_those_before_it():
+    harness = one_ready(100)
+    harness.passes(harness.call_of(1), seconds=FIRST_ROWS * 0.001)  # so what is left should take 0.084 seconds
+    rows = harness.call_of(1).rows
+    assert harness.state.operators[1].rows, "some wait behind this call"
+    assert harness.scheduler.deadline() == pytest.approx(2.0 + rows * 0.001)
+    harness.tick(2.0)
+    assert len(harness.workers[1]) == 1
+    harness.tick(2.1)
+    assert len(harness.workers[1]) == 2
+
+
 def test_a_batch_size_is_kept_to_while_more_may_come_and_not_at_the_end():
     harness = Harness(make_stage(batch_size=64), cpus=4)
     call = harness.call_of(SOURCE)
